@@ -19,7 +19,7 @@ from dragoman.config import checks
 from dragoman.config.convert import Converter, Resolve, dotted
 from dragoman.config.errors import ConfigError, Problem
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
-from dragoman.config.secret import Secret, resolve_later, resolve_secret
+from dragoman.config.secret import resolve_later, resolve_secret
 from dragoman.config.settings import Config, Models, Route
 from dragoman.config.toml_lines import Path as KeyPath
 from dragoman.config.toml_lines import TomlLines
@@ -150,10 +150,7 @@ def parse_config(
     if server and isinstance(own := document.setdefault("server", {}), dict):
         own.update(server)
 
-    def resolve_here(reference: str) -> Secret:
-        return resolve_secret(reference, environ=environ, directory=directory)
-
-    converter = Converter(resolve or resolve_here)
+    converter = Converter(resolve or partial(resolve_secret, environ=environ, directory=directory))
     converted = converter.convert(document, Config, ())
     _fail_on(file, lines, converter.faults)
     _fail_on(file, lines, _policies_set_twice(document))

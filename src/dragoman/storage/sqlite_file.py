@@ -16,7 +16,7 @@ import msgspec
 from dragoman.accounts.store import StoreError
 from dragoman.jsontext import JsonError
 from dragoman.storage.schema import APPLICATION_ID, MIGRATIONS
-from dragoman.storage.tables.database import Keyed, adding, version_of
+from dragoman.storage.tables.database import Keyed, adding, used_by_newer, version_of
 
 _encode = msgspec.json.Encoder().encode
 
@@ -283,10 +283,7 @@ def tables_version(connection: sqlite3.Connection, path: Path) -> int:
         raise StoreError(f"{path}: is a database of another program")
     found: int = connection.execute("SELECT max(number) FROM migrations").fetchone()[0]
     if found > len(MIGRATIONS):
-        raise StoreError(
-            f"{path}: has version {found} of the tables, and this dragoman knows "
-            f"{len(MIGRATIONS)}: a newer dragoman has used it"
-        )
+        raise StoreError(f"{path}: {used_by_newer(found, len(MIGRATIONS))}")
     return found
 
 

@@ -26,7 +26,7 @@ from dragoman.accounts.store import StoreError
 from dragoman.jsontext import JsonError
 from dragoman.storage.postgres.link import Link, cut, is_quiet, linked
 from dragoman.storage.postgres.schema import MAKE_MIGRATIONS, MIGRATIONS
-from dragoman.storage.tables.database import Keyed, adding
+from dragoman.storage.tables.database import Keyed, adding, used_by_newer
 
 TABLES_LOCK = 0x647261676F6D616E
 """Number of the advisory lock under which tables are made."""
@@ -351,10 +351,7 @@ def _prepare(link: Link) -> float:
     assert found is not None
     version, made = found
     if version > len(MIGRATIONS):
-        raise StoreError(
-            f"the database has version {version} of the tables, and this dragoman knows "
-            f"{len(MIGRATIONS)}: a newer dragoman has used it"
-        )
+        raise StoreError(f"the database {used_by_newer(version, len(MIGRATIONS))}")
     return made
 
 

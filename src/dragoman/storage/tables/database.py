@@ -94,6 +94,14 @@ class Database(Protocol):
         """A transaction that sees one state of the store throughout."""
 
 
+def used_by_newer(found: int, known: int) -> str:
+    """What is told of tables of a version that nothing here knows."""
+    return (
+        f"has version {found} of the tables, and this dragoman knows {known}: "
+        "a newer dragoman has used it"
+    )
+
+
 def version_of(connection: Connection) -> int:
     """The version of the last transaction that wrote."""
     version: int = connection.execute("SELECT version FROM clock").fetchone()[0]

@@ -1,5 +1,6 @@
 // The administration, as the page asks it: with the cookie of a session, and its token for whatever
 // changes something. Nothing of it is kept in the browser.
+import { useEffect, useState } from "./vendor/hooks.js";
 import { signal } from "./vendor/signals.js";
 
 export const session = signal(undefined); // undefined: not known yet; null: nobody is signed in
@@ -39,6 +40,20 @@ export async function text(path) {
   if (answer.status === 401) session.value = null;
   if (!answer.ok) throw new Refused(answer.status, (await answer.json().catch(() => ({}))).error || {});
   return answer.text();
+}
+
+// What `read` gives, asked for anew every `everyMs` while the page is seen, and at once when one of
+// `over` changes; with the words of the last refusal, empty after an answer.
+export function usePolled(read, everyMs, over) {
+  const [got, setGot] = useState(null), [fault, setFault] = useState("");
+  useEffect(() => {
+    let gone = false;
+    const load = () => read().then((found) => { if (!gone) { setGot(found); setFault(""); } }, (refused) => { if (!gone) setFault(refused.message); });
+    load();
+    const timer = setInterval(() => document.hidden || load(), everyMs);
+    return () => { gone = true; clearInterval(timer); };
+  }, over);
+  return [got, fault];
 }
 
 // Asks for what comes in pieces: each event as it comes, until there are no more.

@@ -1,8 +1,8 @@
 // Keys and teams: who may call, how much is left, and until when.
-import { useEffect, useRef, useState } from "./vendor/hooks.js";
+import { useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, money, clock, left, now, say, Copy, Dialog, Glyph, Unknown } from "./kit.js";
 import { Icon } from "./icons.js";
-import { ask, isAdmin } from "./api.js";
+import { ask, isAdmin, usePolled } from "./api.js";
 import { Acts, useSending } from "./sending.js";
 
 const EVERY_MS = 5000;
@@ -33,14 +33,9 @@ const Ends = ({ one }) => { const when = at(one.state.exhausted_at); return when
 const Standing = ({ of }) => { const [tone, glyph] = STATES[of] || STATES.expired; return html`<span class=${"state " + tone}><${Glyph} state=${glyph}/><b>${told(of)}</b></span>`; };
 
 export function Keys({ kind, name }) {
-  const query = new URLSearchParams(location.search), [filter, setFilter] = useState(query.get("q") || ""), [keys, setKeys] = useState(null), [teams, setTeams] = useState([]), [fault, setFault] = useState(""), [dialog, setDialog] = useState(null), [turn, setTurn] = useState(0);
-  useEffect(() => {
-    let gone = false;
-    const load = () => Promise.all([ask("GET", "keys?state=true"), ask("GET", "teams?state=true")]).then(([some, all]) => { if (!gone) { setKeys(some.keys); setTeams(all.teams); setFault(""); } }, (refused) => { if (!gone) setFault(refused.message); });
-    load();
-    const timer = setInterval(() => document.hidden || load(), EVERY_MS);
-    return () => { gone = true; clearInterval(timer); };
-  }, [turn]);
+  const query = new URLSearchParams(location.search), [filter, setFilter] = useState(query.get("q") || ""), [dialog, setDialog] = useState(null), [turn, setTurn] = useState(0);
+  const [read, fault] = usePolled(() => Promise.all([ask("GET", "keys?state=true"), ask("GET", "teams?state=true")]), EVERY_MS, [turn]);
+  const keys = read && read[0].keys, teams = read ? read[1].teams : [];
   const again = () => setTurn(turn + 1), close = () => setDialog(null), text = filter.trim().toLowerCase();
   const fits = (one) => !text || (one.name + " " + (one.rules.team || "")).toLowerCase().includes(text);
   const shown = (keys || []).filter(fits), owner = name && (kind === "team" ? teams : keys || []).find((one) => one.name === name);

@@ -1,7 +1,7 @@
 // Losses: who loses what, where?
 import { useEffect, useState } from "./vendor/hooks.js";
 import { html, told, count, clock, LossKind } from "./kit.js";
-import { ask } from "./api.js";
+import { ask, usePolled } from "./api.js";
 
 const SPANS = { "1 h": 3600, "24 h": 86400, "7 d": 604800 }, EVERY_MS = 10000, MOST = 500;
 const KINDS = { knob: "settings left out", converted: "kept in another form", repaired: "completed or put in order", content: "content that was left out" };
@@ -15,29 +15,18 @@ const share = (part) => (part == null ? "" : part < 0.01 && part > 0 ? "< 1%" : 
 const asked = () => Object.fromEntries(FIELDS.map((field) => [field, new URLSearchParams(location.search).get(field) || ""]));
 
 export function Losses() {
-  const [length, setLength] = useState("24 h"), [wanted, setWanted] = useState(asked), [got, setGot] = useState(null), [cells, setCells] = useState(null), [fault, setFault] = useState("");
-  const choose = (more) => setWanted((old) => ({ ...old, ...more }));
+  const [length, setLength] = useState("24 h"), [wanted, setWanted] = useState(asked);
+  const choose = (more) => setWanted((old) => ({ ...old, ...more })), filters = Object.fromEntries(FIELDS.filter((field) => wanted[field]).map((field) => [field, wanted[field]]));
   useEffect(() => {
-    let gone = false;
-    const url = new URL("/ui/losses", location.href), filters = Object.fromEntries(FIELDS.filter((field) => wanted[field]).map((field) => [field, wanted[field]]));
+    const url = new URL("/ui/losses", location.href);
     for (const [field, value] of Object.entries(filters)) url.searchParams.set(field, value);
     if (location.pathname === url.pathname) history.replaceState(null, "", url);
-    const load = async () => {
-      const from = { from: String(Math.floor(Date.now() / 1000) - SPANS[length]) };
-      try {
-        const [rows, all] = await Promise.all([ask("GET", "losses?" + new URLSearchParams({ ...from, ...filters })), ask("GET", "losses?" + new URLSearchParams({ ...from, by: "client,pair", ...(wanted.kind ? { kind: wanted.kind } : {}) }))]);
-        if (gone) return;
-        setGot(rows);
-        setCells(all);
-        setFault("");
-      } catch (refused) {
-        if (!gone) setFault(refused.message);
-      }
-    };
-    load();
-    const timer = setInterval(() => document.hidden || load(), EVERY_MS);
-    return () => { gone = true; clearInterval(timer); };
-  }, [length, wanted]);
+  }, [wanted]);
+  const [read, fault] = usePolled(() => {
+    const from = { from: String(Math.floor(Date.now() / 1000) - SPANS[length]) };
+    return Promise.all([ask("GET", "losses?" + new URLSearchParams({ ...from, ...filters })), ask("GET", "losses?" + new URLSearchParams({ ...from, by: "client,pair", ...(wanted.kind ? { kind: wanted.kind } : {}) }))]);
+  }, EVERY_MS, [length, wanted]);
+  const [got, cells] = read || [];
   const filtered = FIELDS.some((field) => wanted[field]);
   return html`<div class="head"><h1>Losses</h1><span class="sub not-phone">what translations leave out, and for whom</span><div class="tools"><div class="seg" role="group" aria-label="Time">${Object.keys(SPANS).map((name) => html`<button aria-pressed=${String(name === length)} onClick=${() => setLength(name)}>${name}</button>`)}</div></div></div>
     ${fault && html`<p class="banner" role="alert">${told(fault)}</p>`}

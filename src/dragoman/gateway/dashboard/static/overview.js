@@ -1,8 +1,8 @@
 // Overview: does anything need me, and is it as it was?
-import { useEffect, useState } from "./vendor/hooks.js";
+import { useState } from "./vendor/hooks.js";
 import { html, told, count, short, span, clock, now, Glyph, Unknown, STATES } from "./kit.js";
 import { Chart, Parts } from "./charts.js";
-import { ask } from "./api.js";
+import { ask, usePolled } from "./api.js";
 
 const SPANS = { "15 min": 900, "1 h": 3600, "6 h": 21600, "24 h": 86400, "7 d": 604800 };
 const EVERY_MS = 10000, MOST_ERRORS = 8;
@@ -30,26 +30,9 @@ function attention(table, health) {
 }
 
 export function Overview() {
-  const [length, setLength] = useState("1 h"), [got, setGot] = useState(null), [table, setTable] = useState(null), [health, setHealth] = useState(null), [fault, setFault] = useState("");
-  useEffect(() => {
-    let gone = false;
-    const load = async () => {
-      const since = Math.floor(Date.now() / 1000) - SPANS[length];
-      try {
-        const [series, accounts, state] = await Promise.all([ask("GET", "series?from=" + since), ask("GET", "accounts/table"), ask("GET", "health")]);
-        if (gone) return;
-        setGot(series);
-        setTable(accounts);
-        setHealth(state);
-        setFault("");
-      } catch (refused) {
-        if (!gone) setFault(refused.message);
-      }
-    };
-    load();
-    const timer = setInterval(() => document.hidden || load(), EVERY_MS);
-    return () => { gone = true; clearInterval(timer); };
-  }, [length]);
+  const [length, setLength] = useState("1 h");
+  const [read, fault] = usePolled(() => Promise.all([ask("GET", "series?from=" + (Math.floor(Date.now() / 1000) - SPANS[length])), ask("GET", "accounts/table"), ask("GET", "health")]), EVERY_MS, [length]);
+  const [got, table, health] = read || [];
   const head = html`<div class="head"><h1>Overview</h1>${got && html`<span class="sub">${clock(got.from)} to ${clock(now.value)}</span>`}<div class="tools"><div class="seg" role="group" aria-label="Time">${Object.keys(SPANS).map((name) => html`<button aria-pressed=${String(name === length)} onClick=${() => setLength(name)}>${name}</button>`)}</div></div></div>
     ${fault && html`<p class="banner" role="alert">Not live: ${fault}</p>`}`;
   if (!got) return html`${head}<p class="empty" aria-busy="true">${fault ? "" : "Loading…"}</p>`;
