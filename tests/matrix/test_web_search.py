@@ -31,7 +31,9 @@ def mapping(stage: Stage) -> Iterator[str]:
     """The address of a gateway that maps hosted tools."""
     text = CONFIG + OPTIONS
     for api, protocol in PROTOCOLS.items():
-        text += UPSTREAM.format(api=api, protocol=protocol, base_url=stage.simulator.base_url)
+        text += UPSTREAM.format(
+            api=api, protocol=protocol, base_url=stage.simulator.base_url, websocket="off"
+        )
     with running_gateway(parse_config(text)) as gateway:
         yield gateway.base_url
 
