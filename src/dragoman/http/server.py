@@ -118,11 +118,6 @@ class Server:
         """Requests whose application has not returned."""
         return len(self._context.requests) if self._context is not None else 0
 
-    @property
-    def is_listening(self) -> bool:
-        """Whether clients can connect."""
-        return bool(self._listeners)
-
     def change(self, limits: Limits, tls: ssl.SSLContext | None) -> None:
         """Have other limits from now on, and another context for the connections that come;
         those that stand keep theirs."""

@@ -158,11 +158,6 @@ class AesGcmCipher:
             # No cause: it might quote what was decrypted.
             raise SealError(f"the secrets of {name} are damaged") from None
 
-    @property
-    def has_key(self) -> bool:
-        """Whether anything can be sealed."""
-        return bool(self._secrets)
-
     def seal_body(self, text: bytes, name: str) -> bytes:
         """A body of a request, which opens by that name alone.
 

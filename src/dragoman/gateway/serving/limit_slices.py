@@ -232,10 +232,6 @@ class LimitSlices:
         finally:
             counters.unlock()
 
-    def is_lent(self, row: Row) -> bool:
-        """Whether more of a limit may be had from its owner."""
-        return row in self._by_row
-
     @contextmanager
     def waiting(self, row: Row) -> Iterator[None]:
         """One request more waits for its turn at a limit of requests at one time, inside."""
