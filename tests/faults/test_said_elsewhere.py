@@ -48,6 +48,12 @@ def ended(*output: Any, **members: Any) -> dict[str, Any]:
     return {"type": "response.completed", "response": response(*output, **members)}
 
 
+def choice(index: int, chunk: dict[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(json.dumps(chunk))
+    made["choices"][0]["index"] = index
+    return made
+
+
 CREATED = events_of(response())[0]
 TWO_CALLS = [
     fragment(0, '{"a":1}', id="x", type="function", name="get_weather"),
@@ -71,6 +77,34 @@ SAID: dict[str, tuple[str, list[Any], str, list[tuple[str, str]]]] = {
         ],
         "Good",
         [F],
+    ),
+    "text in one choice, a call in another": (
+        "chat",
+        [
+            ROLE,
+            chat_chunk({"content": "Good"}),
+            STOP,
+            choice(1, fragment(0, '{"a":1}', id="x", type="function", name="get_weather")),
+            choice(1, CALLING),
+            DONE,
+        ],
+        "Good",
+        [F],
+    ),
+    "a finish reason in every chunk": (
+        "chat",
+        [chat_chunk({"content": "Go"}, "stop"), chat_chunk({"content": "od"}, "stop"), DONE],
+        "Good",
+        [],
+    ),
+    "an end that is called response.done": (
+        "responses",
+        [
+            *events_of(response(message(text("Good"))))[:-1],
+            {"type": "response.done", "response": response(message(text("Good")))},
+        ],
+        "Good",
+        [],
     ),
     "a whole message that repeats all": (
         "chat",
@@ -153,7 +187,9 @@ SAID: dict[str, tuple[str, list[Any], str, list[tuple[str, str]]]] = {
         [],
     ),
 }
-PASSED = [name for name in SAID if name.startswith(("a role", "a text", "a whole", "two calls"))]
+PASSED = [
+    name for name in SAID if name.startswith(("a role", "a text", "a whole", "an end", "two calls"))
+]
 """What is the same for a client of the upstream's own protocol."""
 
 
@@ -198,6 +234,14 @@ CONTRADICTORY: dict[str, tuple[str, list[Any]]] = {
             ended(),
         ],
     ),
+    "another answer in its middle": (
+        "chat",
+        [ROLE, chat_chunk({"content": "Good"}), {**ROLE, "id": "chatcmpl-b"}, STOP, DONE],
+    ),
+    "two choices with text": (
+        "chat",
+        [ROLE, chat_chunk({"content": "a"}), choice(1, chat_chunk({"content": "b"})), STOP, DONE],
+    ),
     "a text that the whole output has not": (
         "responses",
         [*events_of(response(message(text("Good"))))[:-1], ended(message(text("Bad"), id="msg_2"))],
@@ -218,12 +262,6 @@ def test_a_contradiction_fails(
 
     assert stream_error(client, told.body) is not None
     assert not completed(client, told.body)
-
-
-def choice(index: int, chunk: dict[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(json.dumps(chunk))
-    made["choices"][0]["index"] = index
-    return made
 
 
 GOOD = chat_chunk({"content": "Good"})

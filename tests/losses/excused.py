@@ -83,6 +83,7 @@ ANSWERS: dict[str, str] = {
     "*Event.*_index": "Blocks are told apart by their order.",
     "*Event.index": "Blocks are told apart by their order.",
     "ChoiceDeltaToolCall.index": "Calls are told apart by their order.",
+    "Choice.index": "It is the only one.",
     # Said a second time.
     "*.total_tokens": "The sum of two counts that are carried.",
     "ResponseCreatedEvent": "The events after it say the same.",

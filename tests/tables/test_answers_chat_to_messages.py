@@ -152,8 +152,13 @@ ROWS = [
     Row("nothing said", says(), content()),
     Row("nothing said, by the limit", says(finish="length"), content(stop="max_tokens")),
     Row("no choice", {"choices": []}, fault=FAILED, streamed=False),
-    Row("two choices", {"choices": says()["choices"] * 2}, fault=FAILED, streamed=False),
-    Row("another choice than the first", says(content="x", choice={"index": 1}), fault=FAILED),
+    Row(
+        "two choices",
+        {"choices": says(content="x")["choices"] * 2},
+        fault=FAILED,
+        streamed=False,
+    ),
+    Row("another choice than the first", says(content="x", choice={"index": 1}), content("x")),
     Row("usage", {}, {"usage": MESSAGES_USAGE}),
     Row(
         "no usage",

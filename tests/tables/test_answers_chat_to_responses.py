@@ -163,7 +163,12 @@ ROWS = [
         says(finish="length"),
         answer(spoken("", status="incomplete"), **CUT),
     ),
-    Row("two choices", {"choices": says()["choices"] * 2}, fault=FAILED, streamed=False),
+    Row(
+        "two choices",
+        {"choices": says(content="x")["choices"] * 2},
+        fault=FAILED,
+        streamed=False,
+    ),
     Row("usage", {}, {"usage": RESPONSES_USAGE}),
     Row(
         "no usage",

@@ -596,7 +596,7 @@ def test_the_end_waits_for_the_usage(done: bool, usage: bool) -> None:
 
 
 OTHER_ROLE = chat_chunk({"role": "user", "content": "Hi"})
-TWO_CHOICES = {**ROLE, "choices": [{**ROLE["choices"][0], "index": n} for n in (0, 1)]}
+TWO_CHOICES = {**HI, "choices": [{**HI["choices"][0], "index": n} for n in (0, 1)]}
 
 
 @pytest.mark.parametrize("bad", [OTHER_ROLE, TWO_CHOICES], ids=["role", "two choices"])

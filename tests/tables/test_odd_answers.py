@@ -19,6 +19,7 @@ WHOLE: list[tuple[str, JsonObject, FaultKind]] = [
     (C, chat_answer({}, choices=[CHOICE, CHOICE]), FaultKind.UPSTREAM_FAILED),
     (C, chat_answer({}, choices=[{"index": 0}]), FaultKind.UPSTREAM_FAILED),
     (C, chat_answer({}, choices=["x"]), FaultKind.UPSTREAM_FAILED),
+    (C, chat_answer({}, choices=[CHOICE, "x"]), FaultKind.UPSTREAM_FAILED),
     (
         C,
         chat_answer({}, choices=[{**CHOICE, "finish_reason": None}]),

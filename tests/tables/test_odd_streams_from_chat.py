@@ -44,6 +44,21 @@ def whole_chunk(message: JsonObject, finish: str | None = None) -> JsonObject:
     return chunk
 
 
+def at(index: int | None, chunk: JsonObject) -> JsonObject:
+    """A chunk of another choice."""
+    return {**chunk, "choices": [{**chunk["choices"][0], "index": index}]}
+
+
+def together(*chunks: JsonObject) -> JsonObject:
+    """A chunk with the choices of all of them."""
+    return {**chunks[0], "choices": [chunk["choices"][0] for chunk in chunks]}
+
+
+def again(chunk: JsonObject, answer_id: str = "b") -> JsonObject:
+    """A chunk with another id."""
+    return {**chunk, "id": f"chatcmpl-{answer_id}"}
+
+
 SECOND_ID = made_id("call_", "chatcmpl-theirs:1600000000:1")
 CALLS = delta("tool_calls")
 X = delta(content="x")
@@ -88,6 +103,7 @@ def finished(word: str | None, *chunks: JsonObject, **choice: Any) -> bytes:
 
 
 A_CALL = first(0, "c1", "f", "{}")
+BOTH = chat_stream(ROLE, X, A_CALL, CALLS)
 ODD_CHOICE = {**X["choices"][0], "something": 1}
 FAILURES = ("error", "insufficient_system_resource", "abort", "cancelled", "network_error")
 TOOL_WORDS = ("tool_calls", "tool_call", "tool_use", "function_call")
@@ -320,7 +336,63 @@ FROM_CHAT = [
         chat_stream(ROLE, X, STOP, delta(), delta(content=""), delta("stop", role="assistant")),
         PLAIN,
     ),
-    Row("a citation after the finish", chat_stream(ROLE, X, STOP, cited(0, 1)), PLAIN),
+    Row(
+        "a finish reason in every chunk",
+        chat_stream(
+            delta("stop", role="assistant", content=""), delta("stop", content="x"), X, STOP
+        ),
+        chat_stream(ROLE, X, X, STOP),
+    ),
+    Row(
+        "a finish reason in every chunk, of which the last counts",
+        chat_stream(delta("stop", content="x"), delta("length", content="x")),
+        chat_stream(ROLE, X, X, delta("length")),
+    ),
+    Row(
+        "pieces after a chunk with all and a reason",
+        chat_stream(ROLE, delta("stop", content="x"), X),
+    ),
+    *(
+        Row(f"text in one choice, a call in another, {how}", chat_stream(*made), BOTH)
+        for how, made in {
+            "after it": [ROLE, X, STOP, at(1, A_CALL), at(1, CALLS)],
+            "before it": [at(0, ROLE), X, at(1, A_CALL), at(1, CALLS), STOP],
+            "in the second": [at(1, ROLE), at(1, X), at(1, STOP), A_CALL, CALLS],
+            "in one chunk": [ROLE, together(X, at(1, A_CALL)), together(STOP, at(1, CALLS))],
+        }.items()
+    ),
+    *(
+        Row(f"two choices with {what}", chat_stream(ROLE, *made))
+        for what, made in {
+            "text": [X, at(1, X), STOP, at(1, STOP)],
+            "text, the second first": [at(1, X), X, STOP, at(1, STOP)],
+            "text, in one chunk without indexes": [together(at(None, X), at(None, X)), STOP],
+            "calls": [A_CALL, at(1, A_CALL), CALLS, at(1, CALLS)],
+            "a call that never ends": [X, STOP, at(1, A_CALL)],
+        }.items()
+    ),
+    Row(
+        "text that was cut in one choice, a call in another",
+        chat_stream(ROLE, X, delta("length"), at(1, A_CALL), at(1, CALLS)),
+        chat_stream(ROLE, X, A_CALL, delta("length")),
+    ),
+    Row("another answer in its middle", chat_stream(ROLE, X, again(ROLE), X, STOP)),
+    Row(
+        "another answer before anything of the first",
+        chat_stream(ROLE, again(ROLE), again(X), again(STOP)),
+        PLAIN,
+    ),
+    Row(
+        "an id for each chunk, and a role in each",
+        chat_stream(ROLE, *(again(delta(role="assistant", content="x"), n) for n in "bcd"), STOP),
+        chat_stream(ROLE, X, X, X, STOP),
+    ),
+    Row(
+        "a citation after the finish",
+        chat_stream(ROLE, X, STOP, cited(0, 1)),
+        PLAIN,
+        {"choices[0].delta.annotations": "knob"},
+    ),
     *(
         Row(f"usage {where}", chat_stream(ROLE, X, *chunks), COUNTED)
         for where, chunks in {

@@ -47,6 +47,11 @@ def amid_answer(*events: JsonObject) -> bytes:
     return named_stream(BEGIN, opened, said, *events, closed, *ENDING)
 
 
+def again(message_id: str) -> JsonObject:
+    """The start of another message."""
+    return {**BEGIN, "message": {**BEGIN["message"], "id": message_id}}
+
+
 FROM_MESSAGES = [
     Row(
         "no names, a start and a block's start twice, blocks closed late or never",
@@ -83,6 +88,20 @@ FROM_MESSAGES = [
         ),
     ),
     Row("no start", named_stream(*text_block(0, "x"), *message_end(input_tokens=5)), SAID),
+    Row(
+        "another message in its middle",
+        named_stream(BEGIN, *text_block(0, "x"), again("msg_2"), *text_block(0, "y"), *ENDING),
+    ),
+    Row(
+        "another start of the message",
+        named_stream(BEGIN, *text_block(0, "x"), BEGIN, *ENDING),
+        SAID,
+    ),
+    Row(
+        "another message before anything of the first",
+        named_stream(BEGIN, again("msg_2"), *text_block(0, "x"), *ENDING),
+        SAID,
+    ),
     Row(
         "what comes when its block is over",
         named_stream(BEGIN, *text_block(0, "x"), piece(0, "text_delta", text="late"), *ENDING),

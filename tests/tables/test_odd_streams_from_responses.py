@@ -66,6 +66,21 @@ def ended_by(*ending: JsonObject) -> bytes:
     return stream_of([*events_of(HELLO)[:5], *ending])
 
 
+CUT_SHORT = {
+    **ANSWER,
+    "status": "incomplete",
+    "incomplete_details": {"reason": "max_output_tokens"},
+}
+
+
+def done(status: str | None) -> bytes:
+    """A stream that ends as the Realtime API's do."""
+    ended = CUT_SHORT if status == "incomplete" else ANSWER
+    return stream_of(
+        [*EVENTS[:-1], {"type": "response.done", "response": {**ended, "status": status}}]
+    )
+
+
 FROM_RESPONSES = [
     *(
         Row(f"no events {kind}", without(kind), EXACT)
@@ -88,6 +103,24 @@ FROM_RESPONSES = [
             "output_item.added",
             "output_item.done",
         )
+    ),
+    *(
+        Row(f"response.done of a response that is {status}", done(status), means)
+        for status, means in (
+            ("completed", EXACT),
+            (None, EXACT),
+            ("incomplete", stream_of(events_of(CUT_SHORT))),
+            ("failed", FaultKind.UPSTREAM_FAILED),
+        )
+    ),
+    Row(
+        "another response in its middle",
+        ended_by({**EVENTS[0], "response": {**EVENTS[0]["response"], "id": "resp_2"}}, EVENTS[-1]),
+    ),
+    Row(
+        "another response before anything of the first",
+        stream_of([events_of(response(id="resp_0"))[0], *EVENTS]),
+        EXACT,
     ),
     Row("the last event is all there is", stream_of(frame_events(ANSWER)), EXACT),
     Row(

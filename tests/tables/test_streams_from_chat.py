@@ -315,8 +315,8 @@ TO_MESSAGES = [
     Row("nothing at all", [DONE], [FAILED]),
     Row(
         "a second choice",
-        [ROLE, {**HEAD, "choices": [{"index": 1, "delta": {"content": "x"}}]}],
-        [*BEGUN, FAILED],
+        [ROLE, HI, {**HEAD, "choices": [{"index": 1, "delta": {"content": "x"}}]}],
+        [*BEGUN, *SAID[:2], FAILED],
     ),
 ]
 

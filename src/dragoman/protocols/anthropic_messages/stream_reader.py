@@ -84,6 +84,7 @@ _SAYING = frozenset({"delta", "text", "thinking", "completion", "content", "cont
 """Members of events that say something of an answer."""
 
 _DETAIL = "has no counterpart for the client"
+_SECOND = "a second message begins in it"
 _LATE = "came when its block was over"
 
 
@@ -227,6 +228,9 @@ class MessagesReader:
         message = message if isinstance(message, dict) else {}
         merge_usage(self._usage, message.get("usage"))
         if self._started:
+            identifier = message.get("id")
+            if self._next and isinstance(identifier, str) and identifier not in ("", self._id):
+                return self._fail(_SECOND)
             return self._content(message)
         self._started = True
         self._report_unknown(message, wire.MESSAGE_FIELDS)
@@ -253,7 +257,7 @@ class MessagesReader:
         if not isinstance(content, list) or not content or message == self._first:
             return []
         if self._first:
-            return self._fail("a second message begins in it")
+            return self._fail(_SECOND)
         self._first = message
         events: list[Event] = []
         for index, block in enumerate(content):

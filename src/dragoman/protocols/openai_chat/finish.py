@@ -29,6 +29,11 @@ def is_known_reason(word: str) -> bool:
     return word in _KNOWN
 
 
+def is_cut(word: str) -> bool:
+    """Whether a `finish_reason`, in lower case, is that of an answer that is not whole."""
+    return word in LENGTH_WORDS or word in FILTER_WORDS
+
+
 def read_finish(word: str, choice: JsonObject, *, has_calls: bool) -> Finish:
     """The end of an answer from its `finish_reason`, in lower case and known, and its choice."""
     if word in LENGTH_WORDS:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from typing import Any
+
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Event
 from dragoman.protocols.base import Inbound
@@ -16,7 +19,7 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
     """A whole answer as the events of its stream: it is read as a stream of one chunk.
 
     Raises:
-        UpstreamError: it is an error, has not exactly one choice, or did not finish.
+        UpstreamError: it is an error, has no choice or several answers, or did not finish.
     """
     reader = ChatReader(inbound, "message")
     events = reader.take(_as_chunk(body))
@@ -34,10 +37,14 @@ def _as_chunk(body: JsonObject) -> JsonObject:
     if error is not None:
         raise UpstreamError(fault_of(error))
     choices = body.get("choices")
-    if type(choices) is not list or len(choices) != 1:
-        count = len(choices) if type(choices) is list else "no"
-        raise UpstreamError.unreadable(f"it has {count} choices, not one")
-    choice = choices[0]
+    if type(choices) is not list or not choices:
+        raise UpstreamError.unreadable("it has no choices")
+    read = [_read_choice(choice) for choice in choices]
+    return body if all(map(operator.is_, read, choices)) else {**body, "choices": read}
+
+
+def _read_choice(choice: Any) -> JsonObject:
+    """A choice that can be read as one of a stream."""
     message = choice.get("message") if type(choice) is dict else None
     if type(message) is not dict:
         raise UpstreamError.unreadable("its choice has no message")
@@ -48,4 +55,4 @@ def _as_chunk(body: JsonObject) -> JsonObject:
     ordered = numbered(message)
     if ordered is not message:
         changed["message"] = ordered
-    return {**body, "choices": [{**choice, **changed}]} if changed else body
+    return {**choice, **changed} if changed else choice

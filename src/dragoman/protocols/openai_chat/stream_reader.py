@@ -2,7 +2,8 @@
 
 Tolerant on purpose: blocks open with the first piece of their kind, usage may come anywhere, and
 the deviating forms of compatible servers are read. Strict about one thing: an answer without a
-finish reason is incomplete, whatever ends it.
+finish reason is incomplete, whatever ends it. The reason counts that came last: some servers have
+one in every chunk.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from dragoman.protocols.finish_words import failure, is_failure, plain, unknown_
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
-from dragoman.protocols.openai_chat.finish import is_known_reason, read_finish
+from dragoman.protocols.openai_chat.finish import is_cut, is_known_reason, read_finish
 from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, Details, said_in, text_of
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments, is_among
 from dragoman.protocols.openai_chat.usage import read_usage
@@ -49,9 +50,10 @@ from dragoman.protocols.openai_errors import fault_of
 from dragoman.sse import DONE, Frame
 
 _NO_TEXT = Text(text="")
-_TEXT, _REFUSAL, _REASONING, _NONE = "text", "refusal", "reasoning", ""
+_TEXT, _REFUSAL, _REASONING, _CALLS, _NONE = "text", "refusal", "reasoning", "calls", ""
 _WHOLE = "text of a whole message"
 _COMPLETION = "text in the place of deltas"
+_WATCHED = "text whose pieces may belong elsewhere, or follow a finish reason"
 
 
 class ChatReader:
@@ -62,11 +64,12 @@ class ChatReader:
     __slots__ = (
         "_allocate",
         "_details",
-        "_finished",
+        "_id_repeats",
         "_inbound",
         "_index",
         "_kind",
         "_last_choice",
+        "_last_index",
         "_logprobs",
         "_mark",
         "_note",
@@ -74,7 +77,9 @@ class ChatReader:
         "_origin",
         "_over",
         "_pending",
+        "_reasons",
         "_said",
+        "_shares",
         "_source",
         "_started",
         "_text",
@@ -90,7 +95,6 @@ class ChatReader:
         self._note = self._said.text.append
         """Remembers text."""
         self._started = False
-        self._finished = False
         self._over = False
         self.fault: Fault | None = None
         """The first failure."""
@@ -117,6 +121,13 @@ class ChatReader:
         self._usage: Metered | None = None
         """Usage that came before the first choice."""
         self._last_choice: JsonObject = {}
+        self._last_index = 0
+        self._reasons: dict[int, tuple[str, JsonObject]] = {}
+        """The finish reason of each choice, in lower case, and what had it."""
+        self._shares: dict[str, int] | None = None
+        """Which choice has the text and which the calls, where they are several."""
+        self._id_repeats: bool | None = None
+        """Whether all chunks have the id of the first, once that is known."""
 
     # --- the contract ---------------------------------------------------------------------------
 
@@ -172,12 +183,15 @@ class ChatReader:
         if choices:
             if type(choices) is not list or type(choices[0]) is not dict:
                 raise UpstreamError.unreadable("its choices are not objects")
-            if len(choices) != 1:
-                raise UpstreamError.unreadable(f"it has {len(choices)} choices, not one")
             if not self._started:
                 self._start(chunk, events)
-            self._choice(choices[0], events)
-        elif choices == [] and not self._finished and self._is_strict:
+            elif chunk.get("id") == self._origin[0]:
+                self._id_repeats = True
+            elif self._id_repeats is not False:
+                self._begin_again(choices[0])
+            for choice in choices if len(choices) == 1 else _apart(choices):
+                self._choice(choice, events)
+        elif choices == [] and not self._reasons and self._is_strict:
             # Only usage may come without a choice, and only at the end.
             raise UpstreamError.unreadable("a chunk without choices comes before its finish reason")
         usage = chunk.get("usage")
@@ -206,9 +220,24 @@ class ChatReader:
         else:
             self._usage = metered
 
+    def _begin_again(self, choice: JsonObject) -> None:
+        """A chunk has another id than the first: as every one has, with some servers.
+
+        Raises:
+            UpstreamError: it begins another answer.
+        """
+        delta = choice.get(self._source)
+        if type(delta) is not dict or not delta.get("role"):
+            return
+        if self._id_repeats or len(self._said.text) > 1:
+            raise UpstreamError.unreadable("a second answer begins in it")
+        self._id_repeats = False
+
     def _choice(self, choice: JsonObject, events: list[Event]) -> None:
-        if choice.get("index"):
-            raise UpstreamError.unreadable("it has more than one choice")
+        index = choice.get("index")
+        self._last_index = index = index if type(index) is int else 0
+        if index or self._shares is not None:
+            self._share(index, choice)
         self._report_unknown(choice, wire.CHOICE_FIELDS, "choices[0]")
         self._last_choice = choice
         delta = choice.get(self._source)
@@ -221,8 +250,43 @@ class ChatReader:
         if self._source == "delta" and ("message" in choice or "text" in choice):
             self._whole(choice, delta if type(delta) is dict else _EMPTY, events)
         reason = choice.get("finish_reason")
-        if reason and not self._finished and reason != "null":
-            self._finish(reason, choice, events)
+        if reason and reason != "null":
+            self._reasons[index] = _known(reason), choice
+            if _has_content(self._said_by(choice)):
+                self._watch()
+            else:
+                self._close_all(events, index)
+
+    def _watch(self) -> None:
+        """Have every piece of text looked at from now on."""
+        if self._text == _TEXT:
+            self._text = _WATCHED
+            if self._kind == _TEXT:
+                self._kind = _WATCHED
+
+    def _share(self, index: int, choice: JsonObject) -> None:
+        """Where one choice has the text and another the calls, they are one answer: some servers
+        split one that way (GitHub Copilot does). No other was asked for.
+
+        Raises:
+            UpstreamError: two have text, or two have calls.
+        """
+        if self._shares is None:
+            self._shares = {_TEXT: 0} if self._said.text or self._said.refusal else {}
+            if self._tools is not None:
+                self._shares[_CALLS] = 0
+            self._watch()
+        for share, has in (_TEXT, _has_text), (_CALLS, _has_calls):
+            if has(self._said_by(choice)) and self._shares.setdefault(share, index) != index:
+                raise UpstreamError.unreadable("it has more than one choice")
+
+    def _said_by(self, choice: JsonObject) -> JsonObject:
+        """What a choice says, wherever that stands."""
+        for place in (self._source, "message", "text"):
+            said = choice.get(place)
+            if said:
+                return said if type(said) is dict else {"content": said}
+        return _EMPTY
 
     def _whole(self, choice: JsonObject, delta: JsonObject, events: list[Event]) -> None:
         """What a chunk says in another member than `delta`: all of the answer so far, or a text,
@@ -256,10 +320,11 @@ class ChatReader:
         role = delta.get("role")
         if role and role != "assistant" and _is_anothers(role):
             raise UpstreamError.unreadable("it speaks in another role than assistant")
-        if self._finished:
-            if _has_content(delta):
+        if self._reasons and self._last_index in self._reasons and _has_content(delta):
+            _, ended = self._reasons.pop(self._last_index)
+            is_end = not _has_content(self._said_by(ended))
+            if is_end and (self._said or self._tools is not None):
                 raise UpstreamError.unreadable("it goes on after its finish reason")
-            return
         content, refusal, thought, details = delta.get("content"), delta.get("refusal"), "", None
         if not is_speech:
             thought = text_of(delta)
@@ -369,6 +434,13 @@ class ChatReader:
         events.append(Closed(self._index))
         self._kind = _NONE
 
+    def _close_all(self, events: list[Event], choice: int | None = None) -> None:
+        """Close what is open, but no calls that are another choice's."""
+        self._close(events)
+        others = choice is not None and self._shares and self._shares.get(_CALLS, choice) != choice
+        if self._tools is not None and not others:
+            self._tools.close_all(events)
+
     def _annotate(self, annotations: Any, events: list[Event]) -> None:
         for raw in annotations if type(annotations) is list else ():
             if type(raw) is not dict:
@@ -381,32 +453,26 @@ class ChatReader:
 
     # --- the end --------------------------------------------------------------------------------
 
-    def _finish(self, reason: Any, choice: JsonObject, events: list[Event]) -> None:
-        word = plain(reason) if type(reason) is str else ""
-        if not is_known_reason(word):
-            fault = failure(reason) if is_failure(reason) else unknown_finish(reason)
-            raise UpstreamError(fault)
-        self._close(events)
-        if self._tools is not None:
-            self._tools.close_all(events)
+    def _end(self, *, terminated: bool) -> Sequence[Event]:
+        """The stream is over; `terminated`: with its own terminator."""
+        if not self._reasons and terminated and self._ended_blank():
+            self._reasons[self._last_index] = "stop", self._last_choice
+        reasons, shares = self._reasons, self._shares
+        if not reasons or (shares and not reasons.keys() >= set(shares.values())):
+            return self._fail(UpstreamError.unreadable("it ends before the model finished").fault)
+        events: list[Event] = []
+        try:
+            self._close_all(events)
+        except UpstreamError as error:
+            return [*events, *self._fail(error.fault)]
         if self._pending:
             self._lose(f"choices[0].{self._source}.annotations", LossKind.KNOB)
         if self._logprobs:
             self._lose("choices[0].logprobs", LossKind.KNOB)
-        self._finished = True
-        events.append(Finished(read_finish(word, choice, has_calls=bool(self._tools))))
-
-    def _end(self, *, terminated: bool) -> Sequence[Event]:
-        """The stream is over; `terminated`: with its own terminator."""
-        events: list[Event] = []
-        if not self._finished and terminated and self._ended_blank():
-            try:
-                self._finish("stop", self._last_choice, events)
-            except UpstreamError as error:
-                return [*events, *self._fail(error.fault)]
-        if not self._finished:
-            return self._fail(UpstreamError.unreadable("it ends before the model finished").fault)
         self._over = True
+        # An answer of which one half was cut off is not whole.
+        word, choice = min(reasons.values(), key=lambda one: not is_cut(one[0]))
+        events.append(Finished(read_finish(word, choice, has_calls=bool(self._tools))))
         events.append(Ended())
         return events
 
@@ -476,11 +542,44 @@ def _is_anothers(role: Any) -> bool:
     return str(role).lower() in _SPEAKERS
 
 
+def _apart(choices: list[Any]) -> list[JsonObject]:
+    """Choices that can be told apart by their index: it is their position where they share one.
+
+    Raises:
+        UpstreamError: they are no objects.
+    """
+    if not all(type(choice) is dict for choice in choices):
+        raise UpstreamError.unreadable("its choices are not objects")
+    if len({str(choice.get("index")) for choice in choices}) == len(choices):
+        return choices
+    return [{**choice, "index": index} for index, choice in enumerate(choices)]
+
+
+def _known(reason: Any) -> str:
+    """A finish reason in lower case.
+
+    Raises:
+        UpstreamError: it is none that any server has, or a failure.
+    """
+    word = plain(reason) if type(reason) is str else ""
+    if not is_known_reason(word):
+        raise UpstreamError(failure(reason) if is_failure(reason) else unknown_finish(reason))
+    return word
+
+
 _CONTENT_FIELDS = wire.DELTA_FIELDS - {"role", "annotations"}
 
 
 def _has_content(delta: JsonObject) -> bool:
     return any(delta.get(name) for name in _CONTENT_FIELDS)
+
+
+def _has_text(delta: JsonObject) -> bool:
+    return bool(delta.get("content") or delta.get("refusal"))
+
+
+def _has_calls(delta: JsonObject) -> bool:
+    return bool(delta.get("tool_calls") or delta.get("function_call"))
 
 
 _EMPTY: JsonObject = {}

@@ -372,6 +372,8 @@ class ResponsesRelay:
                 return b""
             name = _type_of(frame.data)
             frame = Frame(name, frame.data, encode(frame.data, name))
+        if frame.event == b"response.done":
+            frame = _named_by_status(frame)
         name = frame.event
         if not is_typed(name.decode(errors="replace")):
             error = stray_error(jsontext.object_of(frame.data) or {})
@@ -508,6 +510,19 @@ def _type_of(data: bytes) -> bytes:
         return _typed(data).type.encode()
     except JsonError:
         return b""
+
+
+def _named_by_status(frame: Frame) -> Frame:
+    """A `response.done`, as the Realtime API calls any end, under the name that clients know."""
+    try:
+        members = jsontext.members(frame.data)
+        status = text_of((split_object(members.get("response")) or {}).get("status"))
+    except JsonError:
+        return frame
+    name = f"response.{status}"
+    name = name if name in _ENDS else "response.completed"
+    data = to_json({**members, "type": name})
+    return Frame(name.encode(), data, encode(data, name.encode()))
 
 
 def _number(data: bytes) -> int:

@@ -225,6 +225,13 @@ class ResponsesReader:
             events.insert(0, Started("", ""))
         return events
 
+    def _created(self, value: JsonObject) -> list[Event]:
+        response = value.get("response")
+        name = word(response, "id") if isinstance(response, dict) else None
+        if name and name != self._answer.answer_id and any(map(Item.has_content, self._items)):
+            raise UpstreamError.unreadable("a second response begins in it")
+        return self._begin(value)
+
     def _begin(self, value: JsonObject) -> list[Event]:
         response = value.get("response")
         if self._started or not isinstance(response, dict):
@@ -445,7 +452,7 @@ _SAYING = frozenset({"delta", "text", "refusal", "part", "item", "arguments", "i
 """Members of events that say something of an answer."""
 
 _EVENTS: dict[str, Callable[[ResponsesReader, JsonObject], list[Event]]] = {
-    "response.created": ResponsesReader._begin,
+    "response.created": ResponsesReader._created,
     "response.queued": ResponsesReader._begin,
     "response.in_progress": ResponsesReader._begin,
     "response.output_item.added": ResponsesReader._item_added,
@@ -470,9 +477,11 @@ _EVENTS: dict[str, Callable[[ResponsesReader, JsonObject], list[Event]]] = {
     "response.custom_tool_call_input.done": ResponsesReader._input_done,
     "response.completed": ResponsesReader._completed,
     "response.incomplete": ResponsesReader._incomplete,
+    "response.done": ResponsesReader._completed,
     "response.failed": ResponsesReader._failed,
 }
-"""Events that are read (the `reasoning.*` pair is Open Responses' name for `reasoning_text.*`)."""
+"""Events that are read (the `reasoning.*` pair is Open Responses' name for `reasoning_text.*`,
+`response.done` that of the Realtime API for any end, which the status tells)."""
 
 
 def report_unread(response: JsonObject, prefix: str, inbound: Inbound) -> None:
