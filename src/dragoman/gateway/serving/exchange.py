@@ -477,12 +477,13 @@ def _upstream_request(
 
 
 def _socket_use(context: RequestContext) -> SocketUse | None:
-    """Whose connections a stream may come over: those of its conversation with the account, as far
-    as it is known, and never those of another client."""
-    upstream, keys = context.target.upstream, context.keys
-    turn = context.call.codec.endpoint.socket_turn
+    """Whose connections the call may go over: those of its conversation with the account, as far as
+    it is known, and never those of another client."""
+    upstream = context.target.upstream
+    turn = upstream.codec.endpoint.socket_turn
     if turn is None or upstream.websocket == "off":
         return None
+    keys = context.keys
     known = keys.aliases[0] if keys.aliases else keys.lookup
     digests = digest(context.caller.name, upstream.name, "websocket", known)
     return SocketUse(digests, turn, upstream.websocket == "on", context.incoming.hold)
