@@ -57,7 +57,7 @@ def test_a_host_rests_longer_with_each_failure_in_a_row() -> None:
     assert hosts.rest(HOST) is not None, "it was connected before"
     hosts.answered(HOST, now)
     assert hosts.rest(HOST) is None
-    assert len(hosts) == 0
+    assert not hosts.rests
 
 
 def test_failures_of_one_moment_are_one() -> None:

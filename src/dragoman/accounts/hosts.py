@@ -36,47 +36,44 @@ class Host(Struct, frozen=True):
 
 
 class Hosts:
-    """The hosts that could not be reached of late."""
+    """The hosts that could not be reached of late, with their `rests`."""
 
-    __slots__ = ("_rests",)
+    __slots__ = ("rests",)
 
     def __init__(self) -> None:
-        self._rests: dict[Host, Rest] = {}
-
-    def __len__(self) -> int:
-        return len(self._rests)
+        self.rests: dict[Host, Rest] = {}
 
     def rest(self, host: Host) -> Rest | None:
         """The last rest of the host that no answer has ended; it may be over."""
-        return self._rests.get(host)
+        return self.rests.get(host)
 
     def is_avoided(self, host: Host, now: float) -> bool:
         """Whether other hosts are asked first. The first to ask after a rest is told False: its
         call is the trial."""
-        rest = self._rests.get(host)
+        rest = self.rests.get(host)
         if rest is None:
             return False
         if rest.until > now:
             return True
-        self._rests[host] = replace(rest, until=now + _TRIAL_S)
+        self.rests[host] = replace(rest, until=now + _TRIAL_S)
         return False
 
     def failed(self, host: Host, taken: float, now: float, spread: float) -> Rest | None:
         """A call that began at `taken` could not connect. Returns the rest that this begins; None
         if it began before the last failure: a wait for nothing may be told long after."""
-        before = self._rests.get(host)
+        before = self.rests.get(host)
         if before is not None and taken < before.since:
             return None
         rest = rest_after(before, now, spread)
-        self._rests[host] = replace(rest, why=UNREACHED)
-        return self._rests[host]
+        self.rests[host] = replace(rest, why=UNREACHED)
+        return self.rests[host]
 
     def answered(self, host: Host, taken: float) -> None:
         """The host answered something, whatever it was, to a call that began at `taken`. One that
         began before the failure may have had its connection from then."""
-        rest = self._rests.get(host)
+        rest = self.rests.get(host)
         if rest is not None and taken >= rest.since:
-            del self._rests[host]
+            del self.rests[host]
 
 
 def dials_again(failed: int, *, timed_out: bool, was_known: bool, one_way: bool) -> bool:

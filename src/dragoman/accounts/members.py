@@ -160,6 +160,8 @@ class MemberQueue:
                 return member
             current[member] = entry = (entry[0], value, entry[2], member)
             heapreplace(entries, entry)
+            if entries[0] is entry:
+                return member
         return None
 
     def drop(self) -> None:

@@ -110,18 +110,22 @@ class AccountPool(SuccessiveRoster):
             AllBusy: all that could serve have as many requests in flight as they may.
             NoAccount: none is left.
         """
+        lease = self.lend(wanted, tried)
+        if lease is None:
+            raise self._pools[wanted.upstream].shortage(wanted.model, tried, self._clock())
+        return lease
+
+    def lend(self, wanted: LeaseRequest, tried: Collection[str] = ()) -> Lease | None:
+        """Lend an account that is not in `tried`; None if there is none now."""
         pool = self._pools[wanted.upstream]
         now = self._clock()
         if self._lost:
             self._collect()
         if pool.wait_queue.waiters:
             pool.wait_queue.catch_up()
-        lease = pool.choose(
+        return pool.choose(
             wanted.model, wanted.pin, tried, now, wanted.account, proven=wanted.proven
         )
-        if lease is None:
-            raise pool.shortage(wanted.model, tried, now)
-        return lease
 
     def standing(self, lease: Lease) -> Standing:
         """Among how many accounts a lease was just chosen, and why others were left out."""
@@ -246,7 +250,7 @@ class AccountPool(SuccessiveRoster):
     def lease_failed(self, lease: Lease, symptom: Symptom) -> Decision:
         """The upstream failed to answer the request of a lease."""
         pool = self._pools[lease.account.upstream]
-        if symptom.status and self._avoidance.hosts:
+        if symptom.status and self._avoidance.hosts.rests:
             self._avoidance.host_answered(lease, pool)
         decision = classify(symptom, pool.rules.rules)
         key = fingerprint(lease.account.key)
@@ -334,7 +338,7 @@ class AccountPool(SuccessiveRoster):
     def heard(self, lease: Lease, headers: Mapping[str, str]) -> None:
         """An answer to the request of a lease has these headers, which may tell of its quota."""
         lease.answered = True
-        if self._avoidance.hosts:
+        if self._avoidance.hosts.rests:
             self._avoidance.host_answered(lease, self._pools[lease.account.upstream])
         heard = self.quotas.heard
         heard[lease.account.name] = lease.model, headers
@@ -345,7 +349,7 @@ class AccountPool(SuccessiveRoster):
         """Whether other upstreams are asked before this one, because its host cannot be reached.
         Now and then the answer is False, and the request is the trial."""
         hosts = self._avoidance.hosts
-        host = self._pools[upstream].only_host if hosts else None
+        host = self._pools[upstream].only_host if hosts.rests else None
         return host is not None and hosts.is_avoided(host, self._clock())
 
     def enable(self, name: str) -> None:

@@ -60,10 +60,12 @@ class Loss(Struct, frozen=True):
 class Ledger:
     """The losses of one request, in the order they happened; the same loss is listed once."""
 
-    __slots__ = ("_losses",)
+    __slots__ = ("_enforced", "_losses")
 
     def __init__(self) -> None:
         self._losses: dict[tuple[str, LossKind, str], Loss] = {}
+        self._enforced = 0
+        """How many of them `enforce` has looked at."""
 
     def add(self, path: str, kind: LossKind, detail: str, code: str = UNSUPPORTED) -> None:
         """Record that what stood at `path` was lost or changed."""
@@ -74,8 +76,11 @@ class Ledger:
         for loss in losses:
             self._losses.setdefault((loss.path, loss.kind, loss.detail), loss)
 
-    def rewind(self, count: int) -> None:
-        """Forget all but the first `count` losses."""
+    def rewind(self) -> None:
+        """Forget what was added since `enforce` was called."""
+        self._keep(self._enforced)
+
+    def _keep(self, count: int) -> None:
         while len(self._losses) > count:
             self._losses.popitem()
 
@@ -83,7 +88,8 @@ class Ledger:
         """List no more than the first `most` losses one by one, and count the others of each
         kind."""
         others = Counter(loss.kind for loss in list(self._losses.values())[most:])
-        self.rewind(most)
+        self._keep(most)
+        self._enforced = min(self._enforced, most)
         for kind, number in others.items():
             self.add("others", kind, f"{number} more losses of this kind")
 
@@ -99,6 +105,7 @@ class Ledger:
         Raises:
             Refused: with the losses that are not allowed; its message names their paths.
         """
+        self._enforced = len(self._losses)
         if not self._losses:
             return
         refused = tuple(loss for loss in self._losses.values() if not _allowed(loss, policy))

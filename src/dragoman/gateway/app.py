@@ -187,11 +187,10 @@ class Gateway:
         codec = None if route is None else route.codec
         if codec is None:
             codec = implied_codec(request.headers)
-        incoming = IncomingRequest(request, codec, self._client.clock)
-        incoming.path = path
-        incoming.operation = None if route is None else route.operation
-        incoming.options = now.config.options
-        incoming.continuation = continuation
+        operation = None if route is None else route.operation
+        incoming = IncomingRequest(
+            request, codec, self._client.clock, path, operation, now.config.options, continuation
+        )
         if self.draining:
             incoming.shared.append((b"connection", b"close"))
         operators = path.startswith(_OPERATORS)
@@ -207,7 +206,7 @@ class Gateway:
                 check_unkeyed(incoming)
             if admin:
                 is_shown = presented_key(incoming.headers) is not None
-                if is_shown:
+                if is_shown and self._logins.failures:
                     self._check_logins(incoming, now)
                 record.error = await now.admin.serve(incoming, _address(incoming, now))
                 if is_shown and incoming.status == _STATUS_UNAUTHENTICATED:
@@ -302,7 +301,8 @@ class Gateway:
         Raises:
             DragomanError: UNAUTHENTICATED, or RATE_LIMITED after too many failed logins.
         """
-        self._check_logins(incoming, now)
+        if self._logins.failures:
+            self._check_logins(incoming, now)
         try:
             caller = now.keys.identify(incoming.headers, lambda: _address(incoming, now))
         except DragomanError as error:
@@ -323,8 +323,6 @@ class Gateway:
         Raises:
             DragomanError: RATE_LIMITED.
         """
-        if not self._logins.failures:
-            return
         key = presented_key(incoming.headers) or b""
         wait = self._logins.wait(_address(incoming, now), key, incoming.clock.loop.time())
         if wait:

@@ -31,7 +31,7 @@ from dragoman.http.limits import Budget, seconds
 from dragoman.http.problems import Problem
 from dragoman.http.request import Link, Request, Taker
 from dragoman.http.sending import Sending
-from dragoman.http.states import TRANSITIONS, Event, State
+from dragoman.http.states import PARSED, TRANSITIONS, Event, State
 
 _log = logging.getLogger("dragoman.http")
 
@@ -193,15 +193,8 @@ class Connection(asyncio.BufferedProtocol, Link):
         start = 0
         while start < end:
             state = self.state
-            if state == "serving" or state == "flushing":  # a tuple takes longer
-                self._keep(bytes(view[start:end]))
-                return
-            if state == "taken":
-                assert self._taker is not None
-                self._taker.data_received(bytes(view[start:end]))
-                return
-            if state == "closing" or self._broken:
-                self._throw_away(end - start)
+            if state not in PARSED or self._broken:
+                self._take_unparsed(view[start:end])
                 return
             cut = self._boundary.cut(data, start, end)
             if state == "idle" or state == "head":
@@ -233,11 +226,17 @@ class Connection(asyncio.BufferedProtocol, Link):
             self._advance("began")
             self.deadline = self.loop.time() + seconds(self.context.limits.head_s)
 
-    def _keep(self, data: bytes) -> None:
-        """The client sends more before it was answered."""
-        self._ahead += data
-        if len(self._ahead) >= _AHEAD:
-            self._pause_reading(True)
+    def _take_unparsed(self, data: memoryview) -> None:
+        """What came is not the parser's: it came before its turn, belongs to another protocol, or
+        is of no use."""
+        if self.state in ("serving", "flushing"):
+            self._ahead += data
+            if len(self._ahead) >= _AHEAD:
+                self._pause_reading(True)
+        elif self._taker is not None:
+            self._taker.data_received(bytes(data))
+        else:
+            self._throw_away(len(data))
 
     def _throw_away(self, size: int) -> None:
         """What came is of no use. While there is an answer to give, too much of it is left in the

@@ -20,6 +20,9 @@ State = Literal[
 ]
 Event = Literal["began", "request", "whole", "answered", "drained", "last", "taken", "lost"]
 
+PARSED: Final = frozenset[State]({"idle", "head", "receiving", "discarding"})
+"""The states in which what comes is a part of a request whose turn it is."""
+
 TRANSITIONS: Final[dict[State, dict[Event, State]]] = {
     "idle": {"began": "head", "request": "receiving", "last": "closing", "lost": "closed"},
     "head": {"request": "receiving", "last": "closing", "lost": "closed"},

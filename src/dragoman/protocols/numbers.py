@@ -20,6 +20,6 @@ def whole_number(value: Any, most: int = _LARGEST) -> int | None:
 
 def token_count(value: Any) -> int | None:
     """A number of tokens; None of what is none."""
-    if type(value) is int and 0 <= value <= MOST_TOKENS:
-        return value
-    return whole_number(value, MOST_TOKENS)
+    if type(value) is int:
+        return value if 0 <= value <= MOST_TOKENS else None
+    return None if value is None else whole_number(value, MOST_TOKENS)

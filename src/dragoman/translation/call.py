@@ -14,7 +14,7 @@ from dragoman import jsontext
 from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import UpstreamError
-from dragoman.canonical.events import Closed, Delta, Event, Failed, Metered, Opened
+from dragoman.canonical.events import Closed, Delta, Event, Opened
 from dragoman.canonical.halves import MENDED, Halves
 from dragoman.canonical.losses import Ledger, Loss, LossKind
 from dragoman.canonical.masking import Mask
@@ -129,7 +129,7 @@ class Call:
                 taken = self.codec.translate.taken_stops(request.stop)
                 self._stops = emulated(request.stop, taken, settings.options)
             self.body = self._write(request)
-        self._unreduced = self.body, self.ledger, len(self.ledger)
+        self._unreduced = self.body, self.ledger
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled is what the translation of an answer needs, which is neither body; of the
@@ -156,7 +156,7 @@ class Call:
         """Give the bodies to a call that was made in another process."""
         source.take_reduced(self._source)
         self._source, self.body = source, body
-        self._unreduced = body, self.ledger, len(self.ledger)
+        self._unreduced = body, self.ledger
 
     def drop_reasoning(self, *, bound: bool = False, moved: bool = False, least: int = 0) -> int:
         """Make `body` the one for `account`: without reasoning that the account cannot use. What is
@@ -200,9 +200,9 @@ class Call:
 
     def restore(self) -> None:
         """Leave nothing out of the body for an account."""
-        self.body, self.ledger, lost = self._unreduced
+        self.body, self.ledger = self._unreduced
         # Losses of another account's answer do not concern this one's.
-        self.ledger.rewind(lost)
+        self.ledger.rewind()
 
     def may_drop(self, *, bound: bool, moved: bool, least: int) -> bool:
         """Whether `drop_reasoning` has to look for reasoning that it would leave out."""
@@ -385,18 +385,13 @@ class Call:
             ]
         if self._stops:
             ordered = cut_whole(ordered, self._stops)
-        written: list[bytes] = []
-        write = writer.write
         for event in ordered:
             if type(event) in NOTED:
                 outcome.note(event)
-                if type(event) is Failed:
-                    # It may have been paid for all the same.
-                    for told in ordered:
-                        if type(told) is Metered:
-                            outcome.note(told)
-                    raise UpstreamError(event.fault)
-            written.append(write(event))
+        # One that failed may have been paid for all the same.
+        if outcome.fault is not None:
+            raise UpstreamError(outcome.fault)
+        written = [writer.write(event) for event in ordered]
         if not outcome.ended:
             raise UpstreamError.unreadable("it ends before the model finished")
         if outcome.usage is None:
@@ -445,9 +440,10 @@ def _said_in(events: Iterable[Event]) -> int:
 def _is_plain(events: Sequence[Event]) -> bool:
     """Whether there are no tool calls, which may have to be restored, and each block ends before
     the next one begins: then the stages before the writer would change nothing."""
-    blocks = [event.block for event in events if type(event) is Opened]
-    if len(blocks) == 1:
-        return type(blocks[0]) is not ToolCall
+    kinds = list(map(type, events))
+    if kinds.count(Opened) == 1:
+        opened = events[kinds.index(Opened)]
+        return type(opened) is not Opened or type(opened.block) is not ToolCall
     is_open = False
     for event in events:
         if type(event) is Opened:
@@ -463,8 +459,7 @@ def mint(prefix: str) -> str:
     """A fresh id with `prefix`."""
     # Unlike any other, not secret: without a system call for each. Forks have their own seeds.
     # Those of one time begin alike, as the vendors' do, so that a store has them side by side.
-    made = int(time.time() * 1000) << 48 | random.getrandbits(48)
-    return prefix + made.to_bytes(12, "big").hex()
+    return f"{prefix}{int(time.time() * 1000):012x}{random.getrandbits(48):012x}"
 
 
 def tool_names(request: Request, upstream: Codec) -> ToolNames:

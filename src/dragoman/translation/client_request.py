@@ -255,7 +255,7 @@ def _read_head(members: Mapping[str, msgspec.Raw], operation: Operation | None) 
         raise InvalidRequest.at("model", "is required", code="missing_required_parameter")
     if not isinstance(model, str):
         raise InvalidRequest.at("model", "must be a string")
-    stream = _member(members, "stream")
+    stream = _member(members, "stream") if "stream" in members else None
     if stream is not None and not isinstance(stream, bool):
         raise InvalidRequest.at("stream", "must be a boolean")
     return model, bool(stream)

@@ -255,7 +255,8 @@ class IncomingResponse:
         """The answer is whole."""
         self.complete = True
         self._stop_timer()
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def on_lost(self, error: Exception | None) -> None:
         """The connection is gone."""

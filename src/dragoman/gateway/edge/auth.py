@@ -48,11 +48,12 @@ class Keyring:
                 OVERLOADED where the store's keys are not known yet; with words that do not repeat
                 the key.
         """
-        if self.is_open:
-            return self._anyone
+        if self.ring.is_empty:
+            if self.is_open:
+                return self._anyone
+            if not self.ring.is_loaded and presented_key(headers) is None:
+                raise self._denied(Denial.UNKNOWN)
         key = presented_key(headers)
-        if key is None and self.ring.is_empty and not self.ring.is_loaded:
-            raise self._denied(Denial.UNKNOWN)
         if key is None:
             raise _refused(f"No API key was given. Send it as {' or '.join(_ways())}.")
         now = time.time()

@@ -9,6 +9,7 @@ from io import BytesIO
 from typing import Any, Protocol
 
 from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.options import Options
 from dragoman.gateway.edge.errors import Headers, refusal, rendered
 from dragoman.gateway.edge.lanes import Continuation
 from dragoman.http.addresses import is_here
@@ -104,15 +105,24 @@ class IncomingRequest:
         "status",
     )
 
-    def __init__(self, request: Asked, codec: Codec, clock: Clock) -> None:
+    def __init__(
+        self,
+        request: Asked,
+        codec: Codec,
+        clock: Clock,
+        path: str,
+        operation: Operation | None = None,
+        options: Options = OFFICIAL,
+        continuation: Continuation | None = None,
+    ) -> None:
         self.request = request
         self.clock = clock
         self.codec = codec
-        self.operation: Operation | None = None
-        self.continuation: Continuation | None = None
-        self.options = OFFICIAL
+        self.operation = operation
+        self.continuation = continuation
+        self.options = options
         self.method = request.method
-        self.path = request.path
+        self.path = path
         self.query = request.query
         self.headers = request.headers
         self.request_id = mint("req_")

@@ -48,16 +48,16 @@ _BLANK_RUN = 100
 
 
 async def deliver_whole(
-    context: RequestContext, lease: Lease, answer: UpstreamResponse, mask: Mask, sent_at: float
+    context: RequestContext, lease: Lease, answer: UpstreamResponse, mask: Mask
 ) -> None:
-    """Send the client a whole answer. `sent_at` is when the call began, by the monotonic clock.
+    """Send the client a whole answer.
 
     Raises:
         UpstreamError: the answer is an error, or unusable.
         CallError: the answer broke off.
     """
     hold = context.incoming.hold
-    seconds = time.monotonic() - sent_at
+    seconds = time.perf_counter() - context.record.sent_at
     body = await answer.read(MOST_BYTES, hold)
     _begins(context, lease, seconds)
     call, outcome = context.call, context.outcome
@@ -84,16 +84,15 @@ async def deliver_stream(
     lease: Lease,
     answer: UpstreamResponse,
     mask: Mask,
-    sent_at: float,
 ) -> None:
-    """Send the client a streamed answer. `sent_at` is when the call began, by the monotonic clock.
+    """Send the client a streamed answer.
 
     Raises:
         UpstreamError: the answer is unusable, or failed before anything of it was sent.
         Failure: nothing of it came in time.
         CallError: the answer broke off before that.
     """
-    seconds = time.monotonic() - sent_at
+    seconds = time.perf_counter() - context.record.sent_at
     ending = _ending(context, answer)
     try:
         chunk = await beginning(answer)
@@ -101,7 +100,7 @@ async def deliver_stream(
         if streams:
             stream = context.call.open_stream()
             context.read_from(stream)
-            held = await _hold_back(context, stream, answer, chunk, sent_at)
+            held = await _hold_back(context, stream, answer, chunk)
     except CallError:
         if ending is not None and ending.rang:
             raise _nothing_came(context) from None
@@ -112,7 +111,7 @@ async def deliver_stream(
     if not streams:
         await _deliver_whole_as_stream(context, delivery, lease, answer, chunk, mask, seconds)
         return
-    _begins(context, lease, time.monotonic() - sent_at)
+    _begins(context, lease, time.perf_counter() - context.record.sent_at)
     context.start_stream(stream)
     lease.succeeded()
     context.remember_account(lease)
@@ -162,7 +161,6 @@ async def _hold_back(
     stream: AnswerStream,
     answer: UpstreamResponse,
     chunk: bytes,
-    sent_at: float,
 ) -> list[bytes]:
     """Read a stream until something of an answer comes, or it ends without. `chunk` is what was
     read of it. Returns what to send of it so far.
@@ -181,7 +179,7 @@ async def _hold_back(
         size += len(held[-1])
         if not chunk:
             break
-        if limit and time.monotonic() - sent_at > limit:
+        if limit and time.perf_counter() - context.record.sent_at > limit:
             raise _nothing_came(context)
     fault = stream.outcome.fault
     if not stream.begun and size <= _MOST_HELD and (fault is not None or not stream.outcome.ended):
@@ -300,7 +298,8 @@ async def _is_uncommitted(context: RequestContext) -> bool:
 
 
 def _report_success(lease: Lease, outcome: Outcome) -> None:
-    lease.succeeded(0.0 if outcome.usage is None else outcome.usage.total)
+    usage = outcome.usage
+    lease.succeeded(0.0 if usage is None else usage.input + usage.output)
 
 
 class _Ending:

@@ -157,24 +157,17 @@ class Attempts:
         if not self._remaining:
             self._give_up(ALL_TRIED)
             return None
-        left = self._seconds_left(self._target.upstream)
-        if self._tried and left <= 0:
+        if self._tried and self._seconds_left(self._target.upstream) <= 0:
             self._give_up(OUT_OF_TIME)
             return None
-        if self._following:
-            left /= 2  # for those that could answer while the accounts of this one are busy
-        asked = time.perf_counter()
-        try:
-            if self._unreached:
-                lease = await self._acquire_again(left)
-            else:
-                lease = await self._pool.acquire(self._wanted, self._tried, left)
-        except NoAccount as shortage:
-            self._record.queue_s += time.perf_counter() - asked
-            self._give_up(NONE_LEFT, without_traceback(shortage))
-            return None
+        lease = None if self._unreached else self._pool.lend(self._wanted, self._tried)
+        if lease is None:
+            try:
+                lease = await self._queue()
+            except NoAccount as shortage:
+                self._give_up(NONE_LEFT, without_traceback(shortage))
+                return None
         name, record = lease.account.name, self._record
-        record.queue_s += time.perf_counter() - asked
         record.moved = lease.moved
         self._remaining -= 1
         self.made += 1
@@ -365,6 +358,23 @@ class Attempts:
             for account in self._pool.accounts()
             if account.upstream == upstream.name and account.name != only
         ]
+
+    async def _queue(self) -> Lease:
+        """A lease that may have to be waited for.
+
+        Raises:
+            NoAccount: there is none.
+        """
+        left = self._seconds_left(self._target.upstream)
+        if self._following:
+            left /= 2  # for those that could answer while the accounts of this one are busy
+        asked = time.perf_counter()
+        try:
+            if self._unreached:
+                return await self._acquire_again(left)
+            return await self._pool.acquire(self._wanted, self._tried, left)
+        finally:
+            self._record.queue_s += time.perf_counter() - asked
 
     async def _acquire_again(self, most_s: float) -> Lease:
         """A lease of an account that was not tried; if there is none, of one that never saw the

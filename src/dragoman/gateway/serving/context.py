@@ -112,7 +112,8 @@ class RequestContext:
         self.ledger = call.ledger
         record = self.record
         record.upstream, record.upstream_model = target.upstream.name, target.model
-        self.update_headers()
+        if self.delivery is not None:
+            self.update_headers()
 
     def update_headers(self) -> None:
         """Give the current headers to a stream whose head was not sent yet."""

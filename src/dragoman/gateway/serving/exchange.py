@@ -415,7 +415,6 @@ class Exchange:
             dropped = await self._conversations.drop_foreign_reasoning(context, lease)
         repeated = False
         while True:
-            sent_at = time.monotonic()
             context.record.sent_at = time.perf_counter()
             context.record.bytes_up = len(context.call.body)
             try:
@@ -431,11 +430,9 @@ class Exchange:
                         body = builder.mask.error(await read_error(answer))
                         raise refused(context.call.codec, answer.status, answer.headers, body)
                     if context.delivery is None:
-                        await deliver_whole(context, lease, answer, builder.mask, sent_at)
+                        await deliver_whole(context, lease, answer, builder.mask)
                     else:
-                        await deliver_stream(
-                            context, context.delivery, lease, answer, builder.mask, sent_at
-                        )
+                        await deliver_stream(context, context.delivery, lease, answer, builder.mask)
                 finally:
                     answer.close()
                 return
@@ -475,7 +472,7 @@ def _upstream_request(
         route=route,
         proxy=lease.proxy,
         idempotency_key=_idempotency_key(context, lease, key) if key else "",
-        socket=_socket_use(context),
+        socket=_socket_use(context) if call.streams else None,
     )
 
 
@@ -484,7 +481,7 @@ def _socket_use(context: RequestContext) -> SocketUse | None:
     it is known, and never those of another client."""
     upstream = context.target.upstream
     turn = upstream.codec.endpoint.socket_turn
-    if turn is None or upstream.websocket == "off" or not context.call.streams:
+    if turn is None or upstream.websocket == "off":
         return None
     keys = context.keys
     known = keys.aliases[0] if keys.aliases else keys.lookup

@@ -294,7 +294,7 @@ class _Run:
         caller: Caller,
     ) -> None:
         self.incoming = IncomingRequest(
-            _Unattended(begun, self.take), begun.codec, background._clock()
+            _Unattended(begun, self.take), begun.codec, background._clock(), begun.path
         )
         self.record = Record()
         self.record.caller, self.record.team = caller.name, caller.team

@@ -97,8 +97,8 @@ class Sending:
         if wish.policy:
             headers[POLICY] = wish.policy.encode()
         self._request = WatchedRequest(path, headers, _named(wish), self._tap)
-        self._incoming = IncomingRequest(self._request, codec, bench.upstreams.client.clock)
-        self._incoming.options = bench.config.options
+        clock, options = bench.upstreams.client.clock, bench.config.options
+        self._incoming = IncomingRequest(self._request, codec, clock, path, options=options)
         self._record = Record()
         self._caller = Caller(CALLER, rules=(AccessRules(max_output_tokens=wish.most_output),))
 

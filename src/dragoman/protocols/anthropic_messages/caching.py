@@ -42,7 +42,8 @@ def settle_marks(
     """
     entries: list[JsonObject] = []
     for name in ("tools", "system", "messages"):
-        _collect_marked(body.get(name), entries)
+        if name in body:
+            _collect_marked(body[name], entries)
     if not entries and automatic is None:
         return
     # Marks inside blocks that pass as they are count too, but only noted ones can be left out.

@@ -25,9 +25,9 @@ _COUNTS = (
 def merge_usage(known: JsonObject, update: Any) -> None:
     """Update `known` with the totals in `update`, which replace earlier ones unless null."""
     if isinstance(update, dict):
-        for name, value in update.items():
-            if value is not None:
-                known[name] = value
+        if None in update.values():
+            update = {name: value for name, value in update.items() if value is not None}
+        known.update(update)
 
 
 def read_usage(usage: Mapping[str, Any], *, searches: bool = True) -> Usage:

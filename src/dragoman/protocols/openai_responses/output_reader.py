@@ -522,7 +522,7 @@ class OutputReader:
             detail = f"{kind} items have no counterpart for the client"
             self._inbound.ledger.add(path, loss, detail)
             return
-        if not value.keys() <= known:
+        if not known.issuperset(value):
             for name, content in value.items():
                 if name not in known and content not in (None, False, {"type": "direct"}):
                     self._lose(f"{path}.{name}", "has no counterpart for the client")

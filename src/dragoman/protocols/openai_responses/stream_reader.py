@@ -487,7 +487,7 @@ _EVENTS: dict[str, Callable[[ResponsesReader, JsonObject], list[Event]]] = {
 def report_unread(response: JsonObject, prefix: str, inbound: Inbound) -> None:
     """Report the fields of a response object that nobody reads and that say something."""
     detail = "has no counterpart for the client"
-    if not response.keys() <= wire.RESPONSE_FIELDS:
+    if not wire.RESPONSE_FIELDS.issuperset(response):
         for name, content in response.items():
             if name == "tool_usage" and inbound.options.hosted_tools == "map":
                 if not counts_only_searches(content):
@@ -501,7 +501,7 @@ def report_unread(response: JsonObject, prefix: str, inbound: Inbound) -> None:
         return
     for name, fields in wire.USAGE_FIELDS.items():
         counts = usage.get(name)
-        if isinstance(counts, dict) and not counts.keys() <= fields:
+        if isinstance(counts, dict) and not fields.issuperset(counts):
             for unread, count in counts.items():
                 if unread not in fields and count:
                     inbound.ledger.add(f"{prefix}usage.{name}.{unread}", LossKind.KNOB, detail)
