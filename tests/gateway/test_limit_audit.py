@@ -26,7 +26,7 @@ def limit(kind: str, amount: int | str, window: str, **fields: Any) -> Limit:
 
 def row(hours_ago: int, tokens: int, model: str = "m", requests: int = 1) -> UsedInHour:
     hour = int(time.time()) // HOUR * HOUR - hours_ago * HOUR
-    return UsedInHour(hour, model, requests, tokens, 0, 0, tokens * 10**9)
+    return UsedInHour(hour, model, requests, tokens, 0, 0, 0, 0, tokens * 10**9)
 
 
 class Rows:
@@ -111,9 +111,9 @@ async def test_what_is_in_no_row_yet_is_left_alone() -> None:
     counters, found = await bound(limit("tokens", 10_000, "total"), rows)
 
     def use(tokens: int) -> None:
-        reserved = admit([found], [tokens] * 8, time.time())
+        reserved = admit([found], [tokens], time.time())
         assert not isinstance(reserved, Exception)
-        changed, _ = settle(reserved, [tokens] * 8, time.time())  # type: ignore[arg-type]
+        changed, _ = settle(reserved, [tokens], time.time())  # type: ignore[arg-type]
         counters.note_settled(changed)
 
     use(100)

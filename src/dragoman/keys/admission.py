@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from math import inf
+from operator import itemgetter
 from typing import Final, Protocol
 
 from msgspec import Struct
 
-from dragoman.config.limits import Limit
+from dragoman.config.limits import Limit, Weights
 from dragoman.config.names import matches
 from dragoman.config.windows import Window, parse_window
 from dragoman.keys.counters import RESERVED, RESTORED, USED, Cells, Counter, counter_of
@@ -37,8 +38,8 @@ _SOON_S: Final = 1.0
 
 
 class Kind(IntEnum):
-    """What is counted, as an index into amounts: input with and without what was read from a
-    prompt cache."""
+    """What is counted, as an index into counts: input with and without what was read from a
+    prompt cache. The last two are parts of others, for limits that weigh tokens."""
 
     REQUESTS = 0
     INPUT_TOKENS = 1
@@ -48,6 +49,8 @@ class Kind(IntEnum):
     CONCURRENT = 5
     ALL_INPUT_TOKENS = 6
     ALL_TOKENS = 7
+    CACHE_WRITE = 8
+    REASONING = 9
 
 
 _CONCURRENT: Final = int(Kind.CONCURRENT)
@@ -59,8 +62,34 @@ def kind_of(limit: Limit) -> Kind:
     return Kind[name.upper()]
 
 
-Amounts = Sequence[int]
+Counts = Sequence[int]
 """How much of each kind; costs in pico-dollars."""
+
+Amounts = Sequence[int]
+"""What counts come to at each of several limits, in their order."""
+
+
+def weighed(weights: Weights, counts: Counts) -> int:
+    """What tokens come to by their weights."""
+    _, fresh, output, _, _, _, given, _, written, thought = counts
+    return (
+        weights.input * (fresh - written)
+        + weights.cached * (given - fresh)
+        + weights.cache_write * written
+        + weights.output * (output - thought)
+        + weights.reasoning * thought
+    )
+
+
+def dearest(weights: Weights, counts: Counts) -> int:
+    """What tokens come to at most, of which is not known yet what they will be used for."""
+    given = max(weights.input, weights.cached, weights.cache_write)
+    return counts[Kind.ALL_INPUT_TOKENS] * given + counts[Kind.OUTPUT_TOKENS] * _of_output(weights)
+
+
+def _of_output(weights: Weights) -> int:
+    return max(weights.output, weights.reasoning)
+
 
 OWN_RESERVED, OWN_UNWRITTEN = 0, 1
 """Cells of one process for one counter: what it has reserved, and what it has counted as used that
@@ -142,6 +171,7 @@ class BoundLimit:
         "own",
         "owner",
         "row",
+        "weights",
         "window",
     )
 
@@ -155,6 +185,7 @@ class BoundLimit:
         self.index = int(self.kind)
         self.amount = limit.units
         self.models = limit.models
+        self.weights = limit.weights
         self.enforced = limit.mode == "enforce"
         self.clamps = limit.clamp and self.enforced
         self.window = window_of(limit)
@@ -163,6 +194,14 @@ class BoundLimit:
     def note_time(self, now: float) -> None:
         """What is granted for a time holds at `now`, or holds no longer."""
         self.amount = self.limit.units_at(now)
+
+    def amount_of(self, counts: Counts) -> int:
+        """What a request counts that came to `counts`, or the sums of several."""
+        return counts[self.index] if self.weights is None else weighed(self.weights, counts)
+
+    def most_of(self, counts: Counts) -> int:
+        """What a request counts at most that may come to `counts`."""
+        return counts[self.index] if self.weights is None else dearest(self.weights, counts)
 
     @property
     def refuses_unpriced(self) -> bool:
@@ -216,8 +255,8 @@ class Verdict(Struct, frozen=True):
 def judge(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> tuple[Verdict, ...]:
     """What `admit` would say of each limit; nothing is reserved."""
     return tuple(
-        Verdict(one, amounts[one.index], one.left(now), one.free_at(now, amounts[one.index]))
-        for one in limits
+        Verdict(one, amount, one.left(now), one.free_at(now, amount))
+        for one, amount in zip(limits, amounts, strict=True)
     )
 
 
@@ -225,17 +264,29 @@ _RATES: Final = frozenset({"requests", "tokens", "input_tokens", "output_tokens"
 _MOST_MODELS: Final = 256
 
 
+def _reader(
+    limits: Sequence[BoundLimit], read: Callable[[BoundLimit, Counts], int]
+) -> Callable[[Counts], Amounts]:
+    """What finds the amounts of these limits in counts."""
+    if len(limits) < 2 or any(one.weights is not None for one in limits):
+        return lambda counts: [read(one, counts) for one in limits]
+    return itemgetter(*(one.index for one in limits))
+
+
 class BoundLimits:
-    """The limits that hold for a request, and what follows from them: `clamps`, whether any does;
+    """The limits that hold for a request, and what follows from them: `amounts`, what they count of
+    counts, and `most`, what they may; `clamps`, whether any does;
     `budget`, one that refuses models without a price, None if none does; whether tokens and costs
     have to be known; and those whose state answers tell of, `rates` by their kind, and `soft`."""
 
     __slots__ = (
         "_by_model",
         "all",
+        "amounts",
         "budget",
         "clamps",
         "has_models",
+        "most",
         "needs_cost",
         "needs_tokens",
         "rates",
@@ -244,6 +295,8 @@ class BoundLimits:
 
     def __init__(self, limits: Sequence[BoundLimit]) -> None:
         self.all = tuple(limits)
+        self.amounts = _reader(self.all, BoundLimit.amount_of)
+        self.most = _reader(self.all, BoundLimit.most_of)
         self.has_models = any(one.models is not None for one in limits)
         self.clamps = any(one.clamps for one in limits)
         self.needs_cost = any(one.kind is Kind.COST for one in limits)
@@ -305,15 +358,20 @@ class Reservation(Struct, eq=False):
 
 
 class Admitted(Struct, eq=False):
-    """A request of `caller` that was let in: what it has reserved, and of how many bytes its
-    prompt was estimated, 0 where nothing is to be learned from it. `refuses_unpriced`: it may go
-    to no model without a price. `shows_amounts`: the caller may know how much it has."""
+    """A request of `caller` that was let in by `limits`: what it has reserved, and of how many
+    bytes its prompt was estimated, 0 where nothing is to be learned from it. `shows_amounts`: the
+    caller may know how much it has."""
 
     caller: str
+    limits: BoundLimits
     reservation: Reservation
     size: int
-    refuses_unpriced: bool
     shows_amounts: bool
+
+    @property
+    def refuses_unpriced(self) -> bool:
+        """Whether it may go to no model without a price."""
+        return self.limits.budget is not None
 
 
 def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reservation | Refusal:
@@ -321,8 +379,8 @@ def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reserva
     does so longest: a client that waits for it is not refused by another."""
     refusal: Refusal | None = None
     exceeded: list[BoundLimit] = []
-    for limit in limits:
-        amount, cells, counter = amounts[limit.index], limit.cells, limit.counter
+    for limit, amount in zip(limits, amounts, strict=True):
+        cells, counter = limit.cells, limit.counter
         used = cells[USED] if now < counter.fresh_until else counter.used(now)
         if amount <= limit.amount - used - cells[RESERVED]:
             continue
@@ -335,12 +393,11 @@ def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reserva
     if refusal is not None:
         return refusal
     crossings: list[Crossing] = []
-    for limit in limits:
-        index, cells, own = limit.index, limit.cells, limit.own
-        amount = amounts[index]
+    for limit, amount in zip(limits, amounts, strict=True):
+        cells, own = limit.cells, limit.own
         # The cells of this process come first, here, and last where something is given back: if it
         # is killed in between, whoever reclaims what it had finds something to look at.
-        if index:
+        if limit.index:
             own[OWN_RESERVED] += amount
             cells[RESERVED] += amount
         else:
@@ -356,15 +413,13 @@ def settle(
 ) -> tuple[Sequence[Row], Sequence[Crossing]]:
     """The request is over and came to `spent`. To be called exactly once for each reservation.
 
-    Returns the rows in which something is to be written, whose `settled` has it, and what shares of
-    limits were reached by it.
+    Returns the rows of which something is to be written that had nothing before, whose `settled`
+    has it, and what shares of limits were reached by it.
     """
     changed: list[Row] = []
     crossings: list[Crossing] = []
-    amounts = reservation.amounts
-    for limit in reservation.limits:
+    for limit, reserved, used in zip(reservation.limits, reservation.amounts, spent, strict=True):
         index, cells, own = limit.index, limit.cells, limit.own
-        reserved, used = amounts[index], spent[index]
         if not index:
             if used < reserved:
                 limit.counter.take_back(reservation.at, reserved - used)
@@ -382,8 +437,9 @@ def settle(
                 _note_crossings(crossings, limit, used)
         if used:
             row = limit.row
+            if not row.settled:
+                changed.append(row)
             row.settled += used
-            changed.append(row)
     return changed, crossings
 
 
@@ -419,10 +475,11 @@ class Wanted(Struct, frozen=True):
     plain_cost: int = 0
     cost: int | None = 0
 
-    def amounts(self) -> Amounts:
+    def counts(self) -> Counts:
         """What is reserved of each kind."""
-        total = self.input + self.output
-        return 1, self.input, self.output, total, self.cost or 0, 1, self.input, total
+        given, output = self.input, self.output
+        total = given + output
+        return 1, given, output, total, self.cost or 0, 1, given, total, 0, 0
 
     def with_output(self, output: int) -> Wanted:
         """The same with less output."""
@@ -440,6 +497,12 @@ def fitting_output(limits: Sequence[BoundLimit], wanted: Wanted, now: float) -> 
         if not limit.clamps:
             continue
         left = limit.left(now)
+        if limit.weights is not None:
+            each = _of_output(limit.weights)
+            if each:
+                given = dearest(limit.weights, Wanted(wanted.input, 0).counts())
+                most = min(most, (left - given) // each)
+            continue
         match limit.kind:
             case Kind.OUTPUT_TOKENS:
                 fits = left

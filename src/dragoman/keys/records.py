@@ -58,7 +58,9 @@ class UsedInHour(Struct, frozen=True):
     requests: int
     input: int
     cached: int
+    cache_write: int
     output: int
+    reasoning: int
     cost: int
 
 

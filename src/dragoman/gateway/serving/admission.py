@@ -32,6 +32,7 @@ from dragoman.keys.admission import (
     Admitted,
     BoundLimit,
     BoundLimits,
+    Counts,
     Crossing,
     Kind,
     Refusal,
@@ -112,16 +113,14 @@ class Admission:
                     request = _clamped(request, each)
                     _tell_clamped(incoming, each)
                     wanted = wanted.with_output(each * choices)
-        amounts = wanted.amounts()
+        amounts = bound.most(wanted.counts())
         found = self._try(bound.all, amounts)
         if isinstance(found, Refusal) and self._limits.slices is not None:
             attempt = partial(self._try, bound.all, amounts)
             found = await self._limits.slices.borrow(bound.all, amounts, found, attempt)
         if isinstance(found, Refusal):
             found = await self._waited(incoming, caller, record, bound.all, amounts, found)
-        record.admitted = Admitted(
-            caller.name, found, size, bound.budget is not None, caller.shows_amounts
-        )
+        record.admitted = Admitted(caller.name, bound, found, size, caller.shows_amounts)
         if found.exceeded:
             record.exceeded = tuple([f"{one.name} {one.limit.mode}" for one in found.exceeded])
         for crossing in found.crossings:
@@ -146,7 +145,7 @@ class Admission:
         if admitted is None:
             return
         counters = self._limits.shared
-        spent = spent_by(record)
+        spent = admitted.limits.amounts(spent_by(record))
         counters.lock()
         try:
             changed, crossings = settle(admitted.reservation, spent, now)
@@ -302,7 +301,7 @@ class Admission:
         if isinstance(given, Reservation):
             self._limits.shared.lock()
             try:
-                settle(given, _NOTHING, time.time())
+                settle(given, (0,) * len(given.limits), time.time())
             finally:
                 self._limits.shared.unlock()
             self._serve_queues(given.limits)
@@ -343,11 +342,11 @@ def priced(usage: Usage, target: Target, prices: Prices, *, with_plain: bool) ->
     return Wanted(usage.input, usage.output, plain, cost)
 
 
-def spent_by(record: Record) -> Sequence[int]:
+def spent_by(record: Record) -> Counts:
     """What a request came to, by what is told of it: it counts as a request where an upstream was
     reached. Answers that were paid for and of no use are in it, as they are in usage."""
     if record.usage is None:
-        spent: Sequence[int] = (int(record.is_reached), *_NOTHING[1:])
+        spent: Counts = (int(record.is_reached), *_NOTHING[1:])
     else:
         spent = _spent(record.usage, record.charge)
     for one in record.in_vain:
@@ -357,11 +356,12 @@ def spent_by(record: Record) -> Sequence[int]:
     return spent
 
 
-def _spent(usage: Usage, charge: Charge | None) -> Sequence[int]:
+def _spent(usage: Usage, charge: Charge | None) -> Counts:
     cost = 0 if charge is None else charge.cost or 0
     given, output = usage.input, usage.output
     fresh = given - (usage.cached or 0)
-    return 1, fresh, output, fresh + output, cost, 0, given, given + output
+    total, written, thought = given + output, usage.cache_write or 0, usage.reasoning or 0
+    return 1, fresh, output, fresh + output, cost, 0, given, total, written, thought
 
 
 def _asked_output(request: ClientRequest) -> int | None:

@@ -20,6 +20,7 @@ from dragoman.keys.admission import (
     BoundLimit,
     BoundLimits,
     Counters,
+    Counts,
     Kind,
     Row,
     Verdict,
@@ -191,7 +192,7 @@ class LimitCounters:
         try:
             fits = fitting_output(bound.all, wanted, now)
             asked = wanted if fits is None else wanted.with_output(fits)
-            return fits, judge(bound.all, asked.amounts(), now)
+            return fits, judge(bound.all, bound.most(asked.counts()), now)
         finally:
             self.shared.unlock()
 
@@ -298,7 +299,7 @@ class LimitCounters:
     async def _read_used(self, limit: BoundLimit, since: float) -> list[tuple[float, int]]:
         """When hours ended, and what was used in each."""
         return [
-            (row.hour + _HOUR_S, _counted(row, limit.kind))
+            (row.hour + _HOUR_S, limit.amount_of(_counts(row)))
             for row in await self._rows(limit, since)
             if limit.concerns((row.model,))
         ]
@@ -393,7 +394,7 @@ class LimitCounters:
         for row in await self._rows(limit, first - _HOUR_S):
             if row.hour + _HOUR_S <= first:
                 continue
-            amount = _counted(row, limit.kind)
+            amount = limit.amount_of(_counts(row))
             most += amount
             if row.hour >= begin and limit.concerns((row.model,)):
                 least += amount
@@ -413,8 +414,8 @@ class LimitCounters:
         return _Stand(limit.row.cells[WHEN], used, unwritten != 0)
 
 
-def _counted(row: UsedInHour, kind: Kind) -> int:
-    """What a row of usage comes to for a limit."""
+def _counts(row: UsedInHour) -> Counts:
+    """What a row of usage comes to of each kind."""
     fresh = row.input - row.cached
     return (
         row.requests,
@@ -425,7 +426,9 @@ def _counted(row: UsedInHour, kind: Kind) -> int:
         0,
         row.input,
         row.input + row.output,
-    )[kind]
+        row.cache_write,
+        row.reasoning,
+    )
 
 
 def _restored_since(limit: BoundLimit, now: float) -> float | None:

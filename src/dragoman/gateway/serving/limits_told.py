@@ -133,10 +133,10 @@ def budget_headers(admitted: Admitted, cost: int, now: float) -> Headers:
     there is one and the caller may know."""
     if not admitted.shows_amounts:
         return []
-    reserved = admitted.reservation.amounts[Kind.COST]
+    reservation = admitted.reservation
     left = [
         limit.left(now) + reserved - cost
-        for limit in admitted.reservation.limits
+        for limit, reserved in zip(reservation.limits, reservation.amounts, strict=True)
         if limit.kind is Kind.COST and limit.enforced
     ]
     return [(BUDGET_HEADER, dollars(max(0, min(left))).encode())] if left else []
