@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from math import inf
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -277,7 +277,8 @@ class BoundLimits:
     """The limits that hold for a request, and what follows from them: `amounts`, what they count of
     counts, and `most`, what they may; `clamps`, whether any does;
     `budget`, one that refuses models without a price, None if none does; whether tokens and costs
-    have to be known; and those whose state answers tell of, `rates` by their kind, and `soft`."""
+    have to be known; and those whose state answers tell of, `rates`, their places by their kind,
+    and `soft`."""
 
     __slots__ = (
         "_by_model",
@@ -302,10 +303,10 @@ class BoundLimits:
         self.needs_cost = any(one.kind is Kind.COST for one in limits)
         self.needs_tokens = any(one.kind not in (Kind.REQUESTS, Kind.CONCURRENT) for one in limits)
         self.budget = next((one for one in limits if one.refuses_unpriced), None)
-        rates: dict[str, tuple[BoundLimit, ...]] = {}
-        for one in limits:
+        rates: dict[str, tuple[int, ...]] = {}
+        for place, one in enumerate(limits):
             if one.enforced and one.limit.kind in _RATES:
-                rates[one.limit.kind] = (*rates.get(one.limit.kind, ()), one)
+                rates[one.limit.kind] = (*rates.get(one.limit.kind, ()), place)
         self.rates = tuple(rates.items())
         self.soft = tuple(one for one in limits if one.limit.mode == "soft")
         self._by_model: dict[tuple[str, ...], BoundLimits] = {}
@@ -338,6 +339,9 @@ class Refusal(Struct, frozen=True):
     free_at: float
 
 
+_free_at = attrgetter("free_at")
+
+
 class Crossing(Struct, frozen=True):
     """`percent` of a limit were reached within its window."""
 
@@ -345,19 +349,21 @@ class Crossing(Struct, frozen=True):
     percent: int
 
 
-class Reservation(Struct, eq=False):
-    """What a request has reserved: at which limits, when and how much. `exceeded` are limits that
-    would have refused it if they were enforced, `crossings` the shares of limits that it reached.
+class Reservation(Struct, eq=False, gc=False):
+    """What a request has reserved: at which limits, when and how much, of how much that was left
+    then. `exceeded` are limits that would have refused it if they were enforced, `crossings` the
+    shares of limits that it reached.
     """
 
     limits: Sequence[BoundLimit]
     amounts: Amounts
+    rooms: Amounts
     at: float
     exceeded: Sequence[BoundLimit] = ()
     crossings: Sequence[Crossing] = ()
 
 
-class Admitted(Struct, eq=False):
+class Admitted(Struct, eq=False, gc=False):
     """A request of `caller` that was let in by `limits`: what it has reserved, and of how many
     bytes its prompt was estimated, 0 where nothing is to be learned from it. `shows_amounts`: the
     caller may know how much it has."""
@@ -377,35 +383,54 @@ class Admitted(Struct, eq=False):
 def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reservation | Refusal:
     """Reserve at all limits, or at none of them. Of several that refuse, that one is told which
     does so longest: a client that waits for it is not refused by another."""
-    refusal: Refusal | None = None
-    exceeded: list[BoundLimit] = []
-    for limit, amount in zip(limits, amounts, strict=True):
-        cells, counter = limit.cells, limit.counter
+    exceeded: Sequence[BoundLimit] = ()
+    rooms: list[int] = []
+    counted: list[int] = []
+    # `zip` would cost as much again as what is done with each of them.
+    for place, limit in enumerate(limits):
+        amount, cells, counter = amounts[place], limit.cells, limit.counter
         used = cells[USED] if now < counter.fresh_until else counter.used(now)
-        if amount <= limit.amount - used - cells[RESERVED]:
-            continue
-        if not limit.enforced:
-            exceeded.append(limit)
-            continue
-        free_at = limit.free_at(now, amount)
-        if refusal is None or free_at > refusal.free_at:
-            refusal = Refusal(limit, amount, free_at)
-    if refusal is not None:
-        return refusal
-    crossings: list[Crossing] = []
-    for limit, amount in zip(limits, amounts, strict=True):
-        cells, own = limit.cells, limit.own
+        reserved = cells[RESERVED]
+        room = limit.amount - used - reserved
+        if amount > room:
+            if limit.enforced:
+                _give_back(limits[:place], amounts)
+                return _refusal(limits, amounts, now)
+            exceeded = (*exceeded, limit)
+        rooms.append(room)
         # The cells of this process come first, here, and last where something is given back: if it
         # is killed in between, whoever reclaims what it had finds something to look at.
         if limit.index:
-            own[OWN_RESERVED] += amount
-            cells[RESERVED] += amount
+            limit.own[OWN_RESERVED] += amount
+            cells[RESERVED] = reserved + amount
         else:
-            own[OWN_UNWRITTEN] += amount
-            limit.counter.add(now, amount)
-            if cells[USED] * 2 >= limit.amount:
-                _note_crossings(crossings, limit, amount)
-    return Reservation(limits, amounts, now, exceeded, crossings)
+            # Last, since this cannot be given back without a trace: others may have been told.
+            counted.append(place)
+    crossings: Sequence[Crossing] = ()
+    for place in counted:
+        limit, amount = limits[place], amounts[place]
+        limit.own[OWN_UNWRITTEN] += amount
+        if limit.counter.add(now, amount) * 2 >= limit.amount:
+            crossings = (*crossings, *_crossings(limit, amount))
+    return Reservation(limits, amounts, rooms, now, exceeded, crossings)
+
+
+def _give_back(limits: Sequence[BoundLimit], amounts: Amounts) -> None:
+    """Another limit refuses what was reserved at these."""
+    for place, limit in enumerate(limits):
+        if limit.index:
+            limit.cells[RESERVED] -= amounts[place]
+            limit.own[OWN_RESERVED] -= amounts[place]
+
+
+def _refusal(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Refusal:
+    """Why these limits refuse what one of them does."""
+    refusing = [
+        Refusal(limit, amounts[place], limit.free_at(now, amounts[place]))
+        for place, limit in enumerate(limits)
+        if limit.enforced and amounts[place] > limit.left(now)
+    ]
+    return max(refusing, key=_free_at)
 
 
 def settle(
@@ -417,24 +442,25 @@ def settle(
     has it, and what shares of limits were reached by it.
     """
     changed: list[Row] = []
-    crossings: list[Crossing] = []
-    for limit, reserved, used in zip(reservation.limits, reservation.amounts, spent, strict=True):
-        index, cells, own = limit.index, limit.cells, limit.own
+    crossings: Sequence[Crossing] = ()
+    amounts = reservation.amounts
+    for place, limit in enumerate(reservation.limits):
+        index, own = limit.index, limit.own
+        reserved, used = amounts[place], spent[place]
         if not index:
             if used < reserved:
                 limit.counter.take_back(reservation.at, reserved - used)
                 own[OWN_UNWRITTEN] -= reserved - used
         else:
-            cells[RESERVED] -= reserved
+            limit.cells[RESERVED] -= reserved
             own[OWN_RESERVED] -= reserved
             if not used or index == _CONCURRENT:
                 continue
             if used > MOST_AMOUNT:
                 used = MOST_AMOUNT
             own[OWN_UNWRITTEN] += used
-            limit.counter.add(now, used)
-            if cells[USED] * 2 >= limit.amount:
-                _note_crossings(crossings, limit, used)
+            if limit.counter.add(now, used) * 2 >= limit.amount:
+                crossings = (*crossings, *_crossings(limit, used))
         if used:
             row = limit.row
             if not row.settled:
@@ -443,13 +469,12 @@ def settle(
     return changed, crossings
 
 
-def _note_crossings(crossings: list[Crossing], limit: BoundLimit, added: int) -> None:
-    """Add the shares that were reached when `added` was counted."""
+def _crossings(limit: BoundLimit, added: int) -> tuple[Crossing, ...]:
+    """The shares that were reached when `added` was counted."""
     after = limit.row.cells[USED] * 100
     before = after - added * 100
-    crossings += [
-        Crossing(limit, share) for share in SHARES if before < share * limit.amount <= after
-    ]
+    reached = [share for share in SHARES if before < share * limit.amount <= after]
+    return tuple([Crossing(limit, share) for share in reached])
 
 
 def written(row: Row, amount: int) -> None:
@@ -466,7 +491,7 @@ def reclaim(counter: Counter, row: Row, reserved_by_others: int) -> None:
     row.own[OWN_RESERVED] = row.own[OWN_UNWRITTEN] = 0
 
 
-class Wanted(Struct, frozen=True):
+class Wanted(Struct, frozen=True, gc=False):
     """What a request may come to, for what is reserved. `plain_cost` is the cost without output,
     and `cost` with all of `output`, None if no price is known."""
 
