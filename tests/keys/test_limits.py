@@ -23,6 +23,7 @@ from dragoman.keys.admission import (
     BoundLimits,
     Counts,
     Crossing,
+    Kind,
     Refusal,
     Reservation,
     Row,
@@ -236,7 +237,8 @@ def bound(amount: int, kind: str = "requests", **fields: Any) -> BoundLimit:
 
 def counts(tokens: int = 0, dollars: float = 0.0) -> Counts:
     """One request with so many tokens of output."""
-    return 1, 0, tokens, tokens, int(dollars * 10**12), 1, 0, tokens, 0, 0
+    cost = int(dollars * 10**12)
+    return 1, 0, tokens, tokens, cost, 1, 0, tokens, 0, 0, cost
 
 
 def admitted(limits: Sequence[BoundLimit], wanted: Counts, now: float) -> Reservation | Refusal:
@@ -291,7 +293,7 @@ def test_all_limits_or_none(limits: list[BoundLimit], wanted: Counts, refusing: 
 
 def test_what_is_settled_is_what_was_used() -> None:
     limits = [bound(10), bound(1000, "tokens"), bound(50, "cost"), bound(3, "concurrent")]
-    for spent in (counts(30, 2), counts(700, 0), (0,) * 10):
+    for spent in (counts(30, 2), counts(700, 0), (0,) * len(Kind)):
         before = [one.left(NOW) for one in limits]
         found = admitted(limits, ONE, NOW)
         assert isinstance(found, Reservation)

@@ -84,6 +84,7 @@ def _owner(of_team: bool) -> Owner:
     help="What a token counts: input, cached, cache_write, output or reasoning=N.",
 )
 @click.option("--unpriced", help="refuse (the default) or allow models without a price.")
+@click.option("--subscriptions", help="count (the default) or ignore what they would cost.")
 @click.option("--queue", "queue_s", type=float, help="Seconds to wait for a turn.")
 @JSON
 @click.argument("name")

@@ -76,6 +76,9 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     cache. `amount` is the sum of these."""
     unpriced: Literal["refuse", "allow"] = "refuse"
     """Of a cost: whether models that have no price may be used, which then count nothing."""
+    subscriptions: Literal["count", "ignore"] = "count"
+    """Of a cost: whether answers of upstreams with `billing = "subscription"` count what they would
+    have cost by the token, or nothing."""
     queue_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
     """Of `concurrent`: seconds that a request waits for its turn before it is refused."""
     queue_size: Annotated[int, Meta(ge=1)] = 100
@@ -118,6 +121,8 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         zone = self.zone if self.window in _OF_ZONE else ""
         models = None if self.models is None else tuple(sorted(set(self.models)))
         counted = self.kind, self.window, zone, models, self.count_cached, self.since
+        if self.subscriptions != "count":
+            return (*counted, self.subscriptions)
         return counted if self.weights is None else (*counted, self.weights)
 
 
@@ -157,6 +162,7 @@ def _faults(limit: Limit) -> Iterator[tuple[str, str]]:
         ("count_cached", ("tokens", "input_tokens")),
         ("weights", ("tokens",)),
         ("unpriced", ("cost",)),
+        ("subscriptions", ("cost",)),
         ("queue_s", ("concurrent",)),
         ("queue_size", ("concurrent",)),
     ):

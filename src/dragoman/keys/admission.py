@@ -18,6 +18,7 @@ from operator import attrgetter, itemgetter
 from typing import Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.config.limits import Limit, Weights
 from dragoman.config.names import matches
@@ -39,7 +40,8 @@ _SOON_S: Final = 1.0
 
 class Kind(IntEnum):
     """What is counted, as an index into counts: input with and without what was read from a
-    prompt cache. The last two are parts of others, for limits that weigh tokens."""
+    prompt cache; `CACHE_WRITE` and `REASONING` are parts of others, for limits that weigh tokens,
+    `BILLED` is the cost without that of accounts that are paid by subscription."""
 
     REQUESTS = 0
     INPUT_TOKENS = 1
@@ -51,6 +53,7 @@ class Kind(IntEnum):
     ALL_TOKENS = 7
     CACHE_WRITE = 8
     REASONING = 9
+    BILLED = 10
 
 
 _CONCURRENT: Final = int(Kind.CONCURRENT)
@@ -71,7 +74,7 @@ Amounts = Sequence[int]
 
 def weighed(weights: Weights, counts: Counts) -> int:
     """What tokens come to by their weights."""
-    _, fresh, output, _, _, _, given, _, written, thought = counts
+    _, fresh, output, _, _, _, given, _, written, thought, _ = counts
     return (
         weights.input * (fresh - written)
         + weights.cached * (given - fresh)
@@ -162,6 +165,7 @@ class BoundLimit:
         "cells",
         "clamps",
         "counter",
+        "counts_subscriptions",
         "enforced",
         "index",
         "is_team",
@@ -182,7 +186,8 @@ class BoundLimit:
         self.row = row
         self.cells, self.own = row.cells, row.own
         self.kind = kind_of(limit)
-        self.index = int(self.kind)
+        self.counts_subscriptions = limit.subscriptions == "count"
+        self.index = int(self.kind if self.counts_subscriptions else Kind.BILLED)
         self.amount = limit.units
         self.models = limit.models
         self.weights = limit.weights
@@ -275,10 +280,10 @@ def _reader(
 
 class BoundLimits:
     """The limits that hold for a request, and what follows from them: `amounts`, what they count of
-    counts, and `most`, what they may; `clamps`, whether any does;
-    `budget`, one that refuses models without a price, None if none does; whether tokens and costs
-    have to be known; and those whose state answers tell of, `rates`, their places by their kind,
-    and `soft`."""
+    counts, and `most`, what they may; `clamps`, whether any does; `budget`, one that refuses models
+    without a price, None if none does, and `whole_budget`, one that does so where they are paid by
+    subscription, too; whether tokens and costs have to be known; and those whose state answers tell
+    of, `rates`, their places by their kind, and `soft`."""
 
     __slots__ = (
         "_by_model",
@@ -292,6 +297,7 @@ class BoundLimits:
         "needs_tokens",
         "rates",
         "soft",
+        "whole_budget",
     )
 
     def __init__(self, limits: Sequence[BoundLimit]) -> None:
@@ -302,7 +308,9 @@ class BoundLimits:
         self.clamps = any(one.clamps for one in limits)
         self.needs_cost = any(one.kind is Kind.COST for one in limits)
         self.needs_tokens = any(one.kind not in (Kind.REQUESTS, Kind.CONCURRENT) for one in limits)
-        self.budget = next((one for one in limits if one.refuses_unpriced), None)
+        budgets = [one for one in limits if one.refuses_unpriced]
+        self.budget = budgets[0] if budgets else None
+        self.whole_budget = next((one for one in budgets if one.counts_subscriptions), None)
         rates: dict[str, tuple[int, ...]] = {}
         for place, one in enumerate(limits):
             if one.enforced and one.limit.kind in _RATES:
@@ -374,10 +382,10 @@ class Admitted(Struct, eq=False, gc=False):
     size: int
     shows_amounts: bool
 
-    @property
-    def refuses_unpriced(self) -> bool:
-        """Whether it may go to no model without a price."""
-        return self.limits.budget is not None
+    def refuses_unpriced(self, *, billed: bool) -> bool:
+        """Whether it may go to no model without a price, where that is billed by the token or is
+        not."""
+        return (self.limits.budget if billed else self.limits.whole_budget) is not None
 
 
 def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reservation | Refusal:
@@ -493,25 +501,28 @@ def reclaim(counter: Counter, row: Row, reserved_by_others: int) -> None:
 
 class Wanted(Struct, frozen=True, gc=False):
     """What a request may come to, for what is reserved. `plain_cost` is the cost without output,
-    and `cost` with all of `output`, None if no price is known."""
+    and `cost` with all of `output`, None if no price is known. Where it is not `billed`, all that
+    may answer it is paid by subscription."""
 
     input: int
     output: int
     plain_cost: int = 0
     cost: int | None = 0
+    billed: bool = True
 
     def counts(self) -> Counts:
         """What is reserved of each kind."""
         given, output = self.input, self.output
-        total = given + output
-        return 1, given, output, total, self.cost or 0, 1, given, total, 0, 0
+        total, cost = given + output, self.cost or 0
+        billed = cost if self.billed else 0
+        return 1, given, output, total, cost, 1, given, total, 0, 0, billed
 
     def with_output(self, output: int) -> Wanted:
         """The same with less output."""
         if not self.cost:
-            return Wanted(self.input, output, self.plain_cost, self.cost)
+            return replace(self, output=output)
         priced = (self.cost - self.plain_cost) * output // self.output
-        return Wanted(self.input, output, self.plain_cost, self.plain_cost + priced)
+        return replace(self, output=output, cost=self.plain_cost + priced)
 
 
 def fitting_output(limits: Sequence[BoundLimit], wanted: Wanted, now: float) -> int | None:
@@ -533,6 +544,8 @@ def fitting_output(limits: Sequence[BoundLimit], wanted: Wanted, now: float) -> 
                 fits = left
             case Kind.TOKENS | Kind.ALL_TOKENS:
                 fits = left - wanted.input
+            case Kind.COST if limit.index == Kind.BILLED and not wanted.billed:
+                continue
             case Kind.COST if wanted.cost is not None and wanted.cost > wanted.plain_cost:
                 room, priced = left - wanted.plain_cost, wanted.cost - wanted.plain_cost
                 fits = room * wanted.output // priced

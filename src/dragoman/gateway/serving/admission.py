@@ -102,9 +102,11 @@ class Admission:
         wanted, size = _NO_TOKENS, 0
         if bound.needs_tokens:
             wanted, size = self._wanted(bound, caller, request, target, prices)
-            if wanted.cost is None and bound.budget is not None:
-                told = unpriced(bound.budget, record.model)
-                self._refuse(incoming, record, bound.budget, told)
+            if wanted.cost is None:
+                budget = bound.budget if wanted.billed else bound.whole_budget
+                if budget is not None:
+                    told = unpriced(budget, record.model)
+                    self._refuse(incoming, record, budget, told)
             if bound.clamps and wanted.output:
                 fits = self._fitting(bound, wanted)
                 choices = _choices(request)
@@ -167,9 +169,10 @@ class Admission:
     def refuses_target(self, record: Record, target: Target, prices: Prices) -> bool:
         """Whether a fallback may not be asked, for it has no price and the caller has a budget."""
         admitted = record.admitted
-        if admitted is None or not admitted.refuses_unpriced:
+        if admitted is None or admitted.limits.budget is None:
             return False
-        return prices.charge(target.upstream.name, target.model, _PLAIN, time.time()).cost is None
+        charge = prices.charge(target.upstream.name, target.model, _PLAIN, time.time())
+        return charge.cost is None and admitted.refuses_unpriced(billed=charge.billed)
 
     def _wanted(
         self,
@@ -338,8 +341,12 @@ def priced(usage: Usage, target: Target, prices: Prices, *, with_plain: bool) ->
     if with_plain:
         without = Usage(input=usage.input, cache_write=usage.cache_write, tier=usage.tier)
         plain = prices.charge(upstream, model, without, now).cost or 0
-    cost = prices.charge(upstream, model, usage, now).cost
-    return Wanted(usage.input, usage.output, plain, cost)
+    charge = prices.charge(upstream, model, usage, now)
+    # What its fallbacks may cost has to be there, too.
+    billed = charge.billed or any(
+        one.upstream.name not in prices.subscriptions for one in target.fallbacks
+    )
+    return Wanted(usage.input, usage.output, plain, charge.cost, billed)
 
 
 def spent_by(record: Record) -> Counts:
@@ -357,11 +364,14 @@ def spent_by(record: Record) -> Counts:
 
 
 def _spent(usage: Usage, charge: Charge | None) -> Counts:
-    cost = 0 if charge is None else charge.cost or 0
+    cost = billed = 0
+    if charge is not None and charge.cost:
+        cost = charge.cost
+        billed = cost if charge.billed else 0
     given, output = usage.input, usage.output
     fresh = given - (usage.cached or 0)
     total, written, thought = given + output, usage.cache_write or 0, usage.reasoning or 0
-    return 1, fresh, output, fresh + output, cost, 0, given, total, written, thought
+    return 1, fresh, output, fresh + output, cost, 0, given, total, written, thought, billed
 
 
 def _asked_output(request: ClientRequest) -> int | None:
