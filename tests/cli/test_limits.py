@@ -56,8 +56,14 @@ def test_limits_are_added_listed_reset_and_removed(shop: Shop) -> None:
 
 def test_limits_of_a_team(shop: Shop) -> None:
     shop.run("team", "add", "t")
-    shop.run("limit", "add", "t", "--team", "--kind", "tokens", "--amount", "9", "--window", "day")
-    assert listed(shop, "t", "--team")[0]["limit"]["amount"] == 9
+    weights = ("--weight", "output=5", "--weight", "cached=2")
+    shop.run(
+        "limit", "add", "t", "--team", "--kind", "tokens", "--amount", "9", "--window", "day",
+        *weights,
+    )  # fmt: skip
+    added = listed(shop, "t", "--team")[0]["limit"]
+    assert added["amount"] == 9
+    assert added["weights"] == {"output": 5, "cached": 2}
     assert "no key named t" in shop.run("limit", "list", "t", status=1).stderr
 
 
@@ -74,6 +80,8 @@ WRONG = [
     (("--kind", "requests", "--amount", "5", "--window", "1m", "--clamp"), "means nothing"),
     (("--kind", "requests", "--amount", "5", "--window", "1m", "--queue", "-1"), "queue_s"),
     (("--kind", "requests", "--amount", "5", "--window", "1m", "--mode", "strict"), "strict"),
+    (("--kind", "tokens", "--amount", "5", "--window", "1m", "--weight", "output=0.5"), "output"),
+    (("--kind", "tokens", "--amount", "5", "--window", "1m", "--weight", "prompt=5"), "prompt"),
 ]
 
 

@@ -29,7 +29,7 @@ def free_port() -> int:
         return port
 
 
-def eventually(check: Callable[[], Any], seconds: float = 15.0) -> Any:
+def eventually(check: Callable[[], Any], seconds: float = 90.0) -> Any:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
@@ -59,7 +59,7 @@ class Running:
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         self.process.send_signal(number)
-        self.log += self.process.communicate(timeout=20)[1]
+        self.log += self.process.communicate(timeout=60)[1]
 
 
 @contextmanager

@@ -106,9 +106,12 @@ async def measure(folder: Path) -> dict[str, float]:
     now = time.time()
     record = Record(model="chat/m")
     record.usage, record.charge = usage, prices.charge("chat", "m", usage, now)
-    spent = spent_by(record)
+    spent = bound.amounts(spent_by(record))
     wanted, _ = admission._wanted(bound, caller, request, target, prices)
-    amounts = wanted.amounts()
+    amounts = bound.most(wanted.counts())
+
+    given = admit(bound.all, amounts, now)
+    assert isinstance(given, Reservation)
 
     def both() -> None:
         found = admit(bound.all, amounts, now)
@@ -127,11 +130,11 @@ async def measure(folder: Path) -> dict[str, float]:
     found = {
         "four limits in all": least(whole) - plain,
         "estimate and price": least(estimate),
-        "amounts": least(wanted.amounts),
+        "amounts": least(lambda: bound.most(wanted.counts())),
         "reserving and settling": least(both),
         "two locks": least(locks),
-        "headers": least(lambda: rate_lines(incoming.codec, bound.rates, now)),
-        "spent": least(lambda: spent_by(record)),
+        "headers": least(lambda: rate_lines(incoming.codec, bound.rates, given)),
+        "spent": least(lambda: bound.amounts(spent_by(record))),
     }
     counters.take_unwritten()
     await counters.close()

@@ -43,7 +43,8 @@ key = "{key}"
 STORE_KEY = "correct horse battery"
 STORE = "kept.db"
 SYNC_S = 0.05
-START_S = 20.0
+START_S = 90.0
+"""Of processes, on a machine that has other work for all of its cores."""
 
 ASKED = {"model": "chat/sim-text", "messages": [{"role": "user", "content": "hi"}]}
 
@@ -168,7 +169,7 @@ def _serves(running: GatewayProcess) -> bool:
         return False
 
 
-def until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + seconds
     while not holds():

@@ -24,9 +24,11 @@ def limit(kind: str, amount: int | str, window: str, **fields: Any) -> Limit:
     return Limit(kind=kind, amount=amount, window=window, **fields)  # type: ignore[arg-type]
 
 
-def row(hours_ago: int, tokens: int, model: str = "m", requests: int = 1) -> UsedInHour:
+def row(
+    hours_ago: int, tokens: int, model: str = "m", requests: int = 1, upstream: str = "u"
+) -> UsedInHour:
     hour = int(time.time()) // HOUR * HOUR - hours_ago * HOUR
-    return UsedInHour(hour, model, requests, tokens, 0, 0, tokens * 10**9)
+    return UsedInHour(hour, model, upstream, requests, tokens, 0, 0, 0, 0, tokens * 10**9)
 
 
 class Rows:
@@ -46,6 +48,7 @@ async def bound(
 ) -> tuple[LimitCounters, BoundLimit]:
     """A limit whose counter is made from these rows."""
     counters = LimitCounters(PrivateLimits, rows)
+    counters.subscriptions = {"sub"}
     fields: dict[str, Any] = {"team": "t", "team_limits": (one,)} if is_team else {"limits": (one,)}
     found = await counters.bind(Caller("k", **fields))
     return counters, found.all[0]
@@ -55,6 +58,7 @@ ROLLING = limit("tokens", 1000, "5h")
 TOTAL = limit("tokens", 1000, "total")
 SOME = limit("tokens", 1000, "total", models=["gpt-*"])
 COST = limit("cost", "10", "total")
+BILLED = limit("cost", "10", "total", subscriptions="ignore")
 REQUESTS = limit("requests", 1000, "5h")
 
 
@@ -76,6 +80,8 @@ REQUESTS = limit("requests", 1000, "5h")
         (SOME, [row(1, 30, "gpt-5"), row(1, 50, "mine")], 80, 80),
         (SOME, [row(1, 30, "gpt-5"), row(1, 50, "mine")], 20, 30),
         (COST, [row(1, 30)], 29 * 10**9, 30 * 10**9),
+        (COST, [row(1, 30), row(1, 50, upstream="sub")], 29 * 10**9, 80 * 10**9),
+        (BILLED, [row(1, 30), row(1, 50, upstream="sub")], 29 * 10**9, 30 * 10**9),
         # A request may have begun before the window did.
         (REQUESTS, [row(1, 30, requests=3), row(4, 30, requests=5)], 2, 3),
         (REQUESTS, [row(1, 30, requests=3), row(4, 30, requests=5)], 4, 4),
@@ -111,9 +117,9 @@ async def test_what_is_in_no_row_yet_is_left_alone() -> None:
     counters, found = await bound(limit("tokens", 10_000, "total"), rows)
 
     def use(tokens: int) -> None:
-        reserved = admit([found], [tokens] * 8, time.time())
+        reserved = admit([found], [tokens], time.time())
         assert not isinstance(reserved, Exception)
-        changed, _ = settle(reserved, [tokens] * 8, time.time())  # type: ignore[arg-type]
+        changed, _ = settle(reserved, [tokens], time.time())  # type: ignore[arg-type]
         counters.note_settled(changed)
 
     use(100)

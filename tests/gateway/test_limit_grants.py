@@ -22,7 +22,7 @@ from dragoman.simulator.testing import RunningSimulator
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.http import call
 from tests.gateway.test_keys import admin, becomes, made, settings
-from tests.keys.test_limits import amounts, bound
+from tests.keys.test_limits import bound
 
 DAY = datetime(2026, 3, 28, 12, tzinfo=UTC)
 """The day before Berlin's clocks are put forward."""
@@ -118,14 +118,14 @@ def test_a_limit_with_a_grant_has_both() -> None:
     def admitted(now: float) -> int:
         limit.note_time(now)
         count = 0
-        while isinstance(admit([limit], amounts(), now), Reservation):
+        while isinstance(admit([limit], (1,), now), Reservation):
             count += 1
         return count
 
     assert admitted(at - 10) == 5
     assert admitted(at - 5) == 0
     limit.note_time(at)
-    refusal = admit([limit], amounts(), at)
+    refusal = admit([limit], (1,), at)
     assert isinstance(refusal, Refusal)
     assert limit.left(at) == -3
     assert admitted(at + 60) == 2

@@ -18,6 +18,7 @@ from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.keys.counters import FIXED_CELLS, ROLLING_CELLS, FixedCounter, RollingCounter
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.http import call
+from tests.gateway.test_admin import eventually
 from tests.gateway.test_keys import admin, ask, becomes, made, settings
 
 PRICE = OwnPrice(model="sim-*", input="1000", output="1000")
@@ -60,7 +61,6 @@ def test_a_simulated_request_meets_what_a_real_one_meets(gateway: RunningGateway
         {"kind": "tokens", "amount": 1, "window": "day", "models": ["other-*"]},
     ):
         assert admin(gateway, "POST", "/keys/ci/limits", limit).status == 201
-    becomes(gateway, secret, {200})
 
     def simulate(**fields: object) -> dict[str, object]:
         answer = admin(gateway, "POST", "/keys/ci/simulate", {"model": "chat/sim-text", **fields})
@@ -72,6 +72,13 @@ def test_a_simulated_request_meets_what_a_real_one_meets(gateway: RunningGateway
         limits = admin(gateway, "GET", "/keys/ci/limits").json["limits"]
         return [(one["state"]["used"], one["state"]["reserved"]) for one in limits]
 
+    def concerned() -> int:
+        limits = simulate()["limits"]
+        assert isinstance(limits, list)
+        return len(limits)
+
+    eventually(lambda: concerned() == 2)
+    assert ask(gateway, secret).status == 200
     before = counted()
     whole = simulate(input_tokens=100, output_tokens=400)
     assert (whole["admitted"], whole["clamped_to"], whole["cost_usd"]) == (True, None, "0.5")

@@ -400,7 +400,8 @@ def test_former_configurations_are_freed(simulator: RunningSimulator) -> None:
             assert ask(gateway.base_url, f"m{turn}") == 200
             if turn == 10:
                 before = living()
-        assert living() <= before
+        # The last request of each may still be ending.
+        until(lambda: living() <= before)
         assert len(living_pools()) <= others + 3
 
 

@@ -163,7 +163,7 @@ def test_streams_of_the_old_one_end_in_their_time(running: Services) -> None:
     assert error is not None
     assert "shutting down" in error["message"]
     assert not completed("chat", stream)
-    assert old.process.wait(timeout=10) == 0
+    assert old.process.wait(timeout=60) == 0
     assert serves(running.url)
 
 

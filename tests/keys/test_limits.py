@@ -11,14 +11,22 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from dragoman.config.limits import Limit, limit_faults
+from dragoman.canonical.usage import Usage
+from dragoman.config.limits import Limit, Weights, limit_faults
 from dragoman.config.windows import Fixed, Rolling, Window, WindowError, parse_window, span_of
+from dragoman.gateway.edge.record import Record
+from dragoman.gateway.serving.admission import spent_by
 from dragoman.keys.admission import (
     OWN_RESERVED,
     OWN_UNWRITTEN,
     BoundLimit,
+    BoundLimits,
+    Counts,
+    Crossing,
+    Kind,
     Refusal,
     Reservation,
+    Row,
     Wanted,
     admit,
     fitting_output,
@@ -114,6 +122,17 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"granted": 5}, "granted_until", "goes with"),
     ({"granted": -5, "granted_until": datetime.now(ZoneInfo("UTC"))}, "granted", "whole number"),
     ({"count_cached": True, "kind": "output_tokens"}, "count_cached", "nothing for output_tokens"),
+    ({"weights": Weights(), "kind": "input_tokens"}, "weights", "nothing for input_tokens"),
+    (
+        {"weights": Weights(), "kind": "tokens", "count_cached": True},
+        "count_cached",
+        "nothing with weights",
+    ),
+    (
+        {"weights": Weights(input=0, cache_write=0, output=0, reasoning=0), "kind": "tokens"},
+        "weights",
+        "no token counts",
+    ),
 ]
 
 
@@ -216,15 +235,28 @@ def bound(amount: int, kind: str = "requests", **fields: Any) -> BoundLimit:
     return BoundLimit(limit, "k", private_row(cells_of(window_of(limit))))
 
 
-def amounts(tokens: int = 0, dollars: float = 0.0) -> Sequence[int]:
+def counts(tokens: int = 0, dollars: float = 0.0) -> Counts:
     """One request with so many tokens of output."""
-    return 1, 0, tokens, tokens, int(dollars * 10**12), 1, 0, tokens
+    cost = int(dollars * 10**12)
+    return 1, 0, tokens, tokens, cost, 1, 0, tokens, 0, 0, cost
 
 
-ONE = amounts(100, 5)
+def admitted(limits: Sequence[BoundLimit], wanted: Counts, now: float) -> Reservation | Refusal:
+    """What `admit` says to a request that may come to so much."""
+    return admit(limits, BoundLimits(limits).most(wanted), now)
+
+
+def settled(
+    found: Reservation, spent: Counts, now: float
+) -> tuple[Sequence[Row], Sequence[Crossing]]:
+    """A request has come to so much."""
+    return settle(found, BoundLimits(found.limits).amounts(spent), now)
+
+
+ONE = counts(100, 5)
 
 # Limits, what is asked for, and which limit refuses.
-ADMISSIONS: list[tuple[list[BoundLimit], Sequence[int], int | None]] = [
+ADMISSIONS: list[tuple[list[BoundLimit], Counts, int | None]] = [
     ([], ONE, None),
     ([bound(1)], ONE, None),
     ([bound(0)], ONE, 0),
@@ -236,17 +268,15 @@ ADMISSIONS: list[tuple[list[BoundLimit], Sequence[int], int | None]] = [
     ([bound(0, mode="soft"), bound(99, "tokens")], ONE, 1),
     # Of several the one that refuses longest is told.
     ([bound(0, window="1m"), bound(99, "tokens", window="1h")], ONE, 0),
-    ([bound(0, "cost"), bound(1, "concurrent")], amounts(), None),
+    ([bound(0, "cost"), bound(1, "concurrent")], counts(), None),
     ([bound(0, "concurrent"), bound(1)], ONE, 0),
 ]
 
 
 @pytest.mark.parametrize(("limits", "wanted", "refusing"), ADMISSIONS)
-def test_all_limits_or_none(
-    limits: list[BoundLimit], wanted: Sequence[int], refusing: int | None
-) -> None:
+def test_all_limits_or_none(limits: list[BoundLimit], wanted: Counts, refusing: int | None) -> None:
     before = [one.left(NOW) for one in limits]
-    found = admit(limits, wanted, NOW)
+    found = admitted(limits, wanted, NOW)
     after = [one.left(NOW) for one in limits]
     if refusing is None:
         assert isinstance(found, Reservation)
@@ -263,11 +293,11 @@ def test_all_limits_or_none(
 
 def test_what_is_settled_is_what_was_used() -> None:
     limits = [bound(10), bound(1000, "tokens"), bound(50, "cost"), bound(3, "concurrent")]
-    for spent in (amounts(30, 2), amounts(700, 0), (0,) * 8):
+    for spent in (counts(30, 2), counts(700, 0), (0,) * len(Kind)):
         before = [one.left(NOW) for one in limits]
-        found = admit(limits, ONE, NOW)
+        found = admitted(limits, ONE, NOW)
         assert isinstance(found, Reservation)
-        settle(found, spent, NOW + 5)
+        settled(found, spent, NOW + 5)
         left = [one.left(NOW + 5) for one in limits]
         used = [spent[one.kind] for one in limits[:3]] + [0]
         assert left == [was - amount for was, amount in zip(before, used, strict=True)]
@@ -278,36 +308,36 @@ def test_what_is_settled_is_what_was_used() -> None:
 def test_what_is_used_counts_when_it_is_over() -> None:
     """A request that runs for hours is reserved for so long; it counts in the window it ends in."""
     day, minute = bound(1000, "tokens", window="day"), bound(1000, "tokens")
-    found = admit([day, minute], ONE, NOW)
+    found = admitted([day, minute], ONE, NOW)
     assert isinstance(found, Reservation)
     later = NOW + 86_400
     assert [one.left(later) for one in (day, minute)] == [900, 900]
-    settle(found, amounts(1500), later)
+    settled(found, counts(1500), later)
     assert [one.left(later) for one in (day, minute)] == [-500, -500]
-    refused = admit([day], amounts(1), later + 2)
+    refused = admitted([day], counts(1), later + 2)
     assert isinstance(refused, Refusal)
     assert refused.free_at == span_of(Fixed("day"), later)[1]
 
 
 def test_when_to_come_again() -> None:
     requests = bound(1)
-    assert isinstance(admit([requests], ONE, NOW), Reservation)
-    refused = admit([requests], ONE, NOW + 10)
+    assert isinstance(admitted([requests], ONE, NOW), Reservation)
+    refused = admitted([requests], ONE, NOW + 10)
     assert isinstance(refused, Refusal)
     assert 49.5 < refused.free_at - (NOW + 10) < 51
     # Only what is under way stands in the way: it may be over soon.
     tokens = bound(150, "tokens")
-    assert isinstance(admit([tokens], ONE, NOW), Reservation)
-    refused = admit([tokens], ONE, NOW)
+    assert isinstance(admitted([tokens], ONE, NOW), Reservation)
+    refused = admitted([tokens], ONE, NOW)
     assert isinstance(refused, Refusal)
     assert refused.free_at == NOW + 1
     # More than the limit has at all: never.
-    refused = admit([tokens], amounts(151), NOW)
+    refused = admitted([tokens], counts(151), NOW)
     assert isinstance(refused, Refusal)
     assert refused.free_at == inf
     total = bound(1, window="total")
-    assert isinstance(admit([total], ONE, NOW), Reservation)
-    refused = admit([total], ONE, NOW)
+    assert isinstance(admitted([total], ONE, NOW), Reservation)
+    refused = admitted([total], ONE, NOW)
     assert isinstance(refused, Refusal)
     assert refused.free_at == inf
 
@@ -318,9 +348,9 @@ def test_amounts_beyond_all_measure_break_nothing() -> None:
         [bound(1, "tokens", window="day", mode="soft")],
     ):
         for _ in range(1000):
-            found = admit(limits, amounts(10**16), NOW)
+            found = admitted(limits, counts(10**16), NOW)
             assert isinstance(found, Reservation)
-            for row in settle(found, amounts(10**30), NOW)[0]:
+            for row in settled(found, counts(10**30), NOW)[0]:
                 written(row, row.settled)
                 row.settled = 0
         assert limits[0].counter.used(NOW) > 10**18
@@ -331,9 +361,9 @@ def test_shares_of_a_limit_are_told_once_each() -> None:
     tokens, requests = bound(1000, "tokens", mode="soft"), bound(4)
     told: list[tuple[str, int]] = []
     for spent in (400, 99, 1, 350):
-        found = admit([tokens, requests], amounts(0), NOW)
+        found = admitted([tokens, requests], counts(0), NOW)
         assert isinstance(found, Reservation)
-        _, crossings = settle(found, amounts(spent), NOW)
+        _, crossings = settled(found, counts(spent), NOW)
         told += [(one.limit.limit.kind, one.percent) for one in (*found.crossings, *crossings)]
     assert told == [
         ("requests", 50),
@@ -346,23 +376,69 @@ def test_shares_of_a_limit_are_told_once_each() -> None:
 
 def test_what_is_gone_with_a_process_is_given_back() -> None:
     limits = [bound(10), bound(1000, "tokens")]
-    over = admit(limits, ONE, NOW)
+    over = admitted(limits, ONE, NOW)
     assert isinstance(over, Reservation)
-    changed, _ = settle(over, amounts(70), NOW)
+    changed, _ = settled(over, counts(70), NOW)
     for row in changed:
         written(row, row.settled)
     # Settled, but in no row; and another under way.
-    for spent in (amounts(30), None):
-        found = admit(limits, ONE, NOW + 1)
+    for spent in (counts(30), None):
+        found = admitted(limits, ONE, NOW + 1)
         assert isinstance(found, Reservation)
         if spent is not None:
-            settle(found, spent, NOW + 1)
+            settled(found, spent, NOW + 1)
     for one in limits:
         reclaim(one.counter, one.row, 0)
         assert list(one.row.own) == [0, 0]
         assert one.row.cells[RESERVED] == 0
     assert [one.counter.used(NOW + 1) for one in limits] == [1, 70]
     assert [one.row.own[OWN_UNWRITTEN] for one in limits] == [0, 0]
+
+
+WEIGHTS = Weights(input=1, cached=0, cache_write=2, output=5, reasoning=4)
+ONLY_INPUT = Weights(output=0, reasoning=0)
+
+# Input, of it cached, of it written; output, of it reasoning; and what that comes to.
+WEIGHED = [
+    ((100, 0, 0, 0, 0), 100),
+    ((100, 60, 0, 0, 0), 40),
+    ((100, 60, 30, 0, 0), 10 + 2 * 30),
+    ((0, 0, 0, 100, 0), 500),
+    ((0, 0, 0, 100, 40), 5 * 60 + 4 * 40),
+    ((100, 60, 30, 100, 40), 10 + 60 + 300 + 160),
+]
+
+
+@pytest.mark.parametrize(("told", "comes_to"), WEIGHED)
+def test_tokens_are_weighed(told: tuple[int, int, int, int, int], comes_to: int) -> None:
+    """As answers tell of them, and never more than was reserved."""
+    given, cached, written_, output, thought = told
+    record = Record(
+        usage=Usage(
+            input=given, cached=cached, cache_write=written_, output=output, reasoning=thought
+        )
+    )
+    one = bound(10**6, "tokens", weights=WEIGHTS)
+    spent = spent_by(record)
+    assert one.amount_of(spent) == comes_to
+    assert one.most_of(Wanted(given, output).counts()) >= comes_to
+    # Sums of hours come to the sum.
+    twice = [2 * count for count in spent]
+    assert one.amount_of(twice) == 2 * comes_to
+    # The usual weights are what a limit without any counts.
+    plain = bound(10**6, "tokens")
+    assert bound(10**6, "tokens", weights=Weights()).amount_of(spent) == plain.amount_of(spent)
+    found = admitted([one, plain], Wanted(given, output).counts(), NOW)
+    assert isinstance(found, Reservation)
+    settled(found, spent, NOW)
+    assert one.left(NOW) == 10**6 - comes_to
+    assert one.row.cells[RESERVED] == 0
+
+
+def test_other_weights_are_counted_apart() -> None:
+    limits = [bound(1, "tokens", weights=one).limit for one in (None, Weights(), WEIGHTS)]
+    assert len({one.counted_as for one in limits}) == 3
+    assert not list(limit_faults(limits))
 
 
 # Limits, what a request wants (input, output, dollars without and with output), and what fits.
@@ -373,6 +449,9 @@ CLAMPS: list[tuple[list[BoundLimit], tuple[int, int, float, float | None], int |
     ([bound(1000, "tokens", clamp=True)], (100, 900, 0, 0), None),
     ([bound(300, "tokens", clamp=True)], (100, 900, 0, 0), None),
     ([bound(300, "output_tokens", clamp=True)], (100, 900, 0, 0), 300),
+    ([bound(1000, "tokens", clamp=True, weights=WEIGHTS)], (10, 900, 0, 0), None),
+    ([bound(4200, "tokens", clamp=True, weights=WEIGHTS)], (100, 900, 0, 0), 800),
+    ([bound(4200, "tokens", clamp=True, weights=ONLY_INPUT)], (100, 900, 0, 0), None),
     ([bound(10, "cost", clamp=True)], (100, 1000, 5.0, 15.0), 500),
     ([bound(10, "cost", clamp=True)], (100, 1000, 8.0, 18.0), None),
     ([bound(10, "cost", clamp=True)], (100, 1000, 0.0, None), None),
@@ -394,8 +473,8 @@ def test_the_output_that_fits(
     found = fitting_output(limits, wanted, NOW)
     assert found == fits
     if found is not None:
-        lowered = wanted.with_output(found).amounts()
-        assert isinstance(admit(limits, lowered, NOW), Reservation), "it fits"
+        lowered = wanted.with_output(found).counts()
+        assert isinstance(admitted(limits, lowered, NOW), Reservation), "it fits"
 
 
 def test_models_are_counted_together() -> None:

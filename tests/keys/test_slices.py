@@ -18,7 +18,7 @@ from dragoman.keys.slices import CEILING, NUMBER, SLICE_CELLS, SPENT, Slice
 from dragoman.storage.shared_limits import private_row
 
 START = 1_795_000_000.0
-NOTHING = (0,) * 8
+NOTHING = (0,)
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Instance:
         return self.world.now + self.skew
 
     def ask(self, amount: int) -> bool:
-        found = admit([self.bound], (amount,) * 8, self.wall)
+        found = admit([self.bound], (amount,), self.wall)
         if isinstance(found, Refusal):
             return False
         entry = self.world.now, amount
@@ -106,7 +106,7 @@ class Instance:
         self.world.running -= amount
         if not spent:
             self.world.admitted.remove(entry)
-        settle(reservation, (amount,) * 8 if spent else NOTHING, self.wall)
+        settle(reservation, (amount,) if spent else NOTHING, self.wall)
 
     def exchange(self, wanted: int = 0, least: int = 0) -> Lent | None:
         """Report and take at once."""

@@ -33,8 +33,8 @@ LIMITS = (
     Limit(kind="tokens", amount=100_000, window="day"),
     Limit(kind="concurrent", amount=50),
 )
-WANTED = (1, 0, 100, 100, 0, 1, 0, 100)
-SPENT = (1, 0, 30, 30, 0, 0, 0, 30)
+WANTED = (1, 100, 1)
+SPENT = (1, 30, 0)
 
 
 @pytest.fixture

@@ -86,4 +86,6 @@ def _counters(config: Config, store: Store) -> LimitCounters:
             return limits_for(config, None)
         return PrivateLimits()
 
-    return LimitCounters(opened, used_since)
+    counters = LimitCounters(opened, used_since)
+    counters.subscriptions = [one.name for one in config.upstreams if one.billing == "subscription"]
+    return counters

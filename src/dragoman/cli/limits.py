@@ -76,7 +76,15 @@ def _owner(of_team: bool) -> Owner:
 @click.option("--model", "models", multiple=True, help="Model that is counted; *.")
 @click.option("--clamp", is_flag=True, help="Lower output limits to what is left.")
 @click.option("--count-cached", is_flag=True, help="Count cached tokens, too.")
+@click.option(
+    "--weight",
+    "weights",
+    multiple=True,
+    metavar="PART=N",
+    help="What a token counts: input, cached, cache_write, output or reasoning=N.",
+)
 @click.option("--unpriced", help="refuse (the default) or allow models without a price.")
+@click.option("--subscriptions", help="count (the default) or ignore what they would cost.")
 @click.option("--queue", "queue_s", type=float, help="Seconds to wait for a turn.")
 @JSON
 @click.argument("name")
@@ -86,6 +94,11 @@ def add(config: Path, of_team: bool, as_json: bool, name: str, **options: Any) -
     amount = fields["amount"]
     if fields["kind"] != "cost" and amount.lstrip("-").isdecimal():
         fields["amount"] = int(amount)
+    if "weights" in fields:
+        pairs = (one.partition("=") for one in fields["weights"])
+        fields["weights"] = {
+            part: int(weight) if weight.isdecimal() else weight for part, _, weight in pairs
+        }
     with _opened(config) as administration:
         limits = administration.add(_owner(of_team), name, fields)
     _print(limits, as_json)

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import astuple
 
 from dragoman.config.windows import WindowError, parse_window
 
@@ -22,6 +23,25 @@ MOST = 10**15
 _DOLLARS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?\Z")
 _MOST_DOLLARS = 1_000_000
 _PICO = 10**12
+
+
+Weight = Annotated[int, Meta(ge=0, le=1000)]
+
+
+class Weights(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a token counts, by what it was used for. Whole numbers, so that sums are exact: for a
+    token that counts a tenth of others, others count 10."""
+
+    input: Weight = 1
+    """Of the prompt, neither read from a prompt cache nor written to one."""
+    cached: Weight = 0
+    """Read from a prompt cache."""
+    cache_write: Weight = 1
+    """Written to a prompt cache."""
+    output: Weight = 1
+    """Of the answer, without reasoning."""
+    reasoning: Weight = 1
+    """Of reasoning."""
 
 
 class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -51,8 +71,14 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     tokens are; not for `requests` and `concurrent`."""
     count_cached: bool = False
     """Count tokens that were read from a prompt cache, too; for tokens only."""
+    weights: Weights | None = None
+    """Of `tokens`: what each counts, instead of 1 for all but those that were read from a prompt
+    cache. `amount` is the sum of these."""
     unpriced: Literal["refuse", "allow"] = "refuse"
     """Of a cost: whether models that have no price may be used, which then count nothing."""
+    subscriptions: Literal["count", "ignore"] = "count"
+    """Of a cost: whether answers of upstreams with `billing = "subscription"` count what they would
+    have cost by the token, or nothing."""
     queue_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
     """Of `concurrent`: seconds that a request waits for its turn before it is refused."""
     queue_size: Annotated[int, Meta(ge=1)] = 100
@@ -94,7 +120,10 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         was used stays used when a limit is raised."""
         zone = self.zone if self.window in _OF_ZONE else ""
         models = None if self.models is None else tuple(sorted(set(self.models)))
-        return self.kind, self.window, zone, models, self.count_cached, self.since
+        counted = self.kind, self.window, zone, models, self.count_cached, self.since
+        if self.subscriptions != "count":
+            return (*counted, self.subscriptions)
+        return counted if self.weights is None else (*counted, self.weights)
 
 
 _OF_ZONE = ("hour", "day", "week", "month")
@@ -131,12 +160,19 @@ def _faults(limit: Limit) -> Iterator[tuple[str, str]]:
     for field, kinds in (
         ("clamp", (*_TOKENS, "cost")),
         ("count_cached", ("tokens", "input_tokens")),
+        ("weights", ("tokens",)),
         ("unpriced", ("cost",)),
+        ("subscriptions", ("cost",)),
         ("queue_s", ("concurrent",)),
         ("queue_size", ("concurrent",)),
     ):
         if limit.kind not in kinds and getattr(limit, field) != getattr(_BARE, field):
             yield field, f"means nothing for {limit.kind}"
+    if limit.weights is not None:
+        if limit.count_cached:
+            yield "count_cached", "means nothing with weights, which have cached"
+        if not any(astuple(limit.weights)):
+            yield "weights", "of these no token counts anything"
 
 
 _BARE = Limit(kind="requests", amount=0)

@@ -26,7 +26,7 @@ from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.config import names
 from dragoman.config.changes import needs_restart
 from dragoman.config.convert import registered
-from dragoman.config.limits import Limit
+from dragoman.config.limits import Limit, Weights
 from dragoman.config.secret import Secret
 from dragoman.config.settings import (
     Account,
@@ -58,6 +58,7 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[[clients]]`", Client),
     ("`[[teams]]`", Team),
     ("`[[clients.limits]]` and `[[teams.limits]]`", Limit),
+    ("`[clients.limits.weights]` and `[teams.limits.weights]`", Weights),
     ("`[[upstreams]]`", Upstream),
     ("`[upstreams.timeouts]`", Timeouts),
     ("`[upstreams.capabilities]` and `[routes.capabilities]`", Capabilities),

@@ -395,6 +395,9 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whose price list applies, by its name in the table of prices, such as `openai`; `none`: no
     list. Absent: that of the vendor whose address `base_url` is; a service that nobody knows has
     none. `dragoman prices show` lists them."""
+    billing: Literal["tokens", "subscription"] = "tokens"
+    """How its accounts are paid. By `subscription`, what answers would have cost is marked as such,
+    and counts nothing at limits with `subscriptions = "ignore"`."""
     timeouts: Timeouts = Timeouts()
     """Limits for one call."""
     capabilities: Capabilities = Capabilities()

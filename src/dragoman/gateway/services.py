@@ -197,6 +197,7 @@ class Services:
         self._own_usage = OwnUsage(self.account_sync)
         self.generation = self._made(config, number, None, pool)
         self.current.generation = self.generation
+        self.limits.subscriptions = self.generation.prices.subscriptions
         self.scrape.metrics.know(listed_models(config, self.generation.prices))
         self.alerts = Alerts(self.current, self.account_sync, self.client, self.scrape.metrics)
         self._admission.on_crossing = self._tell_of_limit
@@ -345,6 +346,7 @@ class Services:
             if self.account_sync is not None:
                 self.account_sync.follow(pool, config.accounts)
         self.keys.redefine(_fixed_keys(config), _fixed_teams(config))
+        self.limits.subscriptions = generation.prices.subscriptions
         self.meter.know(_configured_models(config))
         self.scrape.metrics.know(listed_models(config, generation.prices))
         if self.exporting is not None:

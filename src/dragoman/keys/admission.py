@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from math import inf
+from operator import attrgetter, itemgetter
 from typing import Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from dragoman.config.limits import Limit
+from dragoman.config.limits import Limit, Weights
 from dragoman.config.names import matches
 from dragoman.config.windows import Window, parse_window
 from dragoman.keys.counters import RESERVED, RESTORED, USED, Cells, Counter, counter_of
@@ -37,8 +39,9 @@ _SOON_S: Final = 1.0
 
 
 class Kind(IntEnum):
-    """What is counted, as an index into amounts: input with and without what was read from a
-    prompt cache."""
+    """What is counted, as an index into counts: input with and without what was read from a
+    prompt cache; `CACHE_WRITE` and `REASONING` are parts of others, for limits that weigh tokens,
+    `BILLED` is the cost without that of accounts that are paid by subscription."""
 
     REQUESTS = 0
     INPUT_TOKENS = 1
@@ -48,6 +51,9 @@ class Kind(IntEnum):
     CONCURRENT = 5
     ALL_INPUT_TOKENS = 6
     ALL_TOKENS = 7
+    CACHE_WRITE = 8
+    REASONING = 9
+    BILLED = 10
 
 
 _CONCURRENT: Final = int(Kind.CONCURRENT)
@@ -59,8 +65,34 @@ def kind_of(limit: Limit) -> Kind:
     return Kind[name.upper()]
 
 
-Amounts = Sequence[int]
+Counts = Sequence[int]
 """How much of each kind; costs in pico-dollars."""
+
+Amounts = Sequence[int]
+"""What counts come to at each of several limits, in their order."""
+
+
+def weighed(weights: Weights, counts: Counts) -> int:
+    """What tokens come to by their weights."""
+    _, fresh, output, _, _, _, given, _, written, thought, _ = counts
+    return (
+        weights.input * (fresh - written)
+        + weights.cached * (given - fresh)
+        + weights.cache_write * written
+        + weights.output * (output - thought)
+        + weights.reasoning * thought
+    )
+
+
+def dearest(weights: Weights, counts: Counts) -> int:
+    """What tokens come to at most, of which is not known yet what they will be used for."""
+    given = max(weights.input, weights.cached, weights.cache_write)
+    return counts[Kind.ALL_INPUT_TOKENS] * given + counts[Kind.OUTPUT_TOKENS] * _of_output(weights)
+
+
+def _of_output(weights: Weights) -> int:
+    return max(weights.output, weights.reasoning)
+
 
 OWN_RESERVED, OWN_UNWRITTEN = 0, 1
 """Cells of one process for one counter: what it has reserved, and what it has counted as used that
@@ -133,6 +165,7 @@ class BoundLimit:
         "cells",
         "clamps",
         "counter",
+        "counts_subscriptions",
         "enforced",
         "index",
         "is_team",
@@ -142,6 +175,7 @@ class BoundLimit:
         "own",
         "owner",
         "row",
+        "weights",
         "window",
     )
 
@@ -152,9 +186,11 @@ class BoundLimit:
         self.row = row
         self.cells, self.own = row.cells, row.own
         self.kind = kind_of(limit)
-        self.index = int(self.kind)
+        self.counts_subscriptions = limit.subscriptions == "count"
+        self.index = int(self.kind if self.counts_subscriptions else Kind.BILLED)
         self.amount = limit.units
         self.models = limit.models
+        self.weights = limit.weights
         self.enforced = limit.mode == "enforce"
         self.clamps = limit.clamp and self.enforced
         self.window = window_of(limit)
@@ -163,6 +199,14 @@ class BoundLimit:
     def note_time(self, now: float) -> None:
         """What is granted for a time holds at `now`, or holds no longer."""
         self.amount = self.limit.units_at(now)
+
+    def amount_of(self, counts: Counts) -> int:
+        """What a request counts that came to `counts`, or the sums of several."""
+        return counts[self.index] if self.weights is None else weighed(self.weights, counts)
+
+    def most_of(self, counts: Counts) -> int:
+        """What a request counts at most that may come to `counts`."""
+        return counts[self.index] if self.weights is None else dearest(self.weights, counts)
 
     @property
     def refuses_unpriced(self) -> bool:
@@ -216,8 +260,8 @@ class Verdict(Struct, frozen=True):
 def judge(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> tuple[Verdict, ...]:
     """What `admit` would say of each limit; nothing is reserved."""
     return tuple(
-        Verdict(one, amounts[one.index], one.left(now), one.free_at(now, amounts[one.index]))
-        for one in limits
+        Verdict(one, amount, one.left(now), one.free_at(now, amount))
+        for one, amount in zip(limits, amounts, strict=True)
     )
 
 
@@ -225,34 +269,52 @@ _RATES: Final = frozenset({"requests", "tokens", "input_tokens", "output_tokens"
 _MOST_MODELS: Final = 256
 
 
+def _reader(
+    limits: Sequence[BoundLimit], read: Callable[[BoundLimit, Counts], int]
+) -> Callable[[Counts], Amounts]:
+    """What finds the amounts of these limits in counts."""
+    if len(limits) < 2 or any(one.weights is not None for one in limits):
+        return lambda counts: [read(one, counts) for one in limits]
+    return itemgetter(*(one.index for one in limits))
+
+
 class BoundLimits:
-    """The limits that hold for a request, and what follows from them: `clamps`, whether any does;
-    `budget`, one that refuses models without a price, None if none does; whether tokens and costs
-    have to be known; and those whose state answers tell of, `rates` by their kind, and `soft`."""
+    """The limits that hold for a request, and what follows from them: `amounts`, what they count of
+    counts, and `most`, what they may; `clamps`, whether any does; `budget`, one that refuses models
+    without a price, None if none does, and `whole_budget`, one that does so where they are paid by
+    subscription, too; whether tokens and costs have to be known; and those whose state answers tell
+    of, `rates`, their places by their kind, and `soft`."""
 
     __slots__ = (
         "_by_model",
         "all",
+        "amounts",
         "budget",
         "clamps",
         "has_models",
+        "most",
         "needs_cost",
         "needs_tokens",
         "rates",
         "soft",
+        "whole_budget",
     )
 
     def __init__(self, limits: Sequence[BoundLimit]) -> None:
         self.all = tuple(limits)
+        self.amounts = _reader(self.all, BoundLimit.amount_of)
+        self.most = _reader(self.all, BoundLimit.most_of)
         self.has_models = any(one.models is not None for one in limits)
         self.clamps = any(one.clamps for one in limits)
         self.needs_cost = any(one.kind is Kind.COST for one in limits)
         self.needs_tokens = any(one.kind not in (Kind.REQUESTS, Kind.CONCURRENT) for one in limits)
-        self.budget = next((one for one in limits if one.refuses_unpriced), None)
-        rates: dict[str, tuple[BoundLimit, ...]] = {}
-        for one in limits:
+        budgets = [one for one in limits if one.refuses_unpriced]
+        self.budget = budgets[0] if budgets else None
+        self.whole_budget = next((one for one in budgets if one.counts_subscriptions), None)
+        rates: dict[str, tuple[int, ...]] = {}
+        for place, one in enumerate(limits):
             if one.enforced and one.limit.kind in _RATES:
-                rates[one.limit.kind] = (*rates.get(one.limit.kind, ()), one)
+                rates[one.limit.kind] = (*rates.get(one.limit.kind, ()), place)
         self.rates = tuple(rates.items())
         self.soft = tuple(one for one in limits if one.limit.mode == "soft")
         self._by_model: dict[tuple[str, ...], BoundLimits] = {}
@@ -285,6 +347,9 @@ class Refusal(Struct, frozen=True):
     free_at: float
 
 
+_free_at = attrgetter("free_at")
+
+
 class Crossing(Struct, frozen=True):
     """`percent` of a limit were reached within its window."""
 
@@ -292,63 +357,88 @@ class Crossing(Struct, frozen=True):
     percent: int
 
 
-class Reservation(Struct, eq=False):
-    """What a request has reserved: at which limits, when and how much. `exceeded` are limits that
-    would have refused it if they were enforced, `crossings` the shares of limits that it reached.
+class Reservation(Struct, eq=False, gc=False):
+    """What a request has reserved: at which limits, when and how much, of how much that was left
+    then. `exceeded` are limits that would have refused it if they were enforced, `crossings` the
+    shares of limits that it reached.
     """
 
     limits: Sequence[BoundLimit]
     amounts: Amounts
+    rooms: Amounts
     at: float
     exceeded: Sequence[BoundLimit] = ()
     crossings: Sequence[Crossing] = ()
 
 
-class Admitted(Struct, eq=False):
-    """A request of `caller` that was let in: what it has reserved, and of how many bytes its
-    prompt was estimated, 0 where nothing is to be learned from it. `refuses_unpriced`: it may go
-    to no model without a price. `shows_amounts`: the caller may know how much it has."""
+class Admitted(Struct, eq=False, gc=False):
+    """A request of `caller` that was let in by `limits`: what it has reserved, and of how many
+    bytes its prompt was estimated, 0 where nothing is to be learned from it. `shows_amounts`: the
+    caller may know how much it has."""
 
     caller: str
+    limits: BoundLimits
     reservation: Reservation
     size: int
-    refuses_unpriced: bool
     shows_amounts: bool
+
+    def refuses_unpriced(self, *, billed: bool) -> bool:
+        """Whether it may go to no model without a price, where that is billed by the token or is
+        not."""
+        return (self.limits.budget if billed else self.limits.whole_budget) is not None
 
 
 def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reservation | Refusal:
     """Reserve at all limits, or at none of them. Of several that refuse, that one is told which
     does so longest: a client that waits for it is not refused by another."""
-    refusal: Refusal | None = None
-    exceeded: list[BoundLimit] = []
-    for limit in limits:
-        amount, cells, counter = amounts[limit.index], limit.cells, limit.counter
+    exceeded: Sequence[BoundLimit] = ()
+    rooms: list[int] = []
+    counted: list[int] = []
+    # `zip` would cost as much again as what is done with each of them.
+    for place, limit in enumerate(limits):
+        amount, cells, counter = amounts[place], limit.cells, limit.counter
         used = cells[USED] if now < counter.fresh_until else counter.used(now)
-        if amount <= limit.amount - used - cells[RESERVED]:
-            continue
-        if not limit.enforced:
-            exceeded.append(limit)
-            continue
-        free_at = limit.free_at(now, amount)
-        if refusal is None or free_at > refusal.free_at:
-            refusal = Refusal(limit, amount, free_at)
-    if refusal is not None:
-        return refusal
-    crossings: list[Crossing] = []
-    for limit in limits:
-        index, cells, own = limit.index, limit.cells, limit.own
-        amount = amounts[index]
+        reserved = cells[RESERVED]
+        room = limit.amount - used - reserved
+        if amount > room:
+            if limit.enforced:
+                _give_back(limits[:place], amounts)
+                return _refusal(limits, amounts, now)
+            exceeded = (*exceeded, limit)
+        rooms.append(room)
         # The cells of this process come first, here, and last where something is given back: if it
         # is killed in between, whoever reclaims what it had finds something to look at.
-        if index:
-            own[OWN_RESERVED] += amount
-            cells[RESERVED] += amount
+        if limit.index:
+            limit.own[OWN_RESERVED] += amount
+            cells[RESERVED] = reserved + amount
         else:
-            own[OWN_UNWRITTEN] += amount
-            limit.counter.add(now, amount)
-            if cells[USED] * 2 >= limit.amount:
-                _note_crossings(crossings, limit, amount)
-    return Reservation(limits, amounts, now, exceeded, crossings)
+            # Last, since this cannot be given back without a trace: others may have been told.
+            counted.append(place)
+    crossings: Sequence[Crossing] = ()
+    for place in counted:
+        limit, amount = limits[place], amounts[place]
+        limit.own[OWN_UNWRITTEN] += amount
+        if limit.counter.add(now, amount) * 2 >= limit.amount:
+            crossings = (*crossings, *_crossings(limit, amount))
+    return Reservation(limits, amounts, rooms, now, exceeded, crossings)
+
+
+def _give_back(limits: Sequence[BoundLimit], amounts: Amounts) -> None:
+    """Another limit refuses what was reserved at these."""
+    for place, limit in enumerate(limits):
+        if limit.index:
+            limit.cells[RESERVED] -= amounts[place]
+            limit.own[OWN_RESERVED] -= amounts[place]
+
+
+def _refusal(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Refusal:
+    """Why these limits refuse what one of them does."""
+    refusing = [
+        Refusal(limit, amounts[place], limit.free_at(now, amounts[place]))
+        for place, limit in enumerate(limits)
+        if limit.enforced and amounts[place] > limit.left(now)
+    ]
+    return max(refusing, key=_free_at)
 
 
 def settle(
@@ -356,44 +446,43 @@ def settle(
 ) -> tuple[Sequence[Row], Sequence[Crossing]]:
     """The request is over and came to `spent`. To be called exactly once for each reservation.
 
-    Returns the rows in which something is to be written, whose `settled` has it, and what shares of
-    limits were reached by it.
+    Returns the rows of which something is to be written that had nothing before, whose `settled`
+    has it, and what shares of limits were reached by it.
     """
     changed: list[Row] = []
-    crossings: list[Crossing] = []
+    crossings: Sequence[Crossing] = ()
     amounts = reservation.amounts
-    for limit in reservation.limits:
-        index, cells, own = limit.index, limit.cells, limit.own
-        reserved, used = amounts[index], spent[index]
+    for place, limit in enumerate(reservation.limits):
+        index, own = limit.index, limit.own
+        reserved, used = amounts[place], spent[place]
         if not index:
             if used < reserved:
                 limit.counter.take_back(reservation.at, reserved - used)
                 own[OWN_UNWRITTEN] -= reserved - used
         else:
-            cells[RESERVED] -= reserved
+            limit.cells[RESERVED] -= reserved
             own[OWN_RESERVED] -= reserved
             if not used or index == _CONCURRENT:
                 continue
             if used > MOST_AMOUNT:
                 used = MOST_AMOUNT
             own[OWN_UNWRITTEN] += used
-            limit.counter.add(now, used)
-            if cells[USED] * 2 >= limit.amount:
-                _note_crossings(crossings, limit, used)
+            if limit.counter.add(now, used) * 2 >= limit.amount:
+                crossings = (*crossings, *_crossings(limit, used))
         if used:
             row = limit.row
+            if not row.settled:
+                changed.append(row)
             row.settled += used
-            changed.append(row)
     return changed, crossings
 
 
-def _note_crossings(crossings: list[Crossing], limit: BoundLimit, added: int) -> None:
-    """Add the shares that were reached when `added` was counted."""
+def _crossings(limit: BoundLimit, added: int) -> tuple[Crossing, ...]:
+    """The shares that were reached when `added` was counted."""
     after = limit.row.cells[USED] * 100
     before = after - added * 100
-    crossings += [
-        Crossing(limit, share) for share in SHARES if before < share * limit.amount <= after
-    ]
+    reached = [share for share in SHARES if before < share * limit.amount <= after]
+    return tuple([Crossing(limit, share) for share in reached])
 
 
 def written(row: Row, amount: int) -> None:
@@ -410,26 +499,30 @@ def reclaim(counter: Counter, row: Row, reserved_by_others: int) -> None:
     row.own[OWN_RESERVED] = row.own[OWN_UNWRITTEN] = 0
 
 
-class Wanted(Struct, frozen=True):
+class Wanted(Struct, frozen=True, gc=False):
     """What a request may come to, for what is reserved. `plain_cost` is the cost without output,
-    and `cost` with all of `output`, None if no price is known."""
+    and `cost` with all of `output`, None if no price is known. Where it is not `billed`, all that
+    may answer it is paid by subscription."""
 
     input: int
     output: int
     plain_cost: int = 0
     cost: int | None = 0
+    billed: bool = True
 
-    def amounts(self) -> Amounts:
+    def counts(self) -> Counts:
         """What is reserved of each kind."""
-        total = self.input + self.output
-        return 1, self.input, self.output, total, self.cost or 0, 1, self.input, total
+        given, output = self.input, self.output
+        total, cost = given + output, self.cost or 0
+        billed = cost if self.billed else 0
+        return 1, given, output, total, cost, 1, given, total, 0, 0, billed
 
     def with_output(self, output: int) -> Wanted:
         """The same with less output."""
         if not self.cost:
-            return Wanted(self.input, output, self.plain_cost, self.cost)
+            return replace(self, output=output)
         priced = (self.cost - self.plain_cost) * output // self.output
-        return Wanted(self.input, output, self.plain_cost, self.plain_cost + priced)
+        return replace(self, output=output, cost=self.plain_cost + priced)
 
 
 def fitting_output(limits: Sequence[BoundLimit], wanted: Wanted, now: float) -> int | None:
@@ -440,11 +533,19 @@ def fitting_output(limits: Sequence[BoundLimit], wanted: Wanted, now: float) -> 
         if not limit.clamps:
             continue
         left = limit.left(now)
+        if limit.weights is not None:
+            each = _of_output(limit.weights)
+            if each:
+                given = dearest(limit.weights, Wanted(wanted.input, 0).counts())
+                most = min(most, (left - given) // each)
+            continue
         match limit.kind:
             case Kind.OUTPUT_TOKENS:
                 fits = left
             case Kind.TOKENS | Kind.ALL_TOKENS:
                 fits = left - wanted.input
+            case Kind.COST if limit.index == Kind.BILLED and not wanted.billed:
+                continue
             case Kind.COST if wanted.cost is not None and wanted.cost > wanted.plain_cost:
                 room, priced = left - wanted.plain_cost, wanted.cost - wanted.plain_cost
                 fits = room * wanted.output // priced

@@ -50,8 +50,8 @@ class Counter(Protocol):
     def used(self, now: float) -> int:
         """How much was used within the window that `now` is in."""
 
-    def add(self, now: float, amount: int) -> None:
-        """Count `amount` as used at `now`."""
+    def add(self, now: float, amount: int) -> int:
+        """Count `amount` as used at `now`. Returns how much was used within the window then."""
 
     def take_back(self, at: float, amount: int) -> None:
         """What was counted at `at` was not used after all."""
@@ -103,17 +103,18 @@ class RollingCounter:
             self.fresh_until = (part + 1) / self._parts_per_s - _ROUNDING_S
         return cells[USED]
 
-    def add(self, now: float, amount: int) -> None:
+    def add(self, now: float, amount: int) -> int:
         """See `Counter.add`."""
         cells = self._cells
         if now >= self.fresh_until:
             self.used(now)
         total = cells[USED] + amount
         if total > _MOST:
-            return
+            return total
         # Never before the last: the time of one process may be a little behind that of another.
         cells[_HEAD + cells[WHEN] % _RING] += amount
         cells[USED] = total
+        return total
 
     def take_back(self, at: float, amount: int) -> None:
         """See `Counter.take_back`."""
@@ -229,13 +230,14 @@ class FixedCounter:
                 cells[USED] = 0
         return cells[USED]
 
-    def add(self, now: float, amount: int) -> None:
+    def add(self, now: float, amount: int) -> int:
         """See `Counter.add`."""
         cells = self._cells
         if now >= self.fresh_until:
             self.used(now)
         total = cells[USED] + amount
         cells[USED] = total if total < _MOST else _MOST
+        return total
 
     def take_back(self, at: float, amount: int) -> None:
         """See `Counter.take_back`."""

@@ -49,16 +49,19 @@ class StoredTeam(Struct, frozen=True, kw_only=True):
 
 
 class UsedInHour(Struct, frozen=True):
-    """What was used of a model in the hour that begins at `hour` (Unix seconds), by a key or by all
-    keys of a team: requests that reached an upstream, tokens as in
+    """What was used of a model at an upstream in the hour that begins at `hour` (Unix seconds), by
+    a key or by all keys of a team: requests that reached an upstream, tokens as in
     `dragoman.canonical.usage`, and pico-dollars."""
 
     hour: int
     model: str
+    upstream: str
     requests: int
     input: int
     cached: int
+    cache_write: int
     output: int
+    reasoning: int
     cost: int
 
 

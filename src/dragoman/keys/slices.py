@@ -106,13 +106,14 @@ class Slice:
             left = max(left, self._share(now))
         return self.amount - left
 
-    def add(self, now: float, amount: int) -> None:
+    def add(self, now: float, amount: int) -> int:
         """See `Counter.add`."""
         self.cells[SPENT] += amount
         then = self._owners(now)
-        self._counter.add(then, amount)
+        used = self._counter.add(then, amount)
         if self.cells[AWAY]:
             self._own_counter.add(then, amount)
+        return used
 
     def take_back(self, at: float, amount: int) -> None:
         """See `Counter.take_back`. What the owner may have been told of stays used: what others

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -49,10 +49,12 @@ class Basis(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """What one answer costs, in pico-dollars; None if no price is known."""
+    """What one answer costs, in pico-dollars; None if no price is known. Where it is not `billed`,
+    its account is paid by subscription, and this is what it would have cost by the token."""
 
     basis: Basis
     cost: int | None
+    billed: bool = True
 
 
 _Steps = tuple[Sequence[int], Sequence[tuple[Basis, Price | None]]]
@@ -62,11 +64,12 @@ _Steps = tuple[Sequence[int], Sequence[tuple[Basis, Price | None]]]
 class _Quote:
     """The prices of one model until a time."""
 
-    __slots__ = ("tiers", "until")
+    __slots__ = ("billed", "tiers", "until")
 
-    def __init__(self, until: float, tiers: Mapping[str | None, _Steps]) -> None:
+    def __init__(self, until: float, tiers: Mapping[str | None, _Steps], *, billed: bool) -> None:
         self.until = until
         self.tiers = tiers
+        self.billed = billed
 
 
 class PriceList:
@@ -131,16 +134,19 @@ class Prices:
 
     `lists` are those of the upstreams, `version` names all that they are made of. `unknown` is told
     the upstream and the model of an answer that has no price, once for each while it is remembered.
+    Accounts of `subscriptions` are not paid by the token.
     """
 
-    __slots__ = ("_quotes", "_told", "_unknown", "lists", "version")
+    __slots__ = ("_quotes", "_told", "_unknown", "lists", "subscriptions", "version")
 
     def __init__(
         self,
         lists: Mapping[str, PriceList],
         version: str,
         unknown: Callable[[str, str], None] | None = None,
+        subscriptions: Collection[str] = (),
     ) -> None:
+        self.subscriptions = frozenset(subscriptions)
         self.version = version
         self.lists = lists
         self._unknown = unknown
@@ -157,12 +163,12 @@ class Prices:
         basis, price = priced[bisect_left(steps, usage.input) if steps else 0]
         if price is None:
             self._tell(upstream, model)
-            return Charge(basis, None)
+            return Charge(basis, None, quote.billed)
         cost = price.cost_of(usage)
         if cost > MOST_COST:
             self._tell(upstream, model)
-            return Charge(basis, None)
-        return Charge(basis, cost)
+            return Charge(basis, None, quote.billed)
+        return Charge(basis, cost, quote.billed)
 
     def price(self, basis: Basis, at: float) -> tuple[Basis, Price] | None:
         """The price, and what it is priced by, of what was counted under `basis` at a time; None if
@@ -174,7 +180,9 @@ class Prices:
 
     def _quote(self, upstream: str, model: str, at: float, *, keep: bool = True) -> _Quote:
         prices = self.lists[upstream].prices(model) if upstream in self.lists else ()
-        quote = _make_quote(upstream, model[:_LONGEST_NAME], prices, self.version, at)
+        tiers = _tiers(upstream, model[:_LONGEST_NAME], prices, self.version, at)
+        billed = upstream not in self.subscriptions
+        quote = _Quote(_next_change(prices, at), tiers, billed=billed)
         if keep:
             if len(self._quotes) >= MOST_MODELS:
                 self._quotes.clear()
@@ -188,9 +196,9 @@ class Prices:
             self._unknown(upstream, model)
 
 
-def _make_quote(
+def _tiers(
     upstream: str, model: str, prices: Sequence[Price], version: str, at: float
-) -> _Quote:
+) -> Mapping[str | None, _Steps]:
     holding: dict[str, tuple[int, int, int]] = {}
     for price in prices:
         if price.holds(at):
@@ -211,7 +219,7 @@ def _make_quote(
             # What has no price of its own is charged as usual, and told apart all the same.
             named = [(basis._replace(tier=tier), price) for basis, price in usual]
             tiers.setdefault(tier, (usual_steps, named))
-    return _Quote(_next_change(prices, at), tiers)
+    return tiers
 
 
 def _unpriced(upstream: str, model: str, tier: str) -> _Steps:

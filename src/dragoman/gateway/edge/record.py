@@ -109,6 +109,7 @@ class _Line(Struct, gc=False):
     estimated: bool | UnsetType = UNSET
     cost_usd: str | UnsetType = UNSET
     unpriced: bool | UnsetType = UNSET
+    subscription: bool | UnsetType = UNSET
     limit: str | UnsetType = UNSET
     exceeded: list[str] | UnsetType = UNSET
     losses: list[str] | UnsetType = UNSET
@@ -230,6 +231,8 @@ class Record(Struct, eq=False):
                 line.unpriced = True
             else:
                 line.cost_usd = dollars(self.charge.cost)
+            if not self.charge.billed:
+                line.subscription = True
         if self.limit:
             line.limit = self.limit
         if self.exceeded:

@@ -32,6 +32,7 @@ from dragoman.keys.admission import (
     Admitted,
     BoundLimit,
     BoundLimits,
+    Counts,
     Crossing,
     Kind,
     Refusal,
@@ -101,9 +102,11 @@ class Admission:
         wanted, size = _NO_TOKENS, 0
         if bound.needs_tokens:
             wanted, size = self._wanted(bound, caller, request, target, prices)
-            if wanted.cost is None and bound.budget is not None:
-                told = unpriced(bound.budget, record.model)
-                self._refuse(incoming, record, bound.budget, told)
+            if wanted.cost is None:
+                budget = bound.budget if wanted.billed else bound.whole_budget
+                if budget is not None:
+                    told = unpriced(budget, record.model)
+                    self._refuse(incoming, record, budget, told)
             if bound.clamps and wanted.output:
                 fits = self._fitting(bound, wanted)
                 choices = _choices(request)
@@ -112,22 +115,20 @@ class Admission:
                     request = _clamped(request, each)
                     _tell_clamped(incoming, each)
                     wanted = wanted.with_output(each * choices)
-        amounts = wanted.amounts()
+        amounts = bound.most(wanted.counts())
         found = self._try(bound.all, amounts)
         if isinstance(found, Refusal) and self._limits.slices is not None:
             attempt = partial(self._try, bound.all, amounts)
             found = await self._limits.slices.borrow(bound.all, amounts, found, attempt)
         if isinstance(found, Refusal):
             found = await self._waited(incoming, caller, record, bound.all, amounts, found)
-        record.admitted = Admitted(
-            caller.name, found, size, bound.budget is not None, caller.shows_amounts
-        )
+        record.admitted = Admitted(caller.name, bound, found, size, caller.shows_amounts)
         if found.exceeded:
             record.exceeded = tuple([f"{one.name} {one.limit.mode}" for one in found.exceeded])
         for crossing in found.crossings:
             self.on_crossing(crossing)
         if bound.rates and caller.shows_amounts:
-            incoming.lines += rate_lines(incoming.codec, bound.rates, found.at)
+            incoming.lines += rate_lines(incoming.codec, bound.rates, found)
         if bound.soft:
             incoming.shared += soft_headers(bound.soft, found.at)
         return request
@@ -146,7 +147,7 @@ class Admission:
         if admitted is None:
             return
         counters = self._limits.shared
-        spent = spent_by(record)
+        spent = admitted.limits.amounts(spent_by(record))
         counters.lock()
         try:
             changed, crossings = settle(admitted.reservation, spent, now)
@@ -168,9 +169,10 @@ class Admission:
     def refuses_target(self, record: Record, target: Target, prices: Prices) -> bool:
         """Whether a fallback may not be asked, for it has no price and the caller has a budget."""
         admitted = record.admitted
-        if admitted is None or not admitted.refuses_unpriced:
+        if admitted is None or admitted.limits.budget is None:
             return False
-        return prices.charge(target.upstream.name, target.model, _PLAIN, time.time()).cost is None
+        charge = prices.charge(target.upstream.name, target.model, _PLAIN, time.time())
+        return charge.cost is None and admitted.refuses_unpriced(billed=charge.billed)
 
     def _wanted(
         self,
@@ -302,7 +304,7 @@ class Admission:
         if isinstance(given, Reservation):
             self._limits.shared.lock()
             try:
-                settle(given, _NOTHING, time.time())
+                settle(given, (0,) * len(given.limits), time.time())
             finally:
                 self._limits.shared.unlock()
             self._serve_queues(given.limits)
@@ -339,15 +341,19 @@ def priced(usage: Usage, target: Target, prices: Prices, *, with_plain: bool) ->
     if with_plain:
         without = Usage(input=usage.input, cache_write=usage.cache_write, tier=usage.tier)
         plain = prices.charge(upstream, model, without, now).cost or 0
-    cost = prices.charge(upstream, model, usage, now).cost
-    return Wanted(usage.input, usage.output, plain, cost)
+    charge = prices.charge(upstream, model, usage, now)
+    # What its fallbacks may cost has to be there, too.
+    billed = charge.billed or any(
+        one.upstream.name not in prices.subscriptions for one in target.fallbacks
+    )
+    return Wanted(usage.input, usage.output, plain, charge.cost, billed)
 
 
-def spent_by(record: Record) -> Sequence[int]:
+def spent_by(record: Record) -> Counts:
     """What a request came to, by what is told of it: it counts as a request where an upstream was
     reached. Answers that were paid for and of no use are in it, as they are in usage."""
     if record.usage is None:
-        spent: Sequence[int] = (int(record.is_reached), *_NOTHING[1:])
+        spent: Counts = (int(record.is_reached), *_NOTHING[1:])
     else:
         spent = _spent(record.usage, record.charge)
     for one in record.in_vain:
@@ -357,11 +363,15 @@ def spent_by(record: Record) -> Sequence[int]:
     return spent
 
 
-def _spent(usage: Usage, charge: Charge | None) -> Sequence[int]:
-    cost = 0 if charge is None else charge.cost or 0
+def _spent(usage: Usage, charge: Charge | None) -> Counts:
+    cost = billed = 0
+    if charge is not None and charge.cost:
+        cost = charge.cost
+        billed = cost if charge.billed else 0
     given, output = usage.input, usage.output
     fresh = given - (usage.cached or 0)
-    return 1, fresh, output, fresh + output, cost, 0, given, given + output
+    total, written, thought = given + output, usage.cache_write or 0, usage.reasoning or 0
+    return 1, fresh, output, fresh + output, cost, 0, given, total, written, thought, billed
 
 
 def _asked_output(request: ClientRequest) -> int | None:

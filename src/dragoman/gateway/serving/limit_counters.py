@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain
 from math import inf
@@ -20,6 +20,7 @@ from dragoman.keys.admission import (
     BoundLimit,
     BoundLimits,
     Counters,
+    Counts,
     Kind,
     Row,
     Verdict,
@@ -134,6 +135,8 @@ class LimitCounters:
         self._doubted: dict[Row, int] = {}
         self._granted: list[BoundLimit] = []
         self._bound: dict[str, BoundLimit] = {}
+        self.subscriptions: Collection[str] = ()
+        """Names of upstreams whose accounts are paid by subscription."""
         self.drift = 0.0
         """By how much the last comparison with rows of usage found a counter wrong, at most, as a
         share of its limit."""
@@ -191,7 +194,7 @@ class LimitCounters:
         try:
             fits = fitting_output(bound.all, wanted, now)
             asked = wanted if fits is None else wanted.with_output(fits)
-            return fits, judge(bound.all, asked.amounts(), now)
+            return fits, judge(bound.all, bound.most(asked.counts()), now)
         finally:
             self.shared.unlock()
 
@@ -298,7 +301,7 @@ class LimitCounters:
     async def _read_used(self, limit: BoundLimit, since: float) -> list[tuple[float, int]]:
         """When hours ended, and what was used in each."""
         return [
-            (row.hour + _HOUR_S, _counted(row, limit.kind))
+            (row.hour + _HOUR_S, limit.amount_of(self._counts(row)))
             for row in await self._rows(limit, since)
             if limit.concerns((row.model,))
         ]
@@ -393,11 +396,28 @@ class LimitCounters:
         for row in await self._rows(limit, first - _HOUR_S):
             if row.hour + _HOUR_S <= first:
                 continue
-            amount = _counted(row, limit.kind)
+            amount = limit.amount_of(self._counts(row))
             most += amount
             if row.hour >= begin and limit.concerns((row.model,)):
                 least += amount
         return least, most
+
+    def _counts(self, row: UsedInHour) -> Counts:
+        """What a row of usage comes to of each kind."""
+        fresh = row.input - row.cached
+        return (
+            row.requests,
+            fresh,
+            row.output,
+            fresh + row.output,
+            row.cost,
+            0,
+            row.input,
+            row.input + row.output,
+            row.cache_write,
+            row.reasoning,
+            0 if row.upstream in self.subscriptions else row.cost,
+        )
 
     def _look(self, limit: BoundLimit, now: float) -> _Stand:
         self.shared.lock()
@@ -411,21 +431,6 @@ class LimitCounters:
         unwritten = self.shared.unwritten(limit.row)
         used = limit.counter.used(now) - unwritten
         return _Stand(limit.row.cells[WHEN], used, unwritten != 0)
-
-
-def _counted(row: UsedInHour, kind: Kind) -> int:
-    """What a row of usage comes to for a limit."""
-    fresh = row.input - row.cached
-    return (
-        row.requests,
-        fresh,
-        row.output,
-        fresh + row.output,
-        row.cost,
-        0,
-        row.input,
-        row.input + row.output,
-    )[kind]
 
 
 def _restored_since(limit: BoundLimit, now: float) -> float | None:

@@ -253,8 +253,8 @@ class LimitSlices:
         now, lacking = time.time(), []
         self._counters.lock()
         try:
-            for limit in limits:
-                amount, one = amounts[limit.index], self._by_row.get(limit.row)
+            for limit, amount in zip(limits, amounts, strict=True):
+                one = self._by_row.get(limit.row)
                 left = limit.amount - limit.counter.used(now) - limit.row.cells[RESERVED]
                 if one is None or not limit.enforced or amount <= left:
                     continue

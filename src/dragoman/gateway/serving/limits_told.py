@@ -9,11 +9,12 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from math import inf
 from typing import Literal
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.gateway.edge.errors import Headers
-from dragoman.keys.admission import SHARES, Admitted, BoundLimit, Kind, Refusal
+from dragoman.keys.admission import SHARES, Admitted, BoundLimit, Kind, Refusal, Reservation
 from dragoman.keys.counters import PARTS
 from dragoman.prices.rates import dollars
 from dragoman.protocols.base import Codec, RateStatus
@@ -99,19 +100,24 @@ def unpriced(limit: BoundLimit, model: str) -> tuple[DragomanError, Headers]:
 
 
 def rate_lines(
-    codec: Codec, rates: Iterable[tuple[str, Sequence[BoundLimit]]], now: float
+    codec: Codec, rates: Iterable[tuple[str, Sequence[int]]], given: Reservation
 ) -> bytes:
-    """The lines of the client's protocol's own headers for what is left: of each kind, of the
-    tightest limit."""
+    """The lines of the client's protocol's own headers for what is left of limits with what was
+    given: of each kind, whose limits stand in these places, of the tightest."""
     statuses: list[RateStatus] = []
-    for kind, limits in rates:
-        limit = limits[0]
-        if len(limits) > 1:
-            limit = min(limits, key=lambda one: one.left(now) / (one.amount or 1))
+    limits, rooms, amounts, now = given.limits, given.rooms, given.amounts, given.at
+    for kind, places in rates:
+        place = places[0]
+        if len(places) > 1:
+            place = min(
+                places, key=lambda one: (rooms[one] - amounts[one]) / (limits[one].amount or 1)
+            )
+        limit = limits[place]
         resets_at = limit.counter.resets_at(now)
-        if resets_at != math.inf:
-            left = limit.left(now)
-            left = left if left > 0 else 0
+        if resets_at != inf:
+            left = rooms[place] - amounts[place]
+            if left < 0:
+                left = 0
             statuses.append(RateStatus(kind, limit.amount, left, resets_at - now, resets_at))
     return codec.endpoint.limit_lines(statuses)
 
@@ -133,10 +139,10 @@ def budget_headers(admitted: Admitted, cost: int, now: float) -> Headers:
     there is one and the caller may know."""
     if not admitted.shows_amounts:
         return []
-    reserved = admitted.reservation.amounts[Kind.COST]
+    reservation = admitted.reservation
     left = [
         limit.left(now) + reserved - cost
-        for limit in admitted.reservation.limits
+        for limit, reserved in zip(reservation.limits, reservation.amounts, strict=True)
         if limit.kind is Kind.COST and limit.enforced
     ]
     return [(BUDGET_HEADER, dollars(max(0, min(left))).encode())] if left else []
