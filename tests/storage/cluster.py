@@ -23,12 +23,13 @@ def _programs() -> Path | None:
 
 
 class Cluster:
-    """A server on a Unix socket below `folder`, which can be stopped and started."""
+    """A server on the Unix socket `socket` below `folder`, which can be stopped and started."""
 
     def __init__(self, folder: Path, programs: Path) -> None:
         self._folder = folder
         self._programs = programs
         self.url = f"postgresql://dragoman@/postgres?host={folder}"
+        self.socket = f"{folder}/.s.PGSQL.5432"
         # It refuses to be run by root.
         self._as = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
         if os.geteuid():
