@@ -237,11 +237,12 @@ class PoolTables(UsageTables, AuditTable):
         """See `Store.claim`."""
         claimed = set()
         with self._database.writing_untold() as connection:
+            ahead_s = self._database.ahead_s
             for name, until in claims.items():
                 done = connection.execute(
                     "INSERT INTO claims (name, until) VALUES (?1, ?2) ON CONFLICT (name)"
                     " DO UPDATE SET until = ?2 WHERE claims.until <= ?3",
-                    (name, until, now),
+                    (name, until + ahead_s, now + ahead_s),
                 )
                 if done.rowcount:
                     claimed.add(name)
