@@ -1,9 +1,12 @@
 """``python -m bench.store``: what a store costs the gateway, and what an exchange costs by itself.
 
 The same small requests go to one worker without a store, with one, and with one of 10,000 accounts,
-in turn: as fast as they are answered, and at 500 a second.
+in turn: as fast as they are answered, and at 500 a second. With ``--url`` one more has its store in
+that PostgreSQL; the statements that it makes are counted where pg_stat_statements is loaded there.
+``python -m tests.storage.cluster python -m bench.store --url URL`` starts one.
 """
 
+import argparse
 import asyncio
 import os
 import random
@@ -32,6 +35,7 @@ RATE = 500
 SYNC_S = 0.2
 STORE_KEY = "correct horse battery"
 CELL = Cell("anthropic_messages", "openai_chat")
+IN_DATABASE = "PostgreSQL, 1 account"
 ROUNDS = 5
 REQUESTS = 1500
 PACED_S = 3.0
@@ -74,7 +78,7 @@ key = "bench"
 match = "bench-chat"
 upstream = "chat"
 [storage]
-path = "{store}"
+{store}
 key = "{STORE_KEY}"
 """
     )
@@ -101,15 +105,49 @@ async def paced_cost(target: Target, request: bytes) -> float:
         close(links)
 
 
-async def measure(running: dict[str, Target]) -> None:
+class Statements:
+    """The statements that a PostgreSQL has done, by `pg_stat_statements`."""
+
+    def __init__(self, url: str) -> None:
+        import psycopg
+
+        self._connection = psycopg.connect(url, autocommit=True)
+        self._connection.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+
+    def count(self) -> int:
+        """All of them so far but those that count."""
+        row = self._connection.execute(
+            "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements"
+            " WHERE query NOT LIKE '%pg_stat_statements%'"
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    async def idle(self) -> float:
+        """Statements per second while nobody asks for anything."""
+        before = self.count()
+        await asyncio.sleep(PACED_S)
+        return (self.count() - before) / PACED_S
+
+
+async def measure(running: dict[str, Target], statements: Statements | None) -> None:
     """Print the medians of all rounds."""
     request = CELL.request()
     fast: dict[str, list[float]] = {name: [] for name in running}
     paced: dict[str, list[float]] = {name: [] for name in running}
+    made: list[float] = []
     for _ in range(ROUNDS):
         for name, target in running.items():
             fast[name].append(await request_cost(target, request, REQUESTS))
+            before = statements.count() if statements is not None else 0
             paced[name].append(await paced_cost(target, request))
+            if statements is not None and name == IN_DATABASE:
+                made.append((statements.count() - before) / (RATE * PACED_S / 1000))
+    if statements is not None:
+        print(  # noqa: T201
+            f"statements in the database: {statistics.median(made):.0f} per 1,000 requests at "
+            f"{RATE}/s; {await statements.idle():.0f} a second without any"
+        )
     for name, target in running.items():
         each, share = statistics.median(fast[name]), statistics.median(paced[name])
         print(  # noqa: T201
@@ -151,6 +189,9 @@ def exchanges(path: Path) -> None:
 
 def main() -> None:
     """Measure everything."""
+    parser = argparse.ArgumentParser(prog="bench.store", description=__doc__)
+    parser.add_argument("--url", help="of an empty PostgreSQL")
+    chosen = parser.parse_args()
     cores = Cores.of_this_machine()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
@@ -159,15 +200,18 @@ def main() -> None:
             os.sched_setaffinity(0, {cores.load})
         (folder / "many").mkdir()
         fill(folder / "many" / "kept.db", MANY)
+        stores = [
+            ("no store", "none", 'path = ""'),
+            ("a store, 1 account", "one", 'path = "kept.db"'),
+            (f"a store, {MANY} accounts", "many", 'path = "kept.db"'),
+        ]
+        if chosen.url:
+            stores.append((IN_DATABASE, "database", f'url = "{chosen.url}"'))
         running = {
             name: stack.enter_context(gateway(folder / place, cores, up, store))
-            for name, place, store in (
-                ("no store", "none", ""),
-                ("a store, 1 account", "one", "kept.db"),
-                (f"a store, {MANY} accounts", "many", "kept.db"),
-            )
+            for name, place, store in stores
         }
-        uvloop.run(measure(running))
+        uvloop.run(measure(running, Statements(chosen.url) if chosen.url else None))
         exchanges(folder / "many" / "kept.db")
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -353,3 +354,27 @@ async def test_what_can_never_be_kept_does_not_stop_the_rest(path: Path, tokens:
         counts = store.usage(0, now + 1)
         assert [count.input for key, count in counts.items() if key.model == "n"] == [3]
         assert store.states()["a"].disabled == "by me"
+
+
+def _swept(swept: list[str], name: str, _now: float) -> int:
+    swept.append(name)
+    return 0
+
+
+async def test_one_of_all_workers_drops_what_is_too_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sync_module, "_SWEEP_S", 0.0)
+    swept: list[str] = []
+    path = tmp_path / "store.db"
+    with closing(SqliteStore(path)) as other:
+        now = time.time()
+        assert other.claim({"sweep": now + 600}, now)
+        async with working(path) as first, working(path) as second:
+            for name, worker in (("first", first), ("second", second)):
+                monkeypatch.setattr(worker.store, "sweep", partial(_swept, swept, name))
+            enough = 5 + max(first.store.exchanges, second.store.exchanges)
+            await until(lambda: min(first.store.exchanges, second.store.exchanges) > enough)
+            assert swept == []
+            other.release(["sweep"])
+            await until(lambda: bool(swept))

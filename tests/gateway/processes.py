@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.gateway.http import AUTH, KEY, Answer, Connection, call
+from tests.upstream.servers import free_port
 
 CONFIG = """
 [server]
@@ -95,14 +96,14 @@ def gateway_process(
     store: str = STORE,
     storage: str = "",
     tables: str = "",
+    sync_s: float = SYNC_S,
+    port: int | None = None,
 ) -> Iterator[GatewayProcess]:
     """Serve with an account for each of `keys`; gateways of one folder share a store. `server` are
     further settings of it, `account` of each account, `storage` of the store, `tables` further
-    tables, `files` those that each process may have open."""
-    from dragoman.gateway.processes.listening import bind
-
-    with bind("127.0.0.1", 0) as plug:
-        port = plug.getsockname()[1]
+    tables, `files` those that each process may have open, `port` where it listens, a free one if
+    none is told."""
+    port = free_port() if port is None else port
     file = folder / f"{name}.toml"
     text = CONFIG.format(
         port=port,
@@ -111,7 +112,7 @@ def gateway_process(
         key=KEY,
         base_url=base_url,
         store=store,
-        sync_s=SYNC_S,
+        sync_s=sync_s,
         storage=storage,
     )
     file.write_text(
@@ -140,10 +141,7 @@ def gateway_process(
 @contextmanager
 def simulator_process() -> Iterator[tuple[str, int]]:
     """Serve the simulator from a process of its own; yields its base URL and process id."""
-    from dragoman.gateway.processes.listening import bind
-
-    with bind("127.0.0.1", 0) as plug:
-        port = plug.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "dragoman", "simulate", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:

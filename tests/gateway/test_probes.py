@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from dragoman.gateway.processes.table import WorkerTable
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Fault
 from dragoman.simulator.testing import RunningSimulator
+from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.conftest import config_for
 
 KEYS = tuple(f"sk-sim-probed-{number}" for number in range(6))
@@ -76,6 +78,26 @@ async def test_of_two_workers_each_probes_accounts_of_its_own(
     probes = [found.probes.get("chat passed", 0) for found in counts if found is not None]
     assert sum(probes) == len(KEYS)
     assert 0 < probes[0] < len(KEYS)
+
+
+async def test_what_another_instance_probes_is_left_to_it(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    config = probing(simulator, tmp_path / "store.db")
+    app = Gateway(config, None)
+    await app.start()
+    try:
+        with closing(SqliteStore(tmp_path / "store.db")) as other:
+            now = time.time()
+            assert other.claim({"probe chat-0": now + 600}, now)
+            exhaust(app)
+            await until(lambda: active(app) == len(KEYS) - 1)
+            await asyncio.sleep(1.6)  # its time has come again
+            assert active(app) == len(KEYS) - 1
+            other.release(["probe chat-0"])
+            await until(lambda: active(app) == len(KEYS))
+    finally:
+        await app.close()
 
 
 async def test_probes_under_way_end_with_the_gateway(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 pytest.importorskip("psycopg")
 
 from tests.gateway.http import AUTH, call
-from tests.gateway.processes import ASKED, GatewayProcess, gateway_process, simulator_process
+from tests.gateway.processes import ASKED, GatewayProcess, gateway_process, simulator_process, until
+from tests.gateway.test_shared_concurrency import slow_upstream
 from tests.storage.cluster import Cluster, running_cluster
 
 
@@ -72,3 +74,46 @@ def test_a_conversation_goes_on_at_whichever_instance(tmp_path: Path, cluster: C
         while answered(made[1], "back", previous)[0] != 200:
             assert time.monotonic() < end
             time.sleep(0.1)
+
+
+def test_max_concurrent_of_all_instances_is_exceeded_within_an_exchange_at_most(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    most, instances = 3, 2
+    with ExitStack() as stack:
+        upstream = stack.enter_context(slow_upstream())
+        clients = stack.enter_context(ThreadPoolExecutor(40))
+        made = [
+            stack.enter_context(
+                gateway_process(
+                    tmp_path,
+                    upstream.url,
+                    {"a": "sk-a"},
+                    workers=2,
+                    name=f"limited{number}",
+                    store="",
+                    storage=f'url = "{cluster.url}"',
+                    account=f"max_concurrent = {most}\n",
+                )
+            )
+            for number in range(instances)
+        ]
+
+        def ask(number: int) -> int:
+            gateway = made[number % instances]
+            return call(gateway.url, "POST", "/v1/chat/completions", ASKED, AUTH).status
+
+        # A burst at all of them: each holds to it, and knows of the others an exchange later.
+        upstream.takes_s = 0.2
+        assert set(clients.map(ask, range(24))) == {200}
+        assert most <= upstream.most["Bearer sk-a"] <= instances * most
+        # What one has taken the other leaves free.
+        upstream.most.clear()
+        upstream.takes_s = 4.0
+        first = [clients.submit(ask, 0) for _ in range(most)]
+        until(lambda: upstream.now["Bearer sk-a"] == most)
+        time.sleep(1.5)  # many exchanges
+        upstream.takes_s = 0.01
+        second = [clients.submit(ask, 1) for _ in range(2)]
+        assert {one.result() for one in (*first, *second)} == {200}
+        assert upstream.most["Bearer sk-a"] == most

@@ -38,6 +38,27 @@ def test_drain_waits_for_answers_and_ends_what_is_idle() -> None:
             server.connect()
 
 
+def test_drain_answers_whoever_was_connected_before() -> None:
+    with running() as server:
+        held, go_on = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            held.set()
+            go_on.wait(10)
+
+        server.loop.call_soon_threadsafe(hold)
+        assert held.wait(10)
+        # More than one look takes, while nobody looks; then the end.
+        clients = [server.connect() for _ in range(30)]
+        for sock in clients:
+            sock.sendall(LAST)
+        server.stop()
+        go_on.set()
+        for sock in clients:
+            with sock:
+                assert statuses(read_all(sock)) == [200]
+
+
 def test_drain_tells_applications_that_take_too_long() -> None:
     async def endless(request: Request) -> None:
         request.start(200)

@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import fnmatch
 import re
-import shutil
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +18,15 @@ from dragoman.config import parse_config
 from dragoman.demo import KEY, demo_config
 from dragoman.gateway.testing import running_gateway
 from dragoman.simulator.testing import running_simulator
-from tests.cli.test_running import eventually, free_port
-from tests.clients.installed import missing
+from tests.cli.test_running import free_port
 from tests.gateway.http import Connection, call
+from tests.install.front import NGINX, nginx, program
 from tests.install.sources import ROOT, tracked
 from tests.install.tools import yaml_of
 
 DEPLOY = ROOT / "deploy"
 CONTAINERFILE = DEPLOY / "container/Containerfile"
 COMPOSE = DEPLOY / "compose"
-
-
-def program(name: str) -> str:
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin")
-    if found is None:
-        missing(name, "install it from the distribution")
-        raise AssertionError  # not reached: skipped or failed
-    return found
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -108,70 +97,49 @@ def seconds(text: str) -> int:
 
 def test_compose_starts_the_gateway_that_its_configuration_describes(tmp_path: Path) -> None:
     services = compose()["services"]
-    gateway, front = services["gateway"], services["nginx"]
-    for name in gateway["secrets"]:
+    front, database = services.pop("nginx"), services.pop("postgres")
+    gateway = services["gateway-1"]
+    assert services.keys() == {"gateway-1", "gateway-2"}
+    for service in services.values():
+        assert {**service, "networks": 0} == {**gateway, "networks": 0}
+    assert front["depends_on"].keys() == services.keys()
+    assert set(re.findall(r"server (gateway-\d):8080", NGINX.read_text())) == services.keys()
+    for name in (*gateway["secrets"], *database["secrets"]):
         assert compose()["secrets"][name]["file"] == f"./secrets/{name}"
+        assert f"> secrets/{name}" in (DEPLOY / "README.md").read_text()
     text = (COMPOSE / "dragoman.toml").read_text()
     named = set(re.findall(r"file:/run/secrets/([a-z0-9-]+)", text))
     assert named == set(gateway["secrets"])
     for name in named:
         (tmp_path / name).write_text("sk-one-of-the-secrets")
+    (tmp_path / "database-url").write_text("postgresql://dragoman:secret@postgres/dragoman")
     loaded = parse_config(text.replace("/run/secrets", str(tmp_path)))
     assert not loaded.warnings
     server = loaded.config.server
     for service in (gateway, front):
         assert seconds(service["stop_grace_period"]) > server.shutdown_grace_s
+    for service in (gateway, front, database):
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
         assert not service["user"].startswith("0")
     (network,) = compose()["networks"]["inside"]["ipam"]["config"]
     assert server.trusted_proxies == (network["subnet"],)
-    volumes = dict(one.split(":")[:2] for one in gateway["volumes"])
-    assert loaded.config.storage.path is not None
-    assert loaded.config.storage.path.startswith(f"{volumes['store']}/")
-    assert "ports" not in gateway
-    assert front["depends_on"]["gateway"]["condition"] == "service_healthy"
+    assert (loaded.config.storage.path, loaded.config.storage.place) == (None, "PostgreSQL")
+    assert not {"ports"} & (gateway.keys() | database.keys())
+    for needed in (*front["depends_on"].values(), *gateway["depends_on"].values()):
+        assert needed["condition"] == "service_healthy"
+    user = database["environment"]["POSTGRES_USER"]
+    assert f"postgresql://{user}:$(cat" in (DEPLOY / "README.md").read_text()
     assert gateway["user"] == last("USER")
-
-
-@contextmanager
-def nginx(gateway: int, folder: Path) -> Iterator[str]:
-    """nginx with the file of Compose, but for its names and places; its base URL."""
-    port = free_port()
-    text = (COMPOSE / "nginx.conf").read_text()
-    for old, new in (
-        ("gateway:8080", f"127.0.0.1:{gateway}"),
-        ("listen 8080", f"listen 127.0.0.1:{port}"),
-        ("/tmp/", f"{folder}/"),
-        ("/dev/stderr", f"{folder}/error.log"),
-        ("worker_processes auto", "worker_processes 1"),
-        ("worker_rlimit_nofile 65536;", ""),
-        ("worker_connections 16384", "worker_connections 256"),
-    ):
-        assert old in text
-        text = text.replace(old, new)
-    file = folder / "nginx.conf"
-    file.write_text(text)
-    folder.chmod(0o755)
-    words = [program("nginx"), "-c", str(file), "-p", str(folder), "-e", f"{folder}/error.log"]
-    subprocess.run([*words, "-t"], check=True, capture_output=True)
-    process = subprocess.Popen([*words, "-g", "daemon off;"])
-    try:
-        url = f"http://127.0.0.1:{port}"
-        eventually(lambda: call(url, "GET", "/healthz", key=None).status == 200)
-        yield url
-    finally:
-        process.terminate()
-        process.wait(timeout=10)
 
 
 def test_streams_come_through_nginx_as_they_come(tmp_path: Path) -> None:
     # The gateway asks nginx for it with each stream, too; the file is not to depend on that.
-    assert "proxy_buffering off;" in (COMPOSE / "nginx.conf").read_text()
+    assert "proxy_buffering off;" in NGINX.read_text()
     with (
         running_simulator() as simulator,
         running_gateway(demo_config(simulator.base_url)) as gateway,
-        nginx(gateway.port, tmp_path) as url,
+        nginx([gateway.port], tmp_path) as url,
     ):
         question = {
             "model": "chat/sim-text?words=10&delay_ms=100",
@@ -217,7 +185,7 @@ def test_nginx_passes_upgrades_on_and_no_address_that_a_client_tells(tmp_path: P
     heads: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=heard, args=(listener, heads), daemon=True).start()
-        with nginx(listener.getsockname()[1], tmp_path) as url:
+        with nginx([listener.getsockname()[1]], tmp_path) as url:
             heads.clear()
             call(url, "GET", "/v1/models", headers={"x-forwarded-for": "6.6.6.6"}, key=None)
             upgrade = {"connection": "Upgrade", "upgrade": "websocket"}

@@ -122,12 +122,18 @@ def test_it_fails_with_a_reason(start: Start, upstream: str, scenario: str) -> N
     assert [event["sequence_number"] for event in told] == list(range(len(told)))
 
 
-def test_a_clean_stop_says_so(start: Start) -> None:
-    gateway = start()
-    with client(gateway) as me, client(start()) as elsewhere:
-        made = me.responses.create(model=f"chat/{SLOW}", input="Hi", background=True)
-        until(lambda: elsewhere.responses.retrieve(made.id).status == "in_progress")
-        gateway.stop()
+def test_a_clean_stop_waits_for_it_as_for_other_answers_and_says_so(start: Start) -> None:
+    patient = start()
+    hurried = start(routes="[server]\nshutdown_grace_s = 0.5\n")
+    with client(patient) as me, client(hurried) as other, client(start()) as elsewhere:
+        kept = me.responses.create(model=f"chat/{SLOW}", input="Hi", background=True)
+        model = "chat/sim-text?words=600&delay_ms=100"
+        made = other.responses.create(model=model, input="Hi", background=True)
+        for one in (kept, made):
+            until(lambda one=one: elsewhere.responses.retrieve(one.id).status == "in_progress")  # type: ignore[misc]
+        patient.stop()
+        hurried.stop()
+        assert finished(elsewhere, kept.id).status == "completed"
         failed = finished(elsewhere, made.id)
         assert failed.status == "failed"
         assert failed.error is not None

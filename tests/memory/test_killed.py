@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import openai
+import pytest
 
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.http import KEY, call
@@ -17,19 +19,35 @@ from tests.memory.conftest import KEY as MY_KEY
 from tests.memory.conftest import Start
 from tests.memory.test_background import finished, until
 from tests.memory.test_kept import client
+from tests.storage.cluster import running_cluster
 
 
-def test_what_a_killed_worker_was_making_fails(simulator: RunningSimulator, tmp_path: Path) -> None:
-    """Whoever follows it at another worker is told, whoever polls it as well."""
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_what_a_killed_worker_was_making_fails(
+    simulator: RunningSimulator, tmp_path: Path, kind: str
+) -> None:
+    """Whoever follows it at another worker, or another instance, is told, whoever polls it as
+    well; and whoever cancels there stops it."""
     keys = {"acme": "sk-acme"}
-    with (
-        gateway_process(tmp_path, simulator.base_url, keys, name="one") as one,
-        gateway_process(tmp_path, simulator.base_url, keys, name="two") as two,
-    ):
+    with ExitStack() as stack:
+        store: dict[str, Any] = {}
+        if kind == "postgres":
+            pytest.importorskip("psycopg")
+            url = stack.enter_context(running_cluster()).url
+            store = {"store": "", "storage": f'url = "{url}"'}
+        one, two = (
+            stack.enter_context(
+                gateway_process(tmp_path, simulator.base_url, keys, name=name, **store)
+            )
+            for name in ("one", "two")
+        )
         with openai.OpenAI(base_url=f"{one.url}/v1", api_key=KEY, max_retries=0) as me:
             model = "chat/sim-text?words=400&delay_ms=100"
             made = me.responses.create(model=model, input="Hi", background=True)
             until(lambda: me.responses.retrieve(made.id).status == "in_progress")
+            other = me.responses.create(model=model, input="Stop", background=True)
+            until(lambda: me.responses.retrieve(other.id).status == "in_progress")
+            stopped = simulator.last
         told: list[Any] = []
         with openai.OpenAI(base_url=f"{two.url}/v1", api_key=KEY, max_retries=0) as me:
             follower = threading.Thread(
@@ -37,6 +55,8 @@ def test_what_a_killed_worker_was_making_fails(simulator: RunningSimulator, tmp_
             )
             follower.start()
             until(lambda: len(told) > 3)
+            assert me.responses.cancel(other.id).status == "cancelled"
+            until(lambda: stopped.disconnected)
             one.kill_all()
             until(lambda: me.responses.retrieve(made.id).status == "failed", 40.0)
             follower.join(20)

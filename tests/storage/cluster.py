@@ -1,4 +1,8 @@
-"""A PostgreSQL of the tests' own, where it is installed."""
+"""A PostgreSQL of the tests' own, where it is installed.
+
+`python -m tests.storage.cluster COMMAND` runs a command with `URL` in its words replaced by that of
+one that counts statements.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,12 +28,13 @@ def _programs() -> Path | None:
 
 
 class Cluster:
-    """A server on a Unix socket below `folder`, which can be stopped and started."""
+    """A server on the Unix socket `socket` below `folder`, which can be stopped and started."""
 
     def __init__(self, folder: Path, programs: Path) -> None:
         self._folder = folder
         self._programs = programs
         self.url = f"postgresql://dragoman@/postgres?host={folder}"
+        self.socket = f"{folder}/.s.PGSQL.5432"
         # It refuses to be run by root.
         self._as = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
         if os.geteuid():
@@ -41,9 +47,9 @@ class Cluster:
         command = ["-A", "trust", "-U", "dragoman", "-D", str(self._folder / "data")]
         self._run("initdb", *command, "--no-sync", "--locale=C", "--encoding=UTF8")
 
-    def start(self) -> None:
-        """Start it, and wait until it is ready."""
-        options = f"-k {self._folder} -c listen_addresses= -c fsync=off -c max_connections=50"
+    def start(self, more: str = "") -> None:
+        """Start it, with `more` options, and wait until it is ready."""
+        options = f"-k {self._folder} -c listen_addresses= -c fsync=off -c max_connections=50{more}"
         log = str(self._folder / "log")
         self._run(
             "pg_ctl", "-D", str(self._folder / "data"), "-w", "-l", log, "-o", options, "start"
@@ -71,8 +77,9 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster() -> Iterator[Cluster]:
-    """A cluster, as long as the context lasts. Skips where PostgreSQL is not installed."""
+def running_cluster(more: str = "") -> Iterator[Cluster]:
+    """A cluster, with `more` options, as long as the context lasts. Skips where PostgreSQL is not
+    installed."""
     programs = _programs()
     if programs is None:
         if os.environ.get("DRAGOMAN_REQUIRE_SERVICES"):
@@ -81,8 +88,19 @@ def running_cluster() -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="dragoman-pg-") as name:
         cluster = Cluster(Path(name), programs)
         cluster.make()
-        cluster.start()
+        cluster.start(more)
         try:
             yield cluster
         finally:
             cluster.stop()
+
+
+def main() -> int:
+    """Run a command while there is a cluster; the status is the command's."""
+    with running_cluster(" -c shared_preload_libraries=pg_stat_statements") as cluster:
+        words = [cluster.url if word == "URL" else word for word in sys.argv[1:]]
+        return subprocess.run(words, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -201,9 +201,11 @@ def test_both_databases_have_the_same_columns(url: str, tmp_path: Path) -> None:
 
 
 def test_statements_of_an_exchange(url: str) -> None:
-    """What the database is asked for by a worker, idle and with something to tell."""
-    with closing(PostgresStore(url)) as store:
-        version = store.exchange("w", Batch(), 0).version
+    """What the database is asked for by a worker, idle and with something to tell: when nobody
+    else told anything since, and when somebody did."""
+    told = Batch(usage={KEY: UsageCount(requests=1)})
+    with closing(PostgresStore(url)) as store, closing(PostgresStore(url)) as other:
+        version = store.exchange("w", told, 0).version
         asked: list[str] = []
         execute = database.PostgresConnection.execute
 
@@ -216,8 +218,13 @@ def test_statements_of_an_exchange(url: str) -> None:
             store.exchange("w", Batch(), version)
             idle = len(asked)
             asked.clear()
-            store.exchange("w", Batch(usage={KEY: UsageCount(requests=1)}), version)
-        assert (idle, len(asked)) == (5, 19)
+            version = store.exchange("w", told, version).version
+            alone = len(asked)
+            other.exchange("v", Batch(pins={b"p": ("a", 1e10)}), version)
+            asked.clear()
+            changes = store.exchange("w", told, version)
+        assert changes.pins == {b"p": ("a", 1e10)}
+        assert (idle, alone, len(asked)) == (4, 8, 18)
 
 
 def test_what_is_said_of_a_wrong_url_has_no_password_in_it() -> None:

@@ -71,7 +71,7 @@ def test_of_several_workers_one_has_a_claim(opened: Opened, clock: Clock) -> Non
     now = clock.now
     claims = {"x": now + 60, "y": now + 600}
     assert [store.claim(claims, now) for store in stores] == [{"x", "y"}, set(), set()]
-    assert stores[1].claim({"x": now + 120, "y": now + 120}, now + 60) == {"x"}
+    assert stores[1].claim({"x": now + 120, "y": now + 120}, now + 60.5) == {"x"}
     assert stores[2].claim({"x": now + 200}, now + 61) == set()
     for store in stores:
         store.sweep(now + 601)

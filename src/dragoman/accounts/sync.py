@@ -54,6 +54,8 @@ _EARLY_S = 0.01
 """Seconds between an account's failure and the exchange that reports it: more may fail soon."""
 _RETRY_MOST_S = 2.0
 _SWEEP_S = 30.0
+_SWEEP = "sweep"
+"""What whoever drops what is too old claims."""
 _USES_S = 60.0
 """Seconds between two times that the uses of keys are written."""
 _SWEEP_AGAIN_S = 1.0
@@ -186,6 +188,14 @@ class AccountSync:
         answer = await self._call(lambda: question(self._store))
         self._early.set()
         return answer
+
+    async def claim(self, claims: Mapping[str, float], now: float) -> set[str]:
+        """As `Store.claim`; all of them if the store cannot be asked: that something is done twice
+        is better than that nobody does it."""
+        try:
+            return await self._call(lambda: self._store.claim(claims, now))
+        except StoreError:
+            return set(claims)
 
     def _happened(self, transition: Transition) -> None:
         match transition.outcome:
@@ -360,12 +370,23 @@ class AccountSync:
         if time.monotonic() < self._next_sweep:
             return
         try:
-            count = await self._call(lambda: self._store.sweep(time.time()))
+            is_more = await self._call(self._swept)
         except StoreError as error:
             self._failed(error)
             return
-        wait = _SWEEP_AGAIN_S if count >= SWEPT_AT_ONCE else _SWEEP_S * (0.5 + random.random())
+        wait = _SWEEP_AGAIN_S if is_more else _SWEEP_S * (0.5 + random.random())
         self._next_sweep = time.monotonic() + wait
+
+    def _swept(self) -> bool:
+        """In the thread: sweep, unless another worker did or does. Returns whether there is more
+        to sweep."""
+        now = time.time()
+        if not self._store.claim({_SWEEP: now + _SWEEP_S / 2}, now):
+            return False
+        if self._store.sweep(now) < SWEPT_AT_ONCE:
+            return False
+        self._store.release([_SWEEP])
+        return True
 
     def _failed(self, error: Exception) -> None:
         self.failures += 1

@@ -169,6 +169,10 @@ class Gateway:
                 self.config.storage.place,
             )
 
+    async def finish(self, grace_s: float) -> None:
+        """Wait for the responses that are made in the background, so many seconds at most."""
+        await self._services.background.drain(grace_s)
+
     async def close(self) -> None:
         """Close the connections to upstreams, and write to the store what it does not know yet."""
         await self._services.close()

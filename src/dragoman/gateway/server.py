@@ -84,6 +84,8 @@ class Server:
         self.on_started = on_started
         self._sockets: Sequence[socket.socket] = ()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._finishing: asyncio.Task[None] | None = None
+        self._hurries = False
 
     def run(self, sockets: Sequence[socket.socket]) -> None:
         """As `serve`, in a loop of its own."""
@@ -98,7 +100,11 @@ class Server:
         try:
             loop.call_soon(self._begin)
             await self.http.serve(sockets)
+            until = loop.time() + self.app.config.server.shutdown_grace_s
             await self.http.drain(self.app.config.server.shutdown_grace_s)
+            if not self._hurries:
+                self._finishing = loop.create_task(self.app.finish(until - loop.time()))
+                await asyncio.wait((self._finishing,))
         finally:
             await self.app.close()
 
@@ -120,7 +126,10 @@ class Server:
     def on_signal(self, number: int) -> None:
         """A signal to stop came. A second interrupt does not wait for requests in flight."""
         if self.app.draining and number == signal.SIGINT:
+            self._hurries = True
             self.http.hurry()
+            if self._finishing is not None:
+                self._finishing.cancel()
         self.stop()
 
     def _begin(self) -> None:

@@ -205,6 +205,7 @@ class Services:
             self.current,
             self.client,
             self.scrape.metrics,
+            self.account_sync,
             worker=0 if slot is None else slot.number,
             workers=1 if slot is None else slot.total,
         )
@@ -394,7 +395,8 @@ class Services:
         self.generation.pool.share(self._open_counts())
         if self.account_sync is not None:
             await self.account_sync.start()
-        self.background.start(self.responses)
+            # A store has both.
+            self.background.start(self.responses, self.account_sync.claim)
         self.scrape.start()
         self.prober.start()
         self.alerts.start()

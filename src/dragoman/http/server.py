@@ -163,6 +163,9 @@ class Server:
     def close_listening(self) -> None:
         """Accept no more connections; those that stand go on. `serve` returns."""
         for listener in list(self._listeners):
+            if self._accepting and self._context is not None:
+                # Who is connected may have asked already, and would be reset with the socket.
+                self._accept(listener.sock, BACKLOG)
             listener.close()
         if self._closed is not None:
             self._closed.set()
@@ -243,10 +246,10 @@ class Server:
             for listener in self._listeners:
                 context.loop.remove_reader(listener.sock)
 
-    def _accept(self, sock: socket.socket) -> None:
+    def _accept(self, sock: socket.socket, most: int = _BURST) -> None:
         context = self._context
         assert context is not None
-        for _ in range(_BURST):
+        for _ in range(most):
             if len(self._connections) >= self._most:
                 self._make_room(context)
                 return

@@ -7,7 +7,9 @@ import logging
 import random
 import time
 import zlib
+from collections.abc import Collection, Sequence
 
+from dragoman.accounts.sync import AccountSync
 from dragoman.gateway.operation.current import Current
 from dragoman.gateway.operation.metrics import Metrics
 from dragoman.gateway.operation.probe import probe
@@ -22,8 +24,10 @@ _EVERY_S = 1.0
 class Prober:
     """Probes accounts that are exhausted, or rest for long, of upstreams with `probe`.
 
-    Each of several workers probes accounts of its own: this is number `worker` of `workers`.
-    An account that is in use, by a probe or a client's request of any worker, is not probed.
+    Each of several workers probes accounts of its own: this is number `worker` of `workers`. Of
+    instances that share a store one probes an account: it claims that by `account_sync`, which is
+    None without a store. An account that is in use, by a probe or a client's request of any worker,
+    is not probed.
     """
 
     def __init__(
@@ -31,6 +35,7 @@ class Prober:
         current: Current,
         client: UpstreamClient,
         metrics: Metrics,
+        account_sync: AccountSync | None,
         *,
         worker: int = 0,
         workers: int = 1,
@@ -38,6 +43,7 @@ class Prober:
         self._current = current
         self._client = client
         self._metrics = metrics
+        self._account_sync = account_sync
         self._worker = worker
         self._workers = workers
         self._loop: asyncio.Task[None] | None = None
@@ -61,14 +67,15 @@ class Prober:
         waiting: dict[str, None] = {}
         while True:
             await asyncio.sleep(_EVERY_S * (0.75 + 0.5 * random.random()))
-            self._begin(waiting)
+            await self._begin(waiting)
 
-    def _begin(self, waiting: dict[str, None]) -> None:
+    async def _begin(self, waiting: dict[str, None]) -> None:
         """Begin the probes that are due, and those that wait, as far as there may be more."""
         pool = self._current.generation.pool
-        for name in pool.due_for_probe(time.time()):
-            if zlib.crc32(name.encode()) % self._workers == self._worker:
-                waiting[name] = None
+        due = pool.due_for_probe(time.time())
+        mine = [one for one in due if zlib.crc32(one.encode()) % self._workers == self._worker]
+        if mine:
+            waiting |= dict.fromkeys(await self._claimed(mine))
         while waiting and len(self._probes) < _MOST_AT_ONCE:
             name = next(iter(waiting))
             del waiting[name]
@@ -76,6 +83,20 @@ class Prober:
                 task = asyncio.create_task(self._probe(name))
                 self._probes.add(task)
                 task.add_done_callback(self._probes.discard)
+
+    async def _claimed(self, names: Sequence[str]) -> Collection[str]:
+        """Those of the accounts that no other instance has probed just now."""
+        if self._account_sync is None:
+            return names
+        generation, now = self._current.generation, time.time()
+        claims = {}
+        for name in names:
+            upstream = generation.config.upstream(generation.pool.account(name).upstream)
+            every_s = 0.0 if upstream.probe is None else upstream.probe.every_s
+            # The soonest that one instance itself would probe it again.
+            claims[f"probe {name}"] = now + every_s / 2
+        claimed = await self._account_sync.claim(claims, now)
+        return [name for name in names if f"probe {name}" in claimed]
 
     async def _probe(self, name: str) -> None:
         now = self._current.generation

@@ -251,23 +251,15 @@ class Alerts:
         if not fresh:
             return
         claims = {key: alert.until for alert in fresh for key in (*alert.also, alert.key)}
-        claimed = await self._claim(claims, now)
+        # An alert too many is better than none.
+        sync = self._account_sync
+        claimed = set(claims) if sync is None else await sync.claim(claims, now)
         if len(self._held) > _MOST_HELD:
             self._held = {key: until for key, until in self._held.items() if until > now}
         self._held |= claims
         for alert in fresh:
             if alert.key in claimed:
                 self._webhook.offer(alert)
-
-    async def _claim(self, claims: dict[str, float], now: float) -> set[str]:
-        """The claims that no other worker holds. All of them if nobody can be asked: an alert too
-        many is better than none."""
-        if self._account_sync is None:
-            return set(claims)
-        try:
-            return await self._account_sync.ask(lambda store: store.claim(claims, now))
-        except StoreError:
-            return set(claims)
 
     def _alerts(self, now: float) -> list[Alert]:
         pool = self._current.generation.pool

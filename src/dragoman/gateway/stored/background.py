@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -52,10 +52,14 @@ Run = Callable[[IncomingRequest, Caller, Record, ClientRequest, ResponseRecorder
 Admit = Callable[[IncomingRequest, Caller, Record, ClientRequest], Awaitable[ClientRequest]]
 """Lets a request in, or refuses it, as `Exchange.admit`."""
 
+Claim = Callable[[Mapping[str, float], float], Awaitable[set[str]]]
+"""As `AccountSync.claim`."""
+
 _SAVE_S = 0.2
 """Seconds between two times that new events are stored, and the store asked whether to go on."""
 _POLL_S = 0.2
 _CLEANUP_S = 5.0
+_CLEANUP = "cleanup of responses"
 _BETWEEN_SWEEPS_S = 0.05
 _MOST_READ = 256
 """Events that one look into the store brings."""
@@ -72,22 +76,25 @@ _STOPPED = Fault(
 
 class BackgroundTasks:
     """The responses that one worker makes in the background, whatever configuration they began
-    with, and the cleanup after those of other workers."""
+    with, and the cleanup after those of other workers, which one does of all that share a store."""
 
     def __init__(self, conversations: StoredConversations) -> None:
         self._responses = conversations.responses
         self._cleanup: asyncio.Task[None] | None = None
         self.running: dict[str, asyncio.Task[None]] = {}
 
-    def start(self, responses: ResponseStoreThread | None) -> None:
+    def start(self, responses: ResponseStoreThread | None, claim: Claim) -> None:
         """Run the periodic cleanup in the running loop: fail orphaned responses, delete expired
-        ones."""
+        ones. Whoever does it claims that by `claim`."""
         if responses is not None:
-            self._cleanup = asyncio.create_task(self._run_cleanup(responses))
+            self._cleanup = asyncio.create_task(self._run_cleanup(responses, claim))
 
-    async def _run_cleanup(self, responses: ResponseStoreThread) -> None:
+    async def _run_cleanup(self, responses: ResponseStoreThread, claim: Claim) -> None:
         while True:
             await asyncio.sleep(_CLEANUP_S)
+            now = time.time()
+            if not await claim({_CLEANUP: now + 0.8 * _CLEANUP_S}, now):
+                continue
             with suppress(DragomanError, TooLarge):
                 await self.fail_orphans(time.time())
                 swept = 1
@@ -107,6 +114,11 @@ class BackgroundTasks:
             return
         for stored in await responses.ask(lambda store: store.abandoned(now)):
             await responses.ask(partial(_put, _failed(stored, _STOPPED)))
+
+    async def drain(self, grace_s: float) -> None:
+        """Wait for what runs, so many seconds at most."""
+        if self.running and grace_s > 0:
+            await asyncio.wait(self.running.values(), timeout=grace_s)
 
     async def aclose(self) -> None:
         """Stop what runs, and say so in the store."""

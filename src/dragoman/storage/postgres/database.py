@@ -48,6 +48,11 @@ _NUL = "\0"
 _encode = msgspec.json.Encoder().encode
 _TYPES = {int: "bigint", float: "float8", str: "text"}
 _WRITE = "UPDATE clock SET version = version + 1 RETURNING version"
+_BOUNDED = (
+    f"SELECT set_config('statement_timeout', '{_STATEMENT_MS}', true),"
+    f" set_config('idle_in_transaction_session_timeout', '{_STATEMENT_MS}', true)"
+)
+"""As SET LOCAL of both, in one statement."""
 _LOCK = "SELECT version FROM clock FOR UPDATE"
 
 
@@ -142,10 +147,7 @@ class PostgresDatabase:
                     connection = PostgresConnection(link, pipeline)
                     connection.execute(begin)
                     # Whoever stops in the middle keeps the others waiting no longer.
-                    connection.execute(f"SET LOCAL statement_timeout = {_STATEMENT_MS}")
-                    connection.execute(
-                        f"SET LOCAL idle_in_transaction_session_timeout = {_STATEMENT_MS}"
-                    )
+                    connection.execute(_BOUNDED)
                     yield connection
                     connection.execute("COMMIT")
                 done = True

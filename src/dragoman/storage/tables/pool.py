@@ -237,11 +237,12 @@ class PoolTables(UsageTables, AuditTable):
         """See `Store.claim`."""
         claimed = set()
         with self._database.writing_untold() as connection:
+            ahead_s = self._database.ahead_s
             for name, until in claims.items():
                 done = connection.execute(
                     "INSERT INTO claims (name, until) VALUES (?1, ?2) ON CONFLICT (name)"
                     " DO UPDATE SET until = ?2 WHERE claims.until <= ?3",
-                    (name, until, now),
+                    (name, until + ahead_s, now + ahead_s),
                 )
                 if done.rowcount:
                     claimed.add(name)
@@ -329,7 +330,9 @@ class PoolTables(UsageTables, AuditTable):
         workers = None
         if version != self._workers_at:
             workers = connection.execute("SELECT name, seen, leases FROM workers")
-        if since == version and not self._database.replaced:
+        # Nobody else has written since then, and nothing of what was is unknown to who did.
+        alone = 0 < since == version - 1 and own is not None and not _comes_back(own)
+        if (since == version or alone) and not self._database.replaced:
             leases = self._leases(worker, version, now, workers)
             return Changes(version=version, leases=leases)
         after = 0 if self._database.replaced or since > version else since
@@ -394,6 +397,14 @@ _SWEEP_CLAIMS = """DELETE FROM claims WHERE name IN
 # The oldest version is that of the pin that was written first.
 _SWEEP_PINS = """DELETE FROM pins WHERE at < ?1 AND (version, digest) IN
     (SELECT version, digest FROM pins ORDER BY version LIMIT ?2)"""
+
+
+def _comes_back(batch: Batch) -> bool:
+    """Whether a batch is told to the worker whose it is: the store makes something of its own of
+    what happened to accounts. Of all else a worker knows what it wrote."""
+    return bool(
+        batch.transitions or batch.quotas or batch.balances or batch.spent or batch.key_uses
+    )
 
 
 def _names(connection: Connection, where: str) -> set[str]:
