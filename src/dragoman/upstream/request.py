@@ -41,6 +41,9 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     idle: float = 300.0
     """Between two reads of the body. Runs only while the caller waits for bytes, so a caller
     that reads slowly is not the upstream's silence."""
+    socket_idle: float = 1800.0
+    """As `idle`, between the messages of an answer over WebSocket; `idle` is then how long nothing
+    at all may be heard, not even answers to pings."""
     total: float = 0.0
     """From the start of the call to the end of the body."""
 
