@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -76,6 +77,9 @@ from dragoman.upstream.request import SocketUse, UpstreamRequest
 
 _LONGEST_MODEL = 1024
 """Characters of a model's name. Names are remembered in several places, so they are kept small."""
+
+_LAST_WORDS_S = 0.2
+"""Seconds for which an answer over WebSocket is read on when its client has left."""
 
 SHUTTING_DOWN = Fault(FaultKind.OVERLOADED, "The gateway is shutting down.", code="server_error")
 
@@ -186,7 +190,10 @@ class Exchange:
                 commit_after_s=self._server.commit_after_s,
             )
         try:
-            await while_connected(incoming, self._forward(context))
+            linger = None
+            if context.delivery is not None and target.upstream.websocket != "off":
+                linger = partial(_lingers, context)
+            await while_connected(incoming, self._forward(context), linger)
         finally:
             if context.delivery is not None:
                 context.delivery.close()
@@ -456,6 +463,12 @@ def _is_streaming(context: RequestContext) -> bool:
     """Whether the head of a stream was sent, but not its end."""
     delivery = context.delivery
     return delivery is not None and delivery.committed and not delivery.over
+
+
+def _lingers(context: RequestContext) -> float:
+    """Seconds for which an answer is read on though its client has left: what an upstream has said
+    over a connection by then is there, its usage and its end too."""
+    return _LAST_WORDS_S if context.stream is not None else 0.0
 
 
 def _upstream_request(

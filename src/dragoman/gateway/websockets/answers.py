@@ -188,6 +188,7 @@ class CreateRequest:
     def leave(self) -> None:
         """The client has left."""
         self.gone = True
+        self.continuation.pieces = None  # what comes of the answer yet is not remembered
         if self.on_gone is not None:
             self.on_gone()
 
