@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
 from typing import Any, cast
 
 from dragoman.http.clock import Clock, Timeout
@@ -48,6 +49,8 @@ _MOST_HELD = 64 * 1024 * 1024
 _HANDSHAKE_S = 15.0
 _PING_S = 20.0
 """Seconds of an answer's silence after which the upstream is asked whether it is there."""
+_PARTING_S = 15.0
+"""Seconds for which what may follow the end of an answer is waited for."""
 _ABSENT = frozenset({400, 404, 405, 426, 501})
 """Statuses that tell that a service does not offer WebSocket."""
 _ABSENT_S = 3600.0
@@ -117,6 +120,7 @@ class SocketConnection(asyncio.Protocol):
         """Whether anything came since the upstream was last looked after."""
         self._silent_since = 0.0
         self._watch: Timeout | None = None
+        self._parting: Timeout | None = None
         self._call: SocketCall | None = None
         self._unsent: memoryview | None = None
         self._full = False
@@ -177,6 +181,18 @@ class SocketConnection(asyncio.Protocol):
         self._idle, self._heard = idle, True
         if self._watch is None:
             self._look_after()
+
+    def send_more(self, incoming: IncomingResponse, message: bytes) -> bool:
+        """Send a further message of the call that is answered by `incoming`. False if that cannot
+        be now: it is over, or another message is still on its way."""
+        call = self._call
+        if self._incoming is not incoming or call is None or not incoming.has_head or call.lingers:
+            return False
+        if self._unsent is not None or self._full or not self.is_open:
+            return False
+        self._unsent = memoryview(message)
+        self._send(TEXT)
+        return True
 
     def _look_after(self) -> None:
         """Ask an upstream of which nothing was heard for some time whether it is there; end the
@@ -247,8 +263,9 @@ class SocketConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._unsent = None
-        if self._watch is not None:
-            self._watch.cancel()
+        for timeout in (self._watch, self._parting):
+            if timeout is not None:
+                timeout.cancel()
         opened = self._opened
         if opened is not None and not opened.done():
             opened.set_result(0)
@@ -382,6 +399,8 @@ class SocketConnection(asyncio.Protocol):
         if call.error is not None:
             self._fail(incoming, call.error)
             return
+        if call.lingers is (self._parting is None):
+            self._await_end(call.lingers)
         if not event:
             return
         if not incoming.has_head:
@@ -390,6 +409,23 @@ class SocketConnection(asyncio.Protocol):
         incoming.on_body(event)
         if call.over:
             self._end(incoming, call)
+
+    def _await_end(self, lingers: bool) -> None:
+        """Wait for what may follow an end, but not for long; or no longer."""
+        if self._parting is not None:
+            self._parting.cancel()
+        self._parting = self._clock.after(_PARTING_S, self._part) if lingers else None
+
+    def _part(self) -> None:
+        self._parting = None
+        incoming, call = self._incoming, self._call
+        if incoming is None or call is None:
+            return
+        self._incoming = None
+        incoming.on_body(call.part())
+        incoming.on_read()
+        incoming.on_complete()
+        self.abort()
 
     def _fail(self, incoming: IncomingResponse, error: SocketFailure) -> None:
         self._incoming = None
@@ -482,6 +518,7 @@ class SocketPool:
             incoming = begin(connection)
             message = message or call.message() or b""
             connection.begin(incoming, call, message, use.hold, request.timeouts.idle)
+            use.begun(call, partial(connection.send_more, incoming))
             try:
                 await incoming.head()
             except _TooLarge:

@@ -5,11 +5,13 @@ It is in memory only, and goes with the connection (WebSocket mode guide, "store
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from dragoman.http import Budget
+from dragoman.protocols.openai_responses.additions import Addition
+from dragoman.protocols.openai_responses.upstream_websocket import LARGEST, SocketTurn
 
 
 class Remembered(Struct, frozen=True):
@@ -81,10 +83,11 @@ class Continuation:
     the request is accepted, so that it is there when the request's turn comes. `prepares` says that
     no answer is wanted, only an id to go on from. `pieces` are the items of the whole conversation
     up to the answer, once they are known; None if the answer is not to be remembered. They are
-    `unstored` if a service is sent them that would look up what it stored.
+    `unstored` if a service is sent them that would look up what it stored. `add` sends the upstream
+    more input for the response under way, and says whether it did; None where that cannot be.
     """
 
-    __slots__ = ("lane", "memory", "parent", "pieces", "prepares", "unstored")
+    __slots__ = ("add", "lane", "memory", "parent", "pieces", "prepares", "unstored")
 
     def __init__(
         self, memory: ConnectionMemory, lane: str, previous: str | None, prepares: bool
@@ -95,6 +98,19 @@ class Continuation:
         self.parent = None if previous is None else memory.find(previous)
         self.pieces: tuple[bytes, ...] | None = None
         self.unstored = False
+        self.add: Callable[[Addition], bool] | None = None
+
+    def can_add(self, turn: SocketTurn, send: Callable[[bytes], bool]) -> None:
+        """The upstream takes more input for its `turn`, by messages that `send` sends."""
+
+        def add(addition: Addition) -> bool:
+            message = addition.message
+            if len(message) >= LARGEST or not send(message):
+                return False
+            turn.sent(addition)
+            return True
+
+        self.add = add
 
     def find(self, previous: str | None) -> Sequence[bytes] | None:
         """The conversation up to the response of that id, None if it is not remembered."""
@@ -103,6 +119,12 @@ class Continuation:
         if self.parent is None:
             self.parent = self.memory.find(previous)
         return self.parent.pieces if self.parent is not None else None
+
+    def go_on(self, items: bytes) -> None:
+        """The conversation goes on with these items, as JSON without brackets, before the answer
+        is whole."""
+        if self.pieces is not None and items:
+            self.pieces = (*self.pieces, items)
 
     def answered(self, name: str, output: bytes) -> None:
         """The answer is whole: `output` are its items, as JSON without brackets."""

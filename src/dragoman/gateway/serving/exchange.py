@@ -495,14 +495,25 @@ def _upstream_request(
 def _socket_use(context: RequestContext) -> SocketUse | None:
     """Whose connections the call may go over: those of its conversation with the account, as far as
     it is known, and never those of another client."""
-    upstream = context.target.upstream
+    upstream, continuation = context.target.upstream, context.incoming.continuation
+    if continuation is not None:
+        continuation.add = None
     turn = upstream.codec.endpoint.socket_turn
     if turn is None or upstream.websocket == "off" or not context.call.streams:
         return None
     keys = context.keys
     known = keys.aliases[0] if keys.aliases else keys.lookup
     digests = digest(context.caller.name, upstream.name, "websocket", known)
-    return SocketUse(digests, turn, upstream.websocket == "on", context.incoming.hold)
+    use = SocketUse(digests, turn, upstream.websocket == "on", context.incoming.hold)
+    recorder = context.recorder
+    if (
+        continuation is None
+        or not context.call.passes_through
+        or (recorder is not None and recorder.response_id is not None)
+    ):
+        return use
+    # The client knows the response as the upstream does, so it may add to it.
+    return replace(use, begun=continuation.can_add)
 
 
 def _idempotency_key(context: RequestContext, lease: Lease, key: bytes) -> str:

@@ -14,13 +14,14 @@ from dragoman.canonical.envelope import PREFIX
 from dragoman.canonical.errors import Fault, UpstreamError
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
-from dragoman.canonical.usage import Usage
+from dragoman.canonical.usage import Usage, summed
 from dragoman.jsontext import JsonError, JsonMismatch, decoder
 from dragoman.protocols.base import NOTHING, Beginning, Passthrough, to_json
 from dragoman.protocols.error_body import is_readable, is_typed, says_error, stray_error
 from dragoman.protocols.finish_words import is_failure
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_errors import fault_of
+from dragoman.protocols.openai_responses.additions import ANSWERS, CREATED, Additions
 from dragoman.protocols.openai_responses.errors import error_members, failed_in_stream
 from dragoman.protocols.openai_responses.settings import suits
 from dragoman.protocols.openai_responses.usage import read_usage
@@ -331,9 +332,11 @@ class ResponsesRelay:
     """Watches one stream. Only lifecycle events and errors are looked into."""
 
     __slots__ = (
+        "_added",
         "_created",
         "_last",
         "_shown",
+        "_spent",
         "answer_id",
         "begun",
         "blank",
@@ -357,6 +360,10 @@ class ResponsesRelay:
         self._created = b""
         """The first response object of the stream: a failure of ours has to repeat it."""
         self._last = b""
+        self._added: Additions | None = None
+        """What was added to the response, once something was accepted."""
+        self._spent: Usage | None = None
+        """Usage of the responses before the one under way."""
         self.begun = False
         self.blank = 0
         self.answer_id = ""
@@ -384,6 +391,11 @@ class ResponsesRelay:
             if not is_readable(event) and not is_readable(event.get("error")):
                 return self._stray(frame, stray_error(event))
             return frame.raw + self._error(frame.data)
+        if name in ANSWERS:
+            if self._added is None:
+                self._added = Additions()
+            self.ended = self._added.take(name, frame.data)
+            return frame.raw
         if not self.begun:
             self.begun = _has_content(name, frame.data)
         if name in _ARGUMENTS:
@@ -405,12 +417,21 @@ class ResponsesRelay:
             self._created = data
             name = event.response.id
             self.answer_id = name if isinstance(name, str) else ""
-        self.usage = _usage_of(event.response) or self.usage
+        told = _usage_of(event.response)
+        if told is not None:
+            self.usage = told if self._spent is None else summed(self._spent, told)
+        if self._added is not None and event.type == "response.created":
+            self._added.take(CREATED, data)
         if isinstance(event.type, str) and event.type in _ENDS:
             if event.type != "response.failed" and _has_failed(event.response):
                 return self.fail(fault_of(event.response.error))
-            self.ended = True
+            self.ended = self._added is None or self._added.take(event.type.encode(), data)
             self._created = b""
+            if not self.ended:
+                # What follows goes on from this response, and not from what it went on from.
+                self._spent = self.usage
+                self._shown = {**self._shown}
+                self._shown.pop("previous_response_id", None)
             if event.type == "response.failed":
                 self.fault = fault_of(event.response.error)
         return raw

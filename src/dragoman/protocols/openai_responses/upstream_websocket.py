@@ -11,6 +11,13 @@ from msgspec import Raw, Struct
 from dragoman import jsontext
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
+from dragoman.protocols.openai_responses.additions import (
+    ANSWERS,
+    CREATED,
+    ENDS,
+    Addition,
+    Additions,
+)
 from dragoman.protocols.openai_responses.websocket import answer_in, finished_item
 from dragoman.protocols.raw import join_object, split_list, split_object
 
@@ -20,7 +27,6 @@ take by POST."""
 
 _NOT_FOUND = "previous_response_not_found"
 _CONNECTION_LIMIT = "websocket_connection_limit_reached"
-_ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.failed"})
 
 _TYPE = re.compile(rb'\s*\{\s*"type"\s*:\s*"([A-Za-z0-9_.]+)"')
 _NOT_SENT = ("stream", "background", "type")
@@ -35,18 +41,22 @@ class SocketTurn:
     """A streamed request to a connection, and its answer as it comes.
 
     `over` says that the last event came, and `held` what the connection holds from then on; `error`
-    is that which came in place of further events.
+    is that which came in place of further events. `lingers`: the response has ended, and what was
+    added to it is not settled yet.
     """
 
     __slots__ = (
+        "_additions",
         "_begun",
         "_continues",
+        "_end",
         "_finished",
         "_members",
         "error",
         "fields",
         "held",
         "input",
+        "lingers",
         "over",
     )
 
@@ -56,6 +66,10 @@ class SocketTurn:
         self._begun = False
         """Whether an event came."""
         self._finished: list[bytes] = []
+        self._additions: Additions | None = None
+        self._end = b""
+        """A terminal event that is held back, as an answer to an addition may be on its way."""
+        self.lingers = False
         fields = {name: raw for name, raw in members.items() if name not in _NOT_COMPARED}
         self.fields = bytes(join_object(fields))
         """JSON of what must not change within a chain."""
@@ -98,11 +112,50 @@ class SocketTurn:
         self._begun = True
         if kind == b"response.output_item.done":
             self._finished.append(message)
-        elif kind in _ENDS:
+        elif self._additions is not None:
+            return self._settling(self._additions, kind, message)
+        elif kind in ENDS:
             self.over = True
             if kind != b"response.failed":
                 self.held = _held_after(self, message, self._finished)
         return streamed(kind, message)
+
+    def sent(self, addition: Addition) -> None:
+        """The response under way was sent more input: what the connection holds is then no longer
+        what the request says."""
+        if self._additions is None:
+            self._additions = Additions()
+        self._additions.sent(addition)
+
+    def part(self) -> bytes:
+        """The last events where the upstream tells no more of what was added."""
+        additions, end = self._additions, self._end
+        self.over, self.lingers = True, False
+        returned = [] if additions is None else additions.returned
+        return b"".join([streamed(type_of(one), one) for one in (*returned, end)])
+
+    def _settling(self, additions: Additions, kind: bytes, message: bytes) -> bytes:
+        """As `take`, of an event after something was added. A terminal one goes after the answers
+        to what was added before it came, so that who sees it knows whether it is the last."""
+        before = b""
+        if self._end and kind not in ANSWERS:
+            before = self._passed(additions, self._end)
+        if kind in ENDS and additions.unanswered:
+            self._end, self.lingers = message, True
+            return before
+        told = before + streamed(kind, message)
+        if kind in ENDS or kind in ANSWERS or kind == CREATED:
+            self.over = additions.take(kind, message)
+        if self._end and not additions.unanswered:
+            told += self._passed(additions, self._end)
+        self.lingers = not self.over and (additions.ended or bool(self._end))
+        return told
+
+    def _passed(self, additions: Additions, end: bytes) -> bytes:
+        """The terminal event that was held back."""
+        self._end, kind = b"", type_of(end)
+        self.over = additions.take(kind, end)
+        return streamed(kind, end)
 
     @staticmethod
     def spoils(message: bytes) -> bool:
