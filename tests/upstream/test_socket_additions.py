@@ -97,8 +97,7 @@ async def test_the_last_event_is_the_last(
         assert request.socket is not None
         use = SocketUse(b"thread", request.socket.call, begun=begun)
         async with await client.send(replace(request, socket=use)) as answer:
-            assert sends[0](STEER.message)
-            turns[0].sent(STEER)
+            assert turns[0].add(sends[0], STEER)
             body = await answer.read(1 << 20)
         frames = Decoder().feed(body)
         kinds = [frame.event.decode().removeprefix("response.") for frame in frames]

@@ -6,22 +6,31 @@ It is in memory only, and goes with the connection (WebSocket mode guide, "store
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from dragoman.http import Budget
-from dragoman.protocols.openai_responses.additions import Addition
-from dragoman.protocols.openai_responses.upstream_websocket import LARGEST, SocketTurn
+
+
+class Turn(Protocol):
+    """A call over a connection of the upstream."""
+
+    def add(self, send: Callable[[bytes], bool], addition: Any) -> bool:
+        """Send more input for its response by `send`. Whether that was sent."""
 
 
 class Remembered(Struct, frozen=True):
     """A response and the conversation that led to it: items as JSON, without the brackets of their
     arrays, in as many pieces as it took. Pieces are shared with what the conversation was before.
+    `was_answered`: by an upstream, and not only prepared.
     """
 
     id: str
     lane: str
     pieces: tuple[bytes, ...]
+    was_answered: bool = True
 
     @property
     def size(self) -> int:
@@ -98,19 +107,11 @@ class Continuation:
         self.parent = None if previous is None else memory.find(previous)
         self.pieces: tuple[bytes, ...] | None = None
         self.unstored = False
-        self.add: Callable[[Addition], bool] | None = None
+        self.add: Callable[[Any], bool] | None = None
 
-    def can_add(self, turn: SocketTurn, send: Callable[[bytes], bool]) -> None:
+    def can_add(self, turn: Turn, send: Callable[[bytes], bool]) -> None:
         """The upstream takes more input for its `turn`, by messages that `send` sends."""
-
-        def add(addition: Addition) -> bool:
-            message = addition.message
-            if len(message) >= LARGEST or not send(message):
-                return False
-            turn.sent(addition)
-            return True
-
-        self.add = add
+        self.add = partial(turn.add, send)
 
     def find(self, previous: str | None) -> Sequence[bytes] | None:
         """The conversation up to the response of that id, None if it is not remembered."""
@@ -130,7 +131,7 @@ class Continuation:
         """The answer is whole: `output` are its items, as JSON without brackets."""
         if self.pieces is not None and name:
             pieces = (*self.pieces, output) if output else self.pieces
-            self.memory.keep(Remembered(name, self.lane, pieces))
+            self.memory.keep(Remembered(name, self.lane, pieces, not self.prepares))
 
     def failed(self) -> None:
         """There is no answer. The lane's client has lost count of where it is, so that it must send

@@ -291,7 +291,12 @@ class CreateRequest:
         if self._in_part or not data.endswith(b"\n\n"):
             self._in_part = True
             return [(frame.event, frame.data) for frame in self._decoder.feed(data)]
-        # Nearly always whole events of two lines come, as they are written here.
+        # Nearly always whole events of two lines come, as they are written here, and often one.
+        end = data.find(b"\n")
+        if data.find(b"\n", end + 1) == len(data) - 2:
+            name, value = data[:end], data[end + 7 : -2]
+            if name.startswith(b"event: ") and data.startswith(b"data: ", end + 1):
+                return [(name[7:], value)]
         lines = data.split(b"\n")
         names, values, ends = lines[:-1:3], lines[1::3], lines[2::3]
         if len(lines) % 3 == 1 and not any(ends) and all(map(_is_plain, names, values)):

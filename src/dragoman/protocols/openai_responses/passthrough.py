@@ -4,6 +4,7 @@ keep their bytes, but for the name of the model and what was made for another up
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -306,6 +307,27 @@ def _members(data: bytes) -> tuple[dict[str, Raw], dict[str, Raw] | None]:
     return {"type": event.type} | ordered, event.response
 
 
+_COMPACT = re.compile(
+    rb'\{"type":"[a-z._]+",(?:"sequence_number":[0-9]+,)?"response":\{"[a-z_]+":[^ \t]'
+)
+"""Finds how an event begins that was written without white space between its tokens."""
+
+
+def _replaced(data: bytes, response: Mapping[str, Raw], changed: Mapping[str, Raw]) -> bytes:
+    """A lifecycle event with other values of members of its response object, put in place of those
+    there are: what it repeats of the client's tools is then not written anew. Empty if it cannot
+    be told where they are."""
+    if _COMPACT.match(data) is None:
+        return b""
+    for name, raw in changed.items():
+        before = b'"%b":%b' % (name.encode(), response[name])
+        # In a text its quotes would be escaped.
+        if data.count(before) != 1:
+            return b""
+        data = data.replace(before, b'"%b":%b' % (name.encode(), raw))
+    return data
+
+
 def _showing(data: bytes, shown: Mapping[str, Any]) -> tuple[bytes, _Lifecycle]:
     """A lifecycle event with other values of members of its response object, the same bytes if none
     differs; and what of it is looked at.
@@ -324,7 +346,9 @@ def _showing(data: bytes, shown: Mapping[str, Any]) -> tuple[bytes, _Lifecycle]:
     kind = text_of(members.get("type"))
     changed = _changed(response, shown)
     if changed:
-        data = to_json({**members, "response": Raw(to_json({**response, **changed}))})
+        data = _replaced(data, response, changed) or to_json(
+            {**members, "response": Raw(to_json({**response, **changed}))}
+        )
     return data, _Lifecycle(kind, response=_Answer(**seen))
 
 

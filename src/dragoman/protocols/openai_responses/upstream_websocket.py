@@ -4,6 +4,7 @@ events of a stream, and what a connection of the upstream remembers (WebSocket m
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -19,7 +20,7 @@ from dragoman.protocols.openai_responses.additions import (
     Additions,
 )
 from dragoman.protocols.openai_responses.websocket import answer_in, finished_item
-from dragoman.protocols.raw import join_object, split_list, split_object
+from dragoman.protocols.raw import split_list, split_object
 
 LARGEST = 15 * 1024 * 1024
 """Bytes of the largest request that goes over a connection: services close at 16 MiB what they
@@ -71,7 +72,7 @@ class SocketTurn:
         """A terminal event that is held back, as an answer to an addition may be on its way."""
         self.lingers = False
         fields = {name: raw for name, raw in members.items() if name not in _NOT_COMPARED}
-        self.fields = bytes(join_object(fields))
+        self.fields = to_json(fields)
         """JSON of what must not change within a chain."""
         self.input = bytes(members.get("input", b""))
         """JSON of the input."""
@@ -96,7 +97,7 @@ class SocketTurn:
             members["previous_response_id"] = Raw(to_json(held.id))
             members["input"] = Raw(added)
         self._continues = held is not None
-        return bytes(join_object(members))
+        return to_json(members)
 
     def take(self, message: bytes) -> bytes:
         """What a message of the upstream is in the stream that POST would give: nothing if it is of
@@ -120,12 +121,16 @@ class SocketTurn:
                 self.held = _held_after(self, message, self._finished)
         return streamed(kind, message)
 
-    def sent(self, addition: Addition) -> None:
-        """The response under way was sent more input: what the connection holds is then no longer
-        what the request says."""
+    def add(self, send: Callable[[bytes], bool], addition: Addition) -> bool:
+        """Send the response under way more input by `send`, which says whether it does. What the
+        connection holds is then no longer what the request says."""
+        message = addition.message
+        if len(message) >= LARGEST or not send(message):
+            return False
         if self._additions is None:
             self._additions = Additions()
         self._additions.sent(addition)
+        return True
 
     def part(self) -> bytes:
         """The last events where the upstream tells no more of what was added."""

@@ -101,7 +101,7 @@ def _read_create(members: Mapping[str, Raw]) -> Create:
         body["prompt_cache_options"] = options
     previous = text_of(members.get("previous_response_id")) or None
     prepares = generates is False or options is not None
-    return Create(bytes(join_object(body)), lane, previous, prepares)
+    return Create(to_json(body), lane, previous, prepares)
 
 
 def _prewarming(given: Raw | None) -> Raw | None:
@@ -275,14 +275,14 @@ def numbered(data: bytes, number: int) -> bytes:
         members = jsontext.members(data)
     except JsonError:
         return data
-    return bytes(join_object({**members, "sequence_number": Raw(b"%d" % number)}))
+    return to_json({**members, "sequence_number": Raw(b"%d" % number)})
 
 
 def in_progress(created: bytes, number: int) -> bytes:
     """An event that says nothing but that a response is being made, from one that said so."""
     members = jsontext.members(created)
     changed = {"type": Raw(b'"response.in_progress"'), "sequence_number": Raw(b"%d" % number)}
-    return bytes(join_object({**members, **changed}))
+    return to_json({**members, **changed})
 
 
 def sequence_number(data: bytes) -> int:
@@ -300,4 +300,4 @@ def with_headers(data: bytes, headers: Mapping[str, str]) -> bytes:
         members = jsontext.members(data)
     except JsonError:
         return data
-    return bytes(join_object({**members, "headers": Raw(to_json(dict(headers)))}))
+    return to_json({**members, "headers": dict(headers)})
