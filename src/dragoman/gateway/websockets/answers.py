@@ -291,17 +291,19 @@ class CreateRequest:
         if self._in_part or not data.endswith(b"\n\n"):
             self._in_part = True
             return [(frame.event, frame.data) for frame in self._decoder.feed(data)]
-        # Nearly always whole events of two lines come, as they are written here, and often one.
-        end = data.find(b"\n")
-        if data.find(b"\n", end + 1) == len(data) - 2:
-            name, value = data[:end], data[end + 7 : -2]
-            if name.startswith(b"event: ") and data.startswith(b"data: ", end + 1):
-                return [(name[7:], value)]
-        lines = data.split(b"\n")
-        names, values, ends = lines[:-1:3], lines[1::3], lines[2::3]
-        if len(lines) % 3 == 1 and not any(ends) and all(map(_is_plain, names, values)):
-            return [(name[7:], value[6:]) for name, value in zip(names, values, strict=True)]
-        return [(frame.event, frame.data) for frame in self._decoder.feed(data)]
+        # Nearly always whole events of two lines come, as they are written here. Finding the ends
+        # of lines takes a fraction of what splitting does.
+        events = []
+        at, find = 0, data.find
+        while at < len(data):
+            middle = find(b"\n", at)
+            end = find(b"\n", middle + 1)
+            begins = data[at : at + 7] == b"event: " and data[middle : middle + 7] == b"\ndata: "
+            if not begins or data[end : end + 2] != b"\n\n":
+                return [(frame.event, frame.data) for frame in self._decoder.feed(data)]
+            events.append((data[at + 7 : middle], data[middle + 7 : end]))
+            at = end + 2
+        return events
 
     def _give_sign(self) -> None:
         """The upstream is silent; the client is told something that changes nothing."""
@@ -389,10 +391,6 @@ class CreateRequest:
         """What was queued is part of the conversation."""
         for one in added.committed:
             self.continuation.go_on(one.items)
-
-
-def _is_plain(name: bytes, value: bytes) -> bool:
-    return name.startswith(b"event: ") and value.startswith(b"data: ")
 
 
 def _told(lines: bytes, names: tuple[bytes, ...]) -> dict[str, str]:
