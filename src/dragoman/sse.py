@@ -173,8 +173,8 @@ def encode(data: bytes, event: bytes = b"") -> bytes:
     """One event, ready to be written in one piece. `data` is JSON on one line."""
     data = escape(data)
     if event:
-        return b"event: " + event + b"\ndata: " + data + b"\n\n"
-    return b"data: " + data + b"\n\n"
+        return b"event: %b\ndata: %b\n\n" % (event, data)
+    return b"data: %b\n\n" % data
 
 
 COMMENT = b": keepalive\n\n"

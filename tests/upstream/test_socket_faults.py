@@ -93,7 +93,7 @@ async def test_legal_oddities(client: UpstreamClient) -> None:
 
 @pytest.mark.parametrize("begun", [False, True])
 async def test_pings_are_no_answer(client: UpstreamClient, begun: bool) -> None:
-    """Time limits hold of an upstream that is there, but says nothing."""
+    """An upstream that is there, but says nothing, has its own limit once it has begun."""
     pinging: list[asyncio.Task[None]] = []
 
     def script(peer: Peer, message: dict[str, Any], number: int) -> None:
@@ -106,13 +106,34 @@ async def test_pings_are_no_answer(client: UpstreamClient, begun: bool) -> None:
             peer.send(CREATED)
         pinging.append(asyncio.create_task(ping()))
 
-    timeouts = Timeouts(first_byte=0.2, idle=0.2)
+    timeouts = Timeouts(first_byte=0.2, idle=0.1, socket_idle=0.3)
     async with serving(script) as (_, url), asyncio.timeout(2):
         with pytest.raises(IdleTimeout if begun else FirstByteTimeout):
             await whole(client, replace(asked(url, [USER]), timeouts=timeouts))
         await until(lambda: not client._connections)
     for task in pinging:
         task.cancel()
+
+
+async def test_silence_of_an_upstream_that_answers_pings(client: UpstreamClient) -> None:
+    """W19: it may think for longer than one may be silent of which nothing is heard, which is cut
+    off within the limit for that."""
+
+    async def script(peer: Peer, message: dict[str, Any], number: int) -> None:
+        peer.send(CREATED)
+        if number == 1:
+            asyncio.get_running_loop().call_later(1.0, peer.answer, "r")
+        else:
+            peer.is_deaf = True
+
+    timeouts = Timeouts(first_byte=0.2, idle=0.2)
+    async with serving(script) as (server, url), asyncio.timeout(5):
+        request = replace(asked(url, [USER]), timeouts=timeouts)
+        assert (await whole(client, request))[0] == 200
+        assert server.peers[0].pings >= 3
+        with pytest.raises(IdleTimeout, match="nothing was heard"):
+            await whole(client, request)
+        await until(lambda: not client._connections)
 
 
 async def test_a_call_is_made_anew_once_and_only_before_its_answer(client: UpstreamClient) -> None:

@@ -52,6 +52,9 @@ class Peer:
         self.server, self.reader, self.writer = server, reader, writer
         self.frames = FrameReader(1 << 30, compressed=False)
         self.pongs: list[bytes] = []
+        self.pings = 0
+        self.is_deaf = False
+        """Whether pings are not answered."""
         self.fragments = 0
         self.closed = asyncio.Event()
 
@@ -124,6 +127,11 @@ class Server:
                     return
                 if piece.opcode == PONG:
                     peer.pongs.append(piece.data)
+                    continue
+                if piece.opcode == PING:
+                    peer.pings += 1
+                    if not peer.is_deaf:
+                        peer.writer.write(control_frame(PONG, piece.data))
                     continue
                 parts.append(piece.data)
                 peer.fragments += piece.ends_frame

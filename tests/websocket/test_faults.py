@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Config, Server, Storage, Timeouts, WebSocket
+from dragoman.gateway.serving import exchange
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.conftest import SERVER, Start, config_for
@@ -102,6 +103,27 @@ def test_usage_of_a_client_that_left_is_in_the_log(
         assert not in_flight(gateway)
         states = [gateway.app.pool.state(one.name) for one in gateway.app.pool.accounts()]
         assert not any(state.cooling or state.disabled or state.exhausted for state in states)
+
+
+def test_what_an_upstream_has_said_is_counted_though_its_client_left(
+    simulator: RunningSimulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W25: over WebSocket the answer is read on for a moment, here for a long one: its usage is
+    that which the upstream tells, and the connection is not lost. Nothing of it is remembered."""
+    monkeypatch.setattr(exchange, "_LAST_WORDS_S", 20.0)
+    lines: list[Any] = []
+    with running_gateway(dialling(simulator), lambda line: lines.append(json.loads(line))) as one:
+        with opened(one) as sock:
+            sock.create("responses/sim-text?words=40&delay_ms=20&input=7&output=1234")
+            while sock.event()["type"] != "response.output_text.delta":
+                pass
+        until(lambda: len(lines) == 2, seconds=15.0)
+        told = next(line for line in lines if line["route"].startswith("POST"))
+        assert told["error"] == "client_gone"
+        assert (told["usage"]["input"], told["usage"]["output"]) == (7, 1234)
+        assert not simulator.last.disconnected
+        until(lambda: not in_flight(one), seconds=1.0)
+        assert not one.server.http.budget.held
 
 
 def test_a_slow_reader_is_waited_for_and_cut_off(start: Start, simulator: RunningSimulator) -> None:

@@ -623,3 +623,22 @@ def test_a_closed_socket_takes_nothing(gateway: RunningGateway) -> None:
         sock.close()
         with pytest.raises((Closed, OSError)):
             sock.turn("chat/sim-text")
+
+
+def test_the_shape_of_all_that_is_sent_is_checked(
+    gateway: RunningGateway, simulator: RunningSimulator
+) -> None:
+    """What goes on from an answer is checked by itself, what was only prepared once it is sent."""
+    good = "responses/sim-text?compatible=1"
+    with opened(gateway) as sock:
+        first = answer_id(sock.turn(good))
+        [told] = sock.turn(good, [said("x"), {"role": 5}], previous_response_id=first)
+        assert (told["status"], told["error"]["param"]) == (400, "input[1].role")
+        first = answer_id(sock.turn(good))
+        [told] = sock.turn(good, "x", previous_response_id=first, temperature="warm")
+        assert (told["status"], told["error"]["param"]) == (400, "temperature")
+        simulator.app.clear()
+        warm = answer_id(sock.turn(good, [{"role": 5}], generate=False))
+        [told] = sock.turn(good, "x", previous_response_id=warm)
+        assert (told["status"], told["error"]["param"]) == (400, "input[0].role")
+        assert not simulator.requests

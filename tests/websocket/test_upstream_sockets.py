@@ -32,9 +32,9 @@ def continued(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
     begin = SocketConnection.begin
 
-    def watched(connection: Any, incoming: Any, call: Any, message: bytes, hold: Any) -> None:
+    def watched(connection: Any, incoming: Any, call: Any, message: bytes, *more: Any) -> None:
         found.append("previous_response_id" in json.loads(message))
-        begin(connection, incoming, call, message, hold)
+        begin(connection, incoming, call, message, *more)
 
     monkeypatch.setattr(SocketConnection, "begin", watched)
     return found

@@ -49,6 +49,24 @@ def consistent(usage: Usage) -> Usage:
     )
 
 
+def summed(one: Usage, other: Usage) -> Usage:
+    """The usage of two answers together; the tier is that of the later, `other`."""
+    return Usage(
+        input=one.input + other.input,
+        output=one.output + other.output,
+        cached=_sum(one.cached, other.cached),
+        cache_write=_sum(one.cache_write, other.cache_write),
+        reasoning=_sum(one.reasoning, other.reasoning),
+        searches=_sum(one.searches, other.searches),
+        cache_write_1h=_sum(one.cache_write_1h, other.cache_write_1h),
+        tier=other.tier,
+    )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one + (other or 0)
+
+
 USUAL_TIERS = frozenset({"default", "standard", "auto"})
 """Words for the service tier that every request has by itself."""
 

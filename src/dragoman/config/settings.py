@@ -220,6 +220,9 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     idle_s: Seconds = 300.0
     """Between two reads of an answer. A ping of the upstream is a sign of life here; one that
     sends nothing else is bounded by `first_byte_s` and `total_s`."""
+    websocket_idle_s: Seconds = 1800.0
+    """Between two messages of an answer over WebSocket, as long as the upstream answers pings; one
+    of which nothing is heard is bounded by `idle_s`."""
     total_s: Seconds = 3600.0
     """From start to end of the call."""
     blank_arguments_s: Seconds = 30.0

@@ -31,6 +31,7 @@ class _Turn:
         """Whether there was a connection to ask."""
         self.events: list[dict[str, Any]] = []
         self.over = False
+        self.lingers = False
         self.held = None
         self.error: _Failure | None = None
 
@@ -52,6 +53,9 @@ class _Turn:
         self.events.append(event)
         self.over = event.get("type") in _TERMINALS
         return message
+
+    def part(self) -> bytes:
+        return b""
 
     def spoils(self, message: bytes) -> bool:
         return False

@@ -21,6 +21,7 @@ from dragoman.simulator.errors import ApiError, openai_error
 from dragoman.simulator.handlers import Handlers, RequestContext
 from dragoman.simulator.recording import RecordedRequest
 from dragoman.simulator.state import State
+from dragoman.simulator.steering import steer_by_model
 from dragoman.simulator.view import JsonObject
 from dragoman.sse import Decoder
 
@@ -46,6 +47,9 @@ class _Turn:
     answered: "_Answered | None" = None
     task: asyncio.Task[None] | None = None
     steers: list[list[Any]] = field(default_factory=list)
+    pending: dict[str, list[Any]] = field(default_factory=dict)
+    """Input that waits for the next request, by its id."""
+    injected: list[Any] = field(default_factory=list)
 
 
 class _Answered:
@@ -149,6 +153,8 @@ class SimulatedSocket(WebSocket):
         self._until = time.monotonic() + simulator.socket_seconds
         self._retiring = False
         self._steers = 0
+        self._pending: dict[str, list[Any]] = {}
+        """By the id of a response, the input that goes before that of the request after it."""
 
     def say(self, event: JsonObject, lane: str = "") -> None:
         """Send an event."""
@@ -171,6 +177,8 @@ class SimulatedSocket(WebSocket):
             self._create(event)
         elif kind == "response.steer":
             self._steer(event)
+        elif kind == "response.inject":
+            self._inject(event)
         elif kind != "response.processed":
             self._fail(ApiError(400, f"Unknown event type: {kind}", param="type"))
 
@@ -218,7 +226,6 @@ class SimulatedSocket(WebSocket):
                     self._refuse_steer(event, "invalid_input", turn.lane)
                     return
                 self._steers += 1
-                turn.steers.append(items)
                 steer = {"id": f"steer_sim{self._steers}", "previous_response_id": target}
                 accepted = {
                     "type": "response.steer.accepted",
@@ -226,11 +233,29 @@ class SimulatedSocket(WebSocket):
                 }
                 answered.number += 1
                 self.say({**accepted, "steer": steer}, turn.lane)
+                if _waits(turn):
+                    turn.pending[steer["id"]] = items
+                    return
+                turn.steers.append(items)
                 if turn.task is not None:
                     turn.task.cancel()
                 return
         ended = any(name == target for name, _ in self._last.values())
         self._refuse_steer(event, "response_already_completed" if ended else "response_not_found")
+
+    def _inject(self, event: JsonObject) -> None:
+        target, given = event.get("response_id"), _items(event.get("input"))
+        for turn in self._active.values():
+            answered = turn.answered
+            if answered is not None and target and answered.response.get("id") == target and given:
+                turn.injected += given
+                created = {"type": "response.inject.created", "response_id": target}
+                self.say({**created, "sequence_number": answered.number}, turn.lane)
+                answered.number += 1
+                return
+        error = {"code": "response_not_found", "message": "There is no such response."}
+        failed = {"type": "response.inject.failed", "response_id": target, "input": given}
+        self.say({**failed, "sequence_number": 0, "error": error})
 
     def _refuse_steer(self, event: JsonObject, code: str, lane: str = "") -> None:
         steer = {name: event.get(name) for name in ("previous_response_id", "input")}
@@ -253,8 +278,9 @@ class SimulatedSocket(WebSocket):
             turn.known = next(
                 (all_ for name, all_ in self._last.values() if name == turn.previous), None
             )
-        own = _items(turn.body.get("input"))
-        body = turn.body
+        queued = self._pending.pop(turn.previous or "", [])
+        own = [*queued, *_items(turn.body.get("input"))]
+        body = {**turn.body, "input": own} if queued else turn.body
         if turn.known is not None:
             body = {name: body[name] for name in body if name != "previous_response_id"}
             body["input"] = [*turn.known, *own]
@@ -311,7 +337,8 @@ class SimulatedSocket(WebSocket):
         response = {} if turn.answered is None else turn.answered.response
         if response.get("status") in ("completed", "incomplete"):
             output = [_without_id(item) for item in response["output"]]
-            self._last[turn.lane] = response["id"], [*conversation, *output]
+            self._last[turn.lane] = response["id"], [*conversation, *output, *turn.injected]
+            self._tell_pending(turn, response)
         elif not turn.steers:
             self._drop_parent(turn)
         if self.closing:
@@ -319,6 +346,25 @@ class SimulatedSocket(WebSocket):
         self._start()
         if self._retiring and not self._active:
             self.close(GOING_AWAY, "going away")
+
+    def _tell_pending(self, turn: _Turn, response: JsonObject) -> None:
+        stubs = [
+            {"type": "function_call_output", "call_id": item["call_id"], "name": item["name"]}
+            for item in response["output"]
+            if item["type"] == "function_call"
+        ]
+        for name, items in turn.pending.items():
+            self._pending.setdefault(response["id"], []).extend(items)
+            self.say(
+                {
+                    "type": "response.steer.pending",
+                    "sequence_number": 0 if turn.answered is None else turn.answered.number,
+                    "steer": {"id": name, "previous_response_id": response["id"]},
+                    "reason": "waiting_for_required_input",
+                    "required_input": stubs,
+                },
+                turn.lane,
+            )
 
     def _drop_parent(self, turn: _Turn) -> None:
         if self._last.get(turn.lane, ("", []))[0] == turn.previous:
@@ -352,6 +398,12 @@ class SimulatedSocket(WebSocket):
             answered = turn.answered
             if answered is not None and answered.on_gone is not None:
                 answered.on_gone()
+
+
+def _waits(turn: _Turn) -> bool:
+    """Whether input for a turn waits for the next request, as its model's name says."""
+    _, options = steer_by_model(str(turn.body.get("model")))
+    return options.get("steered") == "pending"
 
 
 def _items(given: Any) -> list[Any]:

@@ -61,6 +61,7 @@ OPTIONS: dict[str, str] = {
     "after": "how many stream events arrive before an in-stream fault",
     "ms": "the length of a silence",
     "times": "how many requests with this very steering meet the fault; the later ones go well",
+    "steered": "pending: input for a response under way waits for the request that goes on from it",
     "status": "the HTTP status of an error",
     "message": "the message of an error; with status 403 also one of the named texts",
     "type": "the type of an error",

@@ -44,6 +44,7 @@ class ClientRequest:
     __slots__ = (
         "_beginning",
         "_for_answer",
+        "_own",
         "_request",
         "body",
         "codec",
@@ -63,9 +64,11 @@ class ClientRequest:
         shown: Mapping[str, Any] | None = None,
         operation: Operation | None = None,
         members: Mapping[str, msgspec.Raw] | None = None,
+        own: bytes | None = None,
     ) -> None:
         """Read the head of `body`; `operation` is what the path of the request contains, `members`
-        those of the body, where they are known.
+        those of the body, where they are known, `own` a body with all of it whose shape was not
+        found right before.
 
         Raises:
             InvalidRequest: not a JSON object, or model or stream are missing or of the wrong
@@ -83,6 +86,7 @@ class ClientRequest:
             self.mended, body = True, to_json(decode_object(body))
             self.members = _decode_members(body)
         self.body = body
+        self._own = own
         self._request: Request | None = None
         self._for_answer: Request | None = None
         self._beginning: Beginning | None = None
@@ -144,7 +148,7 @@ class ClientRequest:
         self.codec, self.body, self.members = CODECS[protocol], b"", {}
         self.shown, self.operation = {}, None
         self.mended = self.is_large = False
-        self._request = self._for_answer = self._beginning = None
+        self._request = self._for_answer = self._beginning = self._own = None
 
     def with_body(self, body: bytes, shown: Mapping[str, Any] | None = None) -> ClientRequest:
         """The same request with another body.
@@ -214,7 +218,7 @@ class ClientRequest:
             InvalidRequest: a well-known field is missing or of the wrong type. What else may be
                 wrong with it the upstream reports in the same protocol.
         """
-        check_shape(self.body, self.codec.passthrough.shape)
+        check_shape(self.body if self._own is None else self._own, self.codec.passthrough.shape)
         members = self.codec.passthrough.without_envelopes(self.members, ledger)
         if without:
             members, _ = self.codec.passthrough.without_reasoning(members, ledger, without)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Protocol, Self, TypeVar
 
+from msgspec.structs import replace
+
 from dragoman.http.clock import Clock
 from dragoman.http.decoding import BadCoding, inflater_for
 from dragoman.http.turns import Turns
@@ -180,13 +182,12 @@ class UpstreamClient:
         caller: Caller | None,
     ) -> IncomingResponse | None:
         offer = prepared(offer_of(request))
+        limits = replace(request.timeouts, idle=request.timeouts.socket_idle)
 
         def begin(connection: SocketConnection) -> IncomingResponse:
             if caller is not None:
                 caller.is_called = True
-            return IncomingResponse(
-                self.clock, request.timeouts, total_at, connection, silent_s, on_silent
-            )
+            return IncomingResponse(self.clock, limits, total_at, connection, silent_s, on_silent)
 
         return await self._sockets.send(
             use,

@@ -41,6 +41,9 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     idle: float = 300.0
     """Between two reads of the body. Runs only while the caller waits for bytes, so a caller
     that reads slowly is not the upstream's silence."""
+    socket_idle: float = 1800.0
+    """As `idle`, between the messages of an answer over WebSocket; `idle` is then how long nothing
+    at all may be heard, not even answers to pings."""
     total: float = 0.0
     """From the start of the call to the end of the body."""
 
@@ -65,10 +68,13 @@ class SocketFailure(Protocol):
 class SocketCall(Protocol):
     """What a protocol makes of a call over a connection. `over` says that the last event came, and
     `held` what the connection remembers from then on (None for nothing); it has a `size` in bytes.
-    `error` is what came in place of an answer, or of the rest of one."""
+    `error` is what came in place of an answer, or of the rest of one. `lingers`: the answer has an
+    end, and another may follow it."""
 
     @property
     def over(self) -> bool: ...
+    @property
+    def lingers(self) -> bool: ...
     @property
     def held(self) -> Any: ...
     @property
@@ -80,6 +86,9 @@ class SocketCall(Protocol):
     def take(self, message: bytes) -> bytes:
         """What a message that came is in the body of the answer by HTTP."""
 
+    def part(self) -> bytes:
+        """The rest of the body where nothing follows an end after which something might have."""
+
     def spoils(self, message: bytes) -> bool:
         """Whether one that came after the end would be taken for the answer to the next call."""
 
@@ -90,12 +99,15 @@ class SocketUse(Struct, frozen=True):
     Connections are kept for each `conversation`. `call` says what a body is as a message, None if
     it can only be posted. `always` has a host asked again each time, though it refused before.
     `hold` takes bytes of memory for a large message of the answer; what it raises ends the call.
+    `begun` is told, each time that the call is made on a connection, of the call and of the way to
+    send further messages while it lasts; that says whether one was sent.
     """
 
     conversation: bytes
     call: Callable[[bytes], SocketCall | None]
     always: bool = False
     hold: Callable[[int], None] = lambda size: None
+    begun: Callable[[Any, Callable[[bytes], bool]], None] = lambda call, send: None
 
 
 class UpstreamRequest(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
 from typing import Any, cast
 
 from dragoman.http.clock import Clock, Timeout
@@ -20,7 +21,7 @@ from dragoman.http.websocket.frames import (
     FrameReader,
     masked_frame,
 )
-from dragoman.upstream.errors import BadAnswer, CallError, ConnectionReset
+from dragoman.upstream.errors import BadAnswer, CallError, ConnectionReset, IdleTimeout
 from dragoman.upstream.incoming import IncomingResponse
 from dragoman.upstream.request import (
     Prepared,
@@ -46,6 +47,10 @@ _MOST_IDLE = 256
 _MOST_HELD = 64 * 1024 * 1024
 """Bytes of conversations that idle connections may hold, for comparison."""
 _HANDSHAKE_S = 15.0
+_PING_S = 20.0
+"""Seconds of an answer's silence after which the upstream is asked whether it is there."""
+_PARTING_S = 15.0
+"""Seconds for which what may follow the end of an answer is waited for."""
 _ABSENT = frozenset({400, 404, 405, 426, 501})
 """Statuses that tell that a service does not offer WebSocket."""
 _ABSENT_S = 3600.0
@@ -93,6 +98,7 @@ class SocketConnection(asyncio.Protocol):
         """What the upstream remembers of the last response, as the protocol tells it."""
         self.expiry: Timeout | None = None
         self.retires_at = clock.loop.time() + _AGE_S
+        self._clock = clock
         self._loop = clock.loop
         self._on_free = on_free
         self._on_lost = on_lost
@@ -108,6 +114,13 @@ class SocketConnection(asyncio.Protocol):
         """Bytes of a message for which there is memory."""
         self._hold: Callable[[int], None] = _freely
         self._incoming: IncomingResponse | None = None
+        self._idle = 0.0
+        """Seconds for which nothing at all may be heard within an answer; 0 for any."""
+        self._heard = False
+        """Whether anything came since the upstream was last looked after."""
+        self._silent_since = 0.0
+        self._watch: Timeout | None = None
+        self._parting: Timeout | None = None
         self._call: SocketCall | None = None
         self._unsent: memoryview | None = None
         self._full = False
@@ -156,13 +169,49 @@ class SocketConnection(asyncio.Protocol):
         call: SocketCall,
         message: bytes,
         hold: Callable[[int], None],
+        idle: float,
     ) -> None:
-        """Send the message of a call; its answer goes to `incoming`. `hold` is that of its use."""
+        """Send the message of a call; its answer goes to `incoming`. `hold` is that of its use,
+        `idle` the seconds for which nothing at all may be heard within the answer (0: any)."""
         assert self._incoming is None, "one response at a time"
         self._hold, self._room = hold, _SMALL
         self._incoming, self._call, self.held = incoming, call, None
         self._unsent = memoryview(message)
         self._send(TEXT)
+        self._idle, self._heard = idle, True
+        if self._watch is None:
+            self._look_after()
+
+    def send_more(self, incoming: IncomingResponse, message: bytes) -> bool:
+        """Send a further message of the call that is answered by `incoming`. False if that cannot
+        be now: it is over, or another message is still on its way."""
+        call = self._call
+        if self._incoming is not incoming or call is None or not incoming.has_head or call.lingers:
+            return False
+        if self._unsent is not None or self._full or not self.is_open:
+            return False
+        self._unsent = memoryview(message)
+        self._send(TEXT)
+        return True
+
+    def _look_after(self) -> None:
+        """Ask an upstream of which nothing was heard for some time whether it is there; end the
+        call if it was asked in vain. Lasts as long as calls are under way."""
+        self._watch = None
+        incoming = self._incoming
+        if incoming is None or self._transport is None:
+            return
+        now = self._loop.time()
+        if self._heard or self._is_paused() or not incoming.has_head:
+            self._silent_since = now
+        elif self._idle and now - self._silent_since >= self._idle:
+            incoming.fail(IdleTimeout(f"nothing was heard of the upstream for {self._idle:g} s"))
+            return
+        if not self._heard:
+            self._write(masked_frame(PING, b""))
+        self._heard = False
+        every = min(_PING_S, self._idle / 4) if self._idle else _PING_S
+        self._watch = self._clock.after(every, self._look_after)
 
     def _send(self, opcode: int = CONTINUATION) -> None:
         unsent, transport = self._unsent, self._transport
@@ -214,6 +263,9 @@ class SocketConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._unsent = None
+        for timeout in (self._watch, self._parting):
+            if timeout is not None:
+                timeout.cancel()
         opened = self._opened
         if opened is not None and not opened.done():
             opened.set_result(0)
@@ -223,6 +275,7 @@ class SocketConnection(asyncio.Protocol):
         self._on_lost(self)
 
     def data_received(self, data: bytes) -> None:
+        self._heard = True
         if self._opened is not None or self._head:
             self._read_head(data)
             return
@@ -346,6 +399,8 @@ class SocketConnection(asyncio.Protocol):
         if call.error is not None:
             self._fail(incoming, call.error)
             return
+        if call.lingers is (self._parting is None):
+            self._await_end(call.lingers)
         if not event:
             return
         if not incoming.has_head:
@@ -354,6 +409,23 @@ class SocketConnection(asyncio.Protocol):
         incoming.on_body(event)
         if call.over:
             self._end(incoming, call)
+
+    def _await_end(self, lingers: bool) -> None:
+        """Wait for what may follow an end, but not for long; or no longer."""
+        if self._parting is not None:
+            self._parting.cancel()
+        self._parting = self._clock.after(_PARTING_S, self._part) if lingers else None
+
+    def _part(self) -> None:
+        self._parting = None
+        incoming, call = self._incoming, self._call
+        if incoming is None or call is None:
+            return
+        self._incoming = None
+        incoming.on_body(call.part())
+        incoming.on_read()
+        incoming.on_complete()
+        self.abort()
 
     def _fail(self, incoming: IncomingResponse, error: SocketFailure) -> None:
         self._incoming = None
@@ -444,7 +516,9 @@ class SocketPool:
                 if not connection.is_open:
                     return None
             incoming = begin(connection)
-            connection.begin(incoming, call, message or call.message() or b"", use.hold)
+            message = message or call.message() or b""
+            connection.begin(incoming, call, message, use.hold, request.timeouts.idle)
+            use.begun(call, partial(connection.send_more, incoming))
             try:
                 await incoming.head()
             except _TooLarge:

@@ -234,6 +234,33 @@ class TestStreams:
         assert told["code"] == told["error"]["code"] == "ETIMEDOUT"
         assert relay.fault is fault
 
+    @pytest.mark.parametrize("spaced", [False, True])
+    @pytest.mark.parametrize(
+        "tools",
+        [
+            [],
+            [{"default": {"model": "real", "previous_response_id": None}}],
+            [{"description": '"previous_response_id":null,"model":"real"'}],
+        ],
+    )
+    def test_what_is_shown_stands_in_the_response_alone(
+        self, tools: list[Any], spaced: bool
+    ) -> None:
+        """However the event is written, and whatever the client's tools repeat."""
+        relay: Any = CODEC.passthrough.relay(
+            "mine", False, {"previous_response_id": "resp_0", "id": "r9"}
+        )
+        shown = {"id": "r1", "tools": tools, "model": "real", "previous_response_id": None}
+        event = {"type": "response.created", "sequence_number": 0, "response": shown}
+        data = msgspec.json.encode(event)
+        if spaced:
+            data = msgspec.json.format(data, indent=0)
+            data = data.replace(b'{"model": "real"', b'{"model":"real"')
+        (frame,) = Decoder().feed(b"event: response.created\ndata: " + data + b"\n\n")
+        [told] = decoded(relay.relay(frame))
+        right = {**shown, "id": "r9", "model": "mine", "previous_response_id": "resp_0"}
+        assert told == {**event, "response": right}
+
     @pytest.mark.parametrize("data", [b"nonsense", b'{"type":"response.created","response":5}'])
     def test_broken_events_pass(self, data: bytes) -> None:
         stream = b"event: response.created\ndata: " + data + b"\n\n"

@@ -232,8 +232,13 @@ class IncomingRequest:
         self.answered = time.perf_counter()
 
 
-async def while_connected(incoming: IncomingRequest, work: Coroutine[Any, Any, None]) -> None:
-    """Run `work`, and cancel it the moment the client leaves. Only after the body was read.
+async def while_connected(
+    incoming: IncomingRequest,
+    work: Coroutine[Any, Any, None],
+    linger: Callable[[], float] | None = None,
+) -> None:
+    """Run `work`, and cancel it the moment the client leaves, or as many seconds later as `linger`
+    says then. Only after the body was read.
 
     Raises:
         ClientGone: the client left.
@@ -244,9 +249,21 @@ async def while_connected(incoming: IncomingRequest, work: Coroutine[Any, Any, N
         raise ClientGone
     task = asyncio.current_task(incoming.clock.loop)
     assert task is not None
-    request.on_gone = task.cancel
+    timer: asyncio.TimerHandle | None = None
+
+    def left() -> None:
+        nonlocal timer
+        seconds = 0.0 if linger is None else linger()
+        if seconds:
+            timer = incoming.clock.loop.call_later(seconds, task.cancel)
+        else:
+            task.cancel()
+
+    request.on_gone = task.cancel if linger is None else left
     try:
         await work
+        if timer is not None:
+            raise ClientGone
     except asyncio.CancelledError:
         if not request.gone:
             raise
@@ -254,6 +271,8 @@ async def while_connected(incoming: IncomingRequest, work: Coroutine[Any, Any, N
         raise ClientGone from None
     finally:
         request.on_gone = None
+        if timer is not None:
+            timer.cancel()
 
 
 def _is_packed(encoding: bytes) -> bool:

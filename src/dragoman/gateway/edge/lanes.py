@@ -5,21 +5,32 @@ It is in memory only, and goes with the connection (WebSocket mode guide, "store
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from dragoman.http import Budget
 
 
+class Turn(Protocol):
+    """A call over a connection of the upstream."""
+
+    def add(self, send: Callable[[bytes], bool], addition: Any) -> bool:
+        """Send more input for its response by `send`. Whether that was sent."""
+
+
 class Remembered(Struct, frozen=True):
     """A response and the conversation that led to it: items as JSON, without the brackets of their
     arrays, in as many pieces as it took. Pieces are shared with what the conversation was before.
+    `was_answered`: by an upstream, and not only prepared.
     """
 
     id: str
     lane: str
     pieces: tuple[bytes, ...]
+    was_answered: bool = True
 
     @property
     def size(self) -> int:
@@ -81,10 +92,11 @@ class Continuation:
     the request is accepted, so that it is there when the request's turn comes. `prepares` says that
     no answer is wanted, only an id to go on from. `pieces` are the items of the whole conversation
     up to the answer, once they are known; None if the answer is not to be remembered. They are
-    `unstored` if a service is sent them that would look up what it stored.
+    `unstored` if a service is sent them that would look up what it stored. `add` sends the upstream
+    more input for the response under way, and says whether it did; None where that cannot be.
     """
 
-    __slots__ = ("lane", "memory", "parent", "pieces", "prepares", "unstored")
+    __slots__ = ("add", "lane", "memory", "parent", "pieces", "prepares", "unstored")
 
     def __init__(
         self, memory: ConnectionMemory, lane: str, previous: str | None, prepares: bool
@@ -95,6 +107,11 @@ class Continuation:
         self.parent = None if previous is None else memory.find(previous)
         self.pieces: tuple[bytes, ...] | None = None
         self.unstored = False
+        self.add: Callable[[Any], bool] | None = None
+
+    def can_add(self, turn: Turn, send: Callable[[bytes], bool]) -> None:
+        """The upstream takes more input for its `turn`, by messages that `send` sends."""
+        self.add = partial(turn.add, send)
 
     def find(self, previous: str | None) -> Sequence[bytes] | None:
         """The conversation up to the response of that id, None if it is not remembered."""
@@ -104,11 +121,17 @@ class Continuation:
             self.parent = self.memory.find(previous)
         return self.parent.pieces if self.parent is not None else None
 
+    def go_on(self, items: bytes) -> None:
+        """The conversation goes on with these items, as JSON without brackets, before the answer
+        is whole."""
+        if self.pieces is not None and items:
+            self.pieces = (*self.pieces, items)
+
     def answered(self, name: str, output: bytes) -> None:
         """The answer is whole: `output` are its items, as JSON without brackets."""
         if self.pieces is not None and name:
             pieces = (*self.pieces, output) if output else self.pieces
-            self.memory.keep(Remembered(name, self.lane, pieces))
+            self.memory.keep(Remembered(name, self.lane, pieces, not self.prepares))
 
     def failed(self) -> None:
         """There is no answer. The lane's client has lost count of where it is, so that it must send

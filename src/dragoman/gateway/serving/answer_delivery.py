@@ -322,9 +322,11 @@ class _Ending:
 
 def _ending(context: RequestContext, answer: UpstreamResponse) -> _Ending | None:
     """What ends the call if nothing of an answer comes for long after its head; None where
-    `idle_s` does it."""
-    limits = context.target.upstream.timeouts
-    if not limits.first_byte_s or 0 < limits.idle_s <= limits.first_byte_s:
+    `idle_s` does it. Over WebSocket an upstream may be silent for longer than that."""
+    upstream = context.target.upstream
+    limits = upstream.timeouts
+    bounded = 0 < limits.idle_s <= limits.first_byte_s and upstream.websocket == "off"
+    if not limits.first_byte_s or bounded:
         return None
     return _Ending(context.incoming.clock, answer, limits.first_byte_s)
 

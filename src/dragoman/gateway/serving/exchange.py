@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -76,6 +77,9 @@ from dragoman.upstream.request import SocketUse, UpstreamRequest
 
 _LONGEST_MODEL = 1024
 """Characters of a model's name. Names are remembered in several places, so they are kept small."""
+
+_LAST_WORDS_S = 0.2
+"""Seconds for which an answer over WebSocket is read on when its client has left."""
 
 SHUTTING_DOWN = Fault(FaultKind.OVERLOADED, "The gateway is shutting down.", code="server_error")
 
@@ -186,7 +190,10 @@ class Exchange:
                 commit_after_s=self._server.commit_after_s,
             )
         try:
-            await while_connected(incoming, self._forward(context))
+            linger = None
+            if context.delivery is not None and target.upstream.websocket != "off":
+                linger = partial(_lingers, context)
+            await while_connected(incoming, self._forward(context), linger)
         finally:
             if context.delivery is not None:
                 context.delivery.close()
@@ -455,6 +462,12 @@ def _is_streaming(context: RequestContext) -> bool:
     return delivery is not None and delivery.committed and not delivery.over
 
 
+def _lingers(context: RequestContext) -> float:
+    """Seconds for which an answer is read on though its client has left: what an upstream has said
+    over a connection by then is there, its usage and its end too."""
+    return _LAST_WORDS_S if context.stream is not None else 0.0
+
+
 def _upstream_request(
     context: RequestContext, lease: Lease, builder: UpstreamRequestBuilder
 ) -> UpstreamRequest:
@@ -479,14 +492,25 @@ def _upstream_request(
 def _socket_use(context: RequestContext) -> SocketUse | None:
     """Whose connections the call may go over: those of its conversation with the account, as far as
     it is known, and never those of another client."""
-    upstream = context.target.upstream
+    upstream, continuation = context.target.upstream, context.incoming.continuation
+    if continuation is not None:
+        continuation.add = None
     turn = upstream.codec.endpoint.socket_turn
     if turn is None or upstream.websocket == "off":
         return None
     keys = context.keys
     known = keys.aliases[0] if keys.aliases else keys.lookup
     digests = digest(context.caller.name, upstream.name, "websocket", known)
-    return SocketUse(digests, turn, upstream.websocket == "on", context.incoming.hold)
+    use = SocketUse(digests, turn, upstream.websocket == "on", context.incoming.hold)
+    recorder = context.recorder
+    if (
+        continuation is None
+        or not context.call.passes_through
+        or (recorder is not None and recorder.response_id is not None)
+    ):
+        return use
+    # The client knows the response as the upstream does, so it may add to it.
+    return replace(use, begun=continuation.can_add)
 
 
 def _idempotency_key(context: RequestContext, lease: Lease, key: bytes) -> str:

@@ -64,6 +64,7 @@ class UpstreamDefaults:
             connect=limits.connect_s,
             first_byte=limits.first_byte_s,
             idle=limits.idle_s,
+            socket_idle=limits.websocket_idle_s,
             total=limits.total_s,
         )
 

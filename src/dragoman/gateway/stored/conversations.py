@@ -246,7 +246,11 @@ class StoredConversations:
         if unstored:
             members = unstored_members(members)
         if members is not request.members:
-            request = await self._with_members(request, members, shown)
+            known = None if continuation is None else continuation.parent
+            # The shape of what is remembered was found right when it was answered.
+            is_right = known is not None and known.was_answered
+            own_body = request.body if is_right else None
+            request = await self._with_members(request, members, shown, own=own_body)
         else:
             request.shown = shown
         return request, pending
@@ -265,13 +269,18 @@ class StoredConversations:
         return given_items(request.members.get("input"))
 
     async def _with_members(
-        self, request: ClientRequest, members: Mapping[str, Raw], shown: Mapping[str, Any]
+        self,
+        request: ClientRequest,
+        members: Mapping[str, Raw],
+        shown: Mapping[str, Any],
+        *,
+        own: bytes | None = None,
     ) -> ClientRequest:
-        """The request with another body."""
+        """The request with another body; `own` is as in `ClientRequest`."""
         body = to_json(dict(members))
         if is_large(body):
             return await self._large.read(request.codec.name, body, shown=shown)
-        return ClientRequest(request.codec.name, body, shown, members=members)
+        return ClientRequest(request.codec.name, body, shown, members=members, own=own)
 
     async def keep(
         self, pending: PendingResponse, response: bytes, events: Sequence[StoredEvent] = ()

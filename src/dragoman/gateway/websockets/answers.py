@@ -10,6 +10,13 @@ from msgspec import Raw
 from dragoman.gateway.edge.lanes import Continuation
 from dragoman.http import BodyRefused, Budget, Problem
 from dragoman.http.websocket.frames import text_frame
+from dragoman.protocols.openai_responses.additions import (
+    ANSWERS,
+    CREATED,
+    ENDS,
+    Addition,
+    Additions,
+)
 from dragoman.protocols.openai_responses.conversations import unstored_items
 from dragoman.protocols.openai_responses.websocket import (
     NO_END,
@@ -39,17 +46,11 @@ _TOLD = (
 """How the names of headers begin that clients are told; an answer of HTTP would have them."""
 _TOLD_WITH_ANSWER = b"x-dragoman-"
 _UNAUTHENTICATED = 401
+_RESPONSE_FAILED = b"response.failed"
 
-_WATCHED = frozenset(
-    {
-        b"error",
-        b"response.created",
-        b"response.output_item.done",
-        b"response.completed",
-        b"response.incomplete",
-        b"response.failed",
-    }
-)
+_WATCHED = frozenset({b"error", CREATED, b"response.output_item.done"}) | ENDS | ANSWERS
+_MOST_ADDED = 16
+"""Additions to a response of which the upstream has not told anything yet."""
 _SIGN = b'{"type":"keepalive"}'
 """Told while there is no response yet, to clients that wait for messages and ignore those of a type
 that they do not know."""
@@ -77,12 +78,15 @@ class CreateRequest:
     """A `response.create` as the request that `POST` would have been: as `edge.incoming.Asked`.
 
     The events of its answer go out as they are, each in a frame, as soon as they are written. After
-    the terminal event nothing follows; an answer that ends without one is given an error. `over`
+    the terminal event nothing follows, but the response that goes on from it where input was added
+    to it; an answer that ends without one is given an error. `over`
     says that there was one; `unauthenticated` that the client's key is no longer good. `held` bytes
     of the memory budget are given back by `release`.
     """
 
     __slots__ = (
+        "_added",
+        "_answer_id",
         "_body",
         "_created",
         "_decoder",
@@ -159,6 +163,10 @@ class CreateRequest:
         self._error = b""
         """An `error` event of the stream, which has no such form here."""
         self._items: list[tuple[int, bytes]] = []
+        self._added: Additions | None = None
+        """What was added to the response under way."""
+        self._answer_id = ""
+        """The id of the response that ended last."""
 
     # The request
 
@@ -188,8 +196,28 @@ class CreateRequest:
     def leave(self) -> None:
         """The client has left."""
         self.gone = True
+        self.continuation.pieces = None  # what comes of the answer yet is not remembered
         if self.on_gone is not None:
             self.on_gone()
+
+    def add(self, addition: Addition) -> tuple[str, str]:
+        """Give the response under way more input. Returns why that cannot be, as code and message,
+        both empty if it was sent."""
+        add, added = self.continuation.add, self._added or Additions()
+        if add is None:
+            return "steering_not_supported", "This response takes no input while it is made."
+        if not addition.items:
+            return "invalid_input", "input: must be a text, or a list of items"
+        size = len(bytes(addition.input))
+        if len(added.unanswered) >= _MOST_ADDED or not self.hold(size):
+            return "too_many_pending_steers", "Too much input waits for this response."
+        if not add(addition):
+            self.held -= size
+            self._socket.budget.give(size)
+            return "too_many_pending_steers", "Other input is still on its way."
+        added.sent(addition)
+        self._added = added
+        return "", ""
 
     # The answer
 
@@ -240,7 +268,14 @@ class CreateRequest:
         if not self.over:
             self.over = True
             self.continuation.failed()
-            self._socket.send(text_frame(event))
+            self._socket.send(self._returned() + text_frame(event))
+
+    def _returned(self) -> bytes:
+        """Frames that return what was added and not committed."""
+        if self._added is None:
+            return b""
+        told = [tagged(event, self.create_lane) for event in self._added.returned]
+        return b"".join(map(text_frame, told))
 
     def _pass(self, data: bytes) -> None:
         if not data:
@@ -256,12 +291,19 @@ class CreateRequest:
         if self._in_part or not data.endswith(b"\n\n"):
             self._in_part = True
             return [(frame.event, frame.data) for frame in self._decoder.feed(data)]
-        # Nearly always whole events of two lines come, as they are written here.
-        lines = data.split(b"\n")
-        names, values, ends = lines[:-1:3], lines[1::3], lines[2::3]
-        if len(lines) % 3 == 1 and not any(ends) and all(map(_is_plain, names, values)):
-            return [(name[7:], value[6:]) for name, value in zip(names, values, strict=True)]
-        return [(frame.event, frame.data) for frame in self._decoder.feed(data)]
+        # Nearly always whole events of two lines come, as they are written here. Finding the ends
+        # of lines takes a fraction of what splitting does.
+        events = []
+        at, find = 0, data.find
+        while at < len(data):
+            middle = find(b"\n", at)
+            end = find(b"\n", middle + 1)
+            begins = data[at : at + 7] == b"event: " and data[middle : middle + 7] == b"\ndata: "
+            if not begins or data[end : end + 2] != b"\n\n":
+                return [(frame.event, frame.data) for frame in self._decoder.feed(data)]
+            events.append((data[at + 7 : middle], data[middle + 7 : end]))
+            at = end + 2
+        return events
 
     def _give_sign(self) -> None:
         """The upstream is silent; the client is told something that changes nothing."""
@@ -301,7 +343,13 @@ class CreateRequest:
         if name == b"response.output_item.done":
             if self.continuation.pieces is not None:
                 self._items.append(finished_item(data))
-        elif name == b"response.created":
+        elif name in ANSWERS:
+            self._note_added(name, data)
+        elif name == CREATED:
+            if self._added is not None:
+                self._added.take(name, data)
+                self._commit(self._added)
+                self._shift = 0
             self._created = data
             if self._headers:
                 data = with_headers(data, self._headers)
@@ -310,19 +358,39 @@ class CreateRequest:
         return data
 
     def _ended(self, name: bytes, data: bytes) -> None:
-        self.over = True
+        self.over = name == _RESPONSE_FAILED or self._added is None or self._added.take(name, data)
         self._created = b""
-        if name == b"response.failed":
+        if name == _RESPONSE_FAILED:
+            self._socket.send(self._returned())
             self.continuation.failed()
         elif self.continuation.pieces is not None:
-            answer_id, output = answer_in(data, self._items)
+            self._answer_id, output = answer_in(data, self._items)
+            self._items.clear()
             if self.continuation.unstored:
                 output = bytes(unstored_items(Raw(b"[%b]" % output)))[1:-1]
-            self.continuation.answered(answer_id, output)
+            if self.over:
+                self.continuation.answered(self._answer_id, output)
+            else:
+                self.continuation.go_on(output)
 
+    def _note_added(self, name: bytes, data: bytes) -> None:
+        """Something is told of what was added."""
+        added = self._added
+        if added is None:
+            return
+        self.over = added.take(name, data)
+        if added.committed:
+            # It stands where it came.
+            place = self._items[-1][0] if self._items else -1
+            self._items += [(place, one.items) for one in added.committed]
+        if self.over:
+            pending = b",".join([one.items for one in added.pending])
+            self.continuation.answered(self._answer_id, pending)
 
-def _is_plain(name: bytes, value: bytes) -> bool:
-    return name.startswith(b"event: ") and value.startswith(b"data: ")
+    def _commit(self, added: Additions) -> None:
+        """What was queued is part of the conversation."""
+        for one in added.committed:
+            self.continuation.go_on(one.items)
 
 
 def _told(lines: bytes, names: tuple[bytes, ...]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from dragoman.http.websocket.connection import (
     UNSUPPORTED,
 )
 from dragoman.http.websocket.frames import text_frame
+from dragoman.protocols.openai_responses.additions import Addition
 from dragoman.protocols.openai_responses.websocket import (
     CONNECTION_LIMIT,
     LANE_LIMIT,
@@ -31,10 +32,9 @@ from dragoman.protocols.openai_responses.websocket import (
     QUEUE_FULL,
     BadEvent,
     Create,
-    Steer,
     error_event,
     read_event,
-    refused_steer,
+    tagged,
 )
 
 _log = logging.getLogger("dragoman.gateway")
@@ -53,6 +53,8 @@ _LAST_WORDS = {
     TOO_BIG: Fault(FaultKind.TOO_LARGE, "The message is too large for this gateway."),
     UNSUPPORTED: Fault(FaultKind.INVALID_REQUEST, "Messages must be JSON text."),
 }
+_INJECT_CODES = ("response_already_completed", "response_not_found")
+"""All that `response.inject.failed` may say (beta_response_inject_failed_event.py)."""
 _BROKEN = Fault(FaultKind.INVALID_REQUEST, "What was sent is no WebSocket message.")
 
 
@@ -161,7 +163,7 @@ class Session(WebSocket):
         if isinstance(event, Create):
             self._accept(event)
         elif event is not None:
-            self._refuse_steer(event)
+            self._add(event)
 
     def _accept(self, create: Create) -> None:
         lane = create.lane
@@ -178,16 +180,22 @@ class Session(WebSocket):
             self._waiting.append(_Waiting(create, continuation, self.take_held()))
             self._start()
 
-    def _refuse_steer(self, steer: Steer) -> None:
-        """No upstream takes more input for a response under way."""
-        found = [lane for lane, one in self._active.items() if one.response_id == steer.target]
-        if not found or not steer.target:
-            code, message = "response_not_found", "There is no such response on this connection."
-        elif steer.kind == "steer":
-            code, message = "steering_not_supported", "This response cannot be steered."
+    def _add(self, addition: Addition) -> None:
+        """Give a response under way more input, if its upstream takes any."""
+        target = addition.target
+        found = [one for one in self._active.values() if target and one.response_id == target]
+        lane = ""
+        if found:
+            lane = found[0].create_lane
+            code, message = found[0].add(addition)
+        elif self._memory.find(target) is not None:
+            code, message = "response_already_completed", "This response is over."
         else:
-            code, message = "response_not_found", "This response takes no input while it is made."
-        self._say(refused_steer(steer, code, message, found[0] if found else ""))
+            code, message = "response_not_found", "There is no such response on this connection."
+        if code and addition.kind == "inject" and code not in _INJECT_CODES:
+            code = "response_not_found"
+        if code:
+            self._say(tagged(addition.refused(code, message), lane))
 
     def _refuse(self, fault: Fault, lane: str = "") -> None:
         self._say(error_event(fault, lane))

@@ -38,6 +38,8 @@ _CLOSE_S = 5.0
 """Seconds that a client has to answer that the connection is closed."""
 _TURN = 256
 """Frames that are looked at before others have their turn."""
+_PONGS = 16
+"""Pings that came together of which each is answered."""
 _FRAGMENTS = 64
 _FRAGMENT_BYTES = 64
 """A message may have so many frames, and one more for each so many of its bytes."""
@@ -212,7 +214,7 @@ class WebSocket(Taker, ABC):
 
     def _look(self) -> None:
         """Look at the frames that came, some at a time."""
-        left = _TURN
+        left, pings = _TURN, 0
         try:
             while (piece := self._reader.next()) is not None:
                 if piece.opcode == CLOSE:
@@ -221,8 +223,11 @@ class WebSocket(Taker, ABC):
                 if piece.opcode < CLOSE and not self.closing:
                     self._take(piece)
                 elif piece.opcode == PING:
-                    # Of several pings the last is answered (RFC 6455, 5.5.3).
+                    # Of many pings the last is answered (RFC 6455, 5.5.3).
                     self._pong = piece.data
+                    pings += 1
+                    if pings <= _PONGS:
+                        self._answer_ping()
                 left -= 1
                 if not left:
                     self._pause_reading()
@@ -230,6 +235,10 @@ class WebSocket(Taker, ABC):
         except BadFrame as bad:
             self._broken = True
             self.refuse(bad.code, str(bad))
+            # The client's answer could not be told from what it sends.
+            transport = self.transport
+            if transport is not None and not transport.is_closing() and transport.can_write_eof():
+                transport.write_eof()
             return
         self._answer_ping()
 
@@ -261,6 +270,7 @@ class WebSocket(Taker, ABC):
             self._drop()
             self.refuse(TRY_LATER, "no memory")
         elif piece.ends_message:
+            self._answer_ping()
             self._finish(piece.opcode)
 
     def _hold(self) -> bool:

@@ -105,9 +105,7 @@ class FrameReader:
         size = min(self._left, len(buffer))
         if size < self._left and (not size or self._opcode >= CLOSE):
             return None
-        data = bytes(buffer[:size])
-        if self._masked:
-            data = _mixed(data, self._mask)
+        data = _mixed(buffer[:size], self._mask) if self._masked else bytes(buffer[:size])
         del buffer[:size]
         self._left -= size
         ends = not self._left
@@ -187,7 +185,7 @@ class FrameReader:
             raise BadFrame(PROTOCOL_ERROR, "there is no message to go on with")
 
 
-def _mixed(data: bytes, mask: bytes) -> bytes:
+def _mixed(data: bytes | bytearray, mask: bytes) -> bytes:
     """Data with its mask, or without it."""
     size, number = len(data), int.from_bytes
     if size < _FEW:

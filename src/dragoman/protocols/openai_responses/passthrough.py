@@ -4,6 +4,7 @@ keep their bytes, but for the name of the model and what was made for another up
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -14,13 +15,14 @@ from dragoman.canonical.envelope import PREFIX
 from dragoman.canonical.errors import Fault, UpstreamError
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
-from dragoman.canonical.usage import Usage
+from dragoman.canonical.usage import Usage, summed
 from dragoman.jsontext import JsonError, JsonMismatch, decoder
 from dragoman.protocols.base import NOTHING, Beginning, Passthrough, to_json
 from dragoman.protocols.error_body import is_readable, is_typed, says_error, stray_error
 from dragoman.protocols.finish_words import is_failure
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_errors import fault_of
+from dragoman.protocols.openai_responses.additions import ANSWERS, CREATED, Additions
 from dragoman.protocols.openai_responses.errors import error_members, failed_in_stream
 from dragoman.protocols.openai_responses.settings import suits
 from dragoman.protocols.openai_responses.usage import read_usage
@@ -305,6 +307,27 @@ def _members(data: bytes) -> tuple[dict[str, Raw], dict[str, Raw] | None]:
     return {"type": event.type} | ordered, event.response
 
 
+_COMPACT = re.compile(
+    rb'\{"type":"[a-z._]+",(?:"sequence_number":[0-9]+,)?"response":\{"[a-z_]+":[^ \t]'
+)
+"""Finds how an event begins that was written without white space between its tokens."""
+
+
+def _replaced(data: bytes, response: Mapping[str, Raw], changed: Mapping[str, Raw]) -> bytes:
+    """A lifecycle event with other values of members of its response object, put in place of those
+    there are: what it repeats of the client's tools is then not written anew. Empty if it cannot
+    be told where they are."""
+    if _COMPACT.match(data) is None:
+        return b""
+    for name, raw in changed.items():
+        before = b'"%b":%b' % (name.encode(), response[name])
+        # In a text its quotes would be escaped.
+        if data.count(before) != 1:
+            return b""
+        data = data.replace(before, b'"%b":%b' % (name.encode(), raw))
+    return data
+
+
 def _showing(data: bytes, shown: Mapping[str, Any]) -> tuple[bytes, _Lifecycle]:
     """A lifecycle event with other values of members of its response object, the same bytes if none
     differs; and what of it is looked at.
@@ -323,7 +346,9 @@ def _showing(data: bytes, shown: Mapping[str, Any]) -> tuple[bytes, _Lifecycle]:
     kind = text_of(members.get("type"))
     changed = _changed(response, shown)
     if changed:
-        data = to_json({**members, "response": Raw(to_json({**response, **changed}))})
+        data = _replaced(data, response, changed) or to_json(
+            {**members, "response": Raw(to_json({**response, **changed}))}
+        )
     return data, _Lifecycle(kind, response=_Answer(**seen))
 
 
@@ -331,9 +356,11 @@ class ResponsesRelay:
     """Watches one stream. Only lifecycle events and errors are looked into."""
 
     __slots__ = (
+        "_added",
         "_created",
         "_last",
         "_shown",
+        "_spent",
         "answer_id",
         "begun",
         "blank",
@@ -357,6 +384,10 @@ class ResponsesRelay:
         self._created = b""
         """The first response object of the stream: a failure of ours has to repeat it."""
         self._last = b""
+        self._added: Additions | None = None
+        """What was added to the response, once something was accepted."""
+        self._spent: Usage | None = None
+        """Usage of the responses before the one under way."""
         self.begun = False
         self.blank = 0
         self.answer_id = ""
@@ -386,6 +417,11 @@ class ResponsesRelay:
             if not is_readable(event) and not is_readable(event.get("error")):
                 return self._stray(frame, stray_error(event))
             return frame.raw + self._error(frame.data)
+        if name in ANSWERS:
+            if self._added is None:
+                self._added = Additions()
+            self.ended = self._added.take(name, frame.data)
+            return frame.raw
         if not self.begun:
             self.begun = _has_content(name, frame.data)
         if name in _ARGUMENTS:
@@ -407,12 +443,21 @@ class ResponsesRelay:
             self._created = data
             name = event.response.id
             self.answer_id = name if isinstance(name, str) else ""
-        self.usage = _usage_of(event.response) or self.usage
+        told = _usage_of(event.response)
+        if told is not None:
+            self.usage = told if self._spent is None else summed(self._spent, told)
+        if self._added is not None and event.type == "response.created":
+            self._added.take(CREATED, data)
         if isinstance(event.type, str) and event.type in _ENDS:
             if event.type != "response.failed" and _has_failed(event.response):
                 return self.fail(fault_of(event.response.error))
-            self.ended = True
+            self.ended = self._added is None or self._added.take(event.type.encode(), data)
             self._created = b""
+            if not self.ended:
+                # What follows goes on from this response, and not from what it went on from.
+                self._spent = self.usage
+                self._shown = {**self._shown}
+                self._shown.pop("previous_response_id", None)
             if event.type == "response.failed":
                 self.fault = fault_of(event.response.error)
         return raw

@@ -4,6 +4,7 @@ events of a stream, and what a connection of the upstream remembers (WebSocket m
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -11,8 +12,15 @@ from msgspec import Raw, Struct
 from dragoman import jsontext
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
+from dragoman.protocols.openai_responses.additions import (
+    ANSWERS,
+    CREATED,
+    ENDS,
+    Addition,
+    Additions,
+)
 from dragoman.protocols.openai_responses.websocket import answer_in, finished_item
-from dragoman.protocols.raw import join_object, split_list, split_object
+from dragoman.protocols.raw import split_list, split_object
 
 LARGEST = 15 * 1024 * 1024
 """Bytes of the largest request that goes over a connection: services close at 16 MiB what they
@@ -20,7 +28,6 @@ take by POST."""
 
 _NOT_FOUND = "previous_response_not_found"
 _CONNECTION_LIMIT = "websocket_connection_limit_reached"
-_ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.failed"})
 
 _TYPE = re.compile(rb'\s*\{\s*"type"\s*:\s*"([A-Za-z0-9_.]+)"')
 _NOT_SENT = ("stream", "background", "type")
@@ -35,18 +42,22 @@ class SocketTurn:
     """A streamed request to a connection, and its answer as it comes.
 
     `over` says that the last event came, and `held` what the connection holds from then on; `error`
-    is that which came in place of further events.
+    is that which came in place of further events. `lingers`: the response has ended, and what was
+    added to it is not settled yet.
     """
 
     __slots__ = (
+        "_additions",
         "_begun",
         "_continues",
+        "_end",
         "_finished",
         "_members",
         "error",
         "fields",
         "held",
         "input",
+        "lingers",
         "over",
     )
 
@@ -56,8 +67,12 @@ class SocketTurn:
         self._begun = False
         """Whether an event came."""
         self._finished: list[bytes] = []
+        self._additions: Additions | None = None
+        self._end = b""
+        """A terminal event that is held back, as an answer to an addition may be on its way."""
+        self.lingers = False
         fields = {name: raw for name, raw in members.items() if name not in _NOT_COMPARED}
-        self.fields = bytes(join_object(fields))
+        self.fields = to_json(fields)
         """JSON of what must not change within a chain."""
         self.input = bytes(members.get("input", b""))
         """JSON of the input."""
@@ -82,7 +97,7 @@ class SocketTurn:
             members["previous_response_id"] = Raw(to_json(held.id))
             members["input"] = Raw(added)
         self._continues = held is not None
-        return bytes(join_object(members))
+        return to_json(members)
 
     def take(self, message: bytes) -> bytes:
         """What a message of the upstream is in the stream that POST would give: nothing if it is of
@@ -98,11 +113,54 @@ class SocketTurn:
         self._begun = True
         if kind == b"response.output_item.done":
             self._finished.append(message)
-        elif kind in _ENDS:
+        elif self._additions is not None:
+            return self._settling(self._additions, kind, message)
+        elif kind in ENDS:
             self.over = True
             if kind != b"response.failed":
                 self.held = _held_after(self, message, self._finished)
         return streamed(kind, message)
+
+    def add(self, send: Callable[[bytes], bool], addition: Addition) -> bool:
+        """Send the response under way more input by `send`, which says whether it does. What the
+        connection holds is then no longer what the request says."""
+        message = addition.message
+        if len(message) >= LARGEST or not send(message):
+            return False
+        if self._additions is None:
+            self._additions = Additions()
+        self._additions.sent(addition)
+        return True
+
+    def part(self) -> bytes:
+        """The last events where the upstream tells no more of what was added."""
+        additions, end = self._additions, self._end
+        self.over, self.lingers = True, False
+        returned = [] if additions is None else additions.returned
+        return b"".join([streamed(type_of(one), one) for one in (*returned, end)])
+
+    def _settling(self, additions: Additions, kind: bytes, message: bytes) -> bytes:
+        """As `take`, of an event after something was added. A terminal one goes after the answers
+        to what was added before it came, so that who sees it knows whether it is the last."""
+        before = b""
+        if self._end and kind not in ANSWERS:
+            before = self._passed(additions, self._end)
+        if kind in ENDS and additions.unanswered:
+            self._end, self.lingers = message, True
+            return before
+        told = before + streamed(kind, message)
+        if kind in ENDS or kind in ANSWERS or kind == CREATED:
+            self.over = additions.take(kind, message)
+        if self._end and not additions.unanswered:
+            told += self._passed(additions, self._end)
+        self.lingers = not self.over and (additions.ended or bool(self._end))
+        return told
+
+    def _passed(self, additions: Additions, end: bytes) -> bytes:
+        """The terminal event that was held back."""
+        self._end, kind = b"", type_of(end)
+        self.over = additions.take(kind, end)
+        return streamed(kind, end)
 
     @staticmethod
     def spoils(message: bytes) -> bool:

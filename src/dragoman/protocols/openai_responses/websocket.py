@@ -20,6 +20,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_errors import fault_of, shown_status
+from dragoman.protocols.openai_responses.additions import Addition
 from dragoman.protocols.openai_responses.errors import error_object, write_error
 from dragoman.protocols.raw import join_object, split_list, split_object, text_of
 
@@ -47,15 +48,7 @@ class Create(Struct, frozen=True):
     prepares: bool
 
 
-class Steer(Struct, frozen=True):
-    """A `response.steer`, or a `response.inject`: `kind` is its type without `response.`."""
-
-    kind: str
-    target: str
-    input: Raw
-
-
-def read_event(text: str) -> Create | Steer | None:
+def read_event(text: str) -> Create | Addition | None:
     """The event of a client's message; None for one that expects nothing.
 
     Raises:
@@ -75,7 +68,7 @@ def read_event(text: str) -> Create | Steer | None:
     if kind == "response.create":
         return _read_create(members)
     if kind in ("response.steer", "response.inject"):
-        return _read_steer(kind.removeprefix("response."), members)
+        return _read_addition(kind.removeprefix("response."), members)
     if kind in _SWALLOWED:
         return None
     told = f"There is no event of type '{kind[:100]}'." if kind else "type: is required"
@@ -108,7 +101,7 @@ def _read_create(members: Mapping[str, Raw]) -> Create:
         body["prompt_cache_options"] = options
     previous = text_of(members.get("previous_response_id")) or None
     prepares = generates is False or options is not None
-    return Create(bytes(join_object(body)), lane, previous, prepares)
+    return Create(to_json(body), lane, previous, prepares)
 
 
 def _prewarming(given: Raw | None) -> Raw | None:
@@ -119,9 +112,9 @@ def _prewarming(given: Raw | None) -> Raw | None:
     return join_object({name: raw for name, raw in options.items() if name != "prewarm"})
 
 
-def _read_steer(kind: str, members: Mapping[str, Raw]) -> Steer:
+def _read_addition(kind: str, members: Mapping[str, Raw]) -> Addition:
     name = "previous_response_id" if kind == "steer" else "response_id"
-    return Steer(kind, text_of(members.get(name)), members.get("input", Raw(_NULL)))
+    return Addition(kind, text_of(members.get(name)), members.get("input", Raw(_NULL)))
 
 
 def _flag(members: Mapping[str, Raw], name: str, lane: str) -> bool | None:
@@ -210,18 +203,6 @@ def error_of_stream(data: bytes, lane: str = "") -> bytes:
     return error_answer(shown_status(fault), to_json({"error": body}), {}, lane)
 
 
-def refused_steer(steer: Steer, code: str, message: str, lane: str) -> bytes:
-    """The answer to input for a response under way that it cannot be given."""
-    error: JsonObject = {"code": code, "message": message}
-    event: JsonObject = {"type": f"response.{steer.kind}.failed", "sequence_number": 0}
-    if steer.kind == "steer":
-        event["steer"] = {"previous_response_id": steer.target, "input": steer.input}
-        event["error"] = {"type": "invalid_request_error", **error}
-    else:
-        event |= {"response_id": steer.target, "input": steer.input, "error": error}
-    return tagged(to_json(event), lane)
-
-
 class _Done(Struct):
     """What of a finished item's event is looked at."""
 
@@ -294,14 +275,14 @@ def numbered(data: bytes, number: int) -> bytes:
         members = jsontext.members(data)
     except JsonError:
         return data
-    return bytes(join_object({**members, "sequence_number": Raw(b"%d" % number)}))
+    return to_json({**members, "sequence_number": Raw(b"%d" % number)})
 
 
 def in_progress(created: bytes, number: int) -> bytes:
     """An event that says nothing but that a response is being made, from one that said so."""
     members = jsontext.members(created)
     changed = {"type": Raw(b'"response.in_progress"'), "sequence_number": Raw(b"%d" % number)}
-    return bytes(join_object({**members, **changed}))
+    return to_json({**members, **changed})
 
 
 def sequence_number(data: bytes) -> int:
@@ -319,4 +300,4 @@ def with_headers(data: bytes, headers: Mapping[str, str]) -> bytes:
         members = jsontext.members(data)
     except JsonError:
         return data
-    return bytes(join_object({**members, "headers": Raw(to_json(dict(headers)))}))
+    return to_json({**members, "headers": dict(headers)})

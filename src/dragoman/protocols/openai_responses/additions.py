@@ -1,0 +1,153 @@
+"""More input for a response under way (`response.steer`, `response.inject`): what becomes of it, as
+the stream of the response tells (types: response_steer_*_event.py and
+beta_response_inject_*_event.py).
+
+Input that was accepted is queued. It is committed when the response that follows by itself is
+created, waits for the next request if the response ends for tool outputs (`pending`), or is
+returned (`failed`). So the terminal event of a steered response may not be the last of its stream.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from dragoman import jsontext
+from dragoman.jsontext import JsonError
+from dragoman.protocols.base import to_json
+from dragoman.protocols.raw import is_text, split_list
+
+CREATED = b"response.created"
+ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.failed"})
+_ACCEPTED = b"response.steer.accepted"
+_PENDING = b"response.steer.pending"
+_FAILED = b"response.steer.failed"
+_INJECTED = b"response.inject.created"
+_NOT_INJECTED = b"response.inject.failed"
+ANSWERS = frozenset({_ACCEPTED, _PENDING, _FAILED, _INJECTED, _NOT_INJECTED})
+"""Types of the events that tell what becomes of input."""
+
+
+class Addition(Struct, frozen=True):
+    """Input for a response under way: `kind` is `steer` or `inject`, `target` the id of the
+    response, `input` as it was given."""
+
+    kind: str
+    target: str
+    input: Raw
+
+    @property
+    def message(self) -> bytes:
+        """The message for the service."""
+        target = "previous_response_id" if self.kind == "steer" else "response_id"
+        kind = f"response.{self.kind}"
+        return to_json({"type": kind, target: self.target, "input": self.input})
+
+    @property
+    def items(self) -> bytes:
+        """JSON of its items, without the brackets around them; empty if it has none."""
+        if is_text(self.input):
+            return to_json({"type": "message", "role": "user", "content": self.input})
+        return b",".join(map(bytes, split_list(self.input) or ()))
+
+    def refused(self, code: str, message: str, name: str = "") -> bytes:
+        """The event that returns it; `name` is the id that it was accepted by, if it was."""
+        error: dict[str, Any] = {"code": code, "message": message}
+        event: dict[str, Any] = {"type": f"response.{self.kind}.failed", "sequence_number": 0}
+        if self.kind == "steer":
+            steer = {"id": name} if name else {}
+            event["steer"] = {**steer, "previous_response_id": self.target, "input": self.input}
+            event["error"] = {"type": "invalid_request_error", **error}
+        else:
+            event |= {"response_id": self.target, "input": self.input, "error": error}
+        return to_json(event)
+
+
+class _Named(Struct):
+    id: Any = None
+
+
+class _Told(Struct):
+    """What of an event about input is looked at."""
+
+    steer: _Named | None = None
+
+
+_told = jsontext.decoder(_Told)
+
+
+class Additions:
+    """What was added to the responses of one stream. Who sent the input (`sent`) finds it here
+    again; who only watches the stream knows it by its ids.
+
+    - `unanswered` was sent, and nothing was told of it yet, in order.
+    - `queued` was accepted, by id; None for what somebody else sent.
+    - `committed` is what the last event brought into the conversation.
+    - `pending` goes before the input of the next request.
+    """
+
+    __slots__ = ("committed", "ended", "pending", "queued", "unanswered")
+
+    def __init__(self) -> None:
+        self.ended = False
+        """Whether the last response that was created has ended."""
+        self.unanswered: list[Addition] = []
+        self.queued: dict[str, Addition | None] = {}
+        self.committed: list[Addition] = []
+        self.pending: list[Addition] = []
+
+    @property
+    def returned(self) -> list[bytes]:
+        """The events that return what was neither committed nor refused."""
+        told = ("successor_creation_failed", "No response followed that takes this input.")
+        queued = [one.refused(*told, name) for name, one in self.queued.items() if one is not None]
+        return [*queued, *(one.refused(*told) for one in self.unanswered)]
+
+    def sent(self, addition: Addition) -> None:
+        """It was sent to the service."""
+        self.unanswered.append(addition)
+
+    def take(self, kind: bytes, data: bytes) -> bool:
+        """Take an event of `ANSWERS`, `ENDS`, or `CREATED`. Returns whether it is the last."""
+        self.committed = []
+        if kind in ENDS:
+            self.ended = True
+        elif kind == CREATED:
+            if self.ended:
+                self.ended = False
+                self.committed = [one for one in self.queued.values() if one is not None]
+                self.queued.clear()
+        elif kind in (_INJECTED, _NOT_INJECTED):
+            one = self._answered("inject")
+            if one is not None and kind == _INJECTED:
+                self.committed = [one]
+        else:
+            self._steered(kind, _steer_in(data))
+        return self.ended and not self.queued and not self.unanswered
+
+    def _steered(self, kind: bytes, name: str) -> None:
+        if kind == _ACCEPTED:
+            self.queued[name] = self._answered("steer")
+        elif name in self.queued:
+            one = self.queued.pop(name)
+            if one is not None and kind == _PENDING:
+                self.pending.append(one)
+        elif kind == _FAILED:
+            self._answered("steer")
+
+    def _answered(self, kind: str) -> Addition | None:
+        """The first of that kind of which nothing was told yet: they are answered in order."""
+        found = next((one for one in self.unanswered if one.kind == kind), None)
+        if found is not None:
+            self.unanswered.remove(found)
+        return found
+
+
+def _steer_in(data: bytes) -> str:
+    """The id of the steering that an event is about, empty if it has none."""
+    try:
+        steer = _told(data).steer
+    except JsonError:
+        return ""
+    return steer.id if steer is not None and isinstance(steer.id, str) else ""
