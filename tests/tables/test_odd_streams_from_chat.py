@@ -54,6 +54,12 @@ def together(*chunks: JsonObject) -> JsonObject:
     return {**chunks[0], "choices": [chunk["choices"][0] for chunk in chunks]}
 
 
+def doubled(chunk: JsonObject) -> JsonObject:
+    """A chunk that says its delta as a message as well."""
+    choice = chunk["choices"][0]
+    return {**chunk, "choices": [{**choice, "message": choice["delta"]}]}
+
+
 def again(chunk: JsonObject, answer_id: str = "b") -> JsonObject:
     """A chunk with another id."""
     return {**chunk, "id": f"chatcmpl-{answer_id}"}
@@ -104,6 +110,7 @@ def finished(word: str | None, *chunks: JsonObject, **choice: Any) -> bytes:
 
 A_CALL = first(0, "c1", "f", "{}")
 BOTH = chat_stream(ROLE, X, A_CALL, CALLS)
+A_FINISHED = finished("tool_calls", A_CALL)
 ODD_CHOICE = {**X["choices"][0], "something": 1}
 FAILURES = ("error", "insufficient_system_resource", "abort", "cancelled", "network_error")
 TOOL_WORDS = ("tool_calls", "tool_call", "tool_use", "function_call")
@@ -375,6 +382,37 @@ FROM_CHAT = [
         "text that was cut in one choice, a call in another",
         chat_stream(ROLE, X, delta("length"), at(1, A_CALL), at(1, CALLS)),
         chat_stream(ROLE, X, A_CALL, delta("length")),
+    ),
+    Row("arguments that are null", finished("tool_calls", first(0, "c1", "f", "null")), A_FINISHED),
+    Row(
+        "arguments that are null, in pieces",
+        finished("tool_calls", first(0, "c1", "f", "nu"), fragment(0, "ll")),
+        A_FINISHED,
+    ),
+    Row("a text beside the content", chat_stream(ROLE, delta(text="x"), STOP), PLAIN),
+    Row("content that is false", chat_stream(ROLE, delta(content=False), X, STOP), PLAIN),
+    Row(
+        "reasoning in blocks of thoughts",
+        chat_stream(ROLE, delta(thinking_blocks=[{"thinking": "hm"}]), X, STOP),
+        THOUGHT,
+    ),
+    Row(
+        "reasoning once more in its details",
+        chat_stream(
+            ROLE,
+            delta(reasoning_content="h"),
+            delta(reasoning_content="m"),
+            delta(reasoning_details=[{"type": "reasoning.text", "text": "hm", "index": 0}]),
+            X,
+            STOP,
+        ),
+        THOUGHT,
+    ),
+    Row(
+        "a message that is the delta beside it, with pieces of a call",
+        chat_stream(ROLE, *map(doubled, (first(0, "c1", "f", '{"a":'), fragment(0, "1}"))), CALLS),
+        chat_stream(ROLE, first(0, "c1", "f", '{"a":1}'), CALLS),
+        {"choices[0].message": "knob"},
     ),
     Row("another answer in its middle", chat_stream(ROLE, X, again(ROLE), X, STOP)),
     Row(

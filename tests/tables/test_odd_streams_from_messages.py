@@ -88,6 +88,46 @@ FROM_MESSAGES = [
         ),
     ),
     Row("no start", named_stream(*text_block(0, "x"), *message_end(input_tokens=5)), SAID),
+    *(
+        Row(
+            f"a block of type {kind}",
+            named_stream(
+                BEGIN,
+                *block(0, {"type": kind, "text": ""}, {"type": f"{kind}_delta", "text": "hm"}),
+                *text_block(1, "x"),
+                *ENDING,
+            ),
+            named_stream(
+                BEGIN,
+                *block(
+                    0,
+                    {"type": "thinking", "thinking": ""},
+                    {"type": "thinking_delta", "thinking": "hm"},
+                ),
+                *text_block(1, "x"),
+                *ENDING,
+            ),
+        )
+        for kind in ("reasoning", "thought")
+    ),
+    Row(
+        "an empty input before its pieces",
+        named_stream(BEGIN, *tool_block(0, 1, "{}", '{"a":', "1}"), *message_end("tool_use")),
+        named_stream(BEGIN, *tool_block(0, 1, '{"a":1}'), *message_end("tool_use")),
+    ),
+    Row(
+        "pieces that are another input than the start has",
+        named_stream(
+            BEGIN,
+            {
+                **(start := tool_block(0, 1)[0]),
+                "content_block": {**start["content_block"], "input": {"a": 1}},
+            },
+            piece(0, "input_json_delta", partial_json='{"b":2}'),
+            tool_block(0, 1)[-1],
+            *message_end("tool_use"),
+        ),
+    ),
     Row(
         "another message in its middle",
         named_stream(BEGIN, *text_block(0, "x"), again("msg_2"), *text_block(0, "y"), *ENDING),
@@ -222,7 +262,7 @@ FROM_MESSAGES = [
     Row("input in the start, and a blank piece", used(A_TOOL, ""), used(A_TOOL)),
     Row(
         "input in the start, and pieces",
-        used(A_TOOL, "", '{"b"', ":2}"),
+        used({**A_TOOL, "input": {"b": 2}}, "", '{"b"', ":2}"),
         used({**A_TOOL, "input": {"b": 2}}),
     ),
     Row(

@@ -114,6 +114,47 @@ FROM_RESPONSES = [
         )
     ),
     Row(
+        "an empty input before its pieces",
+        stream_of([*CALLING[:3], {**CALLING[3], "delta": "{}"}, *CALLING[3:]]),
+        stream_of(CALLING),
+    ),
+    *(
+        Row(
+            f"reasoning in its {name}",
+            stream_of(events_of(HELLO)[:2])
+            + stream_of(
+                frame_events(
+                    response({"type": "reasoning", "id": "rs", name: "hm"}, *HELLO["output"])
+                )
+            ),
+            stream_of(
+                events_of(
+                    response(
+                        {
+                            "type": "reasoning",
+                            "id": "rs",
+                            "summary": [],
+                            "content": [{"type": "reasoning_text", "text": "hm"}],
+                        },
+                        *HELLO["output"],
+                    )
+                )
+            ),
+        )
+        for name in ("text", "reasoning")
+    ),
+    Row(
+        "two parts of one index that begin with their text",
+        stream_of(
+            [
+                *events_of(HELLO)[:3],
+                *({**events_of(HELLO)[3], "part": text(said)} for said in ("Hel", "lo")),
+                {"type": "response.completed", "response": response()},
+            ]
+        ),
+        stream_of(events_of(HELLO)),
+    ),
+    Row(
         "another response in its middle",
         ended_by({**EVENTS[0], "response": {**EVENTS[0]["response"], "id": "resp_2"}}, EVENTS[-1]),
     ),

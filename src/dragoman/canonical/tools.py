@@ -22,12 +22,15 @@ CUSTOM_INPUT = "input"
 UNUSABLE_ARGUMENTS = "invalid_tool_arguments"
 """Code of the error for an answer whose tool arguments are not a JSON object."""
 
+_NULL = "null"
+"""Arguments that some servers have in the place of none."""
+
 _ALIASES = ("input", "patch", "content", "text", "command")
 
 
 class _Call:
     """What is known of a call while it streams. Its arguments are `held` as long as they are white
-    space, which may turn out to be all there is, or may not be that of JSON."""
+    space or a null, which may turn out to be all there is, or may not be that of JSON."""
 
     __slots__ = ("emulated", "escapes", "head", "held", "pieces")
 
@@ -44,8 +47,8 @@ class ToolRestorer:
     """A stage between reader and sequencer.
 
     Restores names and namespaces, unwraps emulated custom tools (their input is held until it
-    is whole), makes missing arguments `{}`, and turns an answer whose arguments are not a JSON
-    object into a failure, unless the output limit cut them, which their `Closed` tells.
+    is whole), makes missing arguments and a null `{}`, and turns an answer whose arguments are
+    not a JSON object into a failure, unless the output limit cut them, which their `Closed` tells.
     """
 
     __slots__ = ("_broken", "_calls", "_ledger", "_names")
@@ -107,10 +110,13 @@ class ToolRestorer:
 
     def _more(self, event: Delta, call: _Call) -> tuple[Event, ...]:
         """More of the arguments of a call that nothing was given of."""
-        if call.emulated or not event.text.strip():
+        if call.emulated:
+            return ()
+        said = "".join(call.pieces)
+        if _NULL.startswith(said.strip()):
             return ()
         call.held = False
-        return (Delta(event.index, "".join(call.pieces)),)
+        return (Delta(event.index, said),)
 
     def _closed(self, event: Closed, call: _Call) -> tuple[Event, ...]:
         if call.escapes is not None:
@@ -128,7 +134,7 @@ class ToolRestorer:
             return (Delta(event.index, unwrapped), event)
         if call.head.custom:
             return (event,)
-        if not text.strip():
+        if text.strip() in ("", _NULL):
             return (Delta(event.index, "{}"), event)
         return (event,) if is_json_object(text) else self._cut(event, call)
 

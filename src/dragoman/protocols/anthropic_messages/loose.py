@@ -32,7 +32,7 @@ def as_known(block: JsonObject) -> JsonObject:
     for name in ("text", "thinking", "reasoning"):
         text = block.get(name)
         if isinstance(text, str):
-            own = _MEMBERS[name][0]
+            own = "thinking" if _is_thought(kind) else _MEMBERS[name][0]
             rest = {key: value for key, value in block.items() if key != name}
             return {**rest, "type": own, own: text}
     return block
@@ -50,8 +50,15 @@ def named_delta(delta: JsonObject) -> JsonObject | None:
     for name, (own, kind) in _MEMBERS.items():
         text = delta.get(name)
         if isinstance(text, str):
+            if name == "text" and _is_thought(delta.get("type")):
+                own, kind = _MEMBERS["thinking"]
             return {"type": kind, own: text}
     return None
+
+
+def _is_thought(kind: Any) -> bool:
+    """Whether a type that nobody knows is some word for reasoning, whose text is no answer."""
+    return isinstance(kind, str) and any(word in kind for word in ("reason", "think", "thought"))
 
 
 def is_hosted(kind: str) -> bool:

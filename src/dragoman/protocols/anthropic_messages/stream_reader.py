@@ -40,7 +40,12 @@ from dragoman.protocols.anthropic_messages.finish import (
     is_known_reason,
     read_finish,
 )
-from dragoman.protocols.anthropic_messages.loose import as_known, is_hosted, named_delta
+from dragoman.protocols.anthropic_messages.loose import (
+    as_known,
+    is_hosted,
+    named_delta,
+    object_of,
+)
 from dragoman.protocols.anthropic_messages.repetition import (
     Repetition,
     index_of,
@@ -72,6 +77,7 @@ _HEADED = "headed"
 _CLOSED = "closed"
 _NONE = "none"
 _NO_BLOCK = (_NONE, -1)
+_NOT_GIVEN: tuple[Any, list[str]] = (None, [])
 
 _OPENS = {"text_delta": _TEXT, "thinking_delta": _THINKING, "signature_delta": _THINKING}
 """Deltas from which the kind of a block is known even when its start is missing. The kind is also
@@ -99,6 +105,7 @@ class MessagesReader:
         "_call_ids",
         "_calls",
         "_first",
+        "_given",
         "_heads",
         "_id",
         "_inbound",
@@ -139,6 +146,9 @@ class MessagesReader:
         """Index of the block that began last."""
         self._inputs: dict[int, str] = {}
         """What is known of the input of calls, by number; "" once pieces of it passed."""
+        self._given: dict[int, tuple[Any, list[str]]] = {}
+        """Inputs that stood in the starts of calls, and the pieces that then spell them once more,
+        by number."""
         self._searches: dict[str, int] = {}
         """Indexes of searches by their ids."""
         self._call_ids = CallIds("toolu_")
@@ -412,8 +422,10 @@ class MessagesReader:
             self._inbound.ledger.add(
                 f"content[{index}].id", LossKind.REPAIRED, "two calls had one id"
             )
-        # Deltas, should any come, hold the input once more and win.
-        self._inputs[index] = to_json_text(block.get("input") or {})
+        given = block.get("input")
+        if given:
+            self._given[index] = given, []
+        self._inputs[index] = to_json_text(given or {})
         return [Opened(index, ToolCall(id=call_id, name=name))]
 
     def _delta(self, event: JsonObject) -> Iterable[Event]:
@@ -430,9 +442,11 @@ class MessagesReader:
             text = delta.get("partial_json")
             if type(text) is dict:
                 text = to_json_text(text)
-            if text == _NO_INPUT and self._inputs.get(number, "") not in ("", _NO_INPUT):
-                return ()  # in the place of an input that the start had
+            if text == _NO_INPUT and self._inputs.get(number):
+                return ()  # in the place of one that the start had, or that is to come
             if text:
+                if number in self._given:
+                    self._given[number][1].append(text)
                 self._inputs[number] = ""
         elif kind == _THINKING and what == "thinking_delta":
             text = delta.get("thinking")
@@ -546,6 +560,9 @@ class MessagesReader:
             events = self._query(number)
         elif kind is not _SKIPPED:
             arguments = self._inputs.pop(number, "")
+            given, pieces = self._given.pop(number, _NOT_GIVEN)
+            if pieces and not self._over and object_of("".join(pieces)) != object_of(given):
+                return self._fail("the pieces of a tool call are not the input that its start has")
             if arguments:
                 events.append(Delta(number, arguments))
             events.append(Closed(number))

@@ -45,7 +45,7 @@ from dragoman.protocols.openai_chat.finish import is_cut, is_known_reason, read_
 from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, Details, said_in, text_of
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments, is_among
 from dragoman.protocols.openai_chat.usage import read_usage
-from dragoman.protocols.openai_chat.whole_message import Said, numbered, split_parts
+from dragoman.protocols.openai_chat.whole_message import Said, as_known, numbered, split_parts
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.sse import DONE, Frame
 
@@ -315,6 +315,7 @@ class ChatReader:
     def _delta(self, delta: JsonObject, logprobs: Any, events: list[Event]) -> None:
         is_speech = wire.SPEECH_FIELDS.issuperset(delta)
         if not is_speech:
+            delta = as_known(delta)
             path = f"choices[0].{self._source}"
             self._report_unknown(delta, wire.DELTA_FIELDS, path, wire.BESIDES, wire.UNREAD)
         role = delta.get("role")
@@ -333,7 +334,7 @@ class ChatReader:
         if content is None or type(content) is str:
             pass
         elif type(content) is not list and type(content) is not dict:
-            content = to_json_text(content)
+            content = to_json_text(content) if content is not False else None
         else:
             content, inner, refused, unknown = split_parts(content)
             thought = thought if thought == inner else thought + inner
@@ -389,8 +390,9 @@ class ChatReader:
             self._annotate(held, events)
 
     def _reason(self, text: str, details: Any, events: list[Event]) -> None:
-        text_of_details = self._details.add(details) if type(details) is list else ""
-        text = text or text_of_details
+        told = self._details.add(details) if type(details) is list else ""
+        # Details may come at the end, with all that the deltas said.
+        text = text or ("" if told and told == "".join(self._said.reasoning) else told)
         if not text and not self._details.has_state:
             return
         if self._kind != _REASONING:

@@ -43,6 +43,20 @@ def split_parts(content: list[Any] | JsonObject) -> Parts:
     return Parts("".join(texts), "".join(thoughts), "".join(refusals), tuple(unknown))
 
 
+def as_known(message: JsonObject) -> JsonObject:
+    """A message or delta with text or reasoning under names of other protocols, and none under its
+    own, as this protocol has it; else itself."""
+    moved = {
+        name: other
+        for name, other in (("content", "text"), ("reasoning_content", "thinking_blocks"))
+        if message.get(other) and not message.get(name)
+    }
+    if not moved or ("content" not in moved and text_of(message)):
+        return message
+    kept = {name: value for name, value in message.items() if name not in moved.values()}
+    return kept | {name: message[other] for name, other in moved.items()}
+
+
 def texts_of(message: JsonObject) -> tuple[str, Any, Any]:
     """Reasoning, text and refusal of a whole message."""
     thought, content, refusal = text_of(message), message.get("content"), message.get("refusal")
@@ -107,7 +121,8 @@ class Said:
         """
         thought, content, refusal = texts_of(message)
         fragments = numbered(message).get("tool_calls")
-        fragments = fragments if type(fragments) is list else []
+        if type(fragments) is not list or message.get("tool_calls") == delta.get("tool_calls"):
+            fragments = []
         annotations = message.get("annotations")
         rest = {
             "reasoning_content": _after(self.reasoning, thought, delta),

@@ -106,6 +106,9 @@ class Item(Struct, eq=False):
     """The one block of a call or of reasoning."""
     told: bool = False
     """Whether a call's arguments are all there."""
+    begun_empty: bool = False
+    """Whether a `{}` came before all pieces of a call's arguments: in the place of those to come,
+    if any do."""
     held: list[str] = []
     """Arguments that came before the call's name."""
     style: str | None = None
@@ -135,6 +138,10 @@ class Item(Struct, eq=False):
     def arguments(self) -> str:
         """What came of a call's arguments."""
         return self.block.text() if self.block is not None else joined(self.held)
+
+    def said_at(self, at: int) -> int:
+        """How much was said in the parts of an index."""
+        return sum(len(part.block.text()) for part in self.parts if part.at == at)
 
     def said(self) -> tuple[str | None, str]:
         """A call's name and arguments."""
@@ -503,6 +510,19 @@ def as_known(part: JsonObject) -> JsonObject:
 _PARTS = {*TEXTS, "reasoning_text"}
 
 
+_THOUGHTS = ("text", "reasoning", "reasoning_content", "thinking")
+"""Members in which few servers have the text of reasoning."""
+
+
+def _as_reasoning(item: JsonObject) -> JsonObject:
+    """An item of reasoning whose text stands beside its parts, with a part of it; else itself."""
+    found = next((name for name in _THOUGHTS if item.get(name)), None)
+    if found is None or any(reasoning_in(item, "summary") + reasoning_in(item, "raw")):
+        return item
+    kept = {name: value for name, value in item.items() if name != found}
+    return {**kept, "content": [{"type": "reasoning_text", "text": item[found]}]}
+
+
 def as_message(item: JsonObject) -> JsonObject:
     """An item of a type that nobody knows, but with text, as the message that it is, or with a name
     and arguments as a call; else itself. So is a part of a message that stands in an item's place.
@@ -513,6 +533,8 @@ def as_message(item: JsonObject) -> JsonObject:
         return item
     if item.get("role", "assistant") in _OTHERS:
         return {**item, "type": ECHO} if kind == "message" else item
+    if kind == "reasoning":
+        return _as_reasoning(item)
     if kind in _NAMED:
         return item
     # What a service's own tools do is nothing that the model says or asks of the client.

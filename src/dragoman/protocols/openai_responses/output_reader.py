@@ -308,8 +308,8 @@ class OutputReader:
             item.segments[-1].closed = over
         return events
 
-    def arguments(self, item: Item, piece: str) -> list[Event]:
-        """More of a call's arguments or input.
+    def arguments(self, item: Item, piece: str, *, whole: bool = False) -> list[Event]:
+        """More of a call's arguments or input, or all that is missing of them.
 
         Raises:
             UpstreamError: the call is over.
@@ -320,6 +320,9 @@ class OutputReader:
             if not piece.strip():
                 return []
             raise UpstreamError.unreadable("a tool call goes on after its end")
+        if piece == "{}" and not whole and not item.arguments():
+            item.begun_empty = True
+            return []
         if item.block is None:
             item.held.append(piece)
             return []
@@ -335,7 +338,7 @@ class OutputReader:
         rest = rest_of_arguments(item.arguments(), text)
         if rest is None:
             raise _contradictory("a tool call")
-        events = self.arguments(item, rest)
+        events = self.arguments(item, rest, whole=True)
         item.told = bool(text.strip())
         return events
 
@@ -385,7 +388,7 @@ class OutputReader:
     def _close_call(self, item: Item, head: JsonObject) -> list[Event]:
         """The end of a call that nothing ended."""
         given = arguments_of(head, item.kind)
-        said = item.arguments()
+        said = item.arguments() or ("{}" if item.begun_empty else "")
         if item.block is None and word(head, "name") is None:
             raise UpstreamError.unreadable("a tool call has no name")
         if not said and not given:

@@ -152,8 +152,9 @@ class ResponsesReader:
         self._place: tuple[int, int, str | None] = (-1, -1, None)
         self._block: OpenBlock | None = None
         """The text part that grew last, and where it is."""
-        self._heads: dict[tuple[int, int], tuple[Item, Head]] = {}
-        """The texts that parts began with, by the number of the item and the part's index."""
+        self._heads: dict[tuple[int, int], tuple[Item, Head, int]] = {}
+        """The texts that parts began with, by the number of the item and the part's index, and how
+        much had been said under that index."""
 
     def read(self, frame: Frame) -> Iterable[Event]:
         """The events of one frame, in order."""
@@ -292,9 +293,14 @@ class ResponsesReader:
         if as_known(part).get("type") != "output_text":
             return []
         item, at = self._item(value, "message"), _index(value, "content_index")
-        self._heads[item.number, at] = item, Head(text_in(as_known(part)))
+        events: list[Event] = []
+        if (item.number, at) in self._heads:
+            # Another part with its index.
+            events = self._end_head(*self._heads.pop((item.number, at)), at)
+        head = Head(text_in(as_known(part)))
+        self._heads[item.number, at] = item, head, item.said_at(at)
         self._block = None
-        return []
+        return events
 
     def _after_head(self, item: Item, at: int, piece: str) -> str:
         """What is to be passed on with a piece of a part, which may have begun with a text."""
@@ -311,11 +317,12 @@ class ResponsesReader:
 
     def _ended_heads(self) -> list[Event]:
         """The texts that parts began with of which nothing else came."""
-        events: list[Event] = []
-        for (_, at), (item, head) in self._heads.items():
-            if not any(part.at == at for part in item.parts):
-                events += self._answer.text(item, at, head.end())
-        return events
+        heads = self._heads.items()
+        return [event for (_, at), head in heads for event in self._end_head(*head, at)]
+
+    def _end_head(self, item: Item, head: Head, said: int, at: int) -> list[Event]:
+        """The text that a part began with, unless its end had it."""
+        return [] if item.said_at(at) > said else self._answer.text(item, at, head.end())
 
     def _part_done(self, value: JsonObject) -> list[Event]:
         part = value.get("part")
