@@ -516,7 +516,9 @@ STEPS: list[tuple[str, str, list[tuple[Json, list[str]]]]] = [
         [
             (message_start(), ["response.created", "response.in_progress"]),
             (tool_block(0, 7)[0], ["response.output_item.added"]),
-            (tool_block(0, 7, "{}")[1], ["response.function_call_arguments.delta"]),
+            # It may stand in the place of the pieces to come.
+            (tool_block(0, 7, "{}")[1], []),
+            (tool_block(0, 7, '{"a":1}')[1], ["response.function_call_arguments.delta"]),
             # A limit could have cut it: only the stop reason tells.
             (tool_block(0, 7)[1], []),
             (message_end("tool_use")[0], []),

@@ -37,11 +37,10 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.error_body import says_error, stray_error
 from dragoman.protocols.fields import UNKNOWN, Field, JsonObject
-from dragoman.protocols.finish_words import failure, is_failure, plain, unknown_finish
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
-from dragoman.protocols.openai_chat.finish import is_cut, is_known_reason, read_finish
+from dragoman.protocols.openai_chat.choices import Choices, has_content, told_apart
 from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, Details, said_in, text_of
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments, is_among
 from dragoman.protocols.openai_chat.usage import read_usage
@@ -50,7 +49,7 @@ from dragoman.protocols.openai_errors import fault_of
 from dragoman.sse import DONE, Frame
 
 _NO_TEXT = Text(text="")
-_TEXT, _REFUSAL, _REASONING, _CALLS, _NONE = "text", "refusal", "reasoning", "calls", ""
+_TEXT, _REFUSAL, _REASONING, _NONE = "text", "refusal", "reasoning", ""
 _WHOLE = "text of a whole message"
 _COMPLETION = "text in the place of deltas"
 _WATCHED = "text whose pieces may belong elsewhere, or follow a finish reason"
@@ -63,13 +62,12 @@ class ChatReader:
 
     __slots__ = (
         "_allocate",
+        "_choices",
         "_details",
         "_id_repeats",
         "_inbound",
         "_index",
         "_kind",
-        "_last_choice",
-        "_last_index",
         "_logprobs",
         "_mark",
         "_note",
@@ -77,9 +75,7 @@ class ChatReader:
         "_origin",
         "_over",
         "_pending",
-        "_reasons",
         "_said",
-        "_shares",
         "_source",
         "_started",
         "_text",
@@ -91,6 +87,7 @@ class ChatReader:
     def __init__(self, inbound: Inbound, source: str = "delta") -> None:
         self._inbound = inbound
         self._source = source
+        self._choices = Choices(source)
         self._said = Said()
         self._note = self._said.text.append
         """Remembers text."""
@@ -120,12 +117,6 @@ class ChatReader:
         self._origin: tuple[str, int] = "", 0
         self._usage: Metered | None = None
         """Usage that came before the first choice."""
-        self._last_choice: JsonObject = {}
-        self._last_index = 0
-        self._reasons: dict[int, tuple[str, JsonObject]] = {}
-        """The finish reason of each choice, in lower case, and what had it."""
-        self._shares: dict[str, int] | None = None
-        """Which choice has the text and which the calls, where they are several."""
         self._id_repeats: bool | None = None
         """Whether all chunks have the id of the first, once that is known."""
 
@@ -189,9 +180,9 @@ class ChatReader:
                 self._id_repeats = True
             elif self._id_repeats is not False:
                 self._begin_again(choices[0])
-            for choice in choices if len(choices) == 1 else _apart(choices):
+            for choice in choices if len(choices) == 1 else told_apart(choices):
                 self._choice(choice, events)
-        elif choices == [] and not self._reasons and self._is_strict:
+        elif choices == [] and not self._choices.has_ended and self._is_strict:
             # Only usage may come without a choice, and only at the end.
             raise UpstreamError.unreadable("a chunk without choices comes before its finish reason")
         usage = chunk.get("usage")
@@ -234,14 +225,13 @@ class ChatReader:
         self._id_repeats = False
 
     def _choice(self, choice: JsonObject, events: list[Event]) -> None:
-        index = choice.get("index")
-        self._last_index = index = index if type(index) is int else 0
-        if index or self._shares is not None:
-            self._share(index, choice)
+        said = self._said
+        text, calls = bool(said.text or said.refusal), self._tools is not None
+        if self._choices.begin(choice, text=text, calls=calls):
+            self._watch()
         self._report_unknown(choice, wire.CHOICE_FIELDS, "choices[0]")
-        self._last_choice = choice
         delta = choice.get(self._source)
-        if self._text is _WHOLE and delta and (type(delta) is str or _has_content(delta)):
+        if self._text is _WHOLE and delta and (type(delta) is str or has_content(delta)):
             raise UpstreamError.unreadable("deltas go on after a whole message")
         if type(delta) is dict and delta:
             self._delta(delta, choice.get("logprobs"), events)
@@ -250,12 +240,12 @@ class ChatReader:
         if self._source == "delta" and ("message" in choice or "text" in choice):
             self._whole(choice, delta if type(delta) is dict else _EMPTY, events)
         reason = choice.get("finish_reason")
-        if reason and reason != "null":
-            self._reasons[index] = _known(reason), choice
-            if _has_content(self._said_by(choice)):
-                self._watch()
-            else:
-                self._close_all(events, index)
+        if not reason or reason == "null":
+            return
+        if self._choices.end(reason):
+            self._watch()
+        else:
+            self._close_all(events, tools=not self._choices.calls_elsewhere)
 
     def _watch(self) -> None:
         """Have every piece of text looked at from now on."""
@@ -264,38 +254,14 @@ class ChatReader:
             if self._kind == _TEXT:
                 self._kind = _WATCHED
 
-    def _share(self, index: int, choice: JsonObject) -> None:
-        """Where one choice has the text and another the calls, they are one answer: some servers
-        split one that way (GitHub Copilot does). No other was asked for.
-
-        Raises:
-            UpstreamError: two have text, or two have calls.
-        """
-        if self._shares is None:
-            self._shares = {_TEXT: 0} if self._said.text or self._said.refusal else {}
-            if self._tools is not None:
-                self._shares[_CALLS] = 0
-            self._watch()
-        for share, has in (_TEXT, _has_text), (_CALLS, _has_calls):
-            if has(self._said_by(choice)) and self._shares.setdefault(share, index) != index:
-                raise UpstreamError.unreadable("it has more than one choice")
-
-    def _said_by(self, choice: JsonObject) -> JsonObject:
-        """What a choice says, wherever that stands."""
-        for place in (self._source, "message", "text"):
-            said = choice.get(place)
-            if said:
-                return said if type(said) is dict else {"content": said}
-        return _EMPTY
-
     def _whole(self, choice: JsonObject, delta: JsonObject, events: list[Event]) -> None:
         """What a chunk says in another member than `delta`: all of the answer so far, or a text,
         of completions that know no chats, which is a piece."""
         message, text = choice.get("message"), choice.get("text")
         if type(message) is str and message:
             message = {"content": message}
-        if type(message) is not dict or not _has_content(message):
-            if type(text) is not str or not text or _has_content(delta):
+        if type(message) is not dict or not has_content(message):
+            if type(text) is not str or not text or has_content(delta):
                 return
             message = {"content": text}
             if self._text is _COMPLETION or not (self._said or self._tools):
@@ -321,11 +287,8 @@ class ChatReader:
         role = delta.get("role")
         if role and role != "assistant" and _is_anothers(role):
             raise UpstreamError.unreadable("it speaks in another role than assistant")
-        if self._reasons and self._last_index in self._reasons and _has_content(delta):
-            _, ended = self._reasons.pop(self._last_index)
-            is_end = not _has_content(self._said_by(ended))
-            if is_end and (self._said or self._tools is not None):
-                raise UpstreamError.unreadable("it goes on after its finish reason")
+        if self._choices.has_ended and has_content(delta):
+            self._choices.go_on(begun=bool(self._said) or self._tools is not None)
         content, refusal, thought, details = delta.get("content"), delta.get("refusal"), "", None
         if not is_speech:
             thought = text_of(delta)
@@ -436,11 +399,9 @@ class ChatReader:
         events.append(Closed(self._index))
         self._kind = _NONE
 
-    def _close_all(self, events: list[Event], choice: int | None = None) -> None:
-        """Close what is open, but no calls that are another choice's."""
+    def _close_all(self, events: list[Event], *, tools: bool = True) -> None:
         self._close(events)
-        others = choice is not None and self._shares and self._shares.get(_CALLS, choice) != choice
-        if self._tools is not None and not others:
+        if tools and self._tools is not None:
             self._tools.close_all(events)
 
     def _annotate(self, annotations: Any, events: list[Event]) -> None:
@@ -457,14 +418,16 @@ class ChatReader:
 
     def _end(self, *, terminated: bool) -> Sequence[Event]:
         """The stream is over; `terminated`: with its own terminator."""
-        if not self._reasons and terminated and self._ended_blank():
-            self._reasons[self._last_index] = "stop", self._last_choice
-        reasons, shares = self._reasons, self._shares
-        if not reasons or (shares and not reasons.keys() >= set(shares.values())):
-            return self._fail(UpstreamError.unreadable("it ends before the model finished").fault)
+        choices = self._choices
         events: list[Event] = []
         try:
-            self._close_all(events)
+            if terminated and choices.ended_blank:
+                choices.end("stop")
+            if choices.has_ended:
+                self._close_all(events)
+            finish = choices.finish(has_calls=bool(self._tools))
+            if finish is None:
+                raise UpstreamError.unreadable("it ends before the model finished")
         except UpstreamError as error:
             return [*events, *self._fail(error.fault)]
         if self._pending:
@@ -472,21 +435,7 @@ class ChatReader:
         if self._logprobs:
             self._lose("choices[0].logprobs", LossKind.KNOB)
         self._over = True
-        # An answer of which one half was cut off is not whole.
-        word, choice = min(reasons.values(), key=lambda one: not is_cut(one[0]))
-        events.append(Finished(read_finish(word, choice, has_calls=bool(self._tools))))
-        events.append(Ended())
-        return events
-
-    def _ended_blank(self) -> bool:
-        """Whether the last chunk marked the end with an empty finish reason, as some do."""
-        choice = self._last_choice
-        if choice.get("finish_reason") != "":
-            return False
-        delta = choice.get(self._source)
-        if type(delta) is str:
-            return not delta
-        return type(delta) is not dict or not _has_content(delta)
+        return [*events, Finished(finish), Ended()]
 
     def _fail(self, fault: Fault) -> Sequence[Event]:
         self._over = True
@@ -542,46 +491,6 @@ _SPEAKERS = frozenset({"user", "system", "developer", "tool", "function"})
 def _is_anothers(role: Any) -> bool:
     """Whether a role is none of the model's, whatever it is called (`model`, `ai`)."""
     return str(role).lower() in _SPEAKERS
-
-
-def _apart(choices: list[Any]) -> list[JsonObject]:
-    """Choices that can be told apart by their index: it is their position where they share one.
-
-    Raises:
-        UpstreamError: they are no objects.
-    """
-    if not all(type(choice) is dict for choice in choices):
-        raise UpstreamError.unreadable("its choices are not objects")
-    if len({str(choice.get("index")) for choice in choices}) == len(choices):
-        return choices
-    return [{**choice, "index": index} for index, choice in enumerate(choices)]
-
-
-def _known(reason: Any) -> str:
-    """A finish reason in lower case.
-
-    Raises:
-        UpstreamError: it is none that any server has, or a failure.
-    """
-    word = plain(reason) if type(reason) is str else ""
-    if not is_known_reason(word):
-        raise UpstreamError(failure(reason) if is_failure(reason) else unknown_finish(reason))
-    return word
-
-
-_CONTENT_FIELDS = wire.DELTA_FIELDS - {"role", "annotations"}
-
-
-def _has_content(delta: JsonObject) -> bool:
-    return any(delta.get(name) for name in _CONTENT_FIELDS)
-
-
-def _has_text(delta: JsonObject) -> bool:
-    return bool(delta.get("content") or delta.get("refusal"))
-
-
-def _has_calls(delta: JsonObject) -> bool:
-    return bool(delta.get("tool_calls") or delta.get("function_call"))
 
 
 _EMPTY: JsonObject = {}

@@ -1,0 +1,137 @@
+"""The choices of an answer of which one was asked for.
+
+Nearly all have one. Some servers split an answer in two, the text in one choice and the calls in
+another (GitHub Copilot does), and some have a finish reason in every chunk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.canonical.errors import UpstreamError
+from dragoman.canonical.finish import Finish
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.finish_words import failure, is_failure, plain, unknown_finish
+from dragoman.protocols.openai_chat import wire
+from dragoman.protocols.openai_chat.finish import is_cut, is_known_reason, read_finish
+
+_TEXT, _CALLS = "text", "calls"
+_CONTENT_FIELDS = wire.DELTA_FIELDS - {"role", "annotations"}
+_NOTHING: JsonObject = {}
+
+
+class Choices:
+    """Which choice says what, and how each ended. `source` names the object that holds what a
+    choice says, `delta` or `message`."""
+
+    __slots__ = ("_reasons", "_shares", "_source", "index", "last")
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self.index = 0
+        """That of the choice which came last."""
+        self.last: JsonObject = {}
+        self._reasons: dict[int, tuple[str, JsonObject]] = {}
+        """The finish reason of each choice, in lower case, and what had it."""
+        self._shares: dict[str, int] | None = None
+        """Which choice has the text and which the calls, where they are several."""
+
+    def begin(self, choice: JsonObject, *, text: bool, calls: bool) -> bool:
+        """A choice came; `text` and `calls` were said before. Returns whether there are several.
+
+        Raises:
+            UpstreamError: two of them have text, or two have calls: they are two answers.
+        """
+        index = choice.get("index")
+        self.index = index = index if type(index) is int else 0
+        self.last = choice
+        if not index and self._shares is None:
+            return False
+        if self._shares is None:
+            self._shares = {share: 0 for share, was in ((_TEXT, text), (_CALLS, calls)) if was}
+        said = said_by(choice, self._source)
+        for share, names in _SHARES.items():
+            has = any(said.get(name) for name in names)
+            if has and self._shares.setdefault(share, index) != index:
+                raise UpstreamError.unreadable("it has more than one choice")
+        return True
+
+    def go_on(self, *, begun: bool) -> None:
+        """The choice says something; `begun`: something was said before. A finish reason that it
+        had is not its end if that said something, too, or if nothing had been said.
+
+        Raises:
+            UpstreamError: the choice had ended.
+        """
+        _, ended = self._reasons.pop(self.index, ("", _NOTHING))
+        if ended and begun and not has_content(said_by(ended, self._source)):
+            raise UpstreamError.unreadable("it goes on after its finish reason")
+
+    def end(self, reason: Any) -> bool:
+        """A finish reason came. Returns whether its chunk says something.
+
+        Raises:
+            UpstreamError: it is a failure, or none that any server has.
+        """
+        word = plain(reason) if type(reason) is str else ""
+        if not is_known_reason(word):
+            raise UpstreamError(failure(reason) if is_failure(reason) else unknown_finish(reason))
+        self._reasons[self.index] = word, self.last
+        return has_content(said_by(self.last, self._source))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether any choice has a finish reason."""
+        return bool(self._reasons)
+
+    @property
+    def calls_elsewhere(self) -> bool:
+        """Whether the calls are those of another choice."""
+        return self._shares is not None and self._shares.get(_CALLS, self.index) != self.index
+
+    @property
+    def ended_blank(self) -> bool:
+        """Whether the last chunk marked the end with an empty finish reason, as some do."""
+        if self._reasons or self.last.get("finish_reason") != "":
+            return False
+        delta = self.last.get(self._source)
+        return not (delta if type(delta) is str else type(delta) is dict and has_content(delta))
+
+    def finish(self, *, has_calls: bool) -> Finish | None:
+        """How the answer ended; None if one that has a share in it did not. An answer of which one
+        share was cut off is not whole."""
+        shares = set(self._shares.values()) if self._shares else set()
+        if not self._reasons or not shares <= self._reasons.keys():
+            return None
+        word, choice = min(self._reasons.values(), key=lambda ended: not is_cut(ended[0]))
+        return read_finish(word, choice, has_calls=has_calls)
+
+
+_SHARES = {_TEXT: ("content", "refusal"), _CALLS: ("tool_calls", "function_call")}
+
+
+def told_apart(choices: list[Any]) -> list[JsonObject]:
+    """The choices of a chunk, with their position for an index where they share one.
+
+    Raises:
+        UpstreamError: they are no objects.
+    """
+    if not all(type(choice) is dict for choice in choices):
+        raise UpstreamError.unreadable("its choices are not objects")
+    if len({str(choice.get("index")) for choice in choices}) == len(choices):
+        return choices
+    return [{**choice, "index": index} for index, choice in enumerate(choices)]
+
+
+def said_by(choice: JsonObject, source: str) -> JsonObject:
+    """What a choice says, wherever that stands."""
+    for place in (source, "message", "text"):
+        said = choice.get(place)
+        if said:
+            return said if type(said) is dict else {"content": said}
+    return _NOTHING
+
+
+def has_content(delta: JsonObject) -> bool:
+    """Whether a delta or message says something."""
+    return any(delta.get(name) for name in _CONTENT_FIELDS)
