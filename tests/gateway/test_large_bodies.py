@@ -125,12 +125,12 @@ def messages(count: int, length: int = 1) -> bytes:
     return json.dumps({"messages": [TURN | {"content": "x" * length}] * count}).encode()
 
 
-@pytest.mark.parametrize("spacing", [40, 62, 64, 74, 111, 124, 128, 155, 160])
+@pytest.mark.parametrize("spacing", [40, 64, 97, 101, 128, 160])
 def test_many_objects_are_much_work_however_they_are_spaced(spacing: int) -> None:
-    """Also where all of them stand at the same place of every 31 or 37 bytes."""
+    """Also where all of them stand at the same place of every 97 or 101 bytes."""
     one = b'{"role":"user","content":"' + b"x" * (spacing - 29) + b'"},'
     assert len(one) == spacing
-    for offset in range(38):
+    for offset in range(0, 102, 3):
         made = b" " * offset + b'{"messages":[' + one * 3000 + b"]}"
         assert is_large(made[: 500 * 1024])
 

@@ -154,7 +154,7 @@ class Gateway:
         return Serving(generation, routes.fixed, routes.find)
 
     async def _check_replay(self, incoming: IncomingRequest, caller: Caller, body: bytes) -> None:
-        await self._current.generation.exchange.check_replay(incoming, caller, body)
+        await self._current.generation.exchange.resolver.check_replay(incoming, caller, body)
 
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""

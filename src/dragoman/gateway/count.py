@@ -18,10 +18,10 @@ from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.serving.answers import MOST_BYTES, read_error
 from dragoman.gateway.serving.attempts import Attempts
-from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.failures import Failure, failed_call, refused, unusable
 from dragoman.gateway.serving.large import LargeBodies
 from dragoman.gateway.serving.large_body_tasks import Source, request_of
+from dragoman.gateway.serving.resolver import RequestResolver
 from dragoman.gateway.serving.routing import Target
 from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.gateway.stored.conversations import StoredConversations
@@ -44,14 +44,14 @@ class Counter:
 
     def __init__(
         self,
-        exchange: Exchange,
+        resolver: RequestResolver,
         upstreams: Upstreams,
         conversations: StoredConversations,
         upstream_responses: UpstreamResponses,
         large: LargeBodies,
     ) -> None:
         self._large = large
-        self._exchange = exchange
+        self._resolver = resolver
         self._upstreams = upstreams
         self._conversations = conversations
         self._upstream_responses = upstream_responses
@@ -63,9 +63,9 @@ class Counter:
             DragomanError: the request cannot be read; nothing was sent to the client.
             ClientGone: the client left.
         """
-        request = await self._exchange.read(incoming)
-        target = self._exchange.resolve(request, caller, record)
-        settings = self._exchange.settings(incoming, caller, target)
+        request = await self._resolver.read(incoming)
+        target = self._resolver.resolve(request, caller, record)
+        settings = self._resolver.settings(incoming, caller, target)
         only = ""
         if request.codec.endpoint.stores_responses:
             if is_left_to(target.upstream, settings.options):

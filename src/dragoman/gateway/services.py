@@ -19,11 +19,19 @@ from dragoman.accounts.alerts import of_limit
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
-from dragoman.canonical.envelope import Sealer
-from dragoman.config import Config, Team
+from dragoman.config import Config
 from dragoman.gateway.admin.events import Events
 from dragoman.gateway.admin.operators import Operators
 from dragoman.gateway.admin.service import Admin, ReloadRequest
+from dragoman.gateway.configured import (
+    fixed_keys,
+    fixed_teams,
+    has_same_accounts,
+    idle_connections,
+    named_models,
+    protocols_of,
+    sealer_of,
+)
 from dragoman.gateway.count import Counter
 from dragoman.gateway.edge.auth import Keyring
 from dragoman.gateway.edge.incoming import IncomingRequest
@@ -46,6 +54,7 @@ from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.large import LargeBodies
 from dragoman.gateway.serving.limit_counters import LimitCounters, UsedSince
 from dragoman.gateway.serving.limit_slices import LimitSlices
+from dragoman.gateway.serving.resolver import RequestResolver
 from dragoman.gateway.serving.routing import Router
 from dragoman.gateway.serving.simulated_admission import SimulatedAdmission
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
@@ -60,11 +69,9 @@ from dragoman.gateway.telemetry.sampling import is_disabled
 from dragoman.gateway.telemetry.traces import Traces, places_of
 from dragoman.gateway.workbench.sending import Bench
 from dragoman.http.addresses import Proxies
-from dragoman.http.limits import files_to_share
 from dragoman.keys.admission import Crossing
 from dragoman.keys.records import UsedInHour
-from dragoman.keys.ring import FixedKey, KeyRing
-from dragoman.keys.secrets import digest_of
+from dragoman.keys.ring import KeyRing
 from dragoman.prices.loading import load_prices
 from dragoman.prices.lookup import Prices
 from dragoman.storage.opening import (
@@ -130,9 +137,9 @@ class Services:
         """
         self._log = log
         self._reload = reload
-        self.client = UpstreamClient(max_idle=_idle_connections(config))
-        self.meter = Meter(_configured_models(config))
-        self.keys = KeyRing(_fixed_keys(config), _fixed_teams(config))
+        self.client = UpstreamClient(max_idle=idle_connections(config))
+        self.meter = Meter(named_models(config))
+        self.keys = KeyRing(fixed_keys(config), fixed_teams(config))
         pool = AccountPool(config)
         self.account_sync = _account_sync(config, pool, self.meter, self.keys)
         self.keys.is_loaded = self.account_sync is None
@@ -143,7 +150,7 @@ class Services:
         )
         self._owners: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._foreign = ForeignReasoning()
-        self._unpriced = _Unpriced()
+        self._unpriced = _UnpricedModels()
         self.background = BackgroundTasks(self._conversations)
         self.current = Current()
         self.scrape = Scrape(self.current, self.account_sync, in_flight, slot)
@@ -167,7 +174,7 @@ class Services:
             RequestLog(
                 self._watching.requests,
                 self._watching.bodies,
-                _protocols(config),
+                protocols_of(config),
                 self.scrape.metrics.logged,
             )
             if config.request_log.enabled and is_watched
@@ -230,7 +237,7 @@ class Services:
         """A generation. What is the same as in the `former` one is shared with it; the accounts of
         a `pool` of its own come with `adopt`."""
         prices = _prices(config, former, self._unpriced)
-        if former is not None and _same_accounts(former.config, config):
+        if former is not None and has_same_accounts(former.config, config):
             upstreams = former.upstreams
         else:
             upstreams = Upstreams(
@@ -240,7 +247,7 @@ class Services:
             )
         pool, server = upstreams.pool, config.server
         proxies = Proxies(server.trusted_proxies)
-        sealer = _sealer(config)
+        sealer = sealer_of(config)
         router = Router(config, sealer)
 
         keeps = self.request_log is not None and config.storage.key is not None
@@ -249,7 +256,7 @@ class Services:
         def exchange_of(router: Router, upstreams: Upstreams, prices: Prices = prices) -> Exchange:
             return Exchange(
                 server,
-                router,
+                RequestResolver(router, self.large, server.body_limit_bytes),
                 upstreams,
                 self.large,
                 prices,
@@ -303,7 +310,7 @@ class Services:
                 server.body_limit_bytes,
             ),
             counter=Counter(
-                exchange, upstreams, self._conversations, upstream_responses, self.large
+                exchange.resolver, upstreams, self._conversations, upstream_responses, self.large
             ),
             catalogue=Catalogue(
                 config,
@@ -346,14 +353,14 @@ class Services:
             finalize(former.upstreams, former.pool.retire).atexit = False
             if self.account_sync is not None:
                 self.account_sync.follow(pool, config.accounts)
-        self.keys.redefine(_fixed_keys(config), _fixed_teams(config))
+        self.keys.redefine(fixed_keys(config), fixed_teams(config))
         self.limits.subscriptions = generation.prices.subscriptions
-        self.meter.know(_configured_models(config))
+        self.meter.know(named_models(config))
         self.scrape.metrics.know(listed_models(config, generation.prices))
         if self.exporting is not None:
             self.exporting.know(places_of(config))
         if self.request_log is not None:
-            self.request_log.know(_protocols(config))
+            self.request_log.know(protocols_of(config))
         self.generation = self.current.generation = generation
         self.prober.start()
         self.alerts.start()
@@ -431,7 +438,7 @@ class Services:
             self._opened_sessions.close()
 
 
-def _prices(config: Config, former: Generation | None, unknown: _Unpriced) -> Prices:
+def _prices(config: Config, former: Generation | None, unknown: _UnpricedModels) -> Prices:
     """The prices of a configuration: those of the one before where nothing of them can be another.
     A table of its own is read anew."""
     if former is not None and config.pricing.table is None:
@@ -445,39 +452,7 @@ def _prices(config: Config, former: Generation | None, unknown: _Unpriced) -> Pr
     return load_prices(config, unknown)
 
 
-def _same_accounts(old: Config, new: Config) -> bool:
-    """Whether upstreams and accounts are the same, and so all that is known of them."""
-    return old.upstreams == new.upstreams and old.accounts == new.accounts
-
-
-def _fixed_keys(config: Config) -> list[FixedKey]:
-    """The keys of the configuration."""
-    return [
-        FixedKey(
-            client.name,
-            client.rules,
-            tuple(digest_of(secret.reveal().encode()) for secret in client.secrets),
-        )
-        for client in config.clients
-    ]
-
-
-def _fixed_teams(config: Config) -> dict[str, Team]:
-    return {team.name: team for team in config.teams}
-
-
-def _exporting(config: Config, metrics: Metrics) -> Exporting | None:
-    if not config.traces.enabled or is_disabled(os.environ):
-        return None
-    return Exporting(places_of(config), config.traces.conventions, metrics.traced)
-
-
-def _protocols(config: Config) -> dict[str, str]:
-    """What each upstream speaks."""
-    return {upstream.name: upstream.protocol for upstream in config.upstreams}
-
-
-class _Unpriced:
+class _UnpricedModels:
     """Logs models that have no price, each once, and no more than can be read."""
 
     def __init__(self) -> None:
@@ -494,6 +469,12 @@ class _Unpriced:
 
 
 _MOST_UNPRICED = 100
+
+
+def _exporting(config: Config, metrics: Metrics) -> Exporting | None:
+    if not config.traces.enabled or is_disabled(os.environ):
+        return None
+    return Exporting(places_of(config), config.traces.conventions, metrics.traced)
 
 
 def _account_sync(
@@ -527,30 +508,6 @@ def _used_since(account_sync: AccountSync | None) -> UsedSince | None:
     return used_since
 
 
-def _configured_models(config: Config) -> set[str]:
-    """The names of models that stand in the configuration without a pattern."""
-    names = {route.match for route in config.routes} | config.models.aliases.keys()
-    return {name for name in names if "*" not in name}
-
-
 def _responses(config: Config) -> ResponseStoreThread | None:
     store = responses_for(config)
     return None if store is None else ResponseStoreThread(store, config.storage.responses_days)
-
-
-def _idle_connections(config: Config) -> int:
-    """Idle connections to keep for each upstream: no more than half of the files that are kept back
-    for upstreams, so that calls of one find some whatever was called before."""
-    files = files_to_share()
-    if files is None:
-        return _MOST_IDLE
-    room = int(files * config.server.files_kept_back) // (2 * max(1, len(config.upstreams)))
-    return max(1, min(_MOST_IDLE, room))
-
-
-_MOST_IDLE = 512
-
-
-def _sealer(config: Config) -> Sealer:
-    key = config.server.envelope_key
-    return Sealer() if key is None else Sealer(key.reveal().encode())

@@ -23,13 +23,12 @@ from dragoman.canonical.errors import (
     InvalidRequest,
     UpstreamError,
 )
-from dragoman.canonical.losses import Policy
 from dragoman.config import Server
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import fault_of
 from dragoman.gateway.edge.idempotency import HEADER as IDEMPOTENCY_KEY
-from dragoman.gateway.edge.idempotency import POLICY, key_for
+from dragoman.gateway.edge.idempotency import key_for
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.kept import CopyingRequest, KeptBodies
 from dragoman.gateway.edge.record import Record
@@ -55,28 +54,19 @@ from dragoman.gateway.serving.failures import (
     refused,
     unusable,
 )
-from dragoman.gateway.serving.large import LargeBodies, is_large
+from dragoman.gateway.serving.large import LargeBodies
 from dragoman.gateway.serving.recorder import AnswerRecorder
+from dragoman.gateway.serving.resolver import RequestResolver
 from dragoman.gateway.serving.routing import (
-    Router,
     Target,
-    check_allowed,
-    detoured,
-    model_not_found,
-    within_upstreams,
 )
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.gateway.telemetry.traces import Traces
 from dragoman.prices.lookup import Prices
-from dragoman.protocols.dialects import DIALECTS
-from dragoman.protocols.settings import with_settings
-from dragoman.translation import Call, CallSettings, ClientRequest
+from dragoman.translation import Call, ClientRequest
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import SocketUse, UpstreamRequest
-
-_LONGEST_MODEL = 1024
-"""Characters of a model's name. Names are remembered in several places, so they are kept small."""
 
 _LAST_WORDS_S = 0.2
 """Seconds for which an answer over WebSocket is read on when its client has left."""
@@ -85,12 +75,12 @@ SHUTTING_DOWN = Fault(FaultKind.OVERLOADED, "The gateway is shutting down.", cod
 
 
 class Exchange:
-    """Answers requests for generation."""
+    """Answers requests for generation. `resolver` reads them, and finds where they go."""
 
     def __init__(
         self,
         server: Server,
-        router: Router,
+        resolver: RequestResolver,
         upstreams: Upstreams,
         large: LargeBodies,
         prices: Prices,
@@ -114,7 +104,7 @@ class Exchange:
         self._shows_cost = shows_cost
         self._server = server
         self._large = large
-        self._router = router
+        self.resolver = resolver
         self._upstreams = upstreams
         self._conversations = Conversations(upstreams.pool, large, foreign)
 
@@ -125,7 +115,7 @@ class Exchange:
             DragomanError: the request cannot be forwarded; nothing was sent to the client.
             ClientGone: the client left; the call upstream is cancelled.
         """
-        await self.answer(incoming, caller, record, await self.read(incoming))
+        await self.answer(incoming, caller, record, await self.resolver.read(incoming))
 
     async def answer(
         self,
@@ -146,7 +136,7 @@ class Exchange:
         if self._attributor is not None:
             self._attributor.note(record, incoming.codec, incoming.headers, request.members)
         if target is None:
-            target = self.resolve(request, caller, record)
+            target = self.resolver.resolve(request, caller, record)
         if self._traces is not None:
             self._traces.begin(incoming, record, request)
         if caller.most_output is not None and record.admitted is None:
@@ -158,7 +148,7 @@ class Exchange:
                 )
             except DragomanError:
                 # The error is told as the route has it.
-                self.settings(incoming, caller, target)
+                self.resolver.settings(incoming, caller, target)
                 raise
         if caller.keeps_bodies and self._kept_bytes:
             kept = record.kept = KeptBodies(self._kept_bytes)
@@ -215,75 +205,10 @@ class Exchange:
             return request
         if self._attributor is not None:
             self._attributor.note(record, incoming.codec, incoming.headers, request.members)
-        target = self.resolve(request, caller, record)
+        target = self.resolver.resolve(request, caller, record)
         if caller.most_output is not None:
             request = capped(incoming, request, caller.most_output)
         return await self._admission.admit(incoming, caller, record, request, target, self._prices)
-
-    async def read(self, incoming: IncomingRequest, body: bytes | None = None) -> ClientRequest:
-        """The client's request; `body` is given where it was taken before.
-
-        Raises:
-            DragomanError: it is too large, or not a request.
-            ClientGone: the client left.
-        """
-        if body is None:
-            body = await incoming.body(self._server.body_limit_bytes)
-        if is_large(body):
-            return await self._large.read(incoming.codec.name, body, incoming.operation)
-        return ClientRequest(incoming.codec.name, body, None, incoming.operation)
-
-    async def check_replay(self, incoming: IncomingRequest, caller: Caller, body: bytes) -> None:
-        """Make sure that a client may still ask for what was answered before. Where its request
-        names no model, there is nothing to check.
-
-        Raises:
-            DragomanError: MODEL_NOT_FOUND, or TOO_LARGE.
-        """
-        if not caller.restricted:
-            return
-        try:
-            request = await self.read(incoming, body)
-            model = request.model
-        except InvalidRequest:
-            return
-        check_allowed(caller, model, self._router, request)
-
-    def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:
-        """The target of the request's model.
-
-        Raises:
-            DragomanError: MODEL_NOT_FOUND: it has none, the caller may not use it, or the name is
-                too long.
-        """
-        model = record.model = request.model
-        record.stream = request.stream
-        if len(model) > _LONGEST_MODEL:
-            raise model_not_found(model)
-        if caller.restricted:
-            check_allowed(caller, model, self._router, request)
-        target = detoured(self._router.resolve(model), request)
-        if caller.restricted:
-            target = within_upstreams(caller, model, target)
-        record.upstream, record.upstream_model = target.upstream.name, target.model
-        return target
-
-    def settings(self, incoming: IncomingRequest, caller: Caller, target: Target) -> CallSettings:
-        """How to translate. The policy of the request overrides that of the client, which overrides
-        that of the route.
-
-        Raises:
-            InvalidRequest: the request asks for a policy that does not exist.
-        """
-        settings = target.settings
-        options = settings.options
-        if caller.dialect is not None:
-            options = with_settings(options, DIALECTS[caller.dialect])
-        incoming.options = options
-        policy = requested_policy(incoming) or caller.policy
-        if policy is not None and policy is not options.policy:
-            options = replace(options, policy=policy)
-        return settings if options is settings.options else replace(settings, options=options)
 
     async def _retarget(
         self, context: RequestContext, target: Target, *, is_fallback: bool = False
@@ -294,7 +219,7 @@ class Exchange:
             InvalidRequest: the request is malformed, or the policy refuses what would be lost.
             DragomanError: TOO_LARGE.
         """
-        settings = self.settings(context.incoming, context.caller, target)
+        settings = self.resolver.settings(context.incoming, context.caller, target)
         request, upstream = context.request, target.upstream.protocol
         if request.is_large:
             call = await self._large.translate(request, upstream, settings)
@@ -517,19 +442,3 @@ def _idempotency_key(context: RequestContext, lease: Lease, key: bytes) -> str:
     """The key to send for a client's key. After answers of no use another is wanted."""
     in_vain = context.record.in_vain_before + len(context.record.in_vain)
     return key_for(context.caller.name, key, lease.account.name, context.call.body, in_vain)
-
-
-def requested_policy(incoming: IncomingRequest) -> Policy | None:
-    """The policy that the request itself asks for, by `x-dragoman-policy`.
-
-    Raises:
-        InvalidRequest: there is no such policy.
-    """
-    wanted = incoming.headers.get(POLICY)
-    if wanted is None:
-        return None
-    try:
-        return Policy(wanted.decode("latin-1").strip().lower())
-    except ValueError:
-        problem = f"must be one of {', '.join(Policy)}"
-        raise InvalidRequest.at("x-dragoman-policy", problem) from None

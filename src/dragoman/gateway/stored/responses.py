@@ -78,6 +78,7 @@ class StoredResponses:
         self._upstream_responses = upstream_responses
         self._background = background
         self._exchange = exchange
+        self._resolver = exchange.resolver
         self._most_bytes = most_bytes
 
     async def create(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
@@ -87,7 +88,7 @@ class StoredResponses:
             DragomanError: as `Exchange.serve`, or what it goes on from is not there.
             ClientGone: the client left.
         """
-        request = await self._exchange.read(incoming)
+        request = await self._resolver.read(incoming)
         answering = await self._answering(incoming, caller, record, request)
         # The exchange lets it go while a stream is given.
         del request
@@ -98,8 +99,8 @@ class StoredResponses:
     ) -> Coroutine[Any, Any, None]:
         """What answers a request, to be awaited."""
         request = asked
-        target = self._exchange.resolve(request, caller, record)
-        settings = self._exchange.settings(incoming, caller, target)
+        target = self._resolver.resolve(request, caller, record)
+        settings = self._resolver.settings(incoming, caller, target)
         continuation = incoming.continuation
         if is_left_to(target.upstream, settings.options) and (
             continuation is None or not _is_own(request, continuation)
