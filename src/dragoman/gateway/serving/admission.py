@@ -218,7 +218,8 @@ class Admission:
             for limit in limits:
                 queue = queues.get(limit.row)
                 if queue is not None and queue.count:
-                    return Refusal(limit, 1, time.time() + 1.0)
+                    soon = time.time() + 1.0
+                    return Refusal(limit, 1, limit.left(soon), soon, soon)
         counters.lock()
         try:
             return admit(limits, amounts, time.time())
@@ -280,11 +281,7 @@ class Admission:
             if isinstance(found, Reservation):
                 return found
             refusal = found or refusal
-        counters.lock()
-        try:
-            told = refused(refusal, time.time(), shows_amounts=caller.shows_amounts)
-        finally:
-            counters.unlock()
+        told = refused(refusal, time.time(), shows_amounts=caller.shows_amounts)
         self._refuse(incoming, record, refusal.limit, told)
 
     def _refuse(
