@@ -202,7 +202,7 @@ class Admission:
             size = 0
         if not bound.needs_cost:
             return Wanted(prompt, output), size
-        written = prompt if b'"cache_control"' in request.body else None
+        written = prompt if request.body.find(b'"cache_control"') >= 0 else None
         tier = _asked_tier(request) if "service_tier" in request.members else None
         usage = Usage(input=prompt, output=output, cache_write=written, tier=tier)
         return priced(usage, target, prices, with_plain=bound.clamps), size
