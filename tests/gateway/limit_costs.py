@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dragoman.canonical.errors import DragomanError
 from dragoman.canonical.usage import Usage
 from dragoman.config import Config, OwnPrice, Upstream
 from dragoman.config.limits import Limit
@@ -126,6 +127,18 @@ async def measure(folder: Path) -> dict[str, float]:
     def estimate() -> None:
         admission._wanted(bound, caller, request, target, prices)
 
+    refused = Caller("r", limits=(Limit(kind="requests", amount=1, window="1m"),))
+    await counters.bind(refused)
+    first = admission.admit(incoming, refused, Record(model="chat/m"), request, target, prices)
+    with suppress(StopIteration):
+        first.send(None)
+
+    def refusing() -> None:
+        incoming.lines, incoming.shared = b"", []
+        work = admission.admit(incoming, refused, record, request, target, prices)
+        with suppress(DragomanError):
+            work.send(None)
+
     plain = least(without)
     found = {
         "four limits in all": least(whole) - plain,
@@ -134,6 +147,7 @@ async def measure(folder: Path) -> dict[str, float]:
         "reserving and settling": least(both),
         "two locks": least(locks),
         "headers": least(lambda: rate_lines(incoming.codec, bound.rates, given)),
+        "a refusal, with its error": least(refusing),
         "spent": least(lambda: bound.amounts(spent_by(record))),
     }
     counters.take_unwritten()

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from math import inf
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -158,7 +158,8 @@ class Counters(Protocol):
 
 
 class BoundLimit:
-    """A limit with its counter. `owner` is whose it is, by its name, and `is_team` what that is."""
+    """A limit with its counter. `owner` is whose it is, by its name, and `is_team` what that is.
+    `name` is how it is called where it is told of: `key:cost:month`."""
 
     __slots__ = (
         "amount",
@@ -172,6 +173,7 @@ class BoundLimit:
         "kind",
         "limit",
         "models",
+        "name",
         "own",
         "owner",
         "row",
@@ -183,6 +185,8 @@ class BoundLimit:
         self.limit = limit
         self.owner = owner
         self.is_team = is_team
+        window = "" if limit.window is None else f":{limit.window}"
+        self.name = f"{'team' if is_team else 'key'}:{limit.kind}{window}"
         self.row = row
         self.cells, self.own = row.cells, row.own
         self.kind = kind_of(limit)
@@ -217,12 +221,6 @@ class BoundLimit:
         """Whether requests count for a model that has these names."""
         models = self.models
         return models is None or any(matches(one, name) for one in models for name in names)
-
-    @property
-    def name(self) -> str:
-        """How the limit is called where it is told of: `key:cost:month`."""
-        window = "" if self.limit.window is None else f":{self.limit.window}"
-        return f"{'team' if self.is_team else 'key'}:{self.limit.kind}{window}"
 
     def used(self, now: float) -> int:
         """How much was used."""
@@ -338,16 +336,15 @@ def window_of(limit: Limit) -> Window | None:
 
 
 class Refusal(Struct, frozen=True):
-    """A request is refused by `limit`, at which it would have counted `amount`. `free_at` is when
-    it would be admitted if nothing else were until then (Unix seconds; infinity: never as it
-    is)."""
+    """A request is refused by `limit`, at which it would have counted `amount`, of which `left`
+    were left. `free_at` is when it would be admitted if nothing else were until then, `resets_at`
+    when nothing of what is used counts any more (Unix seconds; infinity: never)."""
 
     limit: BoundLimit
     amount: int
+    left: int
     free_at: float
-
-
-_free_at = attrgetter("free_at")
+    resets_at: float
 
 
 class Crossing(Struct, frozen=True):
@@ -433,12 +430,15 @@ def _give_back(limits: Sequence[BoundLimit], amounts: Amounts) -> None:
 
 def _refusal(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Refusal:
     """Why these limits refuse what one of them does."""
-    refusing = [
-        Refusal(limit, amounts[place], limit.free_at(now, amounts[place]))
-        for place, limit in enumerate(limits)
-        if limit.enforced and amounts[place] > limit.left(now)
-    ]
-    return max(refusing, key=_free_at)
+    found: BoundLimit | None = None
+    longest, asked, left = 0.0, 0, 0
+    for place, limit in enumerate(limits):
+        if limit.enforced and (amount := amounts[place]) > (room := limit.left(now)):
+            free_at = limit.free_at(now, amount)
+            if found is None or free_at > longest:
+                found, longest, asked, left = limit, free_at, amount, room
+    assert found is not None, "one of them refuses it"
+    return Refusal(found, asked, left, longest, found.counter.resets_at(now))
 
 
 def settle(

@@ -6,6 +6,7 @@ is used is exact: at no moment is more within the window than was allowed to be 
 
 from __future__ import annotations
 
+from itertools import compress
 from math import inf
 from typing import Final, Protocol
 
@@ -26,6 +27,8 @@ part it lies in is past: of a limit that is always used up, one part in 256 goes
 
 _RING: Final = PARTS + 1
 """One more than the window has, for the part that began before the window and is not over yet."""
+
+_PLACES: Final = range(_RING)
 
 _LATELY: Final = PARTS // 8
 """Parts of a rolling window by which is told how much is used lately."""
@@ -149,12 +152,12 @@ class RollingCounter:
         cells = self._cells
         oldest = cells[WHEN] - PARTS
         place = _HEAD + oldest % _RING
-        # As lists, and most of them empty: who is refused asks for this each time.
-        for number, used in enumerate(cells[place:].tolist() + cells[_HEAD:place].tolist(), oldest):
-            if used:
-                amount -= used
-                if amount <= 0:
-                    return max(now, (number + _RING) / self._parts_per_s)
+        # As a list, and most of it empty: who is refused asks for this each time.
+        parts = cells[place:].tolist() + cells[_HEAD:place].tolist()
+        for number in compress(_PLACES, parts):
+            amount -= parts[number]
+            if amount <= 0:
+                return max(now, (oldest + number + _RING) / self._parts_per_s)
         return inf
 
     def resets_at(self, now: float) -> float:

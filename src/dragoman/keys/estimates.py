@@ -79,7 +79,8 @@ class Estimates:
 def text_and_files(body: bytes) -> tuple[int, int]:
     """The bytes of a body without the files in it, and how many those are. A large body with files
     is not looked through: most of it is theirs."""
-    if b"base64" not in body:
+    # `in` takes three times as long: it first asks whether it was given a number.
+    if body.find(b"base64") < 0:
         return len(body), 0
     if len(body) > _LARGE:
         return _LARGE // 4, body.count(b"base64")

@@ -202,7 +202,7 @@ class Admission:
             size = 0
         if not bound.needs_cost:
             return Wanted(prompt, output), size
-        written = prompt if b'"cache_control"' in request.body else None
+        written = prompt if request.body.find(b'"cache_control"') >= 0 else None
         tier = _asked_tier(request) if "service_tier" in request.members else None
         usage = Usage(input=prompt, output=output, cache_write=written, tier=tier)
         return priced(usage, target, prices, with_plain=bound.clamps), size
@@ -218,7 +218,8 @@ class Admission:
             for limit in limits:
                 queue = queues.get(limit.row)
                 if queue is not None and queue.count:
-                    return Refusal(limit, 1, time.time() + 1.0)
+                    soon = time.time() + 1.0
+                    return Refusal(limit, 1, limit.left(soon), soon, soon)
         counters.lock()
         try:
             return admit(limits, amounts, time.time())
@@ -280,11 +281,7 @@ class Admission:
             if isinstance(found, Reservation):
                 return found
             refusal = found or refusal
-        counters.lock()
-        try:
-            told = refused(refusal, time.time(), shows_amounts=caller.shows_amounts)
-        finally:
-            counters.unlock()
+        told = refused(refusal, time.time(), shows_amounts=caller.shows_amounts)
         self._refuse(incoming, record, refusal.limit, told)
 
     def _refuse(

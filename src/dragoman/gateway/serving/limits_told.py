@@ -51,7 +51,7 @@ def refused(refusal: Refusal, now: float, *, shows_amounts: bool) -> tuple[Drago
         fault = Fault(
             FaultKind.RATE_LIMITED,
             f"Request too large: it may use more {_counted(limit)} than {_whose(limit)} may"
-            f" have{_window(limit)}{_amounts(refusal, now, shows_amounts)}.",
+            f" have{_window(limit)}{_amounts(refusal, shows_amounts)}.",
             code="rate_limit_exceeded",
             limited=_limited(limit),
         )
@@ -59,8 +59,8 @@ def refused(refusal: Refusal, now: float, *, shows_amounts: bool) -> tuple[Drago
         fault = Fault(
             FaultKind.PAYMENT_REQUIRED,
             f"The {'budget' if is_budget else f'quota of {_counted(limit)}'} of {_whose(limit)}"
-            f"{_window(limit)} is used up{_amounts(refusal, now, shows_amounts)}."
-            f" {_resets(limit, now)}",
+            f"{_window(limit)} is used up{_amounts(refusal, shows_amounts)}."
+            f" {_resets(refusal)}",
             code="project_spend_limit_exceeded" if is_budget else "insufficient_quota",
             retry_after=wait if wait <= LONGEST_WAIT_S else None,
             limited="budget",
@@ -69,7 +69,7 @@ def refused(refusal: Refusal, now: float, *, shows_amounts: bool) -> tuple[Drago
         fault = Fault(
             FaultKind.RATE_LIMITED,
             f"Rate limit reached for {_counted(limit)} of {_whose(limit)}{_window(limit)}"
-            f"{_amounts(refusal, now, shows_amounts)}. Please try again in {_span(wait)}.",
+            f"{_amounts(refusal, shows_amounts)}. Please try again in {_span(wait)}.",
             code="rate_limit_exceeded",
             retry_after=wait,
             limited=_limited(limit),
@@ -180,11 +180,11 @@ def _window(limit: BoundLimit) -> str:
     return " in total" if window == "total" else f" per {window}"
 
 
-def _amounts(refusal: Refusal, now: float, shown: bool) -> str:
+def _amounts(refusal: Refusal, shown: bool) -> str:
     if not shown:
         return ""
     limit = refusal.limit
-    used = limit.amount - limit.left(now)
+    used = limit.amount - refusal.left
     sign = "$" if limit.kind is Kind.COST else ""
     told = [
         f"{word} {sign}{amount_text(limit.kind, amount)}"
@@ -198,8 +198,8 @@ def _amounts(refusal: Refusal, now: float, shown: bool) -> str:
     return "" if _LIKE_A_STATUS.search(text) else text
 
 
-def _resets(limit: BoundLimit, now: float) -> str:
-    resets = moment_text(limit.counter.resets_at(now))
+def _resets(refusal: Refusal) -> str:
+    resets = moment_text(refusal.resets_at)
     return "It does not begin anew by itself." if resets is None else f"It resets at {resets}."
 
 
