@@ -174,6 +174,26 @@ async def test_stored_accounts_serve_and_come_and_go(path: Path) -> None:
         assert {two.used(), two.used()} == {"b"}
 
 
+async def test_nothing_is_left_of_an_account_whose_removal_was_not_heard_of(path: Path) -> None:
+    """It was removed and added again between two exchanges."""
+    keep(path, account("a", "sk-a"))
+    with closing(SqliteStore(path)) as store:
+        async with working(path, sync_s=3600.0) as worker:
+            lease = worker.pool.lease(WANTED)
+            worker.pool.observe(Transition("a", Disabled("broken"), time.time()))
+            await until(lambda: "a" in store.states())
+            store.remove(["a"])
+            keep(path, account("a", "sk-b"))
+            assert await worker.sync._exchange()
+            assert worker.used() == "a"
+            # Nor of a request with the former one.
+            with lease:
+                lease.failed(REFUSED)
+            assert await worker.sync._exchange()
+            assert worker.used() == "a"
+            assert not store.states()["a"].disabled
+
+
 async def test_the_configuration_wins(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     keep(path, account("a", "sk-stored"), account("b"))
     async with working(path, account("a", "sk-own")) as worker:

@@ -289,10 +289,13 @@ def test_nothing_is_held_against_an_account_that_was_removed(store: Store, clock
     store.remove(["a"])
     assert store.states() == {}
     assert store.history("a") == []
-    store.exchange("w", Batch(transitions=[limited("a", clock.now)]), 0)
+    known = store.exchange("w", Batch(transitions=[limited("a", clock.now)]), 0).version
     store.define([Definition(name="a", upstream="u")])
-    assert store.states() == {}
+    blank = AccountState("a", renewed=clock.now)
+    assert store.states() == {"a": blank}
     assert store.history("a") == []
+    # Whoever has not heard of the removal hears of the state.
+    assert store.exchange("w", Batch(), known).states == {"a": blank}
 
 
 def test_what_is_too_old_is_dropped(opened: Opened, clock: Clock) -> None:

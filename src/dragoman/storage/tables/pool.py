@@ -184,12 +184,17 @@ class PoolTables(UsageTables, AuditTable):
 
     def define(self, definitions: Iterable[Definition]) -> None:
         """See `Store.define`."""
+        now = self._clock()
         with self._database.writing() as (connection, version):
             removed = _names(connection, "removed IS NOT NULL")
             for one in definitions:
                 if one.name in removed:
                     # A worker may have reported a request that ended after the removal.
                     _forget(connection, one.name)
+                    # One that has not heard of the removal would keep what it knows of the former
+                    # account, and may yet tell how requests with it ended.
+                    blank = AccountState(one.name, renewed=now)
+                    connection.execute(_SET_STATE, (one.name, version, 0, _json(blank)))
                 _define(connection, version, one)
 
     def remove(self, names: Iterable[str]) -> int:
