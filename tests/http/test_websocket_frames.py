@@ -16,7 +16,7 @@ from dragoman.http.websocket.frames import (
 )
 
 
-def _read(reader: FrameReader, data: bytes, cut: int) -> bytes:
+def _read(reader: FrameReader, data: bytes | bytearray, cut: int) -> bytes:
     found = b""
     for at in range(0, len(data), cut):
         reader.feed(data[at : at + cut])

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import openai
 import pytest
+from openai.types.responses import ResponseSteerAcceptedEvent
 
 from dragoman.gateway.testing import RunningGateway
 from dragoman.simulator.testing import RunningSimulator
+from tests.gateway.http import KEY
 from tests.websocket.client import ENDS, Socket, answer_id, opened, text_of
 from tests.websocket.test_faults import in_flight
 from tests.websocket.test_turns import TOOL, outputs_for, said
@@ -193,3 +196,24 @@ def test_what_is_over_takes_no_input(
         sock.create(SLOW)
         steer(sock, begun(sock), [])
         assert refusal(sock)["error"]["code"] == "invalid_input"
+
+
+def test_the_vendors_sdk_steers(by_socket: RunningGateway, simulator: RunningSimulator) -> None:
+    """With the types of its own events."""
+    client = openai.OpenAI(base_url=f"{by_socket.base_url}/v1", api_key=KEY, max_retries=0)
+    found: list[Any] = []
+    with client.responses.connect() as connection:
+        connection.response.create(model=SLOW, input="first", store=False)
+        for event in connection:
+            found.append(event)
+            if event.type == "response.created" and event.response.previous_response_id is None:
+                target = event.response.id
+                connection.response.steer(previous_response_id=target, input=f"on {QUICK}")
+            if event.type == "response.completed":
+                break
+    [accepted] = [one for one in found if isinstance(one, ResponseSteerAcceptedEvent)]
+    assert accepted.steer.previous_response_id == target
+    kinds = [one.type for one in found if one.type in ENDS]
+    assert kinds == ["response.incomplete", "response.completed"]
+    assert found[-1].response.previous_response_id == target
+    assert asked(simulator) == ["first", f"on {QUICK}"]

@@ -176,8 +176,7 @@ class SocketConnection(asyncio.Protocol):
         assert self._incoming is None, "one response at a time"
         self._hold, self._room = hold, _SMALL
         self._incoming, self._call, self.held = incoming, call, None
-        self._unsent = memoryview(message)
-        self._send(TEXT)
+        self._send_message(message)
         self._idle, self._heard = idle, True
         if self._watch is None:
             self._look_after()
@@ -190,8 +189,7 @@ class SocketConnection(asyncio.Protocol):
             return False
         if self._unsent is not None or self._full or not self.is_open:
             return False
-        self._unsent = memoryview(message)
-        self._send(TEXT)
+        self._send_message(message)
         return True
 
     def _look_after(self) -> None:
@@ -212,6 +210,13 @@ class SocketConnection(asyncio.Protocol):
         self._heard = False
         every = min(_PING_S, self._idle / 4) if self._idle else _PING_S
         self._watch = self._clock.after(every, self._look_after)
+
+    def _send_message(self, message: bytes) -> None:
+        if len(message) <= _PIECE:
+            self._write(masked_frame(TEXT, message))
+        else:
+            self._unsent = memoryview(message)
+            self._send(TEXT)
 
     def _send(self, opcode: int = CONTINUATION) -> None:
         unsent, transport = self._unsent, self._transport
@@ -382,7 +387,7 @@ class SocketConnection(asyncio.Protocol):
             incoming.on_lost(ConnectionError())
         self.abort()
 
-    def _write(self, frame: bytes) -> None:
+    def _write(self, frame: bytes | bytearray) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(frame)
 

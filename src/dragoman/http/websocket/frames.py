@@ -89,7 +89,7 @@ class FrameReader:
         self._room = 0
         """Bytes that it may inflate to yet."""
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | bytearray) -> None:
         """Take bytes."""
         self._buffer += data
 
@@ -105,7 +105,13 @@ class FrameReader:
         size = min(self._left, len(buffer))
         if size < self._left and (not size or self._opcode >= CLOSE):
             return None
-        data = _mixed(buffer[:size], self._mask) if self._masked else bytes(buffer[:size])
+        if self._masked:
+            data = _mixed(buffer[:size], self._mask)
+        elif size < _FEW:
+            data = bytes(buffer[:size])
+        else:
+            with memoryview(buffer) as view:
+                data = bytes(view[:size])
         del buffer[:size]
         self._left -= size
         ends = not self._left
@@ -187,16 +193,28 @@ class FrameReader:
 
 def _mixed(data: bytes | bytearray, mask: bytes) -> bytes:
     """Data with its mask, or without it."""
-    size, number = len(data), int.from_bytes
+    size = len(data)
     if size < _FEW:
-        key = number((mask * (size // 4 + 1))[:size], "little")
-        return (number(data, "little") ^ key).to_bytes(size, "little")
-    if size > _BLOCK:
-        return b"".join([_mixed(data[at : at + _BLOCK], mask) for at in range(0, size, _BLOCK)])
+        return _mixed_number(data, mask)
     mixed = bytearray(size)
-    for place, byte in enumerate(mask):
-        mixed[place::4] = data[place::4].translate(_MASKS[byte])
+    _mix_into(mixed, 0, data, mask)
     return bytes(mixed)
+
+
+def _mixed_number(data: bytes | bytearray, mask: bytes) -> bytes:
+    size, number = len(data), int.from_bytes
+    key = number((mask * (size // 4 + 1))[:size], "little")
+    return (number(data, "little") ^ key).to_bytes(size, "little")
+
+
+def _mix_into(mixed: bytearray, start: int, data: bytes | bytearray, mask: bytes) -> None:
+    """Put data with its mask, or without it, into `mixed` from `start` on, to its end."""
+    size = len(data)
+    for at in range(0, size, _BLOCK):
+        end = min(at + _BLOCK, size)
+        for place, byte in enumerate(mask):
+            part = data[at + place : end : 4].translate(_MASKS[byte])
+            mixed[start + at + place : start + end : 4] = part
 
 
 def _check_close(payload: bytes) -> None:
@@ -227,7 +245,7 @@ def control_frame(opcode: int, payload: bytes = b"") -> bytes:
     return b"%c%c%b" % (_LAST | opcode, len(payload), payload)
 
 
-def masked_frame(opcode: int, data: bytes, *, last: bool = True) -> bytes:
+def masked_frame(opcode: int, data: bytes, *, last: bool = True) -> bytes | bytearray:
     """A client's frame."""
     size, mask = len(data), os.urandom(4)
     first = (_LAST if last else 0) | opcode
@@ -237,4 +255,8 @@ def masked_frame(opcode: int, data: bytes, *, last: bool = True) -> bytes:
         head = b"%c\xfe%b" % (first, size.to_bytes(2, "big"))
     else:
         head = b"%c\xff%b" % (first, size.to_bytes(8, "big"))
-    return b"%b%b%b" % (head, mask, _mixed(data, mask))
+    if size < _FEW:
+        return b"%b%b%b" % (head, mask, _mixed_number(data, mask))
+    frame = bytearray(head + mask + bytes(size))
+    _mix_into(frame, len(head) + 4, data, mask)
+    return frame

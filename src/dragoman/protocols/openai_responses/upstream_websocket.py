@@ -74,8 +74,8 @@ class SocketTurn:
         fields = {name: raw for name, raw in members.items() if name not in _NOT_COMPARED}
         self.fields = to_json(fields)
         """JSON of what must not change within a chain."""
-        self.input = bytes(members.get("input", b""))
-        """JSON of the input."""
+        self.input = _unclosed(members.get("input"))
+        """JSON of the input, a list, up to what closes it; empty if it is none."""
         self.over = False
         self.held: Held | None = None
         self.error: SocketError | None = None
@@ -168,6 +168,12 @@ class SocketTurn:
         return type_of(message) == b"error"
 
 
+def _unclosed(given: Raw | None) -> bytes:
+    """The JSON of a list without its last bracket; empty if it is no list."""
+    text = memoryview(b"" if given is None else given)
+    return bytes(text[:-1]).rstrip() if text[:1].tobytes() == b"[" else b""
+
+
 def socket_turn(body: bytes) -> SocketTurn | None:
     """What a body for POST is over a connection; None if it can only be posted."""
     members = split_object(Raw(body)) if len(body) < LARGEST else None
@@ -195,12 +201,11 @@ class Held(Struct, frozen=True):
     def added(self, request: SocketTurn) -> bytes | None:
         """The JSON of the input that follows this response, where the request goes on from it: the
         same fields, the same input, the items of the answer, and more. Else None."""
-        before = self.input.rstrip()[:-1].rstrip()
-        whole = request.input
+        before, whole = self.input, request.input
         if (
             request.names_parent
             or request.fields != self.fields
-            or not (self.input[:1] == whole[:1] == b"[")
+            or not before
             or not whole.startswith(before)
         ):
             return None
@@ -209,7 +214,7 @@ class Held(Struct, frozen=True):
             if rest[:1] != b",":
                 return None
             rest = rest[1:]
-        items = split_list(Raw(b"[" + rest))
+        items = split_list(Raw(b"[%b]" % rest))
         count = len(self.output)
         if items is None or len(items) <= count:
             return None
