@@ -66,7 +66,8 @@ def check(config: Path, as_json: bool) -> None:
 def prepare(url: str | None, config: Path, as_json: bool) -> None:
     """Make the tables of the store, or bring them up to date.
 
-    A gateway does so when it starts. Whoever else does so meanwhile waits. Gateways of an older version go on from memory afterwards.
+    A gateway does so when it starts. Whoever else does so meanwhile waits. Gateways of an older
+    version go on from memory afterwards.
     """
     if url is None:
         settings = read_config(config, serving=False).storage
