@@ -3,8 +3,8 @@
     chart_program.py CHART < values.json
 
 prints a JSON object: `lint`, Helm's messages; `manifest`, what an installation with those values
-sends to a cluster; `problems`, where that breaks the schemas of Kubernetes; or `error`, why it
-cannot be rendered.
+sends to a cluster, hooks included; `problems`, where that breaks the schemas of Kubernetes; or
+`error`, why it cannot be rendered.
 
 Helm comes as a library that can install but not only render, so there is a cluster for it to
 install into, which knows what kinds there are and has nothing: Helm sends it what it rendered, in a
@@ -35,6 +35,7 @@ VERSION = "1.34"
 KINDS = {
     "v1": {"ConfigMap": "configmaps", "Secret": "secrets", "Service": "services"},
     "apps/v1": {"Deployment": "deployments", "StatefulSet": "statefulsets"},
+    "batch/v1": {"Job": "jobs"},
     "autoscaling/v2": {"HorizontalPodAutoscaler": "horizontalpodautoscalers"},
     "monitoring.coreos.com/v1": {"ServiceMonitor": "servicemonitors"},
     "networking.k8s.io/v1": {"Ingress": "ingresses"},
@@ -158,7 +159,8 @@ def rendered(chart: Path, values: dict[str, Any]) -> dict[str, Any]:
             error = str(caught)
     if cluster.release is None:
         return {"lint": lint["Messages"], "error": error}
-    manifest = cluster.release["manifest"]
+    hooks = [hook["manifest"] for hook in cluster.release.get("hooks") or ()]
+    manifest = "\n---\n".join((cluster.release["manifest"], *hooks))
     return {"lint": lint["Messages"], "manifest": manifest, "problems": problems(manifest)}
 
 

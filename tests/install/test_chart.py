@@ -8,9 +8,11 @@ import subprocess
 import tomllib
 from typing import Any
 
+import click
 import pytest
 
 import dragoman
+from dragoman.cli import main as command
 from dragoman.config import parse_config
 from tests.install.sources import ROOT
 from tests.install.tools import documents_of, tool, yaml_of
@@ -207,6 +209,30 @@ def test_replicas_that_share_a_database_come_and_go() -> None:
         "key": "env:STORE_KEY",
     }
     assert {"Deployment", "HorizontalPodAutoscaler"} <= kinds.keys()
+
+
+def test_one_job_makes_the_tables_of_the_database_first(usual: dict[str, Any]) -> None:
+    assert "Job" not in usual
+    env = [*VALUES["env"], {"name": "DATABASE_URL", "secret": "llm-database", "key": "url"}]
+    kinds = objects(storage={"urlVariable": "DATABASE_URL"}, env=env)
+    job, deployed = kinds["Job"], pod_of(kinds)
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    pod = job["spec"]["template"]
+    (container,), (gateway,) = pod["spec"]["containers"], deployed["containers"]
+    assert pod["spec"]["securityContext"] == deployed["securityContext"]
+    for same in ("image", "securityContext"):
+        assert container[same] == gateway[same]
+    # It has what it needs, and is no pod of the service.
+    assert [one["name"] for one in container["env"]] == ["DATABASE_URL"]
+    assert not kinds["Service"]["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    group: Any = command
+    context = click.Context(group)
+    for word in container["args"]:
+        if not isinstance(group, click.Group):
+            break
+        group = group.get_command(context, word)
+        assert group is not None
+    assert "--url" in {name for option in group.params for name in option.opts}
 
 
 def test_selectors_find_the_pods(usual: dict[str, Any]) -> None:

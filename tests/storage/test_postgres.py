@@ -10,6 +10,7 @@ from threading import Thread
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 from dragoman.accounts.store import (
     UNCOUNTED,
@@ -20,6 +21,7 @@ from dragoman.accounts.store import (
     UsageCount,
     UsageKey,
 )
+from dragoman.cli import main
 from dragoman.storage.postgres import database, schema
 from dragoman.storage.postgres.database import PostgresDatabase
 from dragoman.storage.postgres.store import PostgresResponses, PostgresStore
@@ -224,7 +226,19 @@ def test_statements_of_an_exchange(url: str) -> None:
             asked.clear()
             changes = store.exchange("w", told, version)
         assert changes.pins == {b"p": ("a", 1e10)}
-        assert (idle, alone, len(asked)) == (4, 8, 18)
+        assert (idle, alone, len(asked)) == (4, 9, 19)
+
+
+def test_tables_are_made_before_any_gateway_starts(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("URL_OF_THE_STORE", url)
+    command = ["store", "prepare", "--url", "env:URL_OF_THE_STORE"]
+    for _ in range(2):
+        done = CliRunner().invoke(main, command)
+        assert (done.exit_code, done.output) == (0, f"tables of version {len(schema.MIGRATIONS)}\n")
+    monkeypatch.delenv("URL_OF_THE_STORE")
+    assert CliRunner().invoke(main, command).exit_code == 1
 
 
 def test_what_is_said_of_a_wrong_url_has_no_password_in_it() -> None:

@@ -50,6 +50,10 @@ class StoreError(Exception):
     """
 
 
+class CommitUnknown(StoreError):
+    """The store was lost while it wrote: whether it has is known once it is back."""
+
+
 class Definition(Struct, frozen=True, kw_only=True):
     """An account that is kept in the store rather than in the configuration file.
 
@@ -317,7 +321,13 @@ class Store(AuditLog, Protocol):
         workers that have not called for `LOST_AFTER_S` are dropped. Everything there is means
         the latest `MOST_PINS` pins. A store that was replaced by another, as by a backup, returns
         everything whatever `since` is.
+
+        Raises:
+            CommitUnknown: `was_written` tells later whether the batch was.
         """
+
+    def was_written(self, worker: str) -> bool:
+        """Whether the batch of the last exchange was written."""
 
     def define(self, definitions: Iterable[Definition]) -> None:
         """Add accounts, or replace those of the same name; all or none of them. An account keeps

@@ -35,6 +35,7 @@ from dragoman.accounts.store import (
     SWEPT_AT_ONCE,
     Batch,
     Changes,
+    CommitUnknown,
     Definition,
     Store,
     StoreError,
@@ -125,6 +126,8 @@ class AccountSync:
         self._tells_balances = False
         self._taking_over = True
         self._failing_since: float | None = None
+        self._doubtful: tuple[Batch, Mapping[Row, int] | None] | None = None
+        """What may have been written, when the store was lost."""
         self._next_sweep = time.monotonic() + _SWEEP_S * random.random()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dragoman-store")
         self._early = asyncio.Event()
@@ -229,6 +232,8 @@ class AccountSync:
 
     async def _exchange(self) -> bool:
         """One exchange; whether it went well."""
+        if not await self._resolve():
+            return False
         batch = self._pool.take_batch()
         if self._meter is not None:
             batch.usage = self._meter.take()
@@ -247,9 +252,10 @@ class AccountSync:
         except StoreError as error:
             self._failed(error)
             self._tells_balances = bool(batch.balances)
-            self._restore(batch)
-            if unwritten and self.settled is not None:
-                self.settled.restore_unwritten(unwritten)
+            if isinstance(error, CommitUnknown):
+                self._doubtful = batch, unwritten
+            else:
+                self._undo(batch, unwritten)
             return False
         except Exception:
             self._drop(batch)
@@ -275,6 +281,31 @@ class AccountSync:
             self._version = received.changes.version if pool is self._pool else 0
             self._taking_over = True
         return True
+
+    async def _resolve(self) -> bool:
+        """Find out whether what may have been written was, so that nothing is told twice. False:
+        the store does not say yet."""
+        if self._doubtful is None:
+            return True
+        batch, unwritten = self._doubtful
+        try:
+            was_written = await self._call(lambda: self._store.was_written(self.worker))
+        except StoreError as error:
+            self._failed(error)
+            self._restore(self._pool.take_batch())  # within its bounds
+            return False
+        self._doubtful = None
+        if not was_written:
+            self._undo(batch, unwritten)
+        elif unwritten and self.settled is not None:
+            self.settled.note_written(unwritten)
+        return True
+
+    def _undo(self, batch: Batch, unwritten: Mapping[Row, int] | None) -> None:
+        """What was taken was not written: it is told another time."""
+        self._restore(batch)
+        if unwritten and self.settled is not None:
+            self.settled.restore_unwritten(unwritten)
 
     def _receive(self, batch: Batch) -> _Received:
         """In the thread."""

@@ -56,6 +56,33 @@ def check(config: Path, as_json: bool) -> None:
 
 
 @store.command()
+@click.option(
+    "--url",
+    metavar="URL",
+    help="A URL of PostgreSQL, or env:NAME of one. By default the store of the configuration.",
+)
+@CONFIG
+@JSON
+def prepare(url: str | None, config: Path, as_json: bool) -> None:
+    """Make the tables of the store, or bring them up to date.
+
+    A gateway does so when it starts. Whoever else does so meanwhile waits. Gateways of an older
+    version go on from memory afterwards.
+    """
+    if url is None:
+        settings = read_config(config, serving=False).storage
+        found = None if settings.url is None else settings.url.reveal()
+        place = settings.path or found or _path(config)
+    else:
+        place = _revealed(url)
+    with failures_told(), closing(_database(place)) as database:
+        database.open()
+        with database.reading() as connection:
+            tables = connection.execute("SELECT max(number) FROM migrations").fetchone()[0]
+    tell({"tables": tables}, as_json, f"tables of version {tables}")
+
+
+@store.command()
 @click.argument("to", type=FILE)
 @CONFIG
 @JSON
@@ -112,11 +139,7 @@ def migrate(to: str | None, config: Path, as_json: bool) -> None:
     target = to or url
     if target is None:
         raise click.ClickException("there is no storage.url: say where to with --to")
-    if target.startswith("env:"):
-        name = target.removeprefix("env:")
-        if name not in os.environ:
-            raise click.ClickException(f"{name} is not set")
-        target = os.environ[name]
+    target = _revealed(target)
     with (
         failures_told(),
         closing(_database(settings.path or url or _path(config))) as source,
@@ -125,6 +148,16 @@ def migrate(to: str | None, config: Path, as_json: bool) -> None:
         copied = move(source, other)
     rows = [f"  {table}: {number}" for table, number in copied.items() if number]
     tell({"copied": copied}, as_json, "\n".join([f"{sum(copied.values())} rows copied", *rows]))
+
+
+def _revealed(place: str) -> str:
+    """A place, or what is in the variable of the environment that it names."""
+    if not place.startswith("env:"):
+        return place
+    name = place.removeprefix("env:")
+    if name not in os.environ:
+        raise click.ClickException(f"{name} is not set")
+    return os.environ[name]
 
 
 def _database(place: str) -> Database:

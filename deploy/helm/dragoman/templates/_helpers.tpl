@@ -20,6 +20,27 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
+{{- define "dragoman.image" -}}
+{{ printf "%s:%s" (required "image.repository: name the image" .Values.image.repository) (.Values.image.tag | default .Chart.AppVersion) | quote }}
+{{- end }}
+
+{{- define "dragoman.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "dragoman.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
 {{- define "dragoman.kind" -}}
 {{- ternary "StatefulSet" "Deployment" .Values.storage.enabled }}
 {{- end }}

@@ -22,7 +22,7 @@ import psycopg
 from psycopg.adapt import Loader
 from psycopg.types.numeric import NumericBinaryLoader
 
-from dragoman.accounts.store import StoreError
+from dragoman.accounts.store import CommitUnknown, StoreError
 from dragoman.jsontext import JsonError
 from dragoman.storage.postgres.link import Link, cut, is_quiet, linked
 from dragoman.storage.postgres.schema import MAKE_MIGRATIONS, MIGRATIONS
@@ -47,6 +47,7 @@ _NUL = "\0"
 
 _encode = msgspec.json.Encoder().encode
 _TYPES = {int: "bigint", float: "float8", str: "text"}
+_BEGIN = "BEGIN"
 _WRITE = "UPDATE clock SET version = version + 1 RETURNING version"
 _BOUNDED = (
     f"SELECT set_config('statement_timeout', '{_STATEMENT_MS}', true),"
@@ -79,6 +80,7 @@ class PostgresDatabase:
         self._delay_s = 0.0
         self._not_before = 0.0
         self._deadline: float | None = None
+        self._commits = False
         self._watched: threading.Event | None = None
         self._watcher: threading.Thread | None = None
 
@@ -134,7 +136,7 @@ class PostgresDatabase:
             yield connection
 
     @contextmanager
-    def _transaction(self, begin: str = "BEGIN") -> Iterator[PostgresConnection]:
+    def _transaction(self, begin: str = _BEGIN) -> Iterator[PostgresConnection]:
         if self._joined is not None:
             yield self._joined
             return
@@ -149,8 +151,10 @@ class PostgresDatabase:
                     # Whoever stops in the middle keeps the others waiting no longer.
                     connection.execute(_BOUNDED)
                     yield connection
+                    self._commits = begin == _BEGIN
                     connection.execute("COMMIT")
                 done = True
+                self._commits = False
             finally:
                 self._deadline = None
                 if not done:
@@ -212,9 +216,13 @@ class PostgresDatabase:
                 raise
             # The message may have values of rows in it.
             told = f"{type(error).__name__} {state}".strip()
-            raise StoreError(f"the database cannot be used: {told}") from error
+            is_lost = isinstance(error, psycopg.OperationalError)
+            kind = CommitUnknown if self._commits and is_lost else StoreError
+            raise kind(f"the database cannot be used: {told}") from error
         except JsonError as error:
             raise StoreError(f"the database holds what no version wrote: {error}") from error
+        finally:
+            self._commits = False
 
     def _watch(self) -> None:
         if self._watched is None:

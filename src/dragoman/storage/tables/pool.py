@@ -7,6 +7,7 @@ read.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,6 +43,8 @@ from dragoman.storage.tables.keys import KeyTables, asked_keys, asked_teams, not
 from dragoman.storage.tables.usage import UsageTables, add_usage
 
 _DAY_S = 24 * 3600.0
+_TOLD = "told by "
+"""With the name of a worker: the claim that says which batch of it was written last."""
 _HEARTBEAT_S = 1.0
 """Seconds after which a worker with unchanged leases says that it is still there."""
 
@@ -64,6 +67,7 @@ _SET_BALANCE = (
     " ON CONFLICT (account) DO UPDATE SET version = ?2, told = ?3, remaining = ?3"
     " WHERE balances.told <> ?3"
 )
+_SET_CLAIM = replacing("claims", "name", "until")
 _SET_WORKER = replacing("workers", "name", "seen, leases")
 _SET_STATE = replacing("states", "account", "version, entries, state")
 _SET_HISTORY = replacing("history", "account, slot", "number, at, entry")
@@ -128,6 +132,7 @@ class PoolTables(UsageTables, AuditTable):
         self._written_leases: dict[str, tuple[Mapping[str, int], float]] = {}
         self._workers: list[tuple[str, float, dict[str, int]]] = []
         self._workers_at = -1
+        self._mark = 0.0
 
     @property
     def client_keys(self) -> KeyTables:
@@ -181,6 +186,13 @@ class PoolTables(UsageTables, AuditTable):
                 )
         self._database.replaced = False
         return changes
+
+    def was_written(self, worker: str) -> bool:
+        """See `Store.was_written`."""
+        with self._database.reading() as connection:
+            name = f"{_TOLD}{self._instance}{worker}"
+            row = connection.execute("SELECT until FROM claims WHERE name = ?", (name,)).fetchone()
+        return row is not None and row[0] == self._mark
 
     def define(self, definitions: Iterable[Definition]) -> None:
         """See `Store.define`."""
@@ -317,6 +329,9 @@ class PoolTables(UsageTables, AuditTable):
             connection.execute(_SPEND, (name, version, tokens))
         if batch.key_uses:
             note_uses(connection, batch.key_uses)
+        # No other batch of the worker has the same mark.
+        self._mark = max(now + _DAY_S, math.nextafter(self._mark, math.inf))
+        connection.execute(_SET_CLAIM, (f"{_TOLD}{worker}", self._mark))
         if batch.leases:
             connection.execute(_SET_WORKER, (worker, now, _json(batch.leases)))
         else:
