@@ -144,7 +144,53 @@ def _placeholder(rng: random.Random, steps: list[Step]) -> list[Step]:
     return steps
 
 
+def _calls_in_another_choice(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """The calls in a second choice, which ends as the first does, before it or after it."""
+    ends = [at for at, step in enumerate(steps) if isinstance(step.event, dict) and _ends(step)]
+    if not ends:
+        return steps
+    for step, choice in _choices(steps):
+        others = choice["delta"].keys() - {"role", "tool_calls", "function_call"}
+        if any(told.kind == CALL for told in step.told) and not others:
+            choice["index"] = 1
+    end = copy.deepcopy(steps[ends[0]])
+    for choice in end.event["choices"]:
+        choice |= {"index": 1, "delta": {}}
+    steps.insert(ends[0] + rng.randrange(2), replace(end, told=()))
+    return steps
+
+
+def _ends(step: Step) -> bool:
+    return any(choice.get("finish_reason") for choice in step.event["choices"])
+
+
+def _a_reason_in_each(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """A finish reason in every chunk."""
+    for _, choice in _choices(steps):
+        choice["finish_reason"] = choice.get("finish_reason") or "stop"
+    return steps
+
+
 # --- Messages -------------------------------------------------------------------------------------
+
+
+def _empty_input_first(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """`{}` as the first piece of calls, of any protocol with events."""
+    found: list[Step] = []
+    begun: set[Any] = set()
+    for step in steps:
+        event = step.event if isinstance(step.event, dict) else {}
+        kind, delta = event.get("type"), event.get("delta")
+        place = event.get("index", event.get("output_index"))
+        is_piece = kind == "response.function_call_arguments.delta" or (
+            isinstance(delta, dict) and delta.get("type") == "input_json_delta"
+        )
+        if is_piece and place not in begun:
+            begun.add(place)
+            empty = {**delta, "partial_json": "{}"} if isinstance(delta, dict) else "{}"
+            found.append(Step({**event, "delta": empty}, ()))
+        found.append(step)
+    return found
 
 
 def _full_starts(rng: random.Random, steps: list[Step]) -> list[Step]:
@@ -247,6 +293,14 @@ def _items_of_others(rng: random.Random, steps: list[Step]) -> list[Step]:
     return steps
 
 
+def _ended_by_done(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """An end as the Realtime API calls it."""
+    for step in steps:
+        if isinstance(step.event, dict) and step.event.get("type") == "response.completed":
+            step.event["type"] = "response.done"
+    return steps
+
+
 SPELLINGS: dict[str, tuple[Spelling, ...]] = {
     CHAT: (
         _silent_error,
@@ -256,7 +310,15 @@ SPELLINGS: dict[str, tuple[Spelling, ...]] = {
         _call_again,
         _placeholder,
         _indexes_as_texts,
+        _calls_in_another_choice,
+        _a_reason_in_each,
     ),
-    MESSAGES: (_indexes_as_texts, _full_starts, _first_piece_in_start, _blocks_of_others),
-    RESPONSES: (_silent_error, _full_parts, _items_of_others),
+    MESSAGES: (
+        _indexes_as_texts,
+        _full_starts,
+        _first_piece_in_start,
+        _blocks_of_others,
+        _empty_input_first,
+    ),
+    RESPONSES: (_silent_error, _full_parts, _items_of_others, _empty_input_first, _ended_by_done),
 }
