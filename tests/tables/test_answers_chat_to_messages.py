@@ -100,7 +100,12 @@ ROWS = [
             says(tool_calls=[call("c1", arguments)], finish="tool_calls"),
             fault=FAILED,
         )
-        for arguments in ('{"a":', "[1]", "null", "x")
+        for arguments in ('{"a":', "[1]", "x")
+    ),
+    Row(
+        "arguments null",
+        says(tool_calls=[call("c1", "null")], finish="tool_calls"),
+        content(use("c1", {}), stop="tool_use"),
     ),
     *(
         Row(

@@ -14,7 +14,7 @@ from dragoman import jsontext
 from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import UpstreamError
-from dragoman.canonical.events import Closed, Delta, Event, Opened
+from dragoman.canonical.events import Closed, Delta, Event, Metered, Opened
 from dragoman.canonical.halves import MENDED, Halves
 from dragoman.canonical.losses import Ledger, Loss, LossKind
 from dragoman.canonical.masking import Mask
@@ -385,13 +385,18 @@ class Call:
             ]
         if self._stops:
             ordered = cut_whole(ordered, self._stops)
+        written: list[bytes] = []
+        write = writer.write
         for event in ordered:
             if type(event) in NOTED:
                 outcome.note(event)
-        # One that failed may have been paid for all the same.
-        if outcome.fault is not None:
-            raise UpstreamError(outcome.fault)
-        written = [writer.write(event) for event in ordered]
+                if outcome.fault is not None:
+                    # It may have been paid for all the same.
+                    for told in ordered:
+                        if type(told) is Metered:
+                            outcome.note(told)
+                    raise UpstreamError(outcome.fault)
+            written.append(write(event))
         if not outcome.ended:
             raise UpstreamError.unreadable("it ends before the model finished")
         if outcome.usage is None:
