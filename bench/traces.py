@@ -23,7 +23,7 @@ from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.telemetry.exporting import Exporting
 from dragoman.gateway.telemetry.traces import Traces as Tracing
-from dragoman.gateway.telemetry.traces import places_of
+from dragoman.gateway.telemetry.traces import peers_of
 from dragoman.protocols import CODECS
 from dragoman.translation import ClientRequest
 
@@ -122,7 +122,7 @@ def _measure(count: int, rounds: int) -> None:
     bare = microseconds(requests(None, count, 0.0), count, rounds)
     for name, sample in (("not sampled", 0.0), ("sampled at 10 %", 0.1), ("all sampled", 1.0)):
         config = Config(upstreams=(upstream,), traces=Traces(enabled=True, sample=sample))
-        sending = Exporting(places_of(config), "both", note)
+        sending = Exporting(peers_of(config), "both", note)
         sending.start()
         tracing = Tracing(config, sending.add)
         # Slow enough for the thread, as a gateway is.

@@ -468,6 +468,12 @@ SETTINGS = [
         {"max_tokens": 20},
         upstream={"max_tokens_field": "max_tokens"},
     ),
+    Row(
+        "no output limit, where long answers are not waited for",
+        {},
+        {"stream": True, "stream_options": {"include_usage": True}},
+        upstream={"stream_above": 9000},
+    ),
     # req: 50
     Row("sampling", {"temperature": 0, "top_p": 0.5}, {"temperature": 0.0, "top_p": 0.5}),
     Row(

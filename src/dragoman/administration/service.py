@@ -69,7 +69,9 @@ class Administration(AccountQueries):
             self._check_new(draft, {one.name for one in self._store.definitions()})
             account = draft.account()
             self._store.define([self._sealed(account)])
-            self._note(Change(action="add", kind="account", name=account.name, after=told(account)))
+            self._note(
+                Change(action="add", kind="account", name=account.name, after=described(account))
+            )
             return self.show(draft.name, 0).account
 
     def change(self, draft: Draft) -> AccountView:
@@ -118,7 +120,7 @@ class Administration(AccountQueries):
                         action="remove",
                         kind="account",
                         name=name,
-                        before=told(without_secrets(kept[name])),
+                        before=described(without_secrets(kept[name])),
                     )
                     for name in dict.fromkeys(names)
                 )
@@ -248,7 +250,7 @@ class Administration(AccountQueries):
             account = draft.account()
             importing.definitions.append(self._sealed(account))
             importing.changes.append(
-                Change(action="add", kind="account", name=account.name, after=told(account))
+                Change(action="add", kind="account", name=account.name, after=described(account))
             )
             importing.added += 1
             importing.note_key(account)
@@ -273,7 +275,7 @@ class Administration(AccountQueries):
             old = self._opened(before)
         new = draft.changed(old)
         key = fingerprint(new.key)
-        change = changed("change", "account", new.name, told(old), told(new, old))
+        change = changed("change", "account", new.name, described(old), described(new, old))
         if "key" not in draft.fields or key == fingerprint(old.key):
             return self._sealed(new), [], change
         outcome = KeyChanged(key, source="operator")
@@ -329,7 +331,7 @@ class Administration(AccountQueries):
             raise InvalidDraft((FieldError("upstream", self._no_upstream(upstream)),))
 
 
-def told(account: Account, before: Account | None = None) -> dict[str, Any]:
+def described(account: Account, before: Account | None = None) -> dict[str, Any]:
     """What is told of an account: its settings, and of its secrets that they are set, or are others
     than `before`."""
     fields: dict[str, Any] = {}

@@ -187,13 +187,13 @@ def _price_name(price: OwnPrice) -> str:
 
 def _table(old: Mapping[str, object], new: Mapping[str, object]) -> TableChanges:
     return TableChanges(
-        _told(name for name in new if name not in old),
-        _told(name for name in old if name not in new),
-        _told(name for name in new if name in old and new[name] != old[name]),
+        _shortened(name for name in new if name not in old),
+        _shortened(name for name in old if name not in new),
+        _shortened(name for name in new if name in old and new[name] != old[name]),
     )
 
 
-def _told(names: Iterable[str]) -> Names:
+def _shortened(names: Iterable[str]) -> Names:
     found = list(names)
     return Names(tuple(found[:MOST_TOLD]), max(0, len(found) - MOST_TOLD))
 

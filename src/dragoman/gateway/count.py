@@ -99,7 +99,9 @@ class Counter:
         count: int | None = None
         if counting is not None:
             if request.is_large:
-                _, body = await self._large.work(body_to_count_apart, request, codec.name, settings)
+                _, body = await self._large.work(
+                    body_to_count_in_helper, request, codec.name, settings
+                )
             else:
                 body = body_to_count(request, codec.name, settings)
             attempts.start(target, only=only)
@@ -125,7 +127,7 @@ class Counter:
 
     async def _estimate(self, request: ClientRequest, sealer: Sealer) -> int:
         if request.is_large:
-            return (await self._large.work(estimate_apart, request, sealer))[0]
+            return (await self._large.work(estimate_in_helper, request, sealer))[0]
         return estimated(request, sealer)
 
     async def _attempt(
@@ -183,14 +185,14 @@ def estimated(request: ClientRequest, sealer: Sealer) -> int:
     return estimate_tokens(_completed(request).read(sealer))
 
 
-def body_to_count_apart(
+def body_to_count_in_helper(
     body: bytes, source: Source, upstream: str, settings: CallSettings
 ) -> tuple[None, bytes]:
     """As `body_to_count`, in another process."""
     return None, body_to_count(request_of(body, source), upstream, settings)
 
 
-def estimate_apart(body: bytes, source: Source, sealer: Sealer) -> tuple[int, bytes]:
+def estimate_in_helper(body: bytes, source: Source, sealer: Sealer) -> tuple[int, bytes]:
     """As `estimated`, in another process."""
     return estimated(request_of(body, source), sealer), b""
 

@@ -153,7 +153,7 @@ class Server:
             serving = self.app.prepare(wanted, number)
             tls = server_tls(wanted.server)
         except (OSError, ValueError) as error:
-            raise ReloadError((_told(error, wanted),)) from None
+            raise ReloadError((_problem_of(error, wanted),)) from None
         return Prepared(serving, tls)
 
     def adopt(self, prepared: Prepared) -> None:
@@ -180,7 +180,7 @@ def check_reload(before: Config, config: Config) -> Config:
         load_prices(wanted)
         server_tls(wanted.server)
     except (OSError, ValueError) as error:
-        raise ReloadError((_told(error, wanted),)) from None
+        raise ReloadError((_problem_of(error, wanted),)) from None
     return wanted
 
 
@@ -197,7 +197,7 @@ def checked(before: Config, config: Config) -> Config:
     return wanted
 
 
-def _told(error: Exception, config: Config) -> str:
+def _problem_of(error: Exception, config: Config) -> str:
     if isinstance(error, PriceError):
         return f"prices: {error}"
     file = config.server.tls_certificate

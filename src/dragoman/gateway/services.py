@@ -66,7 +66,7 @@ from dragoman.gateway.stored.responses import StoredResponses
 from dragoman.gateway.stored.upstream_responses import UpstreamResponses
 from dragoman.gateway.telemetry.exporting import Exporting
 from dragoman.gateway.telemetry.sampling import is_disabled
-from dragoman.gateway.telemetry.traces import Traces, places_of
+from dragoman.gateway.telemetry.traces import Traces, peers_of
 from dragoman.gateway.workbench.sending import Bench
 from dragoman.http.addresses import Proxies
 from dragoman.keys.admission import Crossing
@@ -283,7 +283,7 @@ class Services:
         background = Background(
             self._conversations,
             self.background,
-            exchange.answer,
+            exchange.serve,
             lambda: self.client.clock,
             self.tally.background,
             self._log,
@@ -358,7 +358,7 @@ class Services:
         self.meter.know(named_models(config))
         self.scrape.metrics.know(listed_models(config, generation.prices))
         if self.exporting is not None:
-            self.exporting.know(places_of(config))
+            self.exporting.know(peers_of(config))
         if self.request_log is not None:
             self.request_log.know(protocols_of(config))
         self.generation = self.current.generation = generation
@@ -474,7 +474,7 @@ _MOST_UNPRICED = 100
 def _exporting(config: Config, metrics: Metrics) -> Exporting | None:
     if not config.traces.enabled or is_disabled(os.environ):
         return None
-    return Exporting(places_of(config), config.traces.conventions, metrics.traced)
+    return Exporting(peers_of(config), config.traces.conventions, metrics.traced)
 
 
 def _account_sync(

@@ -238,7 +238,7 @@ class Record(Struct, eq=False):
         if self.exceeded:
             line.exceeded = list(self.exceeded)
         if self.losses:
-            line.losses = [_told(loss) for loss in self.losses[:_LOGGED_LOSSES]]
+            line.losses = [_shown(loss) for loss in self.losses[:_LOGGED_LOSSES]]
             line.losses_total = len(self.losses)
         if self.replayed:
             line.replayed = True
@@ -266,7 +266,7 @@ def losses_header(losses: Sequence[Loss]) -> list[tuple[bytes, bytes]]:
     room = _HEADER_BYTES - len(total)
     shown: list[str] = []
     for loss in losses:
-        told = _told(loss)
+        told = _shown(loss)
         room -= len(told) + 2
         if room < 0:
             break
@@ -274,5 +274,5 @@ def losses_header(losses: Sequence[Loss]) -> list[tuple[bytes, bytes]]:
     return [(LOSSES_HEADER, (", ".join(shown) + total).encode("ascii"))]
 
 
-def _told(loss: Loss) -> str:
+def _shown(loss: Loss) -> str:
     return f"{_UNPRINTABLE.sub('?', loss.path)[:_PATH_LENGTH]}:{loss.kind}"

@@ -34,7 +34,7 @@ _HANDLED = (*_STOP, signal.SIGHUP, signal.SIGCHLD)
 
 
 @dataclass(slots=True)
-class _Place:
+class _Worker:
     """What is known of one worker. Times are monotonic seconds."""
 
     number: int
@@ -97,7 +97,7 @@ class Supervisor:
         self._offer = offer
         self._on_serving = on_serving
         self._on_stop = on_stop
-        self._places = [_Place(number) for number in range(table.workers)]
+        self._workers = [_Worker(number) for number in range(table.workers)]
         self._lifeline = Lifeline()
         self._stopping = False
         self._any_served = False
@@ -149,16 +149,16 @@ class Supervisor:
 
     def replace(self, number: int) -> None:
         """Have worker `number` end what it serves, and start another."""
-        place = self._places[number]
-        if place.pid:
-            _send(place.pid, signal.SIGTERM)
+        worker = self._workers[number]
+        if worker.pid:
+            _send(worker.pid, signal.SIGTERM)
 
     def _look_after(self) -> None:
         self._reap()
         now = time.monotonic()
-        for place in self._places:
-            if not place.pid and now >= place.due:
-                self._fork(place)
+        for worker in self._workers:
+            if not worker.pid and now >= worker.due:
+                self._fork(worker)
         self._watch(now)
         if self._reloads is not None:
             self._reloads.work()
@@ -169,17 +169,17 @@ class Supervisor:
                 self._all_served = True
                 self._on_serving()
 
-    def _fork(self, place: _Place) -> None:
+    def _fork(self, worker: _Worker) -> None:
         """Start a worker. Signals wait meanwhile: one that comes between the fork and the worker's
         own handling must not be taken by a handler of this process, where nobody would see it."""
-        self._table.started(place.number)
-        place.born = time.monotonic()
-        place.silent_s, place.shown = 0.0, False
+        self._table.started(worker.number)
+        worker.born = time.monotonic()
+        worker.silent_s, worker.shown = 0.0, False
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
         if self._reloads is not None:
-            self._reloads.links.open(place.number)
-        place.pid = os.fork()
-        if place.pid:
+            self._reloads.links.open(worker.number)
+        worker.pid = os.fork()
+        if worker.pid:
             if self._reloads is not None:
                 self._reloads.links.opened()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -191,7 +191,7 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             self._lifeline.hold(self._grace_s + _OVER_GRACE_S)
             self._offer.forget()
-            self._work(place.number)
+            self._work(worker.number)
             status = 0
         except KeyboardInterrupt:
             status = 0
@@ -206,22 +206,22 @@ class Supervisor:
 
     def _reap(self) -> None:
         """Take note of the workers that ended."""
-        for place in self._places:
-            if not place.pid:
+        for worker in self._workers:
+            if not worker.pid:
                 continue
-            gone, status = os.waitpid(place.pid, os.WNOHANG)
+            gone, status = os.waitpid(worker.pid, os.WNOHANG)
             if not gone:
                 continue
-            pid, place.pid = place.pid, 0
+            pid, worker.pid = worker.pid, 0
             if self._stopping:
                 continue
-            self._table.ended(place.number)
+            self._table.ended(worker.number)
             now = time.monotonic()
-            wait_s = place.back_off.ended(now - place.born)
-            place.due = now + wait_s
+            wait_s = worker.back_off.ended(now - worker.born)
+            worker.due = now + wait_s
             _log.error(
                 "worker %d (process %d) ended with %s; another starts in %.1f s",
-                place.number,
+                worker.number,
                 pid,
                 _how_ended(status),
                 wait_s,
@@ -240,47 +240,47 @@ class Supervisor:
         self._looked = now
         if not self._stuck_after_s:
             return
-        for place in self._places:
-            beat = self._table.last_beat(place.number)
-            if not place.pid or beat != place.last_beat:
-                place.last_beat, place.silent_s, place.shown = beat, 0.0, False
+        for worker in self._workers:
+            beat = self._table.last_beat(worker.number)
+            if not worker.pid or beat != worker.last_beat:
+                worker.last_beat, worker.silent_s, worker.shown = beat, 0.0, False
                 continue
-            place.silent_s += passed
-            if place.silent_s >= self._stuck_after_s:
+            worker.silent_s += passed
+            if worker.silent_s >= self._stuck_after_s:
                 _log.error(
                     "worker %d (process %d) is stuck for %.0f s and is replaced",
-                    place.number,
-                    place.pid,
-                    place.silent_s,
+                    worker.number,
+                    worker.pid,
+                    worker.silent_s,
                 )
-                place.silent_s = 0.0
-                _send(place.pid, signal.SIGKILL)
-            elif place.silent_s >= self._stuck_after_s / 2 and not place.shown:
-                place.shown = True
+                worker.silent_s = 0.0
+                _send(worker.pid, signal.SIGKILL)
+            elif worker.silent_s >= self._stuck_after_s / 2 and not worker.shown:
+                worker.shown = True
                 _log.warning(
                     "worker %d (process %d) gives no sign of life; its stack follows",
-                    place.number,
-                    place.pid,
+                    worker.number,
+                    worker.pid,
                 )
-                _send(place.pid, SHOW_STACK)
+                _send(worker.pid, SHOW_STACK)
 
     def _stop(self) -> None:
         self._stopping = True
         self._on_stop()
         self._tell(signal.SIGTERM)
         deadline = time.monotonic() + self._grace_s + _OVER_GRACE_S
-        while any(place.pid for place in self._places) and time.monotonic() < deadline:
+        while any(worker.pid for worker in self._workers) and time.monotonic() < deadline:
             self._reap()
             time.sleep(_POLL_S / 2)
         self._tell(signal.SIGKILL)
-        for place in self._places:
-            if place.pid:
-                os.waitpid(place.pid, 0)
+        for worker in self._workers:
+            if worker.pid:
+                os.waitpid(worker.pid, 0)
 
     def _tell(self, number: signal.Signals) -> None:
-        for place in self._places:
-            if place.pid:
-                _send(place.pid, number)
+        for worker in self._workers:
+            if worker.pid:
+                _send(worker.pid, number)
 
 
 def _send(pid: int, number: signal.Signals) -> None:

@@ -108,31 +108,25 @@ class Exchange:
         self._upstreams = upstreams
         self._conversations = Conversations(upstreams.pool, large, foreign)
 
-    async def serve(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
-        """Read, forward and answer one request.
+    async def serve(
+        self,
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+        request: ClientRequest | None = None,
+        recorder: AnswerRecorder | None = None,
+        target: Target | None = None,
+    ) -> None:
+        """Read, forward and answer one request. `request` is None if it was not read yet, and
+        admitted if `record` says so; `recorder` records the answer; `target` is where the request
+        goes, None if it was not resolved yet.
 
         Raises:
             DragomanError: the request cannot be forwarded; nothing was sent to the client.
             ClientGone: the client left; the call upstream is cancelled.
         """
-        await self.answer(incoming, caller, record, await self.resolver.read(incoming))
-
-    async def answer(
-        self,
-        incoming: IncomingRequest,
-        caller: Caller,
-        record: Record,
-        request: ClientRequest,
-        recorder: AnswerRecorder | None = None,
-        target: Target | None = None,
-    ) -> None:
-        """Forward and answer a request that was read, and admitted if `record` says so. `recorder`
-        records the answer; `target` is where the request goes, None if it was not resolved yet.
-
-        Raises:
-            DragomanError: as `serve`.
-            ClientGone: as `serve`.
-        """
+        if request is None:
+            request = await self.resolver.read(incoming)
         if self._attributor is not None:
             self._attributor.note(record, incoming.codec, incoming.headers, request.members)
         if target is None:

@@ -98,21 +98,19 @@ class RequestResolver:
         if caller.dialect is not None:
             options = with_settings(options, DIALECTS[caller.dialect])
         incoming.options = options
-        policy = _requested_policy(incoming) or caller.policy
+        wanted = incoming.headers.get(POLICY)
+        policy = caller.policy if wanted is None else _policy(wanted)
         if policy is not None and policy is not options.policy:
             options = replace(options, policy=policy)
         return settings if options is settings.options else replace(settings, options=options)
 
 
-def _requested_policy(incoming: IncomingRequest) -> Policy | None:
-    """The policy that the request itself asks for, by `x-dragoman-policy`.
+def _policy(wanted: bytes) -> Policy:
+    """The policy that a request asks for by `x-dragoman-policy`.
 
     Raises:
         InvalidRequest: there is no such policy.
     """
-    wanted = incoming.headers.get(POLICY)
-    if wanted is None:
-        return None
     try:
         return Policy(wanted.decode("latin-1").strip().lower())
     except ValueError:

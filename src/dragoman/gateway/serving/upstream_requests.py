@@ -162,8 +162,9 @@ class UpstreamRequestBuilder:
         proxy: Secret | None = None,
         socket: SocketUse | None = None,
     ) -> UpstreamRequest:
-        path, _, own = path.partition("?")
-        query = f"{own}&{query}" if own and query else own or query
+        if "?" in path:
+            path, _, own = path.partition("?")
+            query = f"{own}&{query}" if own and query else own or query
         return UpstreamRequest(
             method=method,
             url=join_url(self._defaults.upstream.base_url, self._defaults.version + path, query),

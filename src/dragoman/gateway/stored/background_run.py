@@ -100,7 +100,7 @@ class BackgroundRun:
         self._over.set()
         await asyncio.wait((saver,))
         if self._status >= 400:
-            fault = fault or _told(self._body)
+            fault = fault or _fault_in(self._body)
         record.error = record.error or (fault.kind if fault is not None else "")
         await self._end(fault)
 
@@ -281,7 +281,7 @@ def failed(stored: StoredResponse, fault: Fault) -> StoredResponse:
     return replace(stored, status="failed", response=to_json(response))
 
 
-def _told(body: bytes) -> Fault:
+def _fault_in(body: bytes) -> Fault:
     """The fault in an error answer of ours."""
     try:
         message = jsontext.decode(body)["error"]["message"]

@@ -121,7 +121,7 @@ class StoredResponses:
             keeping = None if pending is None else ResponseRecorder(self._conversations, pending)
         # With what it goes on from it may lead elsewhere than without.
         known = target if request is asked else None
-        return self._exchange.answer(incoming, caller, record, request, keeping, known)
+        return self._exchange.serve(incoming, caller, record, request, keeping, known)
 
     async def _prepare(
         self, incoming: IncomingRequest, request: ClientRequest, pending: PendingResponse | None

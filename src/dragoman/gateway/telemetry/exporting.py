@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.config.settings import Conventions
 from dragoman.gateway.batch_thread import BatchThread
-from dragoman.gateway.telemetry.spans import Finished, Place, spans_of
+from dragoman.gateway.telemetry.spans import Finished, Peer, spans_of
 
 if TYPE_CHECKING:
     from dragoman.gateway.telemetry.otlp import Sender
@@ -28,18 +28,18 @@ class Exporting:
 
     def __init__(
         self,
-        places: Mapping[str, Place],
+        peers: Mapping[str, Peer],
         conventions: Conventions,
         count: Callable[[str, int], None],
     ) -> None:
         """
         Args:
-            places: where the upstreams are called.
+            peers: where the upstreams are called.
             conventions: which names attributes have.
             count: is called with what became of how many requests: `sent` or `failed` from the
                 thread, `dropped` from where they are added.
         """
-        self._places = places
+        self._peers = peers
         self._conventions = conventions
         self._count = count
         self._sender: Sender
@@ -63,10 +63,10 @@ class Exporting:
         self._sender = Sender()
         self._thread.start()
 
-    def know(self, places: Mapping[str, Place]) -> None:
+    def know(self, peers: Mapping[str, Peer]) -> None:
         """Upstreams of another configuration are called there. Requests of the one before, which
         may still be under way, go on being told of as before."""
-        self._places = {**self._places, **places}
+        self._peers = {**self._peers, **peers}
 
     def add(self, finished: Finished) -> None:
         """Send a request's spans, later."""
@@ -93,7 +93,7 @@ class Exporting:
         spans = [
             span
             for finished in batch
-            for span in spans_of(finished, self._places, self._conventions)
+            for span in spans_of(finished, self._peers, self._conventions)
         ]
         try:
             sent = sender.send(spans)

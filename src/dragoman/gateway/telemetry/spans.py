@@ -27,8 +27,8 @@ Kind = Literal["server", "client"]
 Value = str | bool | int | float | tuple[str, ...]
 
 
-class Place(Struct, frozen=True):
-    """Where an upstream is called: its protocol, who serves there, host and port."""
+class Peer(Struct, frozen=True):
+    """An upstream as spans name it: its protocol, who serves there, host and port."""
 
     protocol: str
     provider: str
@@ -74,9 +74,9 @@ class Span(Struct, frozen=True, kw_only=True):
 
 
 def spans_of(
-    finished: Finished, places: Mapping[str, Place], conventions: Conventions
+    finished: Finished, peers: Mapping[str, Peer], conventions: Conventions
 ) -> Iterator[Span]:
-    """The spans of a request, the outermost first. `places` are those of the upstreams."""
+    """The spans of a request, the outermost first. `peers` are those of the upstreams."""
     record = finished.record
     start_ns = finished.ended_ns - int(finished.seconds * _NS)
     failed_here = finished.status >= _SERVER_ERROR
@@ -96,7 +96,7 @@ def spans_of(
         return
     attempts = list(_attempts(finished, start_ns))
     error = "" if record.error == CLIENT_GONE else record.error
-    place = places[record.upstream]
+    peer = peers[record.upstream]
     yield Span(
         name=f"chat {record.upstream_model[:_LONGEST]}",
         kind="client",
@@ -105,12 +105,12 @@ def spans_of(
         parent_id=finished.span_id,
         start_ns=attempts[0].start_ns,
         end_ns=finished.ended_ns,
-        attributes=_call_attributes(finished, place, start_ns, attempts[0].start_ns, conventions),
+        attributes=_call_attributes(finished, peer, start_ns, attempts[0].start_ns, conventions),
         error=error,
     )
     if len(attempts) > 1:
         for number, attempt in enumerate(attempts):
-            yield _attempt_span(finished, attempt, number, places)
+            yield _attempt_span(finished, attempt, number, peers)
 
 
 def _server_attributes(finished: Finished, error: str) -> dict[str, Value]:
@@ -142,16 +142,16 @@ def _server_attributes(finished: Finished, error: str) -> dict[str, Value]:
 
 
 def _call_attributes(
-    finished: Finished, place: Place, began_ns: int, sent_ns: int, conventions: Conventions
+    finished: Finished, peer: Peer, began_ns: int, sent_ns: int, conventions: Conventions
 ) -> dict[str, Value]:
     record = finished.record
     found: dict[str, Value] = {
         names.OPERATION: "chat",
-        names.PROVIDER: place.provider,
+        names.PROVIDER: peer.provider,
         names.REQUEST_MODEL: record.upstream_model[:_LONGEST],
-        "server.address": place.address,
-        "server.port": place.port,
-        "dragoman.upstream.protocol": place.protocol,
+        "server.address": peer.address,
+        "server.port": peer.port,
+        "dragoman.upstream.protocol": peer.protocol,
         "dragoman.upstream": record.upstream,
         "dragoman.account.id": record.account,
         "dragoman.attempts": record.attempts,
@@ -208,8 +208,8 @@ def _settings(members: Mapping[str, bytes]) -> Iterator[tuple[str, Value]]:
             continue
         if isinstance(value, str):
             value = value[:_LONGEST]
-        place = "gen_ai" if name.startswith("conversation") else "gen_ai.request"
-        yield f"{place}.{name}", value
+        prefix = "gen_ai" if name.startswith("conversation") else "gen_ai.request"
+        yield f"{prefix}.{name}", value
 
 
 _TYPES: Mapping[str, type] = {
@@ -247,15 +247,15 @@ def _attempts(finished: Finished, start_ns: int) -> Iterator[_Attempt]:
 
 
 def _attempt_span(
-    finished: Finished, attempt: _Attempt, number: int, places: Mapping[str, Place]
+    finished: Finished, attempt: _Attempt, number: int, peers: Mapping[str, Peer]
 ) -> Span:
     record, failed = finished.record, attempt.failed
     upstream = record.upstream if failed is None else failed.upstream
-    place = places[upstream]
+    peer = peers[upstream]
     found: dict[str, Value] = {
         "http.request.method": "POST",
-        "server.address": place.address,
-        "server.port": place.port,
+        "server.address": peer.address,
+        "server.port": peer.port,
         "dragoman.upstream": upstream,
         "dragoman.account.id": record.account if failed is None else failed.account,
     }

@@ -19,7 +19,7 @@ from dragoman.gateway.edge.trace_context import (
 )
 from dragoman.gateway.telemetry.conventions import provider_of
 from dragoman.gateway.telemetry.sampling import Allowance, Sampling, ratio_of
-from dragoman.gateway.telemetry.spans import Finished, Place
+from dragoman.gateway.telemetry.spans import Finished, Peer
 from dragoman.translation import ClientRequest
 
 _SERVER_ERROR = 500
@@ -119,13 +119,13 @@ _UNTRACED = frozenset({"/healthz", "/readyz", "/metrics"})
 """Paths that are asked for by what watches the gateway."""
 
 
-def places_of(config: Config) -> Mapping[str, Place]:
+def peers_of(config: Config) -> Mapping[str, Peer]:
     """Where each upstream is called, by its name."""
-    return {upstream.name: _place(upstream) for upstream in config.upstreams}
+    return {upstream.name: _peer(upstream) for upstream in config.upstreams}
 
 
-def _place(upstream: Upstream) -> Place:
+def _peer(upstream: Upstream) -> Peer:
     url = urlsplit(upstream.base_url)
     host = url.hostname or ""
     port = url.port or _PORTS.get(url.scheme, 0)
-    return Place(upstream.protocol, provider_of(host, upstream.name), host, port)
+    return Peer(upstream.protocol, provider_of(host, upstream.name), host, port)

@@ -76,10 +76,11 @@ class _Writer:
         request = self._request
         items = ItemWriter(self._outbound)
         texts = self._instructions()
-        if any(text.cache is not None for text in texts):
-            items.message("developer", items.parts.write_all(texts))
-        elif texts:
-            self._body["instructions"] = "\n\n".join(text.text for text in texts)
+        if texts:
+            if any(text.cache is not None for text in texts):
+                items.message("developer", items.parts.write_all(texts))
+            else:
+                self._body["instructions"] = "\n\n".join(text.text for text in texts)
         for turn in pair_tools(request.turns, self._outbound.options, self._ledger):
             items.write(turn)
         items.parts.finish()
@@ -129,8 +130,10 @@ class _Writer:
         include = []
         # Models that do not reason refuse to be asked, so ask only for clients that can send
         # the state back: those shown thinking blocks or `reasoning_details`.
-        if self._outbound.capabilities.of(ResponsesCapabilities).encrypted_reasoning and (
-            options.reasoning_details or shows_thinking(self._request.thinking, options)
+        keeps_state = options.reasoning_details or shows_thinking(self._request.thinking, options)
+        if (
+            keeps_state
+            and self._outbound.capabilities.of(ResponsesCapabilities).encrypted_reasoning
         ):
             include.append(wire.ENCRYPTED_REASONING)
         alternatives = self._settings.top_logprobs()

@@ -226,6 +226,8 @@ def _read_ref(fields: Fields, kind: str, tools: Iterable[Tool]) -> ToolRef:
 def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
     """The tools of a request; those of a namespace are gathered where its first one stands."""
     written: list[JsonObject] = []
+    if not request.tools:
+        return written
     spaces: dict[str, list[JsonObject]] = {}
     searchable = any(
         isinstance(tool, HostedTool) and tool.type == wire.SEARCH_TOOL for tool in request.tools
