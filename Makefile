@@ -58,9 +58,10 @@ node: tests/node/node_modules/.package-lock.json ## install the Node SDKs that t
 CLIENTS := tests/clients
 QWEN_CODE := $(CLIENTS)/qwen-code
 clients: $(CLIENTS)/node_modules/.package-lock.json $(QWEN_CODE)/node_modules/.package-lock.json \
-		$(CLIENTS)/.venv/.installed ## install the agents that the tests drive
+		$(CLIENTS)/.venv/.installed \
+		$(CLIENTS)/.venv-frameworks/.installed ## install the agents that the tests drive
 
-frameworks: $(CLIENTS)/.venv-frameworks/.installed $(CLIENTS)/.venv-llama-index/.installed ## install what is only recorded
+frameworks: $(CLIENTS)/.venv-llama-index/.installed ## install what is only recorded
 
 record-clients: $(VENV)/.dev clients frameworks ## record anew what the agents send
 	$(BIN)/python -m tests.clients.record

@@ -1,4 +1,4 @@
-"""What a Chat upstream's model thinks is shown by the clients that show thoughts."""
+"""What a model thinks is shown by the clients that show thoughts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.simulator.testing import RunningSimulator
-from tests.clients.installed import FRAMEWORKS_PYTHON
-from tests.clients.stage import playing
+from tests.clients.installed import FRAMEWORKS_PYTHON, missing
+from tests.clients.programs import Api
+from tests.clients.stage import UPSTREAMS, playing
 from tests.clients.test_loops import THOUGHT, ask
 
 CODEX = (
@@ -18,26 +19,32 @@ CODEX = (
     "-chide_agent_reasoning=false",
 )
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-SHOWING = (
-    "codex",
-    "ai-sdk-compatible",
-    "ai-sdk-summary",
-    "ai-sdk-anthropic",
-    "cline-chat",
-)
-FRAMEWORKS = tuple(
-    f"{name}-{api}" for name in ("langchain", "pydantic-ai") for api in ("responses", "messages")
-)
-"""They have an environment that only `make record-clients` installs."""
+SHOWING = ("codex", "ai-sdk-compatible", "ai-sdk-summary", "ai-sdk-anthropic")
+CELLS: list[tuple[Api, str]] = [
+    *((kind, program) for kind in UPSTREAMS for program in SHOWING),
+    # It asks for no reasoning: what shows it unasked is a Chat upstream.
+    ("chat", "cline-chat"),
+    # They take their time to start. Each in each protocol, and on each upstream.
+    ("chat", "langchain-responses"),
+    ("chat", "langchain-messages"),
+    ("messages", "langchain-responses"),
+    ("responses", "langchain-messages"),
+    ("chat", "pydantic-ai-responses"),
+    ("chat", "pydantic-ai-messages"),
+    ("messages", "pydantic-ai-messages"),
+    ("responses", "pydantic-ai-responses"),
+]
 
 
-@pytest.mark.parametrize("program", [*SHOWING, *FRAMEWORKS])
-def test_thoughts_are_shown(simulator: RunningSimulator, program: str, tmp_path: Path) -> None:
-    """Word by word as the model thought it, whatever the protocol of the client."""
-    if program in FRAMEWORKS and not FRAMEWORKS_PYTHON.exists():
-        pytest.skip("the frameworks are not installed (make record-clients)")
+@pytest.mark.parametrize(("kind", "program"), CELLS)
+def test_thoughts_are_shown(
+    simulator: RunningSimulator, kind: Api, program: str, tmp_path: Path
+) -> None:
+    """Word by word as the model thought it, whatever the protocols of client and upstream."""
+    if program.startswith(("langchain", "pydantic-ai")) and not FRAMEWORKS_PYTHON.exists():
+        missing("the Python frameworks")
     target = tmp_path / "work" / "notes.txt"
-    with playing("chat", simulator) as stage:
+    with playing(kind, simulator) as stage:
         finished = stage.run(
             program,
             "gpt-5.5",

@@ -7,15 +7,17 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from dragoman.simulator.testing import RunningSimulator
-from tests.clients.programs import Api, Finished, run
+from tests.clients.programs import KEY, Api, Finished, run
 from tests.clients.stage import UPSTREAMS, Stage, playing
 from tests.clients.test_loops import CONTENT, SAID, ask
 from tests.clients.test_recovery import ARGUMENTS, ENVIRONMENT
+from tests.gateway.clients import APIS, PATHS, body
+from tests.gateway.http import call
 
 MODELS = {"claude-code": "claude-sonnet-5", "codex": "gpt-5.5"}
 AGENTS = (
@@ -101,11 +103,12 @@ def torn(
         yield side_by_side(stage, AGENTS, tmp_path_factory.mktemp("torn"), TORN)
 
 
+DECIDING = ("content-type", "retry-after", "x-should-retry", "retry-after-ms")
+"""Headers by which clients decide whether to ask again."""
 REFUSED: dict[Api, tuple[str, ...]] = {
     kind: AGENTS[number::3] for number, kind in enumerate(UPSTREAMS)
 }
-"""Which agents meet a refused key before which upstream. opencode, pi and qwen-code, which speak
-all protocols, do so before each."""
+"""Which agents meet a refused key before which upstream: it is told alike before each."""
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +142,26 @@ def test_agents_end_at_once_when_every_key_is_refused(refused: dict[str, Run]) -
         assert "the upstream refused" in said, (agent, ended)
         assert "not your key" in said, (agent, ended)
         assert ended.took < MOST_S, (agent, ended)
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refused_key_is_told_alike_whatever_the_upstream(
+    simulator: RunningSimulator, api: str, stream: bool
+) -> None:
+    """To the byte, so that what agents do before one kind of upstream they do before all."""
+    told: list[set[Any]] = [set(), set()]
+    for kind in UPSTREAMS:
+        with playing(kind, simulator, key="sk-sim-401") as stage:
+            asked = body(api, "some-model", stream=stream)
+            for found in told:  # when it is tried, and when it is known
+                answer = call(stage.url, "POST", PATHS[api], asked, key=KEY)
+                deciding = [(name, answer.headers.get(name)) for name in DECIDING]
+                said = answer.body.decode().replace(answer.headers["x-request-id"], "ID")
+                found.add((answer.status, said.replace(f"{kind}-0", "ACCOUNT"), *deciding))
+    for found in told:
+        ((status, *_),) = found
+        assert status == 403
 
 
 @pytest.mark.parametrize(("status", "kind_of_fault"), [(529, "overload"), (429, "rate limit")])

@@ -209,8 +209,10 @@ class Lines:
         free = [self._free.get_nowait() for _ in range(self._free.qsize())]
         await _close([writer for _, writer in free])
 
-    async def call(self, method: str, path: str, body: Any = None, key: str = TOKEN) -> int:
-        """The status of the answer."""
+    async def call(
+        self, method: str, path: str, body: Any = None, key: str = TOKEN
+    ) -> tuple[int, bytes]:
+        """The status of the answer, and its body."""
         data = b"" if body is None else json.dumps(body).encode()
         head = (
             f"{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n"
@@ -220,9 +222,9 @@ class Lines:
         writer.write(head.encode() + data)
         told = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         length = told.partition("content-length:")[2].partition("\r\n")[0]
-        await reader.readexactly(int(length))
+        answer = await reader.readexactly(int(length))
         self._free.put_nowait(line)
-        return int(told[9:12])
+        return int(told[9:12]), answer
 
 
 @dataclass
@@ -235,6 +237,8 @@ class Stage:
     ends: Counter[str] = field(default_factory=Counter)
     acts: Counter[str] = field(default_factory=Counter)
     asked: int = 0
+    locked: int = 0
+    """How often the store was too busy for a decision, which was then made again."""
 
     async def ask(self, account: str, outcome: str, worker: Lines) -> tuple[int, int]:
         """The status of a request for the account's model, and the number of the key that the
@@ -245,7 +249,7 @@ class Stage:
             "model": f"chat/{account}",
             "messages": [{"role": "user", "content": f"{request} {outcome}"}],
         }
-        status = await worker.call("POST", "/v1/chat/completions", body, KEY)
+        status, _ = await worker.call("POST", "/v1/chat/completions", body, KEY)
         key = self.upstream.keys.pop(request, "")
         return status, int(key.rpartition("-")[2] or -1)
 
@@ -280,18 +284,29 @@ class Story:
             self.key += 1
             key = self.key
         secret, began = f"sk-{self.name}-{key}", time.monotonic()
+        path = f"{self.path}/{kind}"
+        asked: dict[str, Any] | None = None
         match kind:
             case "add":
-                new = {"name": self.name, "upstream": "chat", "models": [self.name]}
-                status = await worker.call("POST", "/admin/accounts", {**new, "key": secret})
+                path = "/admin/accounts"
+                asked = {
+                    "name": self.name,
+                    "upstream": "chat",
+                    "models": [self.name],
+                    "key": secret,
+                }
             case "remove":
-                status = await worker.call("DELETE", self.path)
+                path = self.path
             case "rotate":
                 asked = {"key": secret, "test": False}
-                status = await worker.call("POST", f"{self.path}/rotate", asked)
-            case _:
-                status = await worker.call("POST", f"{self.path}/{kind}")
-        assert status in (200, 201, 404, 409), (kind, status)
+        method = "DELETE" if kind == "remove" else "POST"
+        while True:
+            status, answer = await worker.call(method, path, asked)
+            if status != 503 or b"store_unavailable" not in answer:
+                break
+            # The store was busy for too long, and nothing was done.
+            self.stage.locked += 1
+        assert status in (200, 201, 404, 409), (kind, status, answer)
         done = status < 300
         assert done or status == (409 if kind == "add" else 404), (kind, status)
         self._did(Act(kind, began, time.monotonic(), key, done))
@@ -418,6 +433,7 @@ def main() -> None:
     took = time.monotonic() - began
     sys.stdout.write(f"{arguments.interleavings} interleavings in {took:.0f} s, all explained\n")
     sys.stdout.write(f"ends: {dict(stage.ends)}\nacts: {dict(stage.acts)}\n")
+    sys.stdout.write(f"too busy for a decision: {stage.locked}\n")
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ PYTHONS = {
     "pydantic_ai": FRAMEWORKS_PYTHON,
     "llama_index": LLAMA_INDEX_PYTHON,
 }
-RECORDED_ONLY = (FRAMEWORKS_PYTHON, LLAMA_INDEX_PYTHON)
+RECORDED_ONLY = (LLAMA_INDEX_PYTHON,)
 """Pythons that nothing but recording needs; without them these examples are only compiled."""
 
 
