@@ -49,10 +49,11 @@ def python_of(root: Path) -> str:
 
 
 @contextmanager
-def gateway(root: Path, folder: Path, up: Upstreams) -> Iterator[tuple[Child, int]]:
-    """The gateway of a checkout below callgrind, which does not count yet, and its port."""
+def gateway(root: Path, folder: Path, up: Upstreams, more: str = "") -> Iterator[tuple[Child, int]]:
+    """The gateway of a checkout below callgrind, which does not count yet, and its port; with
+    ``more`` in its configuration."""
     port, config = free_port(), folder / "dragoman.toml"
-    config.write_text(targets.configuration(port, up) + '[storage]\npath = ""\n')
+    config.write_text(targets.configuration(port, up) + '[storage]\npath = ""\n' + more)
     command = ["valgrind", "--tool=callgrind", "--instr-atstart=no"]
     command += [f"--callgrind-out-file={folder}/counts.%p", python_of(root), "-m", "dragoman"]
     command += ["serve", "--config", str(config)]
@@ -71,7 +72,7 @@ async def _send(port: int, request: bytes, count: int) -> None:
         close(links)
 
 
-def _switch(pid: int, to: str) -> None:
+def switch(pid: int, to: str) -> None:
     """Begin to count, or end."""
     command = ["callgrind_control", "-i", to, str(pid)]
     subprocess.run(command, check=True, capture_output=True)
@@ -88,11 +89,16 @@ def count(root: Path, cell: Cell, kind: str) -> float:
         with targets.upstreams(folder, Cores(None, None)) as up:
             with gateway(root, folder, up) as (child, port):
                 uvloop.run(_send(port, request, KINDS[kind] // 2))
-                _switch(child.pid, "on")
+                switch(child.pid, "on")
                 uvloop.run(_send(port, request, KINDS[kind]))
-                _switch(child.pid, "off")
-            counts = [path.read_text() for path in folder.glob("counts.*")]
-    return sum(int(total) for text in counts for total in _TOTAL.findall(text)) / KINDS[kind]
+                switch(child.pid, "off")
+            return total(folder) / KINDS[kind]
+
+
+def total(folder: Path) -> int:
+    """The instructions that callgrind has counted in this folder."""
+    counts = [path.read_text() for path in folder.glob("counts.*")]
+    return sum(int(found) for text in counts for found in _TOTAL.findall(text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ An agent's conversation of 120 KB goes on for some turns: over a socket the clie
 next message, by POST all of it. Both answers are streams of ten events, from the same upstream. CPU
 time is of all threads of one worker. Before that the memory of connections, and of what they
 remember. At last the same turn where the upstream, the simulator, is called by POST and over
-WebSocket.
+WebSocket. ``--instructions`` counts instructions instead (see ``bench.instructions``), which what
+else the machine does cannot change.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from typing import Any
 
 import uvloop
 
-from bench import bodies, targets
+from bench import bodies, instructions, targets
 from bench.measure import Cell, request_cost
 from bench.processes import Child, cpu_seconds, free_port, resident_bytes
 from bench.stored import ROOT, gateway
@@ -279,6 +280,60 @@ async def measure_dialling(target: Target) -> None:
         )
 
 
+async def _turns_counted(port: int, pid: int, cell: Cell, *, by_socket: bool) -> None:
+    """A conversation that grows, of which the turns after the first half are counted."""
+    history = {**_history(cell), "stream": True}
+    own = {name: value for name, value in history.items() if name != "input"}
+    sock = await Socket.opened(port)
+    connection = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
+    asked = history
+    for turn in range(2 * TURNS):
+        if turn == TURNS:
+            instructions.switch(pid, "on")
+        if by_socket:
+            response = await sock.turn(asked)
+            asked = {**own, "input": _MORE, "previous_response_id": response["id"]}
+        else:
+            response = await _posted(connection, cell, history)
+            history["input"] += [*response["output"], *_MORE]
+    instructions.switch(pid, "off")
+    sock.close()
+    connection[1].close()
+
+
+def count(cell: Cell, *, by_socket: bool) -> float:
+    """Instructions of the gateway for a turn."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name, ExitStack() as stack:
+        folder = Path(name)
+        up = stack.enter_context(targets.upstreams(folder, Cores(None, None)))
+        more = ""
+        if isinstance(cell, Simulated):
+            more = _simulated(stack.enter_context(simulator(Cores(None, None), folder)))
+        with instructions.gateway(ROOT, folder, up, more) as (child, port):
+            uvloop.run(_turns_counted(port, child.pid, cell, by_socket=by_socket))
+        return instructions.total(folder) / TURNS
+
+
+def count_all(upstreams: list[str]) -> None:
+    """Print the instructions of a turn by POST and over WebSocket, and where the upstream is called
+    in either way."""
+    cells = [(name, Cell("openai_responses", LONG_NAMES[name])) for name in upstreams]
+    cells += [(f"simulator, {way}", Simulated("openai_responses", way)) for way in WAYS]
+    for name, cell in cells:
+        by_post, by_socket = (count(cell, by_socket=way) for way in (False, True))
+        sys.stdout.write(
+            f"responses -> {name}: by POST {by_post:,.0f}, over WebSocket {by_socket:,.0f}, "
+            f"ratio {by_socket / by_post:.2f}\n"
+        )
+        sys.stdout.flush()
+
+
+def _simulated(port: int) -> str:
+    """The configuration of the upstreams that the simulator on that port is."""
+    ways = WAYS.items()
+    return "".join(_SIMULATED.format(way=way, websocket=how, port=port) for way, how in ways)
+
+
 @contextmanager
 def simulator(cores: Cores, folder: Path) -> Iterator[int]:
     """The port of a running simulator."""
@@ -294,18 +349,18 @@ def main() -> None:
     """Measure everything."""
     parser = argparse.ArgumentParser(prog="bench.websocket", description=__doc__)
     parser.add_argument("--upstreams", nargs="+", default=list(LONG_NAMES), choices=LONG_NAMES)
+    parser.add_argument("--instructions", action="store_true", help="count instructions")
     chosen = parser.parse_args()
+    if chosen.instructions:
+        count_all(chosen.upstreams)
+        return
     cores = Cores.of_this_machine()
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         with ExitStack() as stack:
             up = stack.enter_context(targets.upstreams(folder, cores))
             port = stack.enter_context(simulator(cores, folder))
-            more = [
-                _SIMULATED.format(way=way, websocket=websocket, port=port)
-                for way, websocket in WAYS.items()
-            ]
-            settings = _SETTINGS + "".join(more)
+            settings = _SETTINGS + _simulated(port)
             t = stack.enter_context(gateway(ROOT, folder / "ours", cores, up, settings))
             if cores.load is not None:
                 os.sched_setaffinity(0, {cores.load})

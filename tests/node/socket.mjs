@@ -11,6 +11,7 @@ const options = reconnect ? { reconnect: { onReconnecting: () => undefined, init
 const socket = new ResponsesWS(new OpenAI({ baseURL: baseUrl, apiKey: key }), options);
 
 let turn = 0;
+let left = false;
 function ask(content, previous) {
   const input = Array.isArray(content) ? content : [{ type: "message", role: "user", content }];
   const request = { type: "response.create", ...body, model: models[turn], input };
@@ -37,7 +38,9 @@ socket.on("reconnected", () => {
   ask("look");
 });
 socket.on("event", (event) => {
-  if (cancel && event.type === "response.output_text.delta") {
+  // What came with it is read yet when the socket is closed.
+  if (cancel && !left && event.type === "response.output_text.delta") {
+    left = true;
     tell(event);
     socket.close({ code: 1000, reason: "enough" });
   }

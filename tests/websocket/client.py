@@ -72,6 +72,7 @@ class Socket:
 
     def __post_init__(self) -> None:
         self.http = Connection(self.base_url)
+        self.http.sock.settimeout(60)
         self.http.send("GET", self.path, headers=dict(self.headers))
         self.answer: Answer = self.http.head()
         assert self.answer.status == 101, self.answer

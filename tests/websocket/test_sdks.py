@@ -20,6 +20,7 @@ from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY
 from tests.matrix.judges import NODE_DIR, find_node
 from tests.websocket.client import ENDS
+from tests.websocket.test_faults import SOON
 from tests.websocket.test_turns import KINDS, TOOL, _settled, said
 
 TURNS = 10
@@ -148,7 +149,7 @@ def test_openai_python_leaves(
             pass
     left = time.monotonic()
     simulator.wait_for(lambda: simulator.last.disconnected)
-    assert time.monotonic() - left < 1.0
+    assert time.monotonic() - left < SOON
 
 
 def short_lived(start: Start, simulator: RunningSimulator) -> RunningGateway:
@@ -214,7 +215,7 @@ def test_openai_node_goes_on_and_leaves(
     left = time.monotonic()
     assert begun["type"] == "response.output_text.delta"
     simulator.wait_for(lambda: simulator.last.disconnected)
-    assert time.monotonic() - left < 1.0
+    assert time.monotonic() - left < SOON
 
 
 def test_openai_node_dials_again(start: Start, simulator: RunningSimulator) -> None:
