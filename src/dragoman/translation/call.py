@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from msgspec import Struct
@@ -14,7 +15,7 @@ from dragoman import jsontext
 from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import UpstreamError
-from dragoman.canonical.events import Closed, Delta, Event, Opened
+from dragoman.canonical.events import Closed, Delta, Event, Failed, Opened
 from dragoman.canonical.halves import MENDED, Halves
 from dragoman.canonical.losses import Ledger, Loss, LossKind
 from dragoman.canonical.masking import Mask
@@ -390,6 +391,9 @@ class Call:
                 outcome.note(event)
         # One that failed may have been paid for all the same.
         if outcome.fault is not None:
+            # What was lost of it until then is told.
+            for event in takewhile(lambda event: type(event) is not Failed, ordered):
+                writer.write(event)
             raise UpstreamError(outcome.fault)
         written = [writer.write(event) for event in ordered]
         if not outcome.ended:
