@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
 from typing import Any
 
 from msgspec import Struct
@@ -15,7 +14,7 @@ from dragoman import jsontext
 from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import UpstreamError
-from dragoman.canonical.events import Closed, Delta, Event, Failed, Opened
+from dragoman.canonical.events import Closed, Delta, Event, Failed, Metered, Opened
 from dragoman.canonical.halves import MENDED, Halves
 from dragoman.canonical.losses import Ledger, Loss, LossKind
 from dragoman.canonical.masking import Mask
@@ -386,16 +385,18 @@ class Call:
             ]
         if self._stops:
             ordered = cut_whole(ordered, self._stops)
+        written: list[bytes] = []
+        write = writer.write
         for event in ordered:
             if type(event) in NOTED:
                 outcome.note(event)
-        # One that failed may have been paid for all the same.
-        if outcome.fault is not None:
-            # What was lost of it until then is told.
-            for event in takewhile(lambda event: type(event) is not Failed, ordered):
-                writer.write(event)
-            raise UpstreamError(outcome.fault)
-        written = [writer.write(event) for event in ordered]
+                if type(event) is Failed:
+                    # It may have been paid for all the same.
+                    for told in ordered:
+                        if type(told) is Metered:
+                            outcome.note(told)
+                    raise UpstreamError(event.fault)
+            written.append(write(event))
         if not outcome.ended:
             raise UpstreamError.unreadable("it ends before the model finished")
         if outcome.usage is None:
