@@ -14,7 +14,7 @@ from dragoman import jsontext
 from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import UpstreamError
-from dragoman.canonical.events import Closed, Delta, Event, Metered, Opened
+from dragoman.canonical.events import Closed, Delta, Event, Failed, Metered, Opened
 from dragoman.canonical.halves import MENDED, Halves
 from dragoman.canonical.losses import Ledger, Loss, LossKind
 from dragoman.canonical.masking import Mask
@@ -390,12 +390,12 @@ class Call:
         for event in ordered:
             if type(event) in NOTED:
                 outcome.note(event)
-                if outcome.fault is not None:
+                if type(event) is Failed:
                     # It may have been paid for all the same.
                     for told in ordered:
                         if type(told) is Metered:
                             outcome.note(told)
-                    raise UpstreamError(outcome.fault)
+                    raise UpstreamError(event.fault)
             written.append(write(event))
         if not outcome.ended:
             raise UpstreamError.unreadable("it ends before the model finished")
