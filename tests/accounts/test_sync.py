@@ -194,6 +194,19 @@ async def test_nothing_is_left_of_an_account_whose_removal_was_not_heard_of(path
             assert not store.states()["a"].disabled
 
 
+async def test_who_asks_for_everything_again_hears_of_what_is_gone(path: Path) -> None:
+    """As after a reload with another upstream: the account was removed just before."""
+    keep(path, account("a"), account("b"))
+    other = Upstream(name="other", protocol="openai_chat", base_url="http://127.0.0.1:9")
+    async with working(path, sync_s=3600.0) as worker:
+        with closing(SqliteStore(path)) as store:
+            store.remove(["a"])
+        after = AccountPool(Config(upstreams=(UP, other)))
+        after.define(worker.sync.stored())
+        worker.sync.follow(after, ())
+        await until(lambda: after.accounts() == [account("b")])
+
+
 async def test_the_configuration_wins(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     keep(path, account("a", "sk-stored"), account("b"))
     async with working(path, account("a", "sk-own")) as worker:

@@ -381,8 +381,7 @@ class PoolTables(UsageTables, AuditTable):
             whole=not after,
             states={name: _read_state(state) for name, state in states},
             definitions=tuple(_definition(row) for row in defined),
-            # Who knows of no account yet need not hear of those that are gone.
-            removed=tuple(name for (name,) in removed if after),
+            removed=tuple(name for (name,) in removed),
             leases=self._leases(worker, version, now, workers),
             used=dict(_read_used(used.fetchone()[0])),
             balances=dict(balances),
