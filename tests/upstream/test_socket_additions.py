@@ -57,6 +57,10 @@ LATE: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
         [told("accepted", "s"), ended("r1", "incomplete"), created("r2"), ended("r2")],
         ["created", "steer.accepted", "incomplete", "created", "completed"],
     ),
+    "not known": (
+        [{"type": "error", "status": 400, "error": {"message": "what?"}}, ended("r1")],
+        ["created", "steer.failed", "completed"],
+    ),
     "nothing is told of it": ([ended("r1")], ["created", "steer.failed", "completed"]),
     "nothing follows": (
         [told("accepted", "s"), ended("r1", "incomplete")],

@@ -53,8 +53,6 @@ _LAST_WORDS = {
     TOO_BIG: Fault(FaultKind.TOO_LARGE, "The message is too large for this gateway."),
     UNSUPPORTED: Fault(FaultKind.INVALID_REQUEST, "Messages must be JSON text."),
 }
-_INJECT_CODES = ("response_already_completed", "response_not_found")
-"""All that `response.inject.failed` may say (beta_response_inject_failed_event.py)."""
 _BROKEN = Fault(FaultKind.INVALID_REQUEST, "What was sent is no WebSocket message.")
 
 
@@ -192,8 +190,6 @@ class Session(WebSocket):
             code, message = "response_already_completed", "This response is over."
         else:
             code, message = "response_not_found", "There is no such response on this connection."
-        if code and addition.kind == "inject" and code not in _INJECT_CODES:
-            code = "response_not_found"
         if code:
             self._say(tagged(addition.refused(code, message), lane))
 

@@ -29,6 +29,10 @@ ANSWERS = frozenset({_ACCEPTED, _PENDING, _FAILED, _INJECTED, _NOT_INJECTED})
 """Types of the events that tell what becomes of input."""
 
 
+_INJECT_CODES = ("response_already_completed", "response_not_found")
+"""All codes of `response.inject.failed` (beta_response_inject_failed_event.py)."""
+
+
 class Addition(Struct, frozen=True):
     """Input for a response under way: `kind` is `steer` or `inject`, `target` the id of the
     response, `input` as it was given."""
@@ -52,7 +56,10 @@ class Addition(Struct, frozen=True):
         return b",".join(map(bytes, split_list(self.input) or ()))
 
     def refused(self, code: str, message: str, name: str = "") -> bytes:
-        """The event that returns it; `name` is the id that it was accepted by, if it was."""
+        """The event that returns it; `name` is the id that it was accepted by, if it was. A code
+        that there is not for its kind is that of a response which is not there."""
+        if self.kind == "inject" and code not in _INJECT_CODES:
+            code = "response_not_found"
         error: dict[str, Any] = {"code": code, "message": message}
         event: dict[str, Any] = {"type": f"response.{self.kind}.failed", "sequence_number": 0}
         if self.kind == "steer":

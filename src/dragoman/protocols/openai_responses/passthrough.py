@@ -485,7 +485,8 @@ class ResponsesRelay:
 
     def finish(self) -> bytes:
         """The bytes are over: nothing, or a failure if the upstream's terminator is missing."""
-        if self.ended:
+        if self.ended or (self._added is not None and self._added.ended):
+            self.ended = True
             return b""
         return self.fail(UpstreamError.unreadable("its stream ends before the answer does").fault)
 

@@ -29,6 +29,9 @@ take by POST."""
 _NOT_FOUND = "previous_response_not_found"
 _CONNECTION_LIMIT = "websocket_connection_limit_reached"
 
+_REFUSALS = (400, 404, 405, 422, 501)
+"""Statuses of errors that are about a message, while the answer goes on."""
+
 _TYPE = re.compile(rb'\s*\{\s*"type"\s*:\s*"([A-Za-z0-9_.]+)"')
 _NOT_SENT = ("stream", "background", "type")
 _NOT_COMPARED = ("input", "client_metadata", "previous_response_id")
@@ -104,8 +107,15 @@ class SocketTurn:
         none, or an `error`."""
         kind = type_of(message)
         if kind == b"error":
-            self.error = socket_error(message, continues=self._continues)
-            return b""
+            error = socket_error(message, continues=self._continues)
+            waiting = [] if self._additions is None else self._additions.unanswered
+            if not waiting or error.status not in _REFUSALS:
+                self.error = error
+                return b""
+            # A service that knows no such message says so, and goes on with its answer.
+            told = str(error.error.get("message") or "")
+            message = waiting[0].refused("steering_not_supported", told)
+            kind = type_of(message)
         if not kind and not self._begun:
             # Whoever begins so speaks another protocol; no end would come to tell so.
             self.error = _UNREADABLE
