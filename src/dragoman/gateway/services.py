@@ -21,9 +21,10 @@ from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
 from dragoman.canonical.envelope import Sealer
 from dragoman.config import Config, Team
+from dragoman.gateway.admin.configuration import ReloadRequest
 from dragoman.gateway.admin.events import Events
 from dragoman.gateway.admin.operators import Operators
-from dragoman.gateway.admin.service import Admin, ReloadRequest
+from dragoman.gateway.admin.service import Admin
 from dragoman.gateway.count import Counter
 from dragoman.gateway.edge.auth import Keyring
 from dragoman.gateway.edge.incoming import IncomingRequest
