@@ -38,11 +38,13 @@ class Part:
 
 
 @contextmanager
-def gateway(folder: Path, up: Upstreams, cores: Cores) -> Iterator[tuple[Child, int]]:
-    """A gateway with an administration, and its port."""
+def gateway(
+    folder: Path, up: Upstreams, cores: Cores, entries: str = ""
+) -> Iterator[tuple[Child, int]]:
+    """A gateway with an administration, and its port. `entries` are added to its configuration."""
     port, config = free_port(), folder / "tail.toml"
     more = f'[storage]\npath = "{folder}/tail.db"\n[admin]\nkey = "{ADMIN_KEY}"\n'
-    config.write_text(targets.configuration(port, up) + more)
+    config.write_text(targets.configuration(port, up) + more + entries)
     command = [sys.executable, "-m", "dragoman", "serve", "--config", str(config)]
     env = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     with Child(command, core=cores.gateway, log=folder / "tail.log", env=env) as child:

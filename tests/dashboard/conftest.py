@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from dragoman.config import Account, Admin, Config, Secret, Storage
+from dragoman.config import Account, Admin, Config, OwnPrice, Secret, Storage
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import running_simulator
 from tests.gateway.clients import body
@@ -63,6 +63,7 @@ def _with_many(config: Config, store: Storage) -> Config:
     return replace(
         config,
         accounts=(*config.accounts, odd, *more),
+        prices=(OwnPrice(model="priced-by-hand", input="3.25", output="12"),),
         storage=store,
         admin=Admin(key=Secret(KEY)),
     )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from dragoman.config import Config, Secret, Storage, Upstream
 from dragoman.gateway.admin.configuration import MASK, configuration_view
 from dragoman.gateway.testing import RunningGateway
+from dragoman.simulator.testing import running_simulator
 from tests.dashboard.conftest import KEY, Told
 from tests.dashboard.test_screens import AXE, WIDTHS, ask, sign_in
+from tests.gateway.services import needs_linux, services
 
 
 def test_secrets_are_masked_wherever_they_are() -> None:
@@ -37,8 +41,7 @@ def test_what_runs_and_who_did_what(page: Page, gateway: RunningGateway, told: T
     expect(page.get_by_role("heading", name="admin")).to_be_visible()
     expect(page.locator("main")).to_contain_text(MASK)
     assert KEY not in page.content()
-    page.get_by_role("button", name="Reload…").click()
-    page.get_by_role("dialog").get_by_role("button", name="Reload").click()
+    page.get_by_role("link", name="Reload").click()
     expect(page.get_by_role("alert")).to_contain_text("came from no file")
     page.get_by_role("link", name="Audit").click()
     enabled = page.locator("tbody tr").filter(has_text="pool-00021").first
@@ -48,11 +51,68 @@ def test_what_runs_and_who_did_what(page: Page, gateway: RunningGateway, told: T
     assert told.elsewhere == []
 
 
+MORE = """
+[[routes]]
+match = "more-*"
+upstream = "chat"
+model = "sim-text"
+[[prices]]
+model = "priced-by-hand"
+input = "3.25"
+output = "12"
+"""
+
+
+@needs_linux
+def test_what_a_reload_would_change(browser: Browser, tmp_path: Path) -> None:
+    """It is told before it is done; a file that changed since is looked at again."""
+    with running_simulator() as simulator, services(tmp_path, simulator.base_url) as running:
+        running.start(settings=f'shutdown_grace_s = 1\n[admin]\nkey = "{KEY}"')
+        file = running.folder / "gateway-0.toml"
+        page = browser.new_page()
+        page.goto(f"{running.url}/ui/config/reload")
+        page.get_by_label("Key of the administration").fill(KEY)
+        page.keyboard.press("Enter")
+        expect(page.locator("main")).to_contain_text("Nothing: what the file says is served.")
+        text = file.read_text()
+        file.write_text(text + MORE)
+        page.get_by_role("button", name="Look again").click()
+        expect(page.locator("main")).to_contain_text("routes added: more-*")
+        file.write_text(text + MORE.replace("more-", "other-"))
+        reload, confirm = page.get_by_role("button", name="Reload…"), page.get_by_role("dialog")
+        reload.click()
+        expect(confirm).to_contain_text("routes added: more-*")
+        confirm.get_by_role("button", name="Reload").click()
+        expect(page.get_by_role("alert")).to_contain_text("changed meanwhile")
+        expect(page.locator("main")).to_contain_text("routes added: other-*")
+        reload.click()
+        confirm.get_by_role("button", name="Reload").click()
+        expect(page.locator(".banner.quiet")).to_contain_text("Configuration 2 is served")
+        expect(page.locator("main")).to_contain_text("Nothing: what the file says is served.")
+        page.get_by_role("link", name="Prices").click()
+        row = page.locator("tbody tr").filter(has_text="priced-by-hand")
+        expect(row).to_contain_text("own")
+        expect(row).to_contain_text("3.25")
+        file.write_text(text + "[server2]\n")
+        page.get_by_role("link", name="Reload", exact=True).click()
+        expect(page.locator("main")).to_contain_text("unknown key")
+        assert reload.count() == 0
+        page.close()
+
+
+def test_prices_are_found(page: Page, gateway: RunningGateway, told: Told) -> None:
+    sign_in(page, gateway, path="/config/prices?q=nothing-is-called-so")
+    expect(page.get_by_text("No price fits.")).to_be_visible()
+    assert told.console == []
+
+
 def test_a_viewer_reads_it_and_reloads_nothing(page: Page, gateway: RunningGateway) -> None:
     made = ask(gateway, "POST", "admins", {"name": "config-looker", "role": "viewer"})
     assert isinstance(made, dict)
     sign_in(page, gateway, made["secret"], "/config")
     expect(page.get_by_role("button", name="Show defaults")).to_be_visible()
+    page.get_by_role("link", name="Reload").click()
+    expect(page.get_by_role("alert")).to_be_visible()
     assert page.get_by_role("button", name="Reload…").count() == 0
     status = page.evaluate(
         "fetch('/admin/session').then((a) => a.json()).then((s) => fetch('/admin/reload', {method:"
@@ -62,7 +122,7 @@ def test_a_viewer_reads_it_and_reloads_nothing(page: Page, gateway: RunningGatew
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("path", ["/config", "/config/audit"])
+@pytest.mark.parametrize("path", ["/config", "/config/prices", "/config/audit"])
 def test_it_can_be_read(page: Page, gateway: RunningGateway, width: str, path: str) -> None:
     wide, high = WIDTHS[width]
     page.set_viewport_size({"width": wide, "height": high})

@@ -56,6 +56,25 @@ def test_a_request_side_by_side(page: Page, gateway: RunningGateway, told: Told)
     assert (told.console, told.elsewhere) == ([], [])
 
 
+def test_each_example_can_be_read(page: Page, gateway: RunningGateway, told: Told) -> None:
+    """As it stands, in the protocol that it says; most have something that others lack."""
+    sign_in(page, gateway, path="/workbench")
+    chosen = page.get_by_label("Example")
+    names = chosen.locator("option").evaluate_all("all => all.map((one) => one.value)")
+    assert len(names) == 12
+    lossless = set()
+    for name in names:
+        with page.expect_response("**/admin/translate") as answer:
+            page.goto(f"{gateway.base_url}/ui/workbench?example={name}")
+        assert answer.value.status == 200, (name, answer.value.text())
+        targets = answer.value.json()["targets"]
+        assert len(targets) == 2
+        if not any(target["losses"] for target in targets):
+            lossless.add(name)
+    assert lossless <= {"calls", "schema"}, lossless
+    assert (told.console, told.elsewhere) == ([], [])
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_it_can_be_read(page: Page, gateway: RunningGateway, width: str) -> None:
     test_screens.test_all_can_be_read(page, gateway, width, "/workbench")

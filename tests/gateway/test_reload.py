@@ -262,8 +262,15 @@ def test_what_each_way_of_reloading_says(
     assert "nothing in it is different" in command().stdout
     assert "sk-" not in done.stdout
 
-    def reload() -> tuple[int, dict[str, object]]:
-        answer = call(running.url, "POST", "/admin/reload", key=ADMIN)
+    def pending() -> dict[str, object]:
+        answer = call(running.url, "GET", "/admin/config/pending", key=ADMIN)
+        assert answer.status == 200
+        told: dict[str, object] = answer.json
+        return told
+
+    def reload(digest: str = "") -> tuple[int, dict[str, object]]:
+        more = f"?digest={digest}" if digest else ""
+        answer = call(running.url, "POST", f"/admin/reload{more}", key=ADMIN)
         return answer.status, answer.json
 
     broken = {
@@ -281,6 +288,7 @@ def test_what_each_way_of_reloading_says(
     }
     for count, (text, told) in enumerate(broken.items(), 1):
         write(turns.file, text)
+        assert told in str(pending()["problems"])
         status, error = reload()
         assert status == 400
         assert told in str(error), error
@@ -294,8 +302,16 @@ def test_what_each_way_of_reloading_says(
     assert failed.returncode == 1
 
     write(turns.file, turns.text(0).replace("workers = ", "keepalive_s = 5\nworkers = 1"))
-    status, report = reload()
+    found = pending()
+    assert ask(running.url, "more") == 200  # nothing was changed by looking
+    assert reload("0" * 12)[0] == 412
+    assert ask(running.url, "more") == 200
+    status, report = reload(str(found["digest"]))
     assert status == 200
+    assert (report["digest"], report["changes"]) == (found["digest"], found["changes"])
+    left = pending()["changes"]
+    assert isinstance(left, dict)
+    assert (left["restart"], left["routes"].get("added")) == (["server.workers"], {})
     assert report["configuration"] == 5
     changes = report["changes"]
     assert isinstance(changes, dict)

@@ -48,6 +48,45 @@ class Repriced(Struct, frozen=True, kw_only=True):
     unpriced: int
 
 
+class ListedPrice(Struct, frozen=True, kw_only=True):
+    """The prices that stand under a name or pattern, for these upstreams. `own` if they are of the
+    configuration; otherwise they are of the table."""
+
+    name: str
+    upstreams: tuple[str, ...]
+    own: bool
+    prices: tuple[PriceView, ...]
+
+
+class FoundPrices(Struct, frozen=True):
+    """The first of the prices that were looked for, and how many there are."""
+
+    rows: tuple[ListedPrice, ...]
+    total: int
+
+
+def found_prices(prices: Prices, search: str, limit: int) -> FoundPrices:
+    """The prices whose name, or whose upstream's, holds a text: own ones first, then by name."""
+    text = search.lower()
+    found: dict[tuple[str, bool, tuple[Price, ...]], list[str]] = {}
+    for upstream, listed in prices.lists.items():
+        of_upstream = text in upstream.lower()
+        for name, rows, own in listed.listed():
+            if of_upstream or text in name.lower():
+                found.setdefault((name, own, tuple(rows)), []).append(upstream)
+    keys = sorted(found, key=lambda key: (not key[1], key[0], found[key]))
+    shown = tuple(
+        ListedPrice(
+            name=key[0],
+            upstreams=tuple(found[key]),
+            own=key[1],
+            prices=tuple(price_views(key[2])),
+        )
+        for key in keys[:limit]
+    )
+    return FoundPrices(shown, len(keys))
+
+
 def price_views(prices: Sequence[Price]) -> Iterator[PriceView]:
     """Prices in words."""
     for price in prices:

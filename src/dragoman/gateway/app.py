@@ -18,7 +18,7 @@ from msgspec import Struct
 from dragoman.accounts.pool import AccountPool
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
-from dragoman.gateway.admin.service import ReloadRequest
+from dragoman.gateway.admin.configuration import ReloadRequest
 from dragoman.gateway.edge.auth import Caller, presented_key
 from dragoman.gateway.edge.browsers import check_unkeyed
 from dragoman.gateway.edge.errors import fault_of, refusal

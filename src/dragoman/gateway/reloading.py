@@ -16,6 +16,7 @@ from dragoman.config.changes import Changes, changes
 from dragoman.config.source import Snapshot, Source, Stamp
 from dragoman.gateway.processes.reload import (
     NO_ANSWER,
+    Pending,
     ReloadError,
     Report,
     Watch,
@@ -74,6 +75,17 @@ class Held:
             ReloadError: it cannot be used.
         """
         self._seen = None if self._watch is None else self._watch.seen()
+        return self._read(self.config)
+
+    def pending(self, served: Config) -> Pending:
+        """What reading the file anew would change of what is served. Nothing is changed."""
+        try:
+            other = self._read(served)
+        except ReloadError as error:
+            return Pending(problems=error.problems)
+        return Pending(other.snapshot.digest, other.changes, warnings=other.warnings)
+
+    def _read(self, before: Config) -> Next:
         if self.source is None:
             raise ReloadError(("the configuration came from no file",))
         try:
@@ -82,7 +94,7 @@ class Held:
             raise ReloadError(tuple(one.located(error.file) for one in error.problems)) from None
         if not snapshot.text.strip():
             raise ReloadError((f"{self.source.path}: the file is empty",))
-        served = check_reload(self.config, loaded.config)
+        served = check_reload(before, loaded.config)
         try:
             for host in self._hosts:
                 check_reach(served, host)
@@ -93,7 +105,7 @@ class Held:
             snapshot,
             loaded.config,
             served,
-            changes(self.config, loaded.config),
+            changes(before, loaded.config),
             tuple(warning.located(self.source.path) for warning in loaded.warnings),
         )
 

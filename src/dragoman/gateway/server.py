@@ -16,7 +16,7 @@ from dragoman.config import Server as Settings
 from dragoman.config.changes import usable_now
 from dragoman.config.checks import errors, is_loopback
 from dragoman.config.convert import dotted
-from dragoman.gateway.admin.service import ReloadRequest
+from dragoman.gateway.admin.configuration import ReloadRequest
 from dragoman.gateway.app import Gateway, Serving
 from dragoman.gateway.edge.record import log_line
 from dragoman.gateway.edge.refusals import refuse

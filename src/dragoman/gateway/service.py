@@ -10,7 +10,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -23,7 +23,7 @@ from dragoman.administration.configuration import note_start
 from dragoman.config import Config, LogFormat
 from dragoman.config.source import Source
 from dragoman.config.summary import summary
-from dragoman.gateway.admin.service import ReloadRequest
+from dragoman.gateway.admin.configuration import ReloadRequest
 from dragoman.gateway.allocation import configure_allocator
 from dragoman.gateway.edge.lines import LineWriter, Outlet
 from dragoman.gateway.edge.log_format import (
@@ -43,7 +43,7 @@ from dragoman.gateway.processes.listening import (
     resolve,
     url_of,
 )
-from dragoman.gateway.processes.reload import WorkerLink
+from dragoman.gateway.processes.reload import Report, WorkerLink
 from dragoman.gateway.processes.supervisor import Supervisor
 from dragoman.gateway.processes.table import WorkerTable
 from dragoman.gateway.processes.take_over import Offer, Predecessor, ask
@@ -258,7 +258,7 @@ def _run_server(
     held: Held,
     slot: WorkerSlot | None,
     main: Callable[[Server], Coroutine[Any, Any, None]],
-    reload: ReloadRequest,
+    reload: Callable[[], Awaitable[Report]],
 ) -> None:
     """Run `main` in a loop of its own, with the log of requests that it needs. `reload` reads the
     configuration anew."""
@@ -269,7 +269,7 @@ def _run_server(
         sys.stderr.fileno(), line_form(config.server.log_format, sys.stderr.isatty())
     )
     try:
-        reads_anew = None if held.source is None else reload
+        reads_anew = None if held.source is None else ReloadRequest(reload, held.pending)
         server = Server(build_app(config, lines if wanted else None, slot, reads_anew, held.number))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(main(server))

@@ -20,9 +20,10 @@ from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
 from dragoman.config import Config
+from dragoman.gateway.admin.configuration import ReloadRequest
 from dragoman.gateway.admin.events import Events
 from dragoman.gateway.admin.operators import Operators
-from dragoman.gateway.admin.service import Admin, ReloadRequest
+from dragoman.gateway.admin.service import Admin
 from dragoman.gateway.configured import (
     fixed_keys,
     fixed_teams,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import inf
 from typing import NamedTuple
 
@@ -113,6 +114,24 @@ class PriceList:
                 if names_model(pattern, name):
                     return prices
         return ()
+
+    def listed(self) -> Iterator[tuple[str, Sequence[Price], bool]]:
+        """All names and patterns with their prices, and whether they are own ones. Those that an
+        earlier one stands before are left out."""
+        seen: set[str] = set()
+        own = ((pattern, prices, True) for pattern, prices in self._own)
+        shipped = (
+            (name, prices, False)
+            for exact, patterns in zip(self._exact, self._patterns, strict=True)
+            for name, prices in (*exact.items(), *patterns)
+        )
+        for row in chain(own, shipped):
+            name, _, is_own = row
+            name = name.lower()
+            hidden = not is_own and any(names_model(pattern, name) for pattern, _ in self._own)
+            if name not in seen and not hidden:
+                seen.add(name)
+                yield row
 
     def listed_as(self, model: str) -> str:
         """The name or pattern under which the price of a model stands; empty if it has none."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -10,7 +12,8 @@ from msgspec.structs import FieldInfo, fields
 
 from dragoman.config import Config, Secret
 from dragoman.config.changes import needs_restart, restart_fields
-from dragoman.gateway.admin.calls import AdminRoute, Call, Reply, only
+from dragoman.gateway.admin.calls import AdminRoute, Call, Refusal, Reply, only
+from dragoman.gateway.processes.reload import Pending, Report
 
 MASK = "•••"
 """Stands for a secret, of whatever length."""
@@ -20,19 +23,61 @@ _COUNTED = ("accounts", "clients", "teams", "prices")
 """Lists of which the number is told: their entries have paths of their own."""
 
 
-class ConfigurationRoutes:
-    """What serves `/admin/config`."""
+class ReloadRequest(Struct, frozen=True):
+    """How the configuration is read anew: `reload` does it for all workers, `pending` tells what
+    that would change of the one that is served, and changes nothing."""
 
-    def __init__(self, config: Config) -> None:
+    reload: Callable[[], Awaitable[Report]]
+    pending: Callable[[Config], Pending]
+
+
+class ConfigurationRoutes:
+    """What serves `/admin/config` and `/admin/reload`. `reload` is None where the configuration
+    came from no file."""
+
+    def __init__(self, config: Config, reload: ReloadRequest | None) -> None:
         self._config = config
+        self._reload = reload
 
     def routes(self) -> list[AdminRoute]:
         """The routes."""
-        return [AdminRoute("config", {"GET": self._show})]
+        return [
+            AdminRoute("config", {"GET": self._show}),
+            AdminRoute("config/pending", {"GET": self._pending}),
+            AdminRoute("reload", {"POST": self._read_anew}),
+        ]
 
     async def _show(self, call: Call) -> Reply:
         only(call.query)
         return 200, configuration_view(self._config)
+
+    async def _pending(self, call: Call) -> Reply:
+        only(call.query)
+        return 200, await self._read()
+
+    async def _read_anew(self, call: Call) -> Reply:
+        query = call.query
+        only(query, "digest")
+        wanted = query.get("digest")
+        if wanted is not None:
+            found = await self._read()
+            # One that cannot be read is refused below, in the same words as ever.
+            if not found.problems and found.digest != wanted:
+                raise Refusal(412, "changed", "The file was changed meanwhile: look again.")
+        report = await self._asked().reload()
+        if report.problems:
+            message = "The configuration cannot be used; nothing was changed."
+            more = {"problems": report.problems}
+            raise Refusal(400, "invalid_configuration", message, more=more)
+        return 200, report
+
+    async def _read(self) -> Pending:
+        return await asyncio.to_thread(self._asked().pending, self._config)
+
+    def _asked(self) -> ReloadRequest:
+        if self._reload is None:
+            raise Refusal(409, "conflict", "The configuration came from no file.")
+        return self._reload
 
 
 def configuration_view(config: Config) -> dict[str, object]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from hashlib import blake2b
@@ -27,7 +27,7 @@ from dragoman.administration.drafts import InvalidDraft, shortened
 from dragoman.administration.errors import Conflict, UnknownAccount
 from dragoman.administration.keys import KeyAdministration, Unknown
 from dragoman.administration.limits import UnknownLimit
-from dragoman.administration.pricing import price_views, reprice
+from dragoman.administration.pricing import found_prices, price_views, reprice
 from dragoman.administration.service import Administration
 from dragoman.audit import Actor
 from dragoman.canonical.errors import DragomanError, FaultKind
@@ -51,7 +51,7 @@ from dragoman.gateway.admin.calls import (
     times,
 )
 from dragoman.gateway.admin.clients import ClientRoutes
-from dragoman.gateway.admin.configuration import ConfigurationRoutes
+from dragoman.gateway.admin.configuration import ConfigurationRoutes, ReloadRequest
 from dragoman.gateway.admin.events import EventRoutes, Events
 from dragoman.gateway.admin.explaining import ExplainRoutes
 from dragoman.gateway.admin.keys import AdminKeyRoutes, KeyRoutes
@@ -63,7 +63,6 @@ from dragoman.gateway.edge.auth import Keyring
 from dragoman.gateway.edge.errors import Headers, fault_of
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.operation.scrape import Scrape
-from dragoman.gateway.processes.reload import Report
 from dragoman.gateway.serving.limits_told import moment_text
 from dragoman.gateway.serving.simulated_admission import SimulatedAdmission
 from dragoman.gateway.workbench.sending import Bench
@@ -78,9 +77,6 @@ from dragoman.upstream.client import UpstreamClient
 T = TypeVar("T")
 
 _log = logging.getLogger("dragoman.gateway")
-
-ReloadRequest = Callable[[], Awaitable[Report]]
-"""Reads the configuration anew, for all workers."""
 
 _actor: ContextVar[Actor] = ContextVar("actor")
 """Who asks for what is just being done."""
@@ -126,7 +122,6 @@ class Admin:
         simulated: SimulatedAdmission,
         reload: ReloadRequest | None = None,
     ) -> None:
-        self._reload = reload
         self._prices = prices
         self._config = config
         self._pool = pool
@@ -150,8 +145,7 @@ class Admin:
                 AdminRoute("audit", {"GET": self._audit}),
                 AdminRoute("prices", {"GET": self._prices_of}),
                 AdminRoute("prices/reprice", {"POST": self._reprice}),
-                AdminRoute("reload", {"POST": self._read_anew}),
-                *ConfigurationRoutes(config).routes(),
+                *ConfigurationRoutes(config, reload).routes(),
                 AdminRoute("limits", {"GET": self._limits}),
                 AdminRoute("health", {"GET": self._health}),
             ]
@@ -278,9 +272,13 @@ class Admin:
 
     async def _prices_of(self, call: Call) -> Reply:
         query = call.query
-        only(query, "model")
-        model = query.get("model")
+        only(query, "model", "search", "limit")
+        model, search = query.get("model"), query.get("search")
         found: dict[str, object] = {"version": self._prices.version}
+        if search is not None:
+            limit = number(query, "limit", PAGE, MOST_ON_PAGE)
+            rows = await asyncio.to_thread(found_prices, self._prices, search, limit)
+            found |= msgspec.structs.asdict(rows)
         if model is not None:
             found["prices"] = {
                 upstream: list(price_views(listed.prices(model)))
@@ -305,18 +303,6 @@ class Admin:
                 actor=_actor.get(),
             )
         )
-
-    async def _read_anew(self, call: Call) -> Reply:
-        query = call.query
-        only(query)
-        if self._reload is None:
-            raise Refusal(409, "conflict", "The configuration came from no file.")
-        report = await self._reload()
-        if report.problems:
-            message = "The configuration cannot be used; nothing was changed."
-            more = {"problems": report.problems}
-            raise Refusal(400, "invalid_configuration", message, more=more)
-        return 200, report
 
     async def _limits(self, call: Call) -> Reply:
         only(call.query)

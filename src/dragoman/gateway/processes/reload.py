@@ -40,6 +40,16 @@ class Report(Struct, frozen=True, omit_defaults=True):
     warnings: tuple[str, ...] = ()
 
 
+class Pending(Struct, frozen=True, omit_defaults=True):
+    """What a reload would do: `digest` is that of what the file says, `changes` what is different
+    of that from what is served. With `problems` it would be refused."""
+
+    digest: str = ""
+    changes: Changes = Changes()
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
 class ReloadError(Exception):
     """A configuration cannot take the place of the one that is served, for these `problems`."""
 

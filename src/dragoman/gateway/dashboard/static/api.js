@@ -56,6 +56,41 @@ export function usePolled(read, everyMs, over) {
   return [got, fault];
 }
 
+const HIDDEN_MS = 30000, AGAIN_MS = 5000;
+
+// What the gateway tells by itself while the page is seen, by `on`: what each kind of event does, and
+// `open` whenever a connection stands anew, before which something may have been missed. Gives
+// whether it stands: undefined before that is known, and where there is no `query`.
+export function useEvents(query, on) {
+  const [stands, setStands] = useState();
+  useEffect(() => {
+    if (!query) return undefined;
+    let source = null, later = 0;
+    const close = () => { clearTimeout(later); if (source) source.close(); source = null; };
+    const open = () => {
+      close();
+      source = new EventSource("/admin/events?" + query);
+      source.onopen = () => { setStands(true); if (on.open) on.open(); };
+      source.onerror = () => {
+        setStands(false);
+        // The browser itself tries again unless it was refused.
+        if (source && source.readyState === EventSource.CLOSED) later = setTimeout(open, AGAIN_MS * (1 + Math.random()));
+      };
+      source.addEventListener("bye", (event) => { if (JSON.parse(event.data).why === "signed out") { close(); session.value = null; } });
+      for (const [kind, each] of Object.entries(on)) if (kind !== "open") source.addEventListener(kind, (event) => each(JSON.parse(event.data)));
+    };
+    const seen = () => {
+      clearTimeout(later);
+      if (document.hidden) later = setTimeout(close, HIDDEN_MS);
+      else if (!source || source.readyState === EventSource.CLOSED) open();
+    };
+    seen();
+    document.addEventListener("visibilitychange", seen);
+    return () => { document.removeEventListener("visibilitychange", seen); close(); setStands(undefined); };
+  }, [query]);
+  return stands;
+}
+
 // Asks for what comes in pieces: each event as it comes, until there are no more.
 export async function follow(path, body, each, signal) {
   const headers = { "content-type": "application/json", "x-dragoman-csrf": session.value.csrf };

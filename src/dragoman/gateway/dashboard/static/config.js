@@ -1,9 +1,9 @@
-// Configuration: what runs, what a reload has changed, who did what. The file is never written.
-import { useEffect, useState } from "./vendor/hooks.js";
+// Configuration: what runs, what a reload would change, what models cost, who did what. The file is never written.
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, clock, Dialog } from "./kit.js";
 import { ask, isAdmin } from "./api.js";
 
-const TABS = { running: "Running", audit: "Audit" };
+const TABS = { running: "Running", reload: "Reload", prices: "Prices", audit: "Audit" };
 const TABLES = ["clients", "teams", "upstreams", "accounts", "routes", "prices"];
 const PAGE = 100;
 
@@ -13,33 +13,45 @@ const names = (one) => one.names.map(told).join(", ") + (one.more ? ` and ${coun
 export function Configuration({ tab }) {
   const shown = TABS[tab] ? tab : "running";
   return html`<div class="head"><h1>Configuration</h1><div class="tools"><nav class="row" aria-label="Parts">${Object.keys(TABS).map((name) => html`<a class=${"btn" + (name === shown ? "" : " quiet")} href=${"/ui/config/" + name} aria-current=${name === shown ? "page" : null}>${TABS[name]}</a>`)}</nav></div></div>
-    ${shown === "audit" ? html`<${Audit}/>` : html`<${Running}/>`}`;
+    <${PARTS[shown]} key=${shown}/>`;
 }
 
 function Running() {
-  const [got, setGot] = useState(null), [health, setHealth] = useState(null), [all, setAll] = useState(false), [fault, setFault] = useState(""), [asking, setAsking] = useState(false), [report, setReport] = useState(null);
-  const load = () => Promise.all([ask("GET", "config"), ask("GET", "health")]).then(([config, state]) => { setGot(config); setHealth(state); setFault(""); }, (refused) => setFault(refused.message));
-  useEffect(() => { load(); }, []);
+  const [got, setGot] = useState(null), [health, setHealth] = useState(null), [all, setAll] = useState(false), [fault, setFault] = useState("");
+  useEffect(() => { Promise.all([ask("GET", "config"), ask("GET", "health")]).then(([config, state]) => { setGot(config); setHealth(state); }, (refused) => setFault(refused.message)); }, []);
+  if (!got) return html`<p class="empty" aria-busy="true">${fault || "Loading…"}</p>`;
+  const sections = got.sections.map((one) => ({ ...one, settings: one.settings.filter((setting) => all || setting.is_set) })).filter((one) => one.settings.length);
+  return html`<div class="filters"><span class="t2">Version ${health.version}, ${count(health.workers)} ${health.workers === 1 ? "worker" : "workers"}; in the file: ${Object.entries(got.counts).map(([name, number]) => count(number) + " " + (number === 1 ? name.slice(0, -1) : name)).join(", ")}</span><span class="grow"></span>
+      <button class="btn" aria-pressed=${String(all)} onClick=${() => setAll(!all)}>${all ? "Only what is set" : "Show defaults"}</button></div>
+    <div class="stack">${sections.map((one) => html`<${Settings} title=${one.name} settings=${one.settings}/>`)}
+      ${got.upstreams.map((one) => html`<${Settings} title="upstreams" settings=${one.settings}/>`)}
+      ${got.routes.map((one) => html`<${Settings} title="routes" settings=${one.settings}/>`)}</div>`;
+}
+
+// What the file says that is not served yet, with its faults and warnings; and to serve it.
+function Reload() {
+  const [found, setFound] = useState(null), [fault, setFault] = useState(""), [asking, setAsking] = useState(false), [report, setReport] = useState(null);
+  const look = () => ask("GET", "config/pending").then((got) => { setFound(got); setFault(""); }, (refused) => setFault(refused.message));
+  useEffect(() => { look(); }, []);
   const reload = async () => {
     setAsking(false);
     try {
-      setReport({ done: await ask("POST", "reload") });
-      load();
+      setReport({ done: await ask("POST", "reload?digest=" + found.digest) });
     } catch (refused) {
       setReport({ refused: refused.message, problems: refused.error.problems || [] });
     }
+    look();
   };
-  if (!got) return html`<p class="empty" aria-busy="true">${fault || "Loading…"}</p>`;
-  const sections = got.sections.map((one) => ({ ...one, settings: one.settings.filter((setting) => all || setting.is_set) })).filter((one) => one.settings.length);
-  return html`${fault && html`<p class="banner" role="alert">${fault}</p>`}
-    <div class="filters"><span class="t2">Version ${health.version}, ${count(health.workers)} ${health.workers === 1 ? "worker" : "workers"}; in the file: ${Object.entries(got.counts).map(([name, number]) => count(number) + " " + (number === 1 ? name.slice(0, -1) : name)).join(", ")}</span><span class="grow"></span>
-      <button class="btn" aria-pressed=${String(all)} onClick=${() => setAll(!all)}>${all ? "Only what is set" : "Show defaults"}</button>${isAdmin() && html`<button class="btn primary" onClick=${() => setAsking(true)}>Reload…</button>`}</div>
-    ${report && html`<${Report} ...${report}/>`}
-    <div class="stack">${sections.map((one) => html`<${Settings} title=${one.name} settings=${one.settings}/>`)}
-      ${got.upstreams.map((one) => html`<${Settings} title="upstreams" settings=${one.settings}/>`)}
-      ${got.routes.map((one) => html`<${Settings} title="routes" settings=${one.settings}/>`)}</div>
+  const outcome = report && html`<${Report} ...${report}/>`;
+  if (!found || fault) return html`${outcome}${fault ? html`<p class="banner" role="alert">${fault}</p>` : html`<p class="empty" aria-busy="true">Loading…</p>`}`;
+  const lines = linesOf(found.changes || {}), problems = found.problems || [], warnings = found.warnings || [];
+  const list = (texts) => html`<ul class="plain">${texts.map((text) => html`<li>${text}</li>`)}</ul>`;
+  return html`${outcome}<div class="filters"><span class="t2">${problems.length ? "The file cannot be used" : `The file now: ${told(found.digest)}`}</span><span class="grow"></span><button class="btn" onClick=${look}>Look again</button>${isAdmin() && !problems.length && html`<button class="btn primary" onClick=${() => setAsking(true)}>Reload…</button>`}</div>
+    <div class="stack">${problems.length ? html`<section class="panel"><header><h2>Problems</h2></header><div class="body mono">${list(problems.map(told))}</div></section>` : html`<section class="panel"><header><h2>What a reload would change</h2></header><div class="body">${list(lines.length ? lines : ["Nothing: what the file says is served."])}</div></section>`}
+      ${!problems.length && html`<section class="panel"><header><h2>Warnings</h2></header><div class="body">${list(warnings.length ? warnings.map(told) : ["The file gives no cause for any."])}</div></section>`}</div>
     ${asking && html`<${Dialog} title="Reload the configuration" onClose=${() => setAsking(false)}><form method="dialog" onSubmit=${(event) => { event.preventDefault(); reload(); }}>
-      <p class="t2">The file is read anew, by all workers. If it cannot be used nothing is changed; requests in flight end on what they began with.</p>
+      ${list(lines.length ? lines : ["Nothing in the file is different."])}
+      <p class="t2">All workers read the file anew; if it cannot be used nothing is changed. Requests in flight end on what they began with. To undo it, put the file back and reload.</p>
       <div class="acts"><button class="btn primary">Reload</button><button type="button" class="btn" onClick=${() => setAsking(false)}>Cancel</button></div></form></${Dialog}>`}`;
 }
 
@@ -49,11 +61,17 @@ function Settings({ title, settings }) {
   return html`<section class="panel conf"><header><h2>${title}${named && html` <span class="mono">${told(named.value)}</span>`}</h2></header><div class="body"><dl class="facts left">${settings.filter((one) => one !== named).map((one) => html`<dt class="mono">${one.key}</dt><dd><span class="mono">${text(one.value)}</span>${one.restart && html` <span class="t3 sm">a change needs a restart</span>`}</dd>`)}</dl></div></section>`;
 }
 
-function Report({ done, refused, problems }) {
-  if (refused) return html`<div class="banner" role="alert">${told(refused)}<ul>${problems.map((one) => html`<li class="mono">${told(one)}</li>`)}</ul></div>`;
-  const c = done.changes || {}, lines = TABLES.flatMap((table) => ["added", "removed", "changed"].filter((how) => c[table] && c[table][how]).map((how) => `${table} ${how}: ${names(c[table][how])}`));
+// What is different, as the command tells it: by names, never by values.
+function linesOf(c) {
+  const lines = TABLES.flatMap((table) => ["added", "removed", "changed"].filter((how) => c[table] && c[table][how] && c[table][how].names).map((how) => `${table} ${how}: ${names(c[table][how])}`));
   if (c.settings) lines.push("settings changed: " + c.settings.map(told).join(", "));
   if (c.restart) lines.push("needs a restart: " + c.restart.map(told).join(", "));
+  return lines;
+}
+
+function Report({ done, refused, problems }) {
+  if (refused) return html`<div class="banner" role="alert">${told(refused)}<ul>${problems.map((one) => html`<li class="mono">${told(one)}</li>`)}</ul></div>`;
+  const lines = linesOf(done.changes || {});
   return html`<div class="banner quiet" role="status">Configuration ${done.configuration} is served, ${told(done.digest)}.<ul>${(lines.length ? lines : ["Nothing changed."]).map((one) => html`<li>${one}</li>`)}${(done.warnings || []).map((one) => html`<li class="state cool">${told(one)}</li>`)}</ul></div>`;
 }
 
@@ -74,3 +92,25 @@ function Audit() {
     ${!rows.length && html`<p class="empty">Nothing was changed yet.</p>`}
     <div class="tfoot"><span class="num">${count(rows.length)} shown</span><span class="grow"></span>${next && html`<button class="btn quiet" onClick=${() => load(next)}>Older</button>`}</div></div>`;
 }
+
+// What models cost: own prices first, then those of the table.
+const RATES = ["input", "cached", "cache_write", "output"], RATE_HEADS = ["Input", "Cached", "Written to the cache", "Output"];
+function Prices() {
+  const [search, setSearch] = useState(new URLSearchParams(location.search).get("q") || ""), [got, setGot] = useState(null), [fault, setFault] = useState("");
+  const latest = useRef(0);
+  useEffect(() => {
+    const turn = ++latest.current, soon = setTimeout(() => ask("GET", `prices?limit=${PAGE}&search=` + encodeURIComponent(search)).then((found) => { if (turn === latest.current) { setGot(found); setFault(""); } }, (refused) => setFault(refused.message)), 150);
+    history.replaceState(null, "", "/ui/config/prices" + (search ? "?q=" + encodeURIComponent(search) : ""));
+    return () => clearTimeout(soon);
+  }, [search]);
+  const when = (one) => [one.since && "from " + one.since, one.hours, one.tier, one.above && "above " + count(one.above) + " tokens"].filter(Boolean).join(", ");
+  return html`<div class="filters"><label class="field flt wide"><input type="search" aria-label="Find prices" placeholder="model or upstream" value=${search} onInput=${(event) => setSearch(event.target.value)}/></label><span class="t2">US dollars for a million tokens${got && html`; prices of ${told(got.version)}`}</span></div>
+    ${fault && html`<p class="banner" role="alert">${fault}</p>`}
+    <div class="tablewrap"><div class="sideways" tabindex="0" role="region" aria-label="Prices"><table class="reqs"><colgroup><col/><col class="w-key"/><col class="w-from"/><col class="w-key"/>${RATES.map(() => html`<col class="w-n"/>`)}</colgroup>
+    <thead><tr>${["Model", "Upstream", "When", "Source"].map((name) => html`<th scope="col">${name}</th>`)}${RATE_HEADS.map((name) => html`<th scope="col" class="r" title=${name}>${name}</th>`)}</tr></thead>
+    <tbody>${(got ? got.rows : []).flatMap((row) => row.prices.map((one, at) => html`<tr key=${[row.name, row.upstreams, at].join()}><td class="mono" title=${told(row.name)}>${at ? "" : told(row.name)}</td><td title=${row.upstreams.map(told).join(", ")}>${at ? "" : row.upstreams.map(told).join(", ")}</td><td class="t2" title=${when(one)}>${when(one)}</td><td>${row.own ? "own" : "table"}</td>${RATES.map((rate) => html`<td class="r num">${one[rate]}</td>`)}</tr>`))}</tbody></table></div>
+    ${got && !got.rows.length && html`<p class="empty">${search ? "No price fits." : "No upstream has a list of prices, and the file has none of its own."}</p>`}
+    <div class="tfoot"><span class="num">${got ? `${count(got.rows.length)} of ${count(got.total)}` : "Loading…"}</span></div></div>`;
+}
+
+const PARTS = { running: Running, reload: Reload, prices: Prices, audit: Audit };

@@ -25,4 +25,33 @@ export const EXAMPLES = {
     messages: [{ role: "user", content: [{ type: "document", title: "Notes", source: { type: "text", media_type: "text/plain", data: "The grass is green." }, citations: { enabled: true } }, { type: "text", text: "What colour is the grass?" }] }],
     metadata: { user_id: "somebody" }, service_tier: "auto",
   }],
+  image: ["An image", "openai_chat", {
+    model: "gpt-5.5", messages: [{ role: "user", content: [{ type: "text", text: "What is this?" }, { type: "image_url", image_url: { url: "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", detail: "low" } }] }],
+    max_completion_tokens: 300, verbosity: "low",
+  }],
+  audio: ["Sound", "openai_chat", {
+    model: "gpt-audio", modalities: ["text"], messages: [{ role: "user", content: [{ type: "text", text: "What is said here?" }, { type: "input_audio", input_audio: { data: "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA=", format: "wav" } }] }],
+  }],
+  calls: ["Several calls at once", "openai_chat", {
+    model: "gpt-5.5", tool_choice: "required", parallel_tool_calls: false, reasoning_effort: "low",
+    tools: [{ type: "function", function: { name: "weather", description: "Tells the weather.", strict: true, parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"], additionalProperties: false } } }],
+    messages: [{ role: "user", content: "Is it warmer in Rome or in Oslo?" }, { role: "assistant", content: null, tool_calls: [{ id: "call_1", type: "function", function: { name: "weather", arguments: "{\"city\": \"Rome\"}" } }, { id: "call_2", type: "function", function: { name: "weather", arguments: "{\"city\": \"Oslo\"}" } }] }, { role: "tool", tool_call_id: "call_1", content: "24 degrees" }, { role: "tool", tool_call_id: "call_2", content: "9 degrees" }],
+  }],
+  thought: ["Thinking of an earlier turn", "anthropic_messages", {
+    model: "claude-opus-5", max_tokens: 16000, thinking: { type: "enabled", budget_tokens: 4096 },
+    messages: [{ role: "user", content: "Is 91 a prime?" }, { role: "assistant", content: [{ type: "thinking", thinking: "91 is 7 times 13.", signature: "c2lnbmVk" }, { type: "text", text: "No." }] }, { role: "user", content: "And 97?" }],
+  }],
+  begun: ["An answer that is begun", "anthropic_messages", {
+    model: "claude-opus-5", max_tokens: 200, temperature: 0.4, top_p: 0.9,
+    messages: [{ role: "user", content: "List three colours as JSON." }, { role: "assistant", content: "[\"red\"," }],
+  }],
+  items: ["Reasoning and calls as items", "openai_responses", {
+    model: "gpt-5.5", store: false, include: ["reasoning.encrypted_content"], reasoning: { effort: "high" },
+    tools: [{ type: "function", name: "read_file", parameters: { type: "object", properties: { path: { type: "string" } }, required: ["path"], additionalProperties: false }, strict: true }],
+    input: [{ role: "developer", content: "Read before you answer." }, { role: "user", content: "What is in a.py?" }, { type: "reasoning", id: "rs_01", summary: [{ type: "summary_text", text: "The file has to be read." }], encrypted_content: "c2VhbGVk" }, { type: "function_call", call_id: "call_1", name: "read_file", arguments: "{\"path\": \"a.py\"}" }, { type: "function_call_output", call_id: "call_1", output: "print(1)" }],
+  }],
+  grammar: ["A tool with a grammar", "openai_responses", {
+    model: "gpt-5.5", input: "How many days are in 12 weeks?", tool_choice: "required", metadata: { team: "docs" },
+    tools: [{ type: "custom", name: "calculate", description: "Works out a product.", format: { type: "grammar", syntax: "regex", definition: "[0-9]+ \\* [0-9]+" } }],
+  }],
 };

@@ -2,7 +2,7 @@
 import { useState } from "./vendor/hooks.js";
 import { html, told, count, short, span, clock, now, Glyph, Unknown, STATES } from "./kit.js";
 import { Chart, Parts } from "./charts.js";
-import { ask, usePolled } from "./api.js";
+import { ask, useEvents, usePolled } from "./api.js";
 
 const SPANS = { "15 min": 900, "1 h": 3600, "6 h": 21600, "24 h": 86400, "7 d": 604800 };
 const EVERY_MS = 10000, MOST_ERRORS = 8;
@@ -32,30 +32,33 @@ function attention(table, health) {
 export function Overview() {
   const [length, setLength] = useState("1 h");
   const [read, fault] = usePolled(() => Promise.all([ask("GET", "series?from=" + (Math.floor(Date.now() / 1000) - SPANS[length])), ask("GET", "accounts/table"), ask("GET", "health")]), EVERY_MS, [length]);
+  const [second, setSecond] = useState(null);
+  const stands = useEvents("topics=now", { now: setSecond });
   const [got, table, health] = read || [];
   const head = html`<div class="head"><h1>Overview</h1>${got && html`<span class="sub">${clock(got.from)} to ${clock(now.value)}</span>`}<div class="tools"><div class="seg" role="group" aria-label="Time">${Object.keys(SPANS).map((name) => html`<button aria-pressed=${String(name === length)} onClick=${() => setLength(name)}>${name}</button>`)}</div></div></div>
-    ${fault && html`<p class="banner" role="alert">Not live: ${fault}</p>`}`;
+    ${fault && html`<p class="banner" role="alert">Not live: ${fault}</p>`}`, live = stands ? second : null;
   if (!got) return html`${head}<p class="empty" aria-busy="true">${fault ? "" : "Loading…"}</p>`;
   const needs = attention(table, health);
   return html`${head}
     ${needs.length ? html`<ul class="attention" aria-label="What needs somebody">${needs.map(([state, text, link]) => html`<li><${Glyph} state=${state}/><span class="grow">${text}</span>${link && html`<a class="go" href=${link}>Show accounts</a>`}</li>`)}</ul>` : html`<p class="banner quiet">Nothing needs you.</p>`}
-    <${Figures} got=${got} health=${health}/>
+    <${Figures} got=${got} health=${health} live=${live}/>
     <div class="cols"><div class="stack"><${Charts} got=${got}/></div><div class="stack"><${Pools} table=${table}/><${Errors} errors=${got.errors}/></div></div>`;
 }
 
-function Figures({ got, health }) {
+function Figures({ got, health, live }) {
+  const rates = live && live.requests_s != null, perSecond = (n) => (n < 10 ? n.toFixed(2) : short(n)) + "/s now";
   const r = got.requests, all = sum(Object.values(r).flat()), bad = sum(r.failed) + sum(r.limited), seconds = Math.max(1, known(r.answered).length * got.step_s);
   const latest = (values) => known(values).at(-1), input = sum(got.tokens.input) + sum(got.tokens.cached), output = sum(got.tokens.output), unpriced = sum(got.unpriced);
   const none = (why) => html`<${Unknown} why=${why}/>`, first = latest(got.first_token_s.p95), long = latest(got.duration_s.p95);
   const figures = [
-    ["Requests", count(all), "", (all / seconds).toFixed(all / seconds < 10 ? 2 : 0) + "/s"],
+    ["Requests", count(all), "", rates ? perSecond(live.requests_s) : (all / seconds).toFixed(all / seconds < 10 ? 2 : 0) + "/s"],
     ["Errors", all ? ((100 * bad) / all).toFixed(bad / all < 0.1 ? 1 : 0) : none("there was no request"), all ? "%" : "", count(bad) + " failed or limited"],
     ["First token, p95", first == null ? none("no answer has begun") : span(first), "", "of the last step"],
     ["Duration, p95", long == null ? none("no answer has ended") : span(long), "", "of the last step"],
-    ["Tokens", short(input + output), "", input + output ? Math.round((100 * input) / (input + output)) + " % input" : ""],
+    ["Tokens", short(input + output), "", rates ? perSecond(live.input_s + live.output_s) : input + output ? Math.round((100 * input) / (input + output)) + " % input" : ""],
     ["Cache hits", input ? ((100 * sum(got.tokens.cached)) / input).toFixed(1) : none("no upstream told of tokens"), input ? "%" : "", "of input tokens"],
     ["Cost", unpriced && !sum(got.cost_usd) ? none("no price is known for what was answered") : "$" + sum(got.cost_usd).toFixed(2), "", unpriced ? plural(unpriced, "answer") + " unpriced" : "at list price"],
-    ["In flight now", count(health.in_flight), "", count(health.queue_length) + " in the queue"],
+    ["In flight now", count((live || health).in_flight), "", count(live ? live.queue : health.queue_length) + " in the queue"],
   ];
   return html`<section class="figures" aria-label="Figures">${figures.map(([label, value, unit, below]) => html`<div class="figure"><div class="l">${label}</div><div class="v">${value}<small>${unit}</small></div><div class="d">${below}</div></div>`)}</section>`;
 }

@@ -2,10 +2,10 @@
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, span, clock, money, outcome, Glyph, LossKind, Protocol, Unknown } from "./kit.js";
 import { Icon } from "./icons.js";
-import { ask } from "./api.js";
+import { ask, useEvents } from "./api.js";
 import { Bodies } from "./bodies.js";
 
-const EVERY_MS = 3000, MOST = 500, SINCE_S = 7 * 86400;
+const EVERY_MS = 3000, MOST = 500, LIVE = 100, SHARE_OF = 20, SINCE_S = 7 * 86400;
 const FIELDS = ["key", "model", "account", "upstream", "status", "error", "loss", "client"];
 
 // `account:max-014 status:5xx` is a filter by two fields; a word without one names a model.
@@ -29,6 +29,7 @@ const tokens = (row) => (row.usage ? count(row.usage.input) + " / " + count(row.
 
 export function Requests() {
   const [filter, setFilter] = useState(asked), [rows, setRows] = useState(null), [next, setNext] = useState(null), [fault, setFault] = useState(""), [paused, setPaused] = useState(false);
+  const [batches, setBatches] = useState([]), [live, setLive] = useState("");
   const latest = useRef(0);
   const query = (more) => new URLSearchParams({ ...filtersOf(filter), from: String(Math.floor(Date.now() / 1000 - SINCE_S)), limit: "100", ...more }).toString();
   const load = async (after) => {
@@ -44,15 +45,26 @@ export function Requests() {
     }
   };
   useEffect(() => {
-    const soon = setTimeout(load, 150);
+    const soon = setTimeout(() => (paused ? load() : setLive(new URLSearchParams({ ...filtersOf(filter), topics: "requests" }).toString())), 150);
     const url = new URL("/ui/requests", location.href);
     for (const [field, value] of Object.entries(filtersOf(filter))) url.searchParams.set(field, value);
     if (location.pathname === url.pathname) history.replaceState(null, "", url);
-    const timer = paused ? 0 : setInterval(() => document.hidden || load(), EVERY_MS);
-    return () => { clearTimeout(soon); clearInterval(timer); };
+    return () => { clearTimeout(soon); latest.current++; setLive(""); setBatches([]); };
   }, [filter, paused]);
+  const stands = useEvents(live, { open: () => load(), requests: (told) => {
+    setBatches((old) => [...old, told].slice(-SHARE_OF));
+    setRows((old) => { const fresh = new Set(told.rows.map((row) => row.id)); return [...told.rows, ...(old || []).filter((row) => !fresh.has(row.id))].slice(0, LIVE); });
+  } });
+  useEffect(() => {
+    if (stands !== false) return undefined;
+    load();
+    const timer = setInterval(() => document.hidden || load(), EVERY_MS);
+    return () => clearInterval(timer);
+  }, [stands, live]);
+  const total = (name) => batches.reduce((all, one) => all + one[name], 0), sampled = total("shown") < total("seen");
+  const how = paused ? "held" : stands === false ? "not live: asked for each 3 s" : sampled ? `live, a sample: ${((100 * total("shown")) / total("seen")).toFixed(1)} % of what comes in` : "live, the latest first";
   const more = () => { setPaused(true); load(next); };
-  return html`<div class="head"><h1>Requests</h1><span class="sub">${paused ? "held" : "the latest first, each 3 s"}</span><div class="tools"><button class="btn" aria-pressed=${String(paused)} onClick=${() => setPaused(!paused)}>${paused ? "Follow" : "Hold"}</button></div></div>
+  return html`<div class="head"><h1>Requests</h1><span class="sub">${how}</span><div class="tools"><button class="btn" aria-pressed=${String(paused)} onClick=${() => setPaused(!paused)}>${paused ? "Follow" : "Hold"}</button></div></div>
     ${fault && html`<p class="banner" role="alert">${fault}</p>`}
     <div class="filters"><label class="field flt wide"><${Icon} name="search"/><input type="search" placeholder="model, or account: key: status:5xx error: loss:" aria-label="Filter requests" value=${filter} onInput=${(event) => setFilter(event.target.value)}/></label></div>
     <div class="tablewrap"><div class="sideways" tabindex="0" role="region" aria-label="Requests">
