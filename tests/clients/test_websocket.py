@@ -143,9 +143,9 @@ def test_codex_tries_again_on_another_connection(stage: Stage, tmp_path: Path) -
 def test_programs_dial_again(simulator: RunningSimulator, program: str, tmp_path: Path) -> None:
     """Where connections end while they work: nothing is lost, nothing posted."""
     target = tmp_path / "work" / "notes.txt"
-    connections = WebSocket(max_age_s=1.0, ping_s=0.2)
+    connections = WebSocket(max_age_s=2.5, ping_s=0.2)
     with playing("chat", simulator, connections=connections) as stage:
-        finished = run(stage, program, ask(target, "rounds=9", "first_ms=200"), tmp_path)
+        finished = run(stage, program, ask(target, "rounds=9", "first_ms=400"), tmp_path)
 
         assert finished.status == 0, finished
         assert SAID in finished.output
