@@ -17,7 +17,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,12 +72,12 @@ class Found:
     """Times that each kind of harm was tried."""
 
 
-def attack(process: GatewayProcess, seconds: float) -> Found:
-    """Send good requests, and harm for so many seconds."""
-    return asyncio.run(_attack(process, seconds))
+def attack(process: GatewayProcess, seconds: float, kinds: Sequence[str] = ()) -> Found:
+    """Send good requests, and harm for so many seconds: of these kinds, or else of every kind."""
+    return asyncio.run(_attack(process, seconds, kinds))
 
 
-async def _attack(process: GatewayProcess, seconds: float) -> Found:
+async def _attack(process: GatewayProcess, seconds: float, kinds: Sequence[str]) -> Found:
     found = Found()
     port = int(process.url.rpartition(":")[2])
     until_alone = time.monotonic() + ALONE_S
@@ -89,7 +89,7 @@ async def _attack(process: GatewayProcess, seconds: float) -> Found:
     watch = asyncio.create_task(_watch(process.process.pid, until, found))
     await asyncio.sleep(ALONE_S)
     # Not in this process, whose own work would be taken for the gateway's slowness.
-    command = [sys.executable, "-m", "tests.gateway.hostile", "--harm", str(port)]
+    command = [sys.executable, "-m", "tests.gateway.hostile", *kinds, "--harm", str(port)]
     harm = await asyncio.create_subprocess_exec(
         *command, "--seconds", str(seconds), stdout=asyncio.subprocess.PIPE
     )
@@ -99,14 +99,15 @@ async def _attack(process: GatewayProcess, seconds: float) -> Found:
     return found
 
 
-async def _harm(port: int, seconds: float) -> dict[str, int]:
-    """Do harm of every kind for so many seconds; returns how often each was tried."""
+async def _harm(port: int, seconds: float, names: Sequence[str]) -> dict[str, int]:
+    """Do harm of the kinds named for so many seconds; returns how often each was tried."""
     yield_to_others()
     until = time.monotonic() + seconds
-    tried: dict[str, int] = {kind.__name__: 0 for kind in HARM}
+    kinds = [kind for kind in HARM if kind.__name__ in names]
+    tried: dict[str, int] = {kind.__name__: 0 for kind in kinds}
     tasks = [
         asyncio.create_task(_repeated(kind, port, until, tried))
-        for kind in HARM
+        for kind in kinds
         for _ in range(_EACH)
     ]
     await asyncio.sleep(seconds)
@@ -325,21 +326,9 @@ def on_cores(cores: set[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _percentile(values: list[float], share: float) -> float:
-    return sorted(values)[int(len(values) * share)] * 1000 if values else 0.0
-
-
-def main() -> None:
-    """Run and tell."""
-    parser = argparse.ArgumentParser(prog="tests.gateway.hostile", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600.0)
-    parser.add_argument(
-        "--harm", type=int, metavar="PORT", help="only do harm to who listens there"
-    )
-    chosen = parser.parse_args()
-    if chosen.harm:
-        json.dump(asyncio.run(_harm(chosen.harm, chosen.seconds)), sys.stdout)
-        return
+@contextmanager
+def victim_apart() -> Iterator[GatewayProcess]:
+    """A gateway with a core of its own, where there are two; this process has the others."""
     *others, last = sorted(os.sched_getaffinity(0))
     rest = set(others or [last])
     with (
@@ -352,9 +341,34 @@ def main() -> None:
         on_cores(rest),
     ):
         yield_to_others(pid)
-        found = attack(process, chosen.seconds)
+        yield process
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Of seconds, in milliseconds; 0 where there are none."""
+    return sorted(values)[int(len(values) * share)] * 1000 if values else 0.0
+
+
+def main() -> None:
+    """Run and tell."""
+    parser = argparse.ArgumentParser(prog="tests.gateway.hostile", description=__doc__)
+    names = [kind.__name__ for kind in HARM]
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(names)}")
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument(
+        "--harm", type=int, metavar="PORT", help="only do harm to who listens there"
+    )
+    chosen = parser.parse_args()
+    kinds = chosen.kinds or names
+    if unknown := set(kinds) - set(names):
+        parser.error(f"there is no {', '.join(sorted(unknown))}")
+    if chosen.harm:
+        json.dump(asyncio.run(_harm(chosen.harm, chosen.seconds, kinds)), sys.stdout)
+        return
+    with victim_apart() as process:
+        found = attack(process, chosen.seconds, kinds)
     for what, values in (("alone", found.alone), ("among others", found.among)):
-        middle, most = _percentile(values, 0.5), _percentile(values, 0.99)
+        middle, most = percentile(values, 0.5), percentile(values, 0.99)
         sys.stdout.write(f"{what}: {len(values)} good, p50 {middle:.1f} ms, p99 {most:.1f} ms\n")
     sys.stdout.write(f"failed: {len(found.failures)} {found.failures[:5]}\n")
     sys.stdout.write(f"at most {found.memory / 1e6:.0f} MB, {found.files} files\n")
