@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -75,6 +75,15 @@ def page(port: int, faster: int = 1) -> Iterator[Page]:
         page.get_by_role("button", name="Sign out").first.wait_for()
         yield page
         browser.close()
+
+
+async def use_all(port: int) -> None:
+    """Have each account of the pool asked: the first use of one takes memory once."""
+    links = await connect(port, 8, MARK)
+    try:
+        await repeat(links, cell_of("messages:chat").request(stream=False), ACCOUNTS + 1000)
+    finally:
+        close(links)
 
 
 @contextmanager
@@ -138,7 +147,11 @@ def paint(loads: int) -> None:
 
 def left_open(screen: str, seconds: float, faster: int) -> None:
     """Tell what a screen costs that stays open."""
-    with gateway() as (child, port), page(port, faster) as shown, traffic(port):
+    with ExitStack() as stack:
+        child, port = stack.enter_context(gateway())
+        asyncio.run(use_all(port))
+        shown = stack.enter_context(page(port, faster))
+        stack.enter_context(traffic(port))
         shown.goto(f"http://127.0.0.1:{port}/ui/{screen}" if screen != NONE else "about:blank")
         devtools = shown.context.new_cdp_session(shown)
         devtools.send("HeapProfiler.enable")
