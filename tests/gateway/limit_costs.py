@@ -111,9 +111,6 @@ async def measure(folder: Path) -> dict[str, float]:
     wanted, _ = admission._wanted(bound, caller, request, target, prices)
     amounts = bound.most(wanted.counts())
 
-    given = admit(bound.all, amounts, now)
-    assert isinstance(given, Reservation)
-
     def both() -> None:
         found = admit(bound.all, amounts, now)
         assert isinstance(found, Reservation)
@@ -146,7 +143,7 @@ async def measure(folder: Path) -> dict[str, float]:
         "amounts": least(lambda: bound.most(wanted.counts())),
         "reserving and settling": least(both),
         "two locks": least(locks),
-        "headers": least(lambda: rate_lines(incoming.codec, bound.rates, given)),
+        "headers": least(lambda: rate_lines(incoming.codec, bound.rates, now)),
         "a refusal, with its error": least(refusing),
         "spent": least(lambda: bound.amounts(spent_by(record))),
     }

@@ -14,7 +14,7 @@ from dragoman.config.windows import Fixed, Rolling, span_of
 from dragoman.keys.admission import BoundLimit, Refusal, Reservation, admit, settle, window_of
 from dragoman.keys.counters import RESERVED, cells_of
 from dragoman.keys.ledgers import Ledger, Lent, Report, lend, read_ledger, write_ledger
-from dragoman.keys.slices import CEILING, NUMBER, SLICE_CELLS, SPENT, Slice
+from dragoman.keys.slices import CEILING, NUMBER, SLICE_CELLS, SPENT, LentLimit, Slice
 from dragoman.storage.shared_limits import private_row
 
 START = 1_795_000_000.0
@@ -392,3 +392,19 @@ def test_a_slice_that_runs_out_on_the_way_is_lent_anew() -> None:
     late.slice.take(told[0], told[1], began, held, told[2], late.wall)
     world.now = began - 7.0  # even if its clock stood still
     assert not late.ask(1)
+
+
+def test_a_refusal_counts_what_is_here() -> None:
+    """And tells what may be had: more can be borrowed than this machine has."""
+    limit = Limit(kind="requests", amount=10, window="1m")
+    window = window_of(limit)
+    lent = LentLimit(
+        limit,
+        "k",
+        private_row(cells_of(window)),
+        private_row(SLICE_CELLS).cells,
+        private_row(cells_of(window)).cells,
+    )
+    refused = admit([lent], (1,), START)
+    assert isinstance(refused, Refusal), "nothing was lent yet"
+    assert refused.left == lent.left(START)

@@ -281,7 +281,7 @@ class BoundLimits:
     counts, and `most`, what they may; `clamps`, whether any does; `budget`, one that refuses models
     without a price, None if none does, and `whole_budget`, one that does so where they are paid by
     subscription, too; whether tokens and costs have to be known; and those whose state answers tell
-    of, `rates`, their places by their kind, and `soft`."""
+    of, `rates` by their kind, and `soft`."""
 
     __slots__ = (
         "_by_model",
@@ -309,10 +309,10 @@ class BoundLimits:
         budgets = [one for one in limits if one.refuses_unpriced]
         self.budget = budgets[0] if budgets else None
         self.whole_budget = next((one for one in budgets if one.counts_subscriptions), None)
-        rates: dict[str, tuple[int, ...]] = {}
-        for place, one in enumerate(limits):
+        rates: dict[str, tuple[BoundLimit, ...]] = {}
+        for one in limits:
             if one.enforced and one.limit.kind in _RATES:
-                rates[one.limit.kind] = (*rates.get(one.limit.kind, ()), place)
+                rates[one.limit.kind] = (*rates.get(one.limit.kind, ()), one)
         self.rates = tuple(rates.items())
         self.soft = tuple(one for one in limits if one.limit.mode == "soft")
         self._by_model: dict[tuple[str, ...], BoundLimits] = {}
@@ -355,14 +355,12 @@ class Crossing(Struct, frozen=True):
 
 
 class Reservation(Struct, eq=False, gc=False):
-    """What a request has reserved: at which limits, when and how much, of how much that was left
-    then. `exceeded` are limits that would have refused it if they were enforced, `crossings` the
-    shares of limits that it reached.
+    """What a request has reserved: at which limits, when and how much. `exceeded` are limits that
+    would have refused it if they were enforced, `crossings` the shares of limits that it reached.
     """
 
     limits: Sequence[BoundLimit]
     amounts: Amounts
-    rooms: Amounts
     at: float
     exceeded: Sequence[BoundLimit] = ()
     crossings: Sequence[Crossing] = ()
@@ -389,20 +387,17 @@ def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reserva
     """Reserve at all limits, or at none of them. Of several that refuse, that one is told which
     does so longest: a client that waits for it is not refused by another."""
     exceeded: Sequence[BoundLimit] = ()
-    rooms: list[int] = []
     counted: list[int] = []
     # `zip` would cost as much again as what is done with each of them.
     for place, limit in enumerate(limits):
         amount, cells, counter = amounts[place], limit.cells, limit.counter
         used = cells[USED] if now < counter.fresh_until else counter.used(now)
         reserved = cells[RESERVED]
-        room = limit.amount - used - reserved
-        if amount > room:
+        if amount > limit.amount - used - reserved:
             if limit.enforced:
                 _give_back(limits[:place], amounts)
                 return _refusal(limits, amounts, now)
             exceeded = (*exceeded, limit)
-        rooms.append(room)
         # The cells of this process come first, here, and last where something is given back: if it
         # is killed in between, whoever reclaims what it had finds something to look at.
         if limit.index:
@@ -417,7 +412,7 @@ def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reserva
         limit.own[OWN_UNWRITTEN] += amount
         if limit.counter.add(now, amount) * 2 >= limit.amount:
             crossings = (*crossings, *_crossings(limit, amount))
-    return Reservation(limits, amounts, rooms, now, exceeded, crossings)
+    return Reservation(limits, amounts, now, exceeded, crossings)
 
 
 def _give_back(limits: Sequence[BoundLimit], amounts: Amounts) -> None:
@@ -431,14 +426,16 @@ def _give_back(limits: Sequence[BoundLimit], amounts: Amounts) -> None:
 def _refusal(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Refusal:
     """Why these limits refuse what one of them does."""
     found: BoundLimit | None = None
-    longest, asked, left = 0.0, 0, 0
+    longest, asked = 0.0, 0
     for place, limit in enumerate(limits):
-        if limit.enforced and (amount := amounts[place]) > (room := limit.left(now)):
+        # Not what is left of it, to which belongs what may still be borrowed.
+        room = limit.amount - limit.counter.used(now) - limit.cells[RESERVED]
+        if limit.enforced and (amount := amounts[place]) > room:
             free_at = limit.free_at(now, amount)
             if found is None or free_at > longest:
-                found, longest, asked, left = limit, free_at, amount, room
+                found, longest, asked = limit, free_at, amount
     assert found is not None, "one of them refuses it"
-    return Refusal(found, asked, left, longest, found.counter.resets_at(now))
+    return Refusal(found, asked, found.left(now), longest, found.counter.resets_at(now))
 
 
 def settle(

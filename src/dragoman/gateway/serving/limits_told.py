@@ -9,12 +9,11 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from math import inf
 from typing import Literal
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.gateway.edge.errors import Headers
-from dragoman.keys.admission import SHARES, Admitted, BoundLimit, Kind, Refusal, Reservation
+from dragoman.keys.admission import SHARES, Admitted, BoundLimit, Kind, Refusal
 from dragoman.keys.counters import PARTS
 from dragoman.prices.rates import dollars
 from dragoman.protocols.base import Codec, RateStatus
@@ -100,24 +99,19 @@ def unpriced(limit: BoundLimit, model: str) -> tuple[DragomanError, Headers]:
 
 
 def rate_lines(
-    codec: Codec, rates: Iterable[tuple[str, Sequence[int]]], given: Reservation
+    codec: Codec, rates: Iterable[tuple[str, Sequence[BoundLimit]]], now: float
 ) -> bytes:
-    """The lines of the client's protocol's own headers for what is left of limits with what was
-    given: of each kind, whose limits stand in these places, of the tightest."""
+    """The lines of the client's protocol's own headers for what is left: of each kind, of the
+    tightest limit."""
     statuses: list[RateStatus] = []
-    limits, rooms, amounts, now = given.limits, given.rooms, given.amounts, given.at
-    for kind, places in rates:
-        place = places[0]
-        if len(places) > 1:
-            place = min(
-                places, key=lambda one: (rooms[one] - amounts[one]) / (limits[one].amount or 1)
-            )
-        limit = limits[place]
+    for kind, limits in rates:
+        limit = limits[0]
+        if len(limits) > 1:
+            limit = min(limits, key=lambda one: one.left(now) / (one.amount or 1))
         resets_at = limit.counter.resets_at(now)
-        if resets_at != inf:
-            left = rooms[place] - amounts[place]
-            if left < 0:
-                left = 0
+        if resets_at != math.inf:
+            left = limit.left(now)
+            left = left if left > 0 else 0
             statuses.append(RateStatus(kind, limit.amount, left, resets_at - now, resets_at))
     return codec.endpoint.limit_lines(statuses)
 
