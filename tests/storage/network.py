@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -40,13 +40,15 @@ class Link:
             server.close()
 
     async def _carry(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            far, forth = await asyncio.open_unix_connection(self._target)
-            try:
-                await asyncio.gather(self._one_way(near, forth), self._one_way(far, back))
-            finally:
-                forth.close()
-        back.close()
+        try:
+            with suppress(OSError):
+                far, forth = await asyncio.open_unix_connection(self._target)
+                try:
+                    await asyncio.gather(self._one_way(near, forth), self._one_way(far, back))
+                finally:
+                    forth.close()
+        finally:
+            back.close()
 
     async def _one_way(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry until the end, which is later, too."""
@@ -82,7 +84,12 @@ class Link:
         with suppress(asyncio.CancelledError):
             self._main = self._loop.create_task(self._serve(ready))
             self._loop.run_until_complete(self._main)
-        self._loop.run_until_complete(_cancelled(self._loop))
+        # What ends a connection may begin another.
+        while tasks := asyncio.all_tasks(self._loop):
+            for task in tasks:
+                task.cancel()
+            self._loop.run_until_complete(_ended(tasks))
+        self._loop.run_until_complete(asyncio.sleep(0))  # its transports close
         self._loop.close()
 
     def stop(self) -> None:
@@ -90,15 +97,8 @@ class Link:
         self._loop.call_soon_threadsafe(self._main.cancel)
 
 
-def _cancelled(loop: asyncio.AbstractEventLoop) -> Coroutine[Any, Any, object]:
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-
-    async def gone() -> object:
-        return await asyncio.gather(*tasks, return_exceptions=True)
-
-    return gone()
+async def _ended(tasks: set[asyncio.Task[Any]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextmanager

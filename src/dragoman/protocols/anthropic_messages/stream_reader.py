@@ -91,6 +91,7 @@ _SAYING = frozenset({"delta", "text", "thinking", "completion", "content", "cont
 
 _DETAIL = "has no counterpart for the client"
 _SECOND = "a second message begins in it"
+_NEVER_CAME = "the input of a tool call never came"
 _LATE = "came when its block was over"
 
 
@@ -296,6 +297,8 @@ class MessagesReader:
         if before is not None and before[0] is not _CLOSED:
             if is_said_again(self._heads.get(index), block, self._is_fresh(before)):
                 return []
+            if before[0] == _TOOL and self._inputs.get(before[1]) == _NO_INPUT:
+                return self._fail(_NEVER_CAME)
             closed = self._close(index)
             self._blocks[index] = _CLOSED, before[1]
             return [*closed, *self._block_start(event)]
@@ -597,7 +600,7 @@ class MessagesReader:
         events: list[Event] = []
         for index, (kind, number) in list(self._blocks.items()):
             if kind == _TOOL and self._inputs.get(number) == _NO_INPUT:
-                return [*events, *self._fail("the input of a tool call never came")]
+                return [*events, *self._fail(_NEVER_CAME)]
             if kind is not _CLOSED:
                 events += self._close(index)
         for number in self._searches.values():
