@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +34,9 @@ from tests.storage.network import Link, link
 
 RATE, WINDOW_S = 60, 3.0
 INSTANCES = 3
+_MOST_LOOKS = 300
+"""Tenths of a second within which a conversation is to be completed, whatever happened before."""
+
 _BACK_S = 8.0
 """Seconds within which every instance is to use a database that is back: pauses of up to 3 s, and
 2 s of those who asked for stored responses."""
@@ -173,7 +176,7 @@ class Run:
         """Of each event: the conversations that were completed after it."""
         events = {f"killed {port}": until for _, until, port in self.killed}
         events |= {f"away {number}": back for number, (_, back) in enumerate(self.away, 1)}
-        whole = [one for one in self.asked if one.kind == "items" and one.outcome == "ok"]
+        whole = [one for one in self.asked if one.is_completed_conversation]
         return {name: sum(one.ended > at for one in whole) for name, at in events.items()}
 
     def faults(self) -> list[str]:
@@ -230,25 +233,34 @@ class Machines:
         """Stop all."""
         self._stack.close()
 
-    async def upset(self, run: Run) -> None:
-        """All that is done to them, one after the other."""
-        wait_s = self._plan.between_s
-        await asyncio.sleep(wait_s)
+    async def upset(self, run: Run, asked: Sequence[Asked]) -> None:
+        """All that is done to them, one after the other; `asked` grows with what clients ask."""
+        await self._go_on(asked)
         begun = time.monotonic()
         await asyncio.to_thread(self.running[0].kill_all)
         run.killed.append((begun, time.monotonic(), self.ports[0]))
-        await asyncio.sleep(wait_s)
+        await self._go_on(asked)
         await self._without(run, lambda: self._cluster.stop("immediate"), self._cluster.start)
-        await asyncio.sleep(wait_s)
+        await self._go_on(asked)
         await asyncio.to_thread(self.start, 0)
-        await asyncio.sleep(wait_s)
+        await self._go_on(asked)
         await asyncio.to_thread(self.running[1].stop)
-        await asyncio.sleep(wait_s)
+        await self._go_on(asked)
         await asyncio.to_thread(self.start, 1)
         await self._without(run, lambda: self._cluster.stop("fast"), self._cluster.start)
-        await asyncio.sleep(wait_s)
+        await self._go_on(asked)
         await self._without(run, self._cut, lambda: self._wire.cut(again=True))
-        await asyncio.sleep(wait_s)
+        await self._go_on(asked)
+
+    async def _go_on(self, asked: Sequence[Asked]) -> None:
+        """Let clients ask for a while, and until a conversation was completed."""
+        begun = time.monotonic()
+        await asyncio.sleep(self._plan.between_s)
+        for _ in range(_MOST_LOOKS):
+            done = (one.ended > begun for one in reversed(asked) if one.is_completed_conversation)
+            if any(done):
+                return
+            await asyncio.sleep(0.1)
 
     def _cut(self) -> None:
         self._wire.cut()
@@ -301,7 +313,7 @@ def disturb(folder: Path, plan: Plan) -> Run:
             assert port is not None
             clients = Clients(port, plan.pause_s)
             clients.start(plan.clients)
-            await made.upset(run)
+            await made.upset(run, clients.asked)
             await clients.stop()
             run.asked = clients.asked
 

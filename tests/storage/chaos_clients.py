@@ -32,6 +32,11 @@ class Asked:
     outcome: str
     instance: int
 
+    @property
+    def is_completed_conversation(self) -> bool:
+        """Whether all that was said before came back with a conversation's last answer."""
+        return self.kind == "items" and self.outcome == "ok"
+
 
 @dataclass
 class Clients:
