@@ -153,7 +153,8 @@ def mended(text: str) -> str:
 
 def may_have_halves(data: bytes) -> bool:
     """Whether JSON text has an escape of half of a character, which may be one of two."""
-    return b"\\" in data and _ESCAPES.search(data) is not None
+    # `in` fails first to take bytes for a number, which costs more than the search.
+    return data.find(b"\\") >= 0 and _ESCAPES.search(data) is not None
 
 
 def has_halves(data: bytes) -> bool:

@@ -183,7 +183,7 @@ def _begun(secret: str, at: int) -> bytes:
 def _unescaped(text: bytes) -> tuple[bytes, range | list[int]]:
     """A text with what is escaped as it is, and where each byte of that stands in `text`. A
     character that none of a secret can be is a line feed."""
-    if b"\\" not in text and b"%" not in text:
+    if text.find(b"\\") < 0 and text.find(b"%") < 0:
         return text, range(len(text) + 1)
     plain, at = bytearray(), 0
     places: list[int] = []

@@ -141,7 +141,7 @@ def header_lines(headers: Fields) -> bytes:
         return b""
     lines = b"".join([b"%b: %b\r\n" % header for header in headers])
     count = len(headers)
-    if lines.count(b"\n") != count or lines.count(b"\r") != count or b"\0" in lines:
+    if lines.count(b"\n") != count or lines.count(b"\r") != count or lines.find(b"\0") >= 0:
         raise ValueError("a header of the answer holds a line break or a null character")
     return lines
 

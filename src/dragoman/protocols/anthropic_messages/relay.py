@@ -85,7 +85,7 @@ class MessagesRelay:
                 frame = self._placed(frame)
             if not self.begun:
                 self.begun = _has_content(_decoded(frame.data).get("delta"))
-            if b'"partial_json"' in frame.data:
+            if frame.data.find(b'"partial_json"') >= 0:
                 self.blank = blank_run(self.blank, _BLANK, frame.data)
             return frame.raw
         if name == b"message_start":
