@@ -24,37 +24,38 @@ class Choices:
     """Which choice says what, and how each ended. `source` names the object that holds what a
     choice says, `delta` or `message`."""
 
-    __slots__ = ("_reasons", "_shares", "_source", "index", "last")
+    __slots__ = ("_shares", "_source", "index", "last", "reasons")
 
     def __init__(self, source: str) -> None:
         self._source = source
         self.index = 0
         """That of the choice which came last."""
         self.last: JsonObject = {}
-        self._reasons: dict[int, tuple[str, JsonObject]] = {}
-        """The finish reason of each choice, in lower case, and what had it."""
+        self.reasons: dict[int, tuple[str, JsonObject]] = {}
+        """The finish reason of each choice that has one, in lower case, and what had it."""
         self._shares: dict[str, int] | None = None
         """Which choice has the text and which the calls, where they are several."""
 
-    def begin(self, choice: JsonObject, *, text: bool, calls: bool) -> bool:
-        """A choice came; `text` and `calls` were said before. Returns whether there are several.
+    def begin(self, choice: JsonObject) -> bool:
+        """A choice came. Returns whether there are several, which then have to `share`."""
+        index = choice.get("index")
+        self.index = index if type(index) is int else 0
+        self.last = choice
+        return self.index != 0 or self._shares is not None
+
+    def share(self, *, text: bool, calls: bool) -> None:
+        """The choice that came is one of several; `text` and `calls` were said before it.
 
         Raises:
             UpstreamError: two of them have text, or two have calls: they are two answers.
         """
-        index = choice.get("index")
-        self.index = index = index if type(index) is int else 0
-        self.last = choice
-        if not index and self._shares is None:
-            return False
         if self._shares is None:
             self._shares = {share: 0 for share, was in ((_TEXT, text), (_CALLS, calls)) if was}
-        said = said_by(choice, self._source)
+        said = said_by(self.last, self._source)
         for share, names in _SHARES.items():
             has = any(said.get(name) for name in names)
-            if has and self._shares.setdefault(share, index) != index:
+            if has and self._shares.setdefault(share, self.index) != self.index:
                 raise UpstreamError.unreadable("it has more than one choice")
-        return True
 
     def go_on(self, *, begun: bool) -> None:
         """The choice says something; `begun`: something was said before. A finish reason that it
@@ -63,12 +64,12 @@ class Choices:
         Raises:
             UpstreamError: the choice had ended.
         """
-        _, ended = self._reasons.pop(self.index, ("", _NOTHING))
+        _, ended = self.reasons.pop(self.index, ("", _NOTHING))
         if ended and begun and not has_content(said_by(ended, self._source)):
             raise UpstreamError.unreadable("it goes on after its finish reason")
 
-    def end(self, reason: Any) -> bool:
-        """A finish reason came. Returns whether its chunk says something.
+    def end(self, reason: Any) -> None:
+        """A finish reason came with the choice.
 
         Raises:
             UpstreamError: it is a failure, or none that any server has.
@@ -76,13 +77,12 @@ class Choices:
         word = plain(reason) if type(reason) is str else ""
         if not is_known_reason(word):
             raise UpstreamError(failure(reason) if is_failure(reason) else unknown_finish(reason))
-        self._reasons[self.index] = word, self.last
-        return has_content(said_by(self.last, self._source))
+        self.reasons[self.index] = word, self.last
 
     @property
-    def has_ended(self) -> bool:
-        """Whether any choice has a finish reason."""
-        return bool(self._reasons)
+    def says_something(self) -> bool:
+        """Whether the choice that came says something."""
+        return has_content(said_by(self.last, self._source))
 
     @property
     def calls_elsewhere(self) -> bool:
@@ -92,7 +92,7 @@ class Choices:
     @property
     def ended_blank(self) -> bool:
         """Whether the last chunk marked the end with an empty finish reason, as some do."""
-        if self._reasons or self.last.get("finish_reason") != "":
+        if self.reasons or self.last.get("finish_reason") != "":
             return False
         delta = self.last.get(self._source)
         return not (delta if type(delta) is str else type(delta) is dict and has_content(delta))
@@ -100,11 +100,14 @@ class Choices:
     def finish(self, *, has_calls: bool) -> Finish | None:
         """How the answer ended; None if one that has a share in it did not. An answer of which one
         share was cut off is not whole."""
-        shares = set(self._shares.values()) if self._shares else set()
-        if not self._reasons or not shares <= self._reasons.keys():
+        if not self.reasons:
             return None
-        word, choice = min(self._reasons.values(), key=lambda ended: not is_cut(ended[0]))
-        return read_finish(word, choice, has_calls=has_calls)
+        ended = next(iter(self.reasons.values()))
+        if self._shares is not None:
+            if not self.reasons.keys() >= set(self._shares.values()):
+                return None
+            ended = next((one for one in self.reasons.values() if is_cut(one[0])), ended)
+        return read_finish(*ended, has_calls=has_calls)
 
 
 _SHARES = {_TEXT: ("content", "refusal"), _CALLS: ("tool_calls", "function_call")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from dragoman.canonical.errors import UpstreamError
@@ -40,7 +39,7 @@ def _as_chunk(body: JsonObject) -> JsonObject:
     if type(choices) is not list or not choices:
         raise UpstreamError.unreadable("it has no choices")
     read = [_read_choice(choice) for choice in choices]
-    return body if all(map(operator.is_, read, choices)) else {**body, "choices": read}
+    return body if len(read) == 1 and read[0] is choices[0] else {**body, "choices": read}
 
 
 def _read_choice(choice: Any) -> JsonObject:

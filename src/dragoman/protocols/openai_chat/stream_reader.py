@@ -44,7 +44,13 @@ from dragoman.protocols.openai_chat.choices import Choices, has_content, told_ap
 from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, Details, said_in, text_of
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments, is_among
 from dragoman.protocols.openai_chat.usage import read_usage
-from dragoman.protocols.openai_chat.whole_message import Said, as_known, numbered, split_parts
+from dragoman.protocols.openai_chat.whole_message import (
+    FOREIGN_FIELDS,
+    Said,
+    as_known,
+    numbered,
+    split_parts,
+)
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.sse import DONE, Frame
 
@@ -182,7 +188,7 @@ class ChatReader:
                 self._begin_again(choices[0])
             for choice in choices if len(choices) == 1 else told_apart(choices):
                 self._choice(choice, events)
-        elif choices == [] and not self._choices.has_ended and self._is_strict:
+        elif choices == [] and not self._choices.reasons and self._is_strict:
             # Only usage may come without a choice, and only at the end.
             raise UpstreamError.unreadable("a chunk without choices comes before its finish reason")
         usage = chunk.get("usage")
@@ -225,9 +231,9 @@ class ChatReader:
         self._id_repeats = False
 
     def _choice(self, choice: JsonObject, events: list[Event]) -> None:
-        said = self._said
-        text, calls = bool(said.text or said.refusal), self._tools is not None
-        if self._choices.begin(choice, text=text, calls=calls):
+        choices, said = self._choices, self._said
+        if choices.begin(choice):
+            choices.share(text=bool(said.text or said.refusal), calls=self._tools is not None)
             self._watch()
         self._report_unknown(choice, wire.CHOICE_FIELDS, "choices[0]")
         delta = choice.get(self._source)
@@ -242,10 +248,13 @@ class ChatReader:
         reason = choice.get("finish_reason")
         if not reason or reason == "null":
             return
-        if self._choices.end(reason):
+        choices.end(reason)
+        if self._source != "delta":
+            return  # all of the answer is there
+        if choices.says_something:
             self._watch()
         else:
-            self._close_all(events, tools=not self._choices.calls_elsewhere)
+            self._close_all(events, tools=not choices.calls_elsewhere)
 
     def _watch(self) -> None:
         """Have every piece of text looked at from now on."""
@@ -281,13 +290,14 @@ class ChatReader:
     def _delta(self, delta: JsonObject, logprobs: Any, events: list[Event]) -> None:
         is_speech = wire.SPEECH_FIELDS.issuperset(delta)
         if not is_speech:
-            delta = as_known(delta)
+            if not FOREIGN_FIELDS.isdisjoint(delta):
+                delta = as_known(delta)
             path = f"choices[0].{self._source}"
             self._report_unknown(delta, wire.DELTA_FIELDS, path, wire.BESIDES, wire.UNREAD)
         role = delta.get("role")
         if role and role != "assistant" and _is_anothers(role):
             raise UpstreamError.unreadable("it speaks in another role than assistant")
-        if self._choices.has_ended and has_content(delta):
+        if self._choices.reasons and has_content(delta):
             self._choices.go_on(begun=bool(self._said) or self._tools is not None)
         content, refusal, thought, details = delta.get("content"), delta.get("refusal"), "", None
         if not is_speech:
@@ -423,7 +433,7 @@ class ChatReader:
         try:
             if terminated and choices.ended_blank:
                 choices.end("stop")
-            if choices.has_ended:
+            if choices.reasons:
                 self._close_all(events)
             finish = choices.finish(has_calls=bool(self._tools))
             if finish is None:

@@ -43,13 +43,16 @@ def split_parts(content: list[Any] | JsonObject) -> Parts:
     return Parts("".join(texts), "".join(thoughts), "".join(refusals), tuple(unknown))
 
 
+_OWN = {"content": "text", "reasoning_content": "thinking_blocks"}
+FOREIGN_FIELDS = frozenset(_OWN.values())
+"""Members in which some servers have a message's text or reasoning."""
+
+
 def as_known(message: JsonObject) -> JsonObject:
     """A message or delta with text or reasoning under names of other protocols, and none under its
     own, as this protocol has it; else itself."""
     moved = {
-        name: other
-        for name, other in (("content", "text"), ("reasoning_content", "thinking_blocks"))
-        if message.get(other) and not message.get(name)
+        name: other for name, other in _OWN.items() if message.get(other) and not message.get(name)
     }
     if not moved or ("content" not in moved and text_of(message)):
         return message
