@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct
+
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.finish import Finish
 from dragoman.protocols.fields import JsonObject
@@ -20,28 +22,25 @@ _CONTENT_FIELDS = wire.DELTA_FIELDS - {"role", "annotations"}
 _NOTHING: JsonObject = {}
 
 
-class Choices:
+class Choices(Struct, eq=False):
     """Which choice says what, and how each ended. `source` names the object that holds what a
     choice says, `delta` or `message`."""
 
-    __slots__ = ("_shares", "_source", "index", "last", "reasons")
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self.index = 0
-        """That of the choice which came last."""
-        self.last: JsonObject = {}
-        self.reasons: dict[int, tuple[str, JsonObject]] = {}
-        """The finish reason of each choice that has one, in lower case, and what had it."""
-        self._shares: dict[str, int] | None = None
-        """Which choice has the text and which the calls, where they are several."""
+    source: str
+    index: int = 0
+    """That of the choice which came last."""
+    last: JsonObject = {}
+    reasons: dict[int, tuple[str, JsonObject]] = {}
+    """The finish reason of each choice that has one, in lower case, and what had it."""
+    shares: dict[str, int] | None = None
+    """Which choice has the text and which the calls, where they are several."""
 
     def begin(self, choice: JsonObject) -> bool:
         """A choice came. Returns whether there are several, which then have to `share`."""
         index = choice.get("index")
         self.index = index if type(index) is int else 0
         self.last = choice
-        return self.index != 0 or self._shares is not None
+        return self.index != 0 or self.shares is not None
 
     def share(self, *, text: bool, calls: bool) -> None:
         """The choice that came is one of several; `text` and `calls` were said before it.
@@ -49,12 +48,12 @@ class Choices:
         Raises:
             UpstreamError: two of them have text, or two have calls: they are two answers.
         """
-        if self._shares is None:
-            self._shares = {share: 0 for share, was in ((_TEXT, text), (_CALLS, calls)) if was}
-        said = said_by(self.last, self._source)
+        if self.shares is None:
+            self.shares = {share: 0 for share, was in ((_TEXT, text), (_CALLS, calls)) if was}
+        said = said_by(self.last, self.source)
         for share, names in _SHARES.items():
             has = any(said.get(name) for name in names)
-            if has and self._shares.setdefault(share, self.index) != self.index:
+            if has and self.shares.setdefault(share, self.index) != self.index:
                 raise UpstreamError.unreadable("it has more than one choice")
 
     def go_on(self, *, begun: bool) -> None:
@@ -65,7 +64,7 @@ class Choices:
             UpstreamError: the choice had ended.
         """
         _, ended = self.reasons.pop(self.index, ("", _NOTHING))
-        if ended and begun and not has_content(said_by(ended, self._source)):
+        if ended and begun and not has_content(said_by(ended, self.source)):
             raise UpstreamError.unreadable("it goes on after its finish reason")
 
     def end(self, reason: Any) -> None:
@@ -82,19 +81,19 @@ class Choices:
     @property
     def says_something(self) -> bool:
         """Whether the choice that came says something."""
-        return has_content(said_by(self.last, self._source))
+        return has_content(said_by(self.last, self.source))
 
     @property
     def calls_elsewhere(self) -> bool:
         """Whether the calls are those of another choice."""
-        return self._shares is not None and self._shares.get(_CALLS, self.index) != self.index
+        return self.shares is not None and self.shares.get(_CALLS, self.index) != self.index
 
     @property
     def ended_blank(self) -> bool:
         """Whether the last chunk marked the end with an empty finish reason, as some do."""
         if self.reasons or self.last.get("finish_reason") != "":
             return False
-        delta = self.last.get(self._source)
+        delta = self.last.get(self.source)
         return not (delta if type(delta) is str else type(delta) is dict and has_content(delta))
 
     def finish(self, *, has_calls: bool) -> Finish | None:
@@ -103,8 +102,8 @@ class Choices:
         if not self.reasons:
             return None
         ended = next(iter(self.reasons.values()))
-        if self._shares is not None:
-            if not self.reasons.keys() >= set(self._shares.values()):
+        if self.shares is not None:
+            if not self.reasons.keys() >= set(self.shares.values()):
                 return None
             ended = next((one for one in self.reasons.values() if is_cut(one[0])), ended)
         return read_finish(*ended, has_calls=has_calls)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import Block, Opaque, Reasoning
@@ -69,13 +70,10 @@ def readable(entry: JsonObject) -> str:
     return pick_text(entry.get("text"), entry.get("summary"))
 
 
-class Details:
+class Details(Struct, eq=False):
     """Collects the entries of `reasoning_details`, of which a stream sends fragments."""
 
-    __slots__ = ("_entries",)
-
-    def __init__(self) -> None:
-        self._entries: dict[Any, JsonObject] = {}
+    entries: dict[Any, JsonObject] = {}
 
     def add(self, entries: Iterable[Any]) -> str:
         """Take fragments; return their readable text."""
@@ -84,8 +82,8 @@ class Details:
             if type(entry) is not dict:
                 continue
             index = entry.get("index")
-            key = index if type(index) is int else ("new", len(self._entries))
-            known = self._entries.setdefault(key, {})
+            key = index if type(index) is int else ("new", len(self.entries))
+            known = self.entries.setdefault(key, {})
             for name, value in entry.items():
                 if name in ("text", "summary") and type(value) is str:
                     known[name] = known.get(name, "") + value
@@ -97,12 +95,12 @@ class Details:
     @property
     def has_state(self) -> bool:
         """Whether an entry so far carries opaque state."""
-        return any(entry.get(name) for entry in self._entries.values() for name in _STATE)
+        return any(entry.get(name) for entry in self.entries.values() for name in _STATE)
 
     def take(self, account: str = "") -> Opaque | None:
         """The opaque state of all entries so far, None if none has any; forgets the entries."""
-        entries = list(self._entries.values())
-        self._entries.clear()
+        entries = list(self.entries.values())
+        self.entries.clear()
         return _opaque_of(entries, account)
 
 

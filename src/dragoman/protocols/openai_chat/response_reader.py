@@ -38,8 +38,10 @@ def _as_chunk(body: JsonObject) -> JsonObject:
     choices = body.get("choices")
     if type(choices) is not list or not choices:
         raise UpstreamError.unreadable("it has no choices")
-    read = [_read_choice(choice) for choice in choices]
-    return body if len(read) == 1 and read[0] is choices[0] else {**body, "choices": read}
+    first = _read_choice(choices[0])
+    if len(choices) == 1:
+        return body if first is choices[0] else {**body, "choices": [first]}
+    return {**body, "choices": [first, *map(_read_choice, choices[1:])]}
 
 
 def _read_choice(choice: Any) -> JsonObject:

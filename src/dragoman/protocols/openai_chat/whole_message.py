@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from dragoman.canonical.errors import UpstreamError
 from dragoman.jsontext import mended
 from dragoman.protocols.fields import JsonObject
@@ -81,7 +83,7 @@ def numbered(message: JsonObject) -> JsonObject:
     return {**message, "tool_calls": indexed}
 
 
-class Said:
+class Said(Struct, eq=False):
     """All that a stream said, for whole messages may follow its deltas, stand beside each, or in
     their place.
 
@@ -91,14 +93,11 @@ class Said:
     with deltas after a message said something new. Calls and annotations are known by their order.
     """
 
-    __slots__ = ("cited", "reasoning", "refusal", "text")
-
-    def __init__(self) -> None:
-        self.text: list[str] = []
-        self.refusal: list[str] = []
-        self.reasoning: list[str] = []
-        self.cited = 0
-        """Annotations."""
+    text: list[str] = []
+    refusal: list[str] = []
+    reasoning: list[str] = []
+    cited: int = 0
+    """Annotations."""
 
     def __bool__(self) -> bool:
         """Whether anything was said."""
