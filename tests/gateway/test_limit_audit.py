@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -29,6 +30,10 @@ def row(
 ) -> UsedInHour:
     hour = int(time.time()) // HOUR * HOUR - hours_ago * HOUR
     return UsedInHour(hour, model, upstream, requests, tokens, 0, 0, 0, 0, tokens * 10**9)
+
+
+ago = partial(partial, row)
+"""A row that is made when it is asked for: tests are collected in another hour than they run in."""
 
 
 class Rows:
@@ -66,38 +71,38 @@ REQUESTS = limit("requests", 1000, "5h")
     ("one", "rows", "counted", "right"),
     [
         # Of the hour in which a rolling window begins any part may lie in it.
-        (ROLLING, [row(1, 30), row(5, 50)], 30, 30),
-        (ROLLING, [row(1, 30), row(5, 50)], 80, 80),
-        (ROLLING, [row(1, 30), row(5, 50)], 81, 80),
-        (ROLLING, [row(1, 30), row(5, 50)], 10, 30),
-        (ROLLING, [row(9, 70)], 5, 0),
-        (limit("tokens", 1000, "30m"), [row(0, 30), row(9, 99)], 131, 30),
-        (TOTAL, [row(1, 30), row(5, 50)], 79, 80),
+        (ROLLING, [ago(1, 30), ago(5, 50)], 30, 30),
+        (ROLLING, [ago(1, 30), ago(5, 50)], 80, 80),
+        (ROLLING, [ago(1, 30), ago(5, 50)], 81, 80),
+        (ROLLING, [ago(1, 30), ago(5, 50)], 10, 30),
+        (ROLLING, [ago(9, 70)], 5, 0),
+        (limit("tokens", 1000, "30m"), [ago(0, 30), ago(9, 99)], 131, 30),
+        (TOTAL, [ago(1, 30), ago(5, 50)], 79, 80),
         # Old rows are dropped, and what they told is not.
-        (TOTAL, [row(1, 30)], 80, 80),
+        (TOTAL, [ago(1, 30)], 80, 80),
         # Whoever asks by another name counts for a limit of some models, too.
-        (SOME, [row(1, 30, "gpt-5"), row(1, 50, "mine")], 30, 30),
-        (SOME, [row(1, 30, "gpt-5"), row(1, 50, "mine")], 80, 80),
-        (SOME, [row(1, 30, "gpt-5"), row(1, 50, "mine")], 20, 30),
-        (COST, [row(1, 30)], 29 * 10**9, 30 * 10**9),
-        (COST, [row(1, 30), row(1, 50, upstream="sub")], 29 * 10**9, 80 * 10**9),
-        (BILLED, [row(1, 30), row(1, 50, upstream="sub")], 29 * 10**9, 30 * 10**9),
+        (SOME, [ago(1, 30, "gpt-5"), ago(1, 50, "mine")], 30, 30),
+        (SOME, [ago(1, 30, "gpt-5"), ago(1, 50, "mine")], 80, 80),
+        (SOME, [ago(1, 30, "gpt-5"), ago(1, 50, "mine")], 20, 30),
+        (COST, [ago(1, 30)], 29 * 10**9, 30 * 10**9),
+        (COST, [ago(1, 30), ago(1, 50, upstream="sub")], 29 * 10**9, 80 * 10**9),
+        (BILLED, [ago(1, 30), ago(1, 50, upstream="sub")], 29 * 10**9, 30 * 10**9),
         # A request may have begun before the window did.
-        (REQUESTS, [row(1, 30, requests=3), row(4, 30, requests=5)], 2, 3),
-        (REQUESTS, [row(1, 30, requests=3), row(4, 30, requests=5)], 4, 4),
-        (REQUESTS, [row(1, 30, requests=3), row(4, 30, requests=5)], 9, 8),
-        (limit("requests", 1000, "total"), [row(1, 30, requests=3)], 2, 3),
+        (REQUESTS, [ago(1, 30, requests=3), ago(4, 30, requests=5)], 2, 3),
+        (REQUESTS, [ago(1, 30, requests=3), ago(4, 30, requests=5)], 4, 4),
+        (REQUESTS, [ago(1, 30, requests=3), ago(4, 30, requests=5)], 9, 8),
+        (limit("requests", 1000, "total"), [ago(1, 30, requests=3)], 2, 3),
     ],
 )
 @pytest.mark.parametrize("is_team", [False, True])
 async def test_what_rows_cannot_tell_is_set_right(
-    one: Limit, rows: list[UsedInHour], counted: int, right: int, is_team: bool,
+    one: Limit, rows: list[Callable[[], UsedInHour]], counted: int, right: int, is_team: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     told = Rows([])
     counters, found = await bound(one, told, is_team=is_team)
     found.counter.add(time.time(), counted)
-    told.rows += rows
+    told.rows += [made() for made in rows]  # of the hour in which they are asked for
     assert await counters.audit()
     assert found.counter.used(time.time()) == right
     wrong = abs(counted - right)
