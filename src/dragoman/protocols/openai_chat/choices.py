@@ -99,14 +99,14 @@ class Choices(Struct, eq=False):
     def finish(self, *, has_calls: bool) -> Finish | None:
         """How the answer ended; None if one that has a share in it did not. An answer of which one
         share was cut off is not whole."""
-        if not self.reasons:
-            return None
-        ended = next(iter(self.reasons.values()))
-        if self.shares is not None:
-            if not self.reasons.keys() >= set(self.shares.values()):
-                return None
-            ended = next((one for one in self.reasons.values() if is_cut(one[0])), ended)
-        return read_finish(*ended, has_calls=has_calls)
+        if self.shares is None:
+            ended = self.reasons.get(self.index)
+        elif self.reasons.keys() >= set(self.shares.values()):
+            reasons = self.reasons.values()
+            ended = next((one for one in reasons if is_cut(one[0])), next(iter(reasons), None))
+        else:
+            ended = None
+        return None if ended is None else read_finish(*ended, has_calls=has_calls)
 
 
 _SHARES = {_TEXT: ("content", "refusal"), _CALLS: ("tool_calls", "function_call")}

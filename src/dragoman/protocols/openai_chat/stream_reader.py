@@ -55,6 +55,7 @@ from dragoman.protocols.openai_errors import fault_of
 from dragoman.sse import DONE, Frame
 
 _NO_TEXT = Text(text="")
+_ENDED = Ended()
 _TEXT, _REFUSAL, _REASONING, _NONE = "text", "refusal", "reasoning", ""
 _WHOLE = "text of a whole message"
 _COMPLETION = "text in the place of deltas"
@@ -175,7 +176,8 @@ class ChatReader:
             raise UpstreamError(fault_of(stray_error(chunk)))
         if "choices" not in chunk and (error := stray_error(chunk, "choices", "usage")) is not None:
             raise UpstreamError(fault_of(error))
-        self._report_unknown(chunk, wire.CHUNK_FIELDS, "")
+        if not wire.CHUNK_FIELDS.issuperset(chunk):
+            self._report_unknown(chunk, wire.CHUNK_FIELDS, "")
         choices = chunk.get("choices")
         if choices:
             if type(choices) is not list or type(choices[0]) is not dict:
@@ -235,7 +237,8 @@ class ChatReader:
         if choices.begin(choice):
             choices.share(text=bool(said.text or said.refusal), calls=self._tools is not None)
             self._watch()
-        self._report_unknown(choice, wire.CHOICE_FIELDS, "choices[0]")
+        if not wire.CHOICE_FIELDS.issuperset(choice):
+            self._report_unknown(choice, wire.CHOICE_FIELDS, "choices[0]")
         delta = choice.get(self._source)
         if self._text is _WHOLE and delta and (type(delta) is str or has_content(delta)):
             raise UpstreamError.unreadable("deltas go on after a whole message")
@@ -445,7 +448,7 @@ class ChatReader:
         if self._logprobs:
             self._lose("choices[0].logprobs", LossKind.KNOB)
         self._over = True
-        return [*events, Finished(finish), Ended()]
+        return [*events, Finished(finish), _ENDED]
 
     def _fail(self, fault: Fault) -> Sequence[Event]:
         self._over = True
@@ -464,8 +467,6 @@ class ChatReader:
         other: Field = UNKNOWN,
     ) -> None:
         """Report the fields of an answer that have no counterpart in the canonical model."""
-        if known.issuperset(value):
-            return
         for name, content in value.items():
             if name not in known and content not in _EMPTY_VALUES:
                 field = table.get(name, other)
