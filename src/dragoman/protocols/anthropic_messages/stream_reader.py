@@ -297,7 +297,7 @@ class MessagesReader:
         if before is not None and before[0] is not _CLOSED:
             if is_said_again(self._heads.get(index), block, self._is_fresh(before)):
                 return []
-            if before[0] == _TOOL and self._inputs.get(before[1]) == _NO_INPUT:
+            if self._lacks_input(*before):
                 return self._fail(_NEVER_CAME)
             closed = self._close(index)
             self._blocks[index] = _CLOSED, before[1]
@@ -341,6 +341,10 @@ class MessagesReader:
         number = self._next
         self._next = number + 1
         return number
+
+    def _lacks_input(self, kind: str, number: int) -> bool:
+        """Whether a block is a call whose start had no input, and of which no piece came."""
+        return kind == _TOOL and self._inputs.get(number) == _NO_INPUT
 
     def _is_fresh(self, before: tuple[str, int]) -> bool:
         """Whether no piece came of a call since its start."""
@@ -599,7 +603,7 @@ class MessagesReader:
     def _message_stop(self, event: JsonObject) -> list[Event]:
         events: list[Event] = []
         for index, (kind, number) in list(self._blocks.items()):
-            if kind == _TOOL and self._inputs.get(number) == _NO_INPUT:
+            if self._lacks_input(kind, number):
                 return [*events, *self._fail(_NEVER_CAME)]
             if kind is not _CLOSED:
                 events += self._close(index)
