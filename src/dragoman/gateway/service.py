@@ -10,6 +10,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -18,6 +19,7 @@ from typing import Any, TextIO
 
 import msgspec
 import uvloop
+from msgspec import Struct
 
 from dragoman.administration.configuration import note_start
 from dragoman.config import Config, LogFormat
@@ -35,9 +37,11 @@ from dragoman.gateway.edge.log_format import (
 from dragoman.gateway.operation.board import Board
 from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.processes.listening import (
+    HANDSHAKE_S,
     address_of,
     bind,
     bind_unix,
+    close_to_newcomers,
     deal,
     given_by_systemd,
     resolve,
@@ -86,7 +90,8 @@ def serve(
     note_start(config)
     _raise_file_limit()
     tls = server_tls(config.server) is not None
-    predecessor, sockets = _open(config, as_service)
+    opened = _open(config, as_service)
+    sockets = opened.sockets
     url = url_of(sockets[0], "https" if tls else "http")
     _log.info("serving on %s: %s", url, summary(config))
     if announce is not None:
@@ -94,7 +99,7 @@ def serve(
     run = _run_alone if config.server.workers == 1 else _run_workers
     try:
         hosts = [address_of(one)[0] for one in sockets if one.family != socket.AF_UNIX]
-        run(Held(config, source, tuple(hosts)), sockets, predecessor, as_service)
+        run(Held(config, source, tuple(hosts)), opened, as_service)
     finally:
         for sock in sockets:
             sock.close()
@@ -103,8 +108,17 @@ def serve(
                 os.unlink(config.server.unix_socket)
 
 
-def _open(config: Config, as_service: bool) -> tuple[Predecessor | None, list[socket.socket]]:
-    """The sockets to listen on, and the gateway that has them too, if there is one.
+class _Opened(Struct, frozen=True):
+    """The sockets to listen on. `is_sole` tells that nobody had them before this process, and
+    `predecessor` is the gateway that has them too, if there is one."""
+
+    sockets: list[socket.socket]
+    is_sole: bool = True
+    predecessor: Predecessor | None = None
+
+
+def _open(config: Config, as_service: bool) -> _Opened:
+    """The sockets to listen on.
 
     Raises:
         OSError: the address is taken or not there, or would let anyone in from other machines.
@@ -113,7 +127,7 @@ def _open(config: Config, as_service: bool) -> tuple[Predecessor | None, list[so
     given = given_by_systemd()
     predecessor = None
     if path is not None and not given:
-        return None, [bind_unix(path)]
+        return _Opened([bind_unix(path)])
     if as_service and (given or port):
         predecessor = ask(address_of(given[0]) if given else resolve(host, port))
     if predecessor is not None:
@@ -127,19 +141,36 @@ def _open(config: Config, as_service: bool) -> tuple[Predecessor | None, list[so
                 check_reach(config, address_of(sock)[0])
             except ValueError as error:
                 raise OSError(errno.EACCES, str(error)) from None
-    return predecessor, sockets
+    return _Opened(sockets, predecessor is None and not given, predecessor)
 
 
-def _run_alone(
-    held: Held, sockets: list[socket.socket], predecessor: Predecessor | None, as_service: bool
-) -> None:
+def _turn_away_newcomers(opened: _Opened, offer: Offer) -> bool:
+    """Let no further client begin to connect, unless there is or may be another gateway that takes
+    them. Returns whether those that have begun are to be waited for."""
+    if not opened.is_sole or offer.given:
+        return False
+    close_to_newcomers(opened.sockets)
+    return True
+
+
+def _run_alone(held: Held, opened: _Opened, as_service: bool) -> None:
     """Serve in this process."""
     reloads = OwnReload(held)
+    sockets, predecessor = opened.sockets, opened.predecessor
 
     async def main(server: Server) -> None:
         loop = asyncio.get_running_loop()
         offer = Offer(sockets, server.stop, partial(_reload_for, reloads))
         reloads.server = server
+        told_to_stop = False
+
+        def stop(number: signal.Signals) -> None:
+            nonlocal told_to_stop
+            is_first, told_to_stop = not told_to_stop, True
+            if is_first and _turn_away_newcomers(opened, offer):
+                loop.call_later(HANDSHAKE_S, server.on_signal, number)
+            else:
+                server.on_signal(number)
 
         def on_started() -> None:
             if predecessor is not None:
@@ -150,7 +181,7 @@ def _run_alone(
                 loop.add_reader(offer.fileno(), offer.work)
 
         server.on_started = on_started
-        with handled_signals(server.on_signal, reloads.ask if as_service else None):
+        with handled_signals(stop, reloads.ask if as_service else None):
             try:
                 await server.serve(sockets)
             finally:
@@ -165,11 +196,10 @@ def _reload_for(reloads: OwnReload | WorkersReload, answer: Callable[[bytes], No
     reloads.begin_for(lambda report: answer(msgspec.json.encode(report)))
 
 
-def _run_workers(
-    held: Held, sockets: list[socket.socket], predecessor: Predecessor | None, as_service: bool
-) -> None:
+def _run_workers(held: Held, opened: _Opened, as_service: bool) -> None:
     """Serve in several processes, which this one watches."""
     config = held.config
+    sockets, predecessor = opened.sockets, opened.predecessor
     count = config.server.workers
     dealt = deal(sockets, count)
     board, table = Board(count), WorkerTable(count)
@@ -196,6 +226,9 @@ def _run_workers(
                 attendance.close()
                 for sock in sockets:
                     if sock not in own:
+                        # Its own worker may be gone already: whoever closes it last loses what
+                        # waits in it.
+                        server.http.accept_waiting(sock)
                         sock.close()
                 server.on_signal(number)
 
@@ -220,6 +253,8 @@ def _run_workers(
             offer.open(address_of(sockets[0]))
 
     def on_stop() -> None:
+        if _turn_away_newcomers(opened, offer):
+            time.sleep(HANDSHAKE_S)
         for sock in sockets:
             sock.close()
 

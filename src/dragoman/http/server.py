@@ -160,12 +160,18 @@ class Server:
             self._accept_on(context)
         return listener
 
+    def accept_waiting(self, sock: socket.socket) -> None:
+        """Accept all that wait at a listening socket, which is to be closed: who is connected may
+        have asked already, and would be reset with it."""
+        if self._context is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            sock.setblocking(False)
+            self._accept(sock, BACKLOG)
+
     def close_listening(self) -> None:
         """Accept no more connections; those that stand go on. `serve` returns."""
         for listener in list(self._listeners):
-            if self._accepting and self._context is not None:
-                # Who is connected may have asked already, and would be reset with the socket.
-                self._accept(listener.sock, BACKLOG)
+            if self._accepting:
+                self.accept_waiting(listener.sock)
             listener.close()
         if self._closed is not None:
             self._closed.set()

@@ -162,6 +162,8 @@ class Offer:
         on_reload: Callable[[Callable[[bytes], None]], None] | None = None,
     ) -> None:
         self._sockets = sockets
+        self.given = False
+        """Whether another gateway was given the sockets, and may take connections from them."""
         self._on_taken = on_taken
         self._on_reload = on_reload
         self._peer: socket.socket | None = None
@@ -256,6 +258,7 @@ class Offer:
         self._drop_peer()
 
     def _give(self, peer: socket.socket) -> None:
+        self.given = True
         files = [sock.fileno() for sock in self._sockets]
         for start in range(0, len(files), _MOST_FILES):
             some = files[start : start + _MOST_FILES]
