@@ -16,6 +16,7 @@ OPEN, TIGHT, BUDGET = "sk-of-the-open", "sk-of-the-tight", "sk-of-the-budget"
 """Keys of clients: of limits that are never reached, of a rate, of a sum."""
 
 _TURNS = 4
+"""Of a conversation, at least: it goes on until the database answers what was said."""
 _LONGEST_S = 40.0
 
 
@@ -92,18 +93,19 @@ class Clients:
             )
             if response is not None and response["store"]:
                 previous, turns = str(response["id"]), turns + 1
-            if turns == _TURNS and previous is not None and await self._is_whole(previous):
+            enough = turns >= _TURNS and previous is not None
+            if enough and await self._is_whole(str(previous), turns):
                 previous, turns = None, 0
 
-    async def _is_whole(self, name: str) -> bool:
-        """Ask what a model was given for the last turn: what was said in all. Returns whether that
-        was answered."""
+    async def _is_whole(self, name: str, turns: int) -> bool:
+        """Ask what a model was given for the last of so many turns: what was said in all. Returns
+        whether that was answered."""
         sent = time.monotonic()
         path = f"GET /v1/responses/{name}/input_items?limit=100"
         status, instance, data = await self._exchange(path, OPEN, b"")
         outcome = status
         if status == "200":
-            whole = len(json.loads(data)["data"]) == 2 * _TURNS - 1
+            whole = len(json.loads(data)["data"]) == 2 * turns - 1
             outcome = "ok" if whole else "a part of the conversation"
         ended = time.monotonic()
         self.asked.append(Asked(OPEN, "items", sent, ended, outcome, instance))

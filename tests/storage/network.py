@@ -7,10 +7,8 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 _PIECE = 256 * 1024
-_TURNS = 20
 
 
 class Link:
@@ -23,31 +21,35 @@ class Link:
         self._loop = asyncio.new_event_loop()
         self._carries = asyncio.Event()
         self._carries.set()
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port: int = found.getsockname()[1]
+        self._main = self._loop.create_task(self._serve())
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening.setblocking(False)
+        self.port: int = self._listening.getsockname()[1]
 
     def cut(self, *, again: bool = False) -> None:
         """Carry nothing, or what has come meanwhile and all that follows."""
         change = self._carries.set if again else self._carries.clear
         self._loop.call_soon_threadsafe(change)
 
-    async def _serve(self, ready: threading.Event) -> None:
-        server = await asyncio.start_server(self._carry, "127.0.0.1", self.port)
-        ready.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            server.close()
+    async def _serve(self) -> None:
+        """Carry all that is connected, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                sock, _ = await self._loop.sock_accept(self._listening)
+                tasks.create_task(self._carry(sock))
 
-    async def _carry(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+    async def _carry(self, sock: socket.socket) -> None:
+        near, back = await asyncio.open_connection(sock=sock)
         try:
-            with suppress(OSError):
-                far, forth = await asyncio.open_unix_connection(self._target)
-                try:
-                    await asyncio.gather(self._one_way(near, forth), self._one_way(far, back))
-                finally:
-                    forth.close()
+            far, forth = await asyncio.open_unix_connection(self._target)
+            try:
+                async with asyncio.TaskGroup() as ways:
+                    ways.create_task(self._one_way(near, forth))
+                    ways.create_task(self._one_way(far, back))
+            finally:
+                forth.close()
+        except* OSError:
+            pass  # One side is gone, and so is the other.
         finally:
             back.close()
 
@@ -55,7 +57,16 @@ class Link:
         """Carry until the end, which is later, too."""
         pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
 
-        async def put() -> None:
+        async def take() -> None:
+            data = b"more"
+            while data:
+                data = b""
+                with suppress(OSError):
+                    data = await reader.read(_PIECE)
+                pieces.put_nowait((self._loop.time() + self._delay_s, data))
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(take())
             data = b"more"
             while data:
                 due, data = await pieces.get()
@@ -66,50 +77,27 @@ class Link:
             if writer.can_write_eof():
                 writer.write_eof()
 
-        async def take() -> None:
-            data = b"more"
-            while data:
-                data = b""
-                with suppress(OSError):
-                    data = await reader.read(_PIECE)
-                pieces.put_nowait((self._loop.time() + self._delay_s, data))
-
-        taking = asyncio.ensure_future(take())
-        try:
-            await put()
-        finally:
-            taking.cancel()
-
-    def run(self, ready: threading.Event) -> None:
+    def run(self) -> None:
         """Carry, in a thread of its own, until `stop`."""
         with suppress(asyncio.CancelledError):
-            self._main = self._loop.create_task(self._serve(ready))
             self._loop.run_until_complete(self._main)
-        # A connection that was taken in begins some turns of the loop later.
-        for _ in range(_TURNS):
-            tasks = asyncio.all_tasks(self._loop)
-            for task in tasks:
-                task.cancel()
-            self._loop.run_until_complete(_ended(tasks))
+        self._loop.run_until_complete(
+            asyncio.sleep(0)
+        )  # What is closed is closed in the next turn.
         self._loop.close()
+        self._listening.close()
 
     def stop(self) -> None:
         """Carry no more."""
         self._loop.call_soon_threadsafe(self._main.cancel)
 
 
-async def _ended(tasks: set[asyncio.Task[Any]]) -> None:
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.sleep(0.01)
-
-
 @contextmanager
 def link(target: str, delay_s: float = 0.0) -> Iterator[Link]:
     """A link to a Unix socket, as long as the context lasts."""
-    made, ready = Link(target, delay_s), threading.Event()
-    thread = threading.Thread(target=made.run, args=(ready,), name="link", daemon=True)
+    made = Link(target, delay_s)
+    thread = threading.Thread(target=made.run, name="link", daemon=True)
     thread.start()
-    assert ready.wait(10)
     try:
         yield made
     finally:

@@ -3,7 +3,6 @@ under clients of all protocols: in short what `python -m tests.storage.chaos` do
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,6 @@ pytest.importorskip("psycopg")
 from tests.storage.chaos import Plan, disturb
 
 
-@pytest.mark.skipif(
-    "DRAGOMAN_CHAOS" not in os.environ,
-    reason="an instance that drains resets a connection now and then: set DRAGOMAN_CHAOS to run it",
-)
 def test_nothing_fails_or_is_lost_but_what_was_at_the_instance_that_was_killed(
     tmp_path: Path,
 ) -> None:
