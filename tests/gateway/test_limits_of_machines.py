@@ -152,12 +152,24 @@ key = "{token}"
 """
 TOKEN = "admin-token-of-the-test"
 
+LATE = """
+[[clients]]
+name = "late"
+key = "{key}"
+[[clients.limits]]
+kind = "requests"
+amount = 1000
+window = "day"
+when_away = "{away}"
+"""
+LATE_KEY = "sk-of-whoever-comes-while-the-database-is-away"
+
 
 @pytest.mark.parametrize("away", ["closed", "share"])
 def test_what_holds_while_the_database_is_away(tmp_path: Path, away: str) -> None:
     limit = 'kind = "requests"\namount = 1000\nwindow = "day"'
     limit += f'\nwhen_away = "{away}"'
-    limit += ADMIN.format(away=away, token=TOKEN)
+    limit += ADMIN.format(away=away, token=TOKEN) + LATE.format(key=LATE_KEY, away=away)
     with (
         running_cluster() as own,
         instances(tmp_path, own, limit, count=2, workers=1) as (_, gateways),
@@ -171,8 +183,8 @@ def test_what_holds_while_the_database_is_away(tmp_path: Path, away: str) -> Non
         def health(gateway: GatewayProcess) -> str:
             return str(call(gateway.url, "GET", "/admin/health", key=TOKEN).json["limits"])
 
-        def ask(gateway: GatewayProcess) -> int:
-            return call(gateway.url, "POST", "/v1/chat/completions", ASKED, key=KEY).status
+        def ask(gateway: GatewayProcess, key: str = KEY) -> int:
+            return call(gateway.url, "POST", "/v1/chat/completions", ASKED, key=key).status
 
         for _ in range(3):  # so that each knows of the other
             assert [ask(one) for one in gateways] == [200, 200]
@@ -185,6 +197,9 @@ def test_what_holds_while_the_database_is_away(tmp_path: Path, away: str) -> Non
             until(lambda: [health(one) for one in gateways] == ["away", "away"], 10)
             before = [shared(one) for one in gateways]
             assert all(one["away_since"] and one["instances"] == 2 for one in before), before
+            begun = time.monotonic()
+            assert ask(gateways[0], LATE_KEY) == (429 if away == "closed" else 200)
+            assert time.monotonic() - begun < 5, "it waits for a database that is away"
             statuses = [[ask(one) for _ in range(60)] for one in gateways]
             counts = [one.count(200) for one in statuses]
             refused = call(gateways[0].url, "POST", "/v1/chat/completions", ASKED, key=KEY)

@@ -114,7 +114,7 @@ class Instance:
         began = self.world.now + 7.0
         report, held = self.slice.report(self.name, self.wall, wanted, least)
         if self.world.is_away:
-            self.slice.note_away()
+            self.slice.note_away(1)
             return None
         told = self.world.decide(report, self.row.cells)
         assert told is not None
@@ -295,7 +295,7 @@ def test_what_holds_while_the_owner_is_away(away: WhenAway) -> None:
         one.exchange()
     world.is_away = True
     for one in machines:
-        one.slice.note_away()
+        one.slice.note_away(1)
     slices = sum(one.cells[CEILING] - one.cells[SPENT] for one in machines)
     assert slices
     counts = [sum(one.request() for _ in range(500)) for one in machines]
@@ -320,6 +320,13 @@ def test_what_holds_while_the_owner_is_away(away: WhenAway) -> None:
     for one in machines:
         assert one.request()
         assert one.slice.used_by_all(one.wall) < 300
+
+
+@pytest.mark.parametrize(("away", "admitted"), [("closed", 0), ("share", 100), ("open", 500)])
+def test_what_holds_of_a_limit_that_nothing_was_heard_of(away: WhenAway, admitted: int) -> None:
+    machine = Instance(World(Limit(kind="requests", amount=300, window="1m")), "a", 0.0, away)
+    machine.slice.note_away(3)
+    assert sum(machine.ask(1) for _ in range(500)) == admitted
 
 
 def test_an_owner_that_was_away_takes_nobody_for_lost() -> None:

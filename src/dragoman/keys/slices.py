@@ -100,7 +100,7 @@ class Slice:
         if not self.enforced:
             return self._counter.used(self._owners(now))
         left = cells[CEILING] - cells[SPENT] if self.holds() else 0
-        if cells[AWAY] and self._when_away != "closed" and cells[NUMBER]:
+        if cells[AWAY] and self._when_away != "closed":
             if self._when_away == "open":
                 return -_MUCH
             left = max(left, self._share(now))
@@ -233,9 +233,12 @@ class Slice:
         if self.own[USED]:
             self._own_counter.take_back_latest(_MUCH)
 
-    def note_away(self) -> None:
-        """The owner cannot be reached."""
-        self.cells[AWAY] = 1
+    def note_away(self, instances: int) -> None:
+        """The owner cannot be reached. Of a limit that nothing was ever heard of so much is known:
+        how many `instances` there are, as told with other limits, 0 if that is not known."""
+        cells = self.cells
+        cells[AWAY] = 1
+        cells[INSTANCES] = cells[INSTANCES] or instances
 
     def _share(self, now: float) -> int:
         """What an instance may use by itself: its part of what was not used when the owner was

@@ -47,6 +47,10 @@ _AUDIT_SOON_S = 1.0
 _ALARMING = 0.01
 """The share of a limit by which its counter may be wrong before that is an error."""
 
+_PATIENCE_S = 1.0
+"""Seconds for which a request waits for rows of usage in a database that several machines share: it
+has what was used of a limit in another place, too."""
+
 _HOUR_S = 3600
 
 
@@ -285,8 +289,9 @@ class LimitCounters:
         if since is not None and self._used_since is not None:
             try:
                 used = await self._read_used(limit, since)
-            except StoreError as error:
-                _log.error("what was used of a limit is not known, so it begins at 0: %s", error)
+            except (StoreError, TimeoutError) as error:
+                reason = str(error) or "no answer"
+                _log.error("what was used of a limit is not known, so it begins at 0: %s", reason)
         self.shared.lock()
         try:
             if limit.row.is_restored:
@@ -299,10 +304,26 @@ class LimitCounters:
             self.shared.unlock()
 
     async def _read_used(self, limit: BoundLimit, since: float) -> list[tuple[float, int]]:
-        """When hours ended, and what was used in each."""
+        """When hours ended, and what was used in each.
+
+        Raises:
+            StoreError: the store cannot be used.
+            TimeoutError: a database that several machines share does not answer.
+        """
+        if self.slices is None:
+            rows = await self._rows(limit, since)
+        else:
+            if self.slices.away_since is not None:
+                raise TimeoutError
+            try:
+                async with asyncio.timeout(_PATIENCE_S):
+                    rows = await self._rows(limit, since)
+            except TimeoutError:
+                self.slices.note_silence()
+                raise
         return [
             (row.hour + _HOUR_S, limit.amount_of(self._counts(row)))
-            for row in await self._rows(limit, since)
+            for row in rows
             if limit.concerns((row.model,))
         ]
 

@@ -63,7 +63,9 @@ _QUIET_S: Final = 5.0
 
 _AT_ONCE: Final = 200
 
-_MACHINE = "this machine"
+_NO_ANSWER: Final = "no answer"
+_MACHINE: Final = "this machine"
+"""The name of the row that has the machine's own name, and how many instances there are."""
 
 
 class _Borrowed(Struct):
@@ -141,6 +143,7 @@ class LimitSlices:
         self._wanted: dict[str, list[int]] = {}
         self._waiting: Counter[str] = Counter()
         self._counters: Counters | None = None
+        self._machine: Cells = memoryview(bytes(8 * SLICE_CELLS)).cast("q")
         self._instance = ""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dragoman-limits")
         self._asked = asyncio.Event()
@@ -174,7 +177,8 @@ class LimitSlices:
         """A limit that counts in slices; `name` is that of its row."""
         if self._counters is None:
             self._counters = counters
-            self._instance = _identity(counters)
+            self._machine = counters.row(_MACHINE, SLICE_CELLS).cells
+            self._instance = _identity(counters, self._machine)
             self._task = asyncio.create_task(self._run())
         window = window_of(limit)
         found = LentLimit(
@@ -192,6 +196,12 @@ class LimitSlices:
         name = name.encode(errors="backslashreplace").decode().replace("\0", "\\0")
         one = _Borrowed(name, found, every)
         self._borrowed[name] = self._by_row[row] = one
+        if self.away_since is not None:
+            counters.lock()
+            try:
+                one.slice.note_away(self._machine[INSTANCES])
+            finally:
+                counters.unlock()
         return found
 
     async def borrow(
@@ -213,6 +223,8 @@ class LimitSlices:
             for name, amount in lacking:
                 self._wanted.setdefault(name, []).append(amount)
             if not await self._answer():
+                # Another worker may ask for all, and it is not said whether it is answered.
+                self.note_silence()
                 return attempt()
             found = attempt()
             if isinstance(found, Refusal):
@@ -262,10 +274,11 @@ class LimitSlices:
                 fresh_s = _SAME_SLOTS_S if limit.window is None else _SAME_ANSWER_S
                 is_fresh = abs(now * 1000 - known[REPORTED]) < fresh_s * 1000
                 there = one.slice.may_be_had(now) + known[SPARE] >= amount
-                # Another worker may have found the owner away, and have it asked for all.
-                if amount > limit.amount or known[AWAY] or (is_fresh and not there):
+                if amount > limit.amount or (is_fresh and not there):
                     return None
-                lacking.append((one.name, amount))
+                # Another worker may have found the owner away: then there is nobody to ask.
+                if not known[AWAY]:
+                    lacking.append((one.name, amount))
         finally:
             self._counters.unlock()
         return lacking
@@ -357,7 +370,7 @@ class LimitSlices:
                 one.cells = memoryview(ledger.cells).cast("q")
 
         loop = asyncio.get_running_loop()
-        slow = loop.call_later(_SLOW_S, self._note_away, "no answer")
+        slow = loop.call_later(_SLOW_S, self._note_away, _NO_ANSWER)
         hung = loop.call_later(_HUNG_S, self._ledgers.abort)
         try:
             await loop.run_in_executor(
@@ -379,6 +392,7 @@ class LimitSlices:
             for one in told.values():
                 if one.lent is not None and one.cells is not None:
                     one.borrowed.slice.take(one.lent, one.cells, began, one.held, owners, now)
+                    self._machine[INSTANCES] = one.lent.instances
         finally:
             counters.unlock()
 
@@ -403,6 +417,11 @@ class LimitSlices:
             counters.unlock()
         return told
 
+    def note_silence(self) -> None:
+        """The database did not answer in time: it counts as away until it does."""
+        if self.away_since is None and self._counters is not None:
+            self._note_away(_NO_ANSWER)
+
     def _note_away(self, reason: str) -> None:
         if self.away_since is None:
             self.away_since = time.time()
@@ -413,7 +432,7 @@ class LimitSlices:
         counters.lock()
         try:
             for one in self._borrowed.values():
-                one.slice.note_away()
+                one.slice.note_away(self._machine[INSTANCES])
         finally:
             counters.unlock()
 
@@ -423,9 +442,8 @@ class LimitSlices:
         self.away_since, self._retry_s = None, _RETRY_LEAST_S
 
 
-def _identity(counters: Counters) -> str:
+def _identity(counters: Counters, cells: Cells) -> str:
     """The name of this machine, the same in all of its workers, and new if its counters are."""
-    cells = counters.row(_MACHINE, SLICE_CELLS).cells
     counters.lock()
     try:
         if not cells[0]:
