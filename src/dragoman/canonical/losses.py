@@ -93,6 +93,12 @@ class Ledger:
         for kind, number in others.items():
             self.add("others", kind, f"{number} more losses of this kind")
 
+    @property
+    def lacks_content(self) -> bool:
+        """Whether content was lost since `enforce` was called: of the answer."""
+        losses = list(self._losses.values())[self._enforced :]
+        return any(loss.kind is LossKind.CONTENT for loss in losses)
+
     def __iter__(self) -> Iterator[Loss]:
         return iter(tuple(self._losses.values()))
 

@@ -48,6 +48,27 @@ UNKNOWN = Field(LossKind.KNOB, "unknown field")
 """Fields no table names: kept for pass-through, reported elsewhere."""
 
 
+SPEAKING = frozenset(
+    {
+        "answer",
+        "completion",
+        "content",
+        "content_block",
+        "generated_text",
+        "message",
+        "output_text",
+        "reasoning",
+        "reasoning_content",
+        "response",
+        "text",
+        "thinking",
+        "tool_calls",
+    }
+)
+"""Names of members that have what a model says. Where nobody expects one, its loss is one of
+content: an answer of which nothing else is read then fails."""
+
+
 def decode_object(body: bytes) -> JsonObject:
     """The JSON object in a request body.
 

@@ -35,11 +35,13 @@ from dragoman.translation.foreign_reasoning import without_foreign_reasoning
 from dragoman.translation.frame_halves import FrameHalves, mended_answer
 from dragoman.translation.streams import (
     NOTED,
+    UNREAD,
     AnswerStream,
     CutStream,
     Outcome,
     RelayedStream,
     TranslatedStream,
+    has_content,
 )
 
 ALL_REASONING = 1 << 62
@@ -399,6 +401,8 @@ class Call:
             written.append(write(event))
         if not outcome.ended:
             raise UpstreamError.unreadable("it ends before the model finished")
+        if self.ledger.lacks_content and not any(map(has_content, ordered)):
+            raise UpstreamError.unreadable(UNREAD)
         if outcome.usage is None:
             outcome.said = _said_in(ordered)
         return written

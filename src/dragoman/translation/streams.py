@@ -11,7 +11,13 @@ from msgspec.structs import replace
 
 from dragoman import jsontext
 from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
-from dragoman.canonical.errors import DragomanError, Fault, FaultKind, IllegalEvent
+from dragoman.canonical.errors import (
+    DragomanError,
+    Fault,
+    FaultKind,
+    IllegalEvent,
+    UpstreamError,
+)
 from dragoman.canonical.events import (
     Annotated,
     Closed,
@@ -39,6 +45,9 @@ from dragoman.protocols.base import AnswerWriter, Relay, StreamReader
 from dragoman.sse import COMMENT, DONE, Decoder, EventTooLarge, Frame, escape
 from dragoman.translation.estimate import estimate_text
 from dragoman.translation.frame_halves import FrameHalves
+
+UNREAD = "it says nothing in a form that is read"
+"""What is wrong with an answer of which only losses of content are known."""
 
 
 class Outcome(Struct):
@@ -167,7 +176,16 @@ class AnswerStream:
 class TranslatedStream(AnswerStream):
     """A stream between two protocols: reader, tool restorer, sequencer, writer."""
 
-    __slots__ = ("_calls", "_halves", "_reader", "_restorer", "_said", "_sequencer", "_writer")
+    __slots__ = (
+        "_calls",
+        "_halves",
+        "_ledger",
+        "_reader",
+        "_restorer",
+        "_said",
+        "_sequencer",
+        "_writer",
+    )
 
     def __init__(
         self,
@@ -181,6 +199,7 @@ class TranslatedStream(AnswerStream):
         super().__init__(mask)
         self._reader = reader
         self._halves = halves
+        self._ledger = ledger
         self._restorer = ToolRestorer(names, ledger)
         self._sequencer = Sequencer()
         self._writer = writer
@@ -253,8 +272,10 @@ class TranslatedStream(AnswerStream):
     def _write(self, event: Event) -> bytes:
         kind = type(event)
         if not self.begun:
-            self.begun = _has_content(event)
+            self.begun = has_content(event)
         if kind in NOTED:
+            if kind is Finished and not self.begun and self._ledger.lacks_content:
+                raise UpstreamError.unreadable(UNREAD)
             if self._mask is not None and type(event) is Failed:
                 event = Failed(self._mask.fault(event.fault))
             self.outcome.note(event)
@@ -269,7 +290,7 @@ class CutStream(TranslatedStream):
     which begins with the tokens of its `prompt`, and the ledger and the outcome that it is one.
     """
 
-    __slots__ = ("_cutter", "_generated", "_ledger", "_prompt")
+    __slots__ = ("_cutter", "_generated", "_prompt")
 
     def __init__(
         self,
@@ -284,7 +305,6 @@ class CutStream(TranslatedStream):
     ) -> None:
         super().__init__(reader, names, writer, ledger, mask, halves)
         self._cutter = StopCutter(stops)
-        self._ledger = ledger
         self._prompt = prompt
         self._generated: list[str] = []
         """All that the model said."""
@@ -322,7 +342,7 @@ def completed(told: Usage | None, prompt: int, output: int) -> Usage:
     return replace(told, output=max(told.output, output))
 
 
-def _has_content(event: Event) -> bool:
+def has_content(event: Event) -> bool:
     """Whether an event has content. A block that opens empty has none; the name of a tool is
     content."""
     if type(event) is Delta:

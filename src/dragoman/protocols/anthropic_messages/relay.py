@@ -30,6 +30,7 @@ class MessagesRelay:
     __slots__ = (
         "_counts",
         "_heads",
+        "_id",
         "_is_moved",
         "_model",
         "_next",
@@ -56,6 +57,7 @@ class MessagesRelay:
         self._counts: JsonObject = {}
         self._heads: dict[int, tuple[JsonObject, int]] = {}
         """The start of the latest block at each index, and the index that it is shown at."""
+        self._id = ""
         self._next = 0
         """The index after all that were shown."""
         self._is_moved = False
@@ -126,7 +128,12 @@ class MessagesRelay:
         return error_event(fault, self._request_id)
 
     def _start(self, frame: Frame) -> bytes:
-        self._note(frame.data, ("message",))
+        message = self._note(frame.data, ("message",))
+        name = message.get("id") if isinstance(message, dict) else None
+        if self.begun and isinstance(name, str) and name not in ("", self._id):
+            # Clients would put the two together.
+            return self.fail(UpstreamError.unreadable("a second message begins in it").fault)
+        self._id = name if isinstance(name, str) else ""
         if self._model is None:
             return frame.raw
         try:
@@ -170,8 +177,9 @@ class MessagesRelay:
         data = to_json({**event, "index": head[1]})
         return Frame(frame.event, data, encode(data, frame.event))
 
-    def _note(self, data: bytes, path: tuple[str, ...]) -> None:
-        """Remember the usage of an event, at `path` inside it, and the reason it tells."""
+    def _note(self, data: bytes, path: tuple[str, ...]) -> Any:
+        """Remember the usage of an event, at `path` inside it, and the reason it tells. Returns
+        what stands there."""
         value: Any = _decoded(data)
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
@@ -182,6 +190,7 @@ class MessagesRelay:
         if isinstance(usage, dict) and usage:
             merge_usage(self._counts, usage)
             self.usage = read_usage(self._counts)
+        return value
 
 
 _OVER: JsonObject = {}

@@ -59,7 +59,7 @@ from dragoman.protocols.anthropic_messages.usage import (
 )
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.error_body import is_typed, stray_error
-from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.fields import SPEAKING, JsonObject
 from dragoman.protocols.finish_words import unknown_finish
 from dragoman.protocols.heads import Head
 from dragoman.sse import DONE, Frame
@@ -74,6 +74,7 @@ _NO_INPUT = "{}"
 _SKIPPED = "skipped"
 _REPEATED = "repeated"
 _HEADED = "headed"
+_FOREIGN = "text of foreign reasoning"
 _CLOSED = "closed"
 _NONE = "none"
 _NO_BLOCK = (_NONE, -1)
@@ -86,7 +87,11 @@ the member that has the text."""
 _TEXTS = frozenset({_TEXT, _THINKING})
 """Kinds of blocks that are a text, which is the member of that name."""
 
-_SAYING = frozenset({"delta", "text", "thinking", "completion", "content", "content_block"})
+_SILENT = {"silent text": _TEXT, "silent thinking": _THINKING, "silent reasoning": _THINKING}
+"""What blocks are called of which no piece came yet, and their kinds. Reasoning under another name
+than the protocol's may have its text in deltas of text."""
+
+_SAYING = SPEAKING | {"delta"}
 """Members of events that say something of an answer."""
 
 _DETAIL = "has no counterpart for the client"
@@ -231,8 +236,9 @@ class MessagesReader:
         if known.issuperset(value):
             return
         for name, content in value.items():
-            if name not in known and content not in (None, [], {}):
-                self._lose(path + name)
+            if name not in known and content not in (None, "", [], {}):
+                loss = LossKind.CONTENT if name in SPEAKING else LossKind.KNOB
+                self._inbound.ledger.add(path + name, loss, _DETAIL)
 
     def _message_start(self, event: JsonObject) -> list[Event]:
         message = event.get("message")
@@ -330,6 +336,9 @@ class MessagesReader:
             self._blocks[index] = _HEADED, number
             self._texts[index] = kind, Head(text)
             block = {**block, kind: ""}
+        elif kind in _TEXTS and not text and not self._first:
+            foreign = kind == _THINKING and event["content_block"].get("type") != _THINKING
+            self._blocks[index] = "silent reasoning" if foreign else f"silent {kind}", number
         if kind == _TEXT:
             return self._text_start(number, block)
         if kind == _TOOL:
@@ -472,6 +481,12 @@ class MessagesReader:
     def _rare_delta(
         self, index: int, kind: str, number: int, what: str, delta: JsonObject
     ) -> list[Event]:
+        if kind in _SILENT:
+            foreign = kind == "silent reasoning" and what == "text_delta"
+            self._blocks[index] = _FOREIGN if foreign else _SILENT[kind], number
+            return list(self._delta({"index": index, "delta": delta}))
+        if kind is _FOREIGN and isinstance(text := delta.get("text"), str):
+            return [Delta(number, text)] if text else []
         if what == "signature_delta" and kind == _THINKING:
             return self._sealed(number, delta.get("signature"))
         if what == "citations_delta" and kind == _TEXT:
@@ -549,7 +564,23 @@ class MessagesReader:
         return []
 
     def _block_stop(self, event: JsonObject) -> list[Event]:
-        return self._close(index_of(event, self._last))
+        index = index_of(event, self._last)
+        rest = self._said_at_stop(index, event) if len(event) > 2 else []
+        return [*rest, *self._close(index)]
+
+    def _said_at_stop(self, index: int, event: JsonObject) -> list[Event]:
+        """What the end of a block has of it, as the events of the vendor's own helpers do: all of
+        it, which was said before unless nothing was."""
+        kind, number = self._blocks.get(index, _NO_BLOCK)
+        block = event.get("content_block")
+        block = block if isinstance(block, dict) else event
+        member = _SILENT.get(kind)
+        if member is not None:
+            text = block.get(member)
+            return [Delta(number, text)] if isinstance(text, str) and text else []
+        if self._lacks_input(kind, number) and block.get("input"):
+            self._inputs[number] = to_json_text(object_of(block["input"]))
+        return []
 
     def _close(self, index: int) -> list[Event]:
         kind, number = self._blocks.get(index, _NO_BLOCK)
@@ -581,8 +612,10 @@ class MessagesReader:
     def _message_delta(self, event: JsonObject) -> list[Event]:
         self._report_unknown(event, wire.MESSAGE_DELTA_FIELDS)
         delta = event.get("delta")
+        events: list[Event] = []
         if isinstance(delta, dict):
-            self._report_unknown(delta, wire.STOP_FIELDS)
+            if not wire.STOP_FIELDS.issuperset(delta):
+                events, delta = self._said_at_end(delta)
             details = delta.get("stop_details")
             if isinstance(details, dict):
                 self._report_unknown(details, wire.STOP_DETAILS_FIELDS, "stop_details.")
@@ -591,17 +624,39 @@ class MessagesReader:
                     self._stop[name] = item
         usage = event.get("usage")
         if not isinstance(usage, dict) or not usage:
-            return []
+            return events
         merge_usage(self._usage, usage)
         self._report_unknown(usage, wire.USAGE_FIELDS, "usage.")
         tier = read_tier(self._usage, self._inbound.options.map_fast)
-        return [Metered(self._counted(), tier)]
+        return [*events, Metered(self._counted(), tier)]
+
+    def _said_at_end(self, message: JsonObject) -> tuple[list[Event], JsonObject]:
+        """What stands in the end of a message that is none of its end, if nothing was said before;
+        and the rest. A delta there is a piece at any time."""
+        if message.get("type") in _OPENS and (piece := named_delta(message)) is not None:
+            kept = {name: message[name] for name in wire.STOP_FIELDS if name in message}
+            return list(self._delta({"index": self._last, "delta": piece})), kept
+        content = message.get("content")
+        if not content and named_delta(message) is not None:
+            content = [as_known({name: message[name] for name in message if name in SPEAKING})]
+        if isinstance(content, str) and content:
+            content = [{"type": _TEXT, _TEXT: content}]
+        if self._next or not isinstance(content, list) or not content:
+            self._report_unknown(message, wire.MESSAGE_FIELDS)
+            return [], message
+        rest = {name: value for name, value in message.items() if name not in SPEAKING}
+        self._report_unknown(rest, wire.MESSAGE_FIELDS)
+        return self._content({"content": content}), rest
 
     def _counted(self) -> Usage:
         return read_usage(self._usage, searches=self._inbound.options.hosted_tools == "map")
 
     def _message_stop(self, event: JsonObject) -> list[Event]:
         events: list[Event] = []
+        message = event.get("message")
+        if isinstance(message, dict):
+            events, _ = self._said_at_end(message)
+            self._stop = {**message, **self._stop}
         for index, (kind, number) in list(self._blocks.items()):
             if self._lacks_input(kind, number):
                 return [*events, *self._fail(_NEVER_CAME)]

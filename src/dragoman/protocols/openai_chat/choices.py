@@ -125,6 +125,25 @@ def told_apart(choices: list[Any]) -> list[JsonObject]:
     return [{**choice, "index": index} for index, choice in enumerate(choices)]
 
 
+def with_own_delta(choice: JsonObject, source: str) -> JsonObject:
+    """A choice that has what it says itself, and not in `source`, as the protocol has it; else
+    itself.
+
+    Raises:
+        UpstreamError: it says one thing itself and another in its delta.
+    """
+    own = {name: choice[name] for name in _CONTENT_FIELDS if choice.get(name)}
+    if not own:
+        return choice
+    said = said_by(choice, source)
+    kept = {name: value for name, value in choice.items() if name not in own}
+    if has_content(said):
+        if any(said.get(name) != own[name] for name in own):
+            raise UpstreamError.unreadable("a choice does not say what its delta says")
+        return kept
+    return {**kept, source: {**said, **own}}
+
+
 def said_by(choice: JsonObject, source: str) -> JsonObject:
     """What a choice says, wherever that stands."""
     for place in (source, "message", "text"):

@@ -71,6 +71,8 @@ class ChatRelay:
         "_finished",
         "_has_no_deltas",
         "_head",
+        "_id",
+        "_id_repeats",
         "_is_odd",
         "_likely_alike",
         "_messages",
@@ -102,6 +104,9 @@ class ChatRelay:
         self._head = self._new_head = b""
         """How the last chunk began whose model was renamed, and how it was passed on."""
         self._wants_usage = include_usage
+        self._id = ""
+        self._id_repeats: bool | None = None
+        """Whether the chunks have one id, once that is known."""
         self._finished: set[int] = set()
         """Indexes of the choices that finished."""
         self._asked = choices
@@ -157,7 +162,11 @@ class ChatRelay:
             return encode(DONE)
         begun = self.begun
         if not begun:
-            self.begun = self._holds_content(_decoded(data))
+            chunk = _decoded(data)
+            self._id = self._id or _text(chunk.get("id"))
+            self.begun = self._holds_content(chunk)
+        elif self._begins_again(data):
+            return self.fail(UpstreamError.unreadable("a second answer begins in it").fault)
         arguments = data.find(b'"arguments"') >= 0
         if arguments:
             self.blank = blank_run(self.blank, _BLANK, data)
@@ -204,6 +213,20 @@ class ChatRelay:
         elif self._name:
             raw = self._renamed(data, raw)
         return raw + after if after else raw
+
+    def _begins_again(self, data: bytes) -> bool:
+        """Whether a chunk is the first of another answer: clients would put the two together. With
+        some servers each chunk has an id of its own."""
+        if self._id_repeats is None:
+            self._id_repeats = self._id != "" and data.find(self._id.encode()) >= 0
+        if not self._id_repeats or data.find(b'"role"') < 0:
+            return False
+        chunk = _decoded(data)
+        name, choices = _text(chunk.get("id")), chunk.get("choices")
+        if name in ("", self._id) or type(choices) is not list:
+            return False
+        deltas = [choice.get("delta") for choice in choices if type(choice) is dict]
+        return any(type(delta) is dict and delta.get("role") for delta in deltas)
 
     def _remember(self, data: bytes) -> None:
         """A chunk of text needed no look: one that differs in nothing else needs none either."""

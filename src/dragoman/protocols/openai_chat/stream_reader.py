@@ -8,7 +8,7 @@ one in every chunk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -36,13 +36,13 @@ from dragoman.canonical.losses import LossKind, Policy
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.error_body import says_error, stray_error
-from dragoman.protocols.fields import UNKNOWN, Field, JsonObject
+from dragoman.protocols.fields import SPEAKING, UNKNOWN, Field, JsonObject
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
-from dragoman.protocols.openai_chat.choices import Choices, has_content, told_apart
+from dragoman.protocols.openai_chat.choices import Choices, has_content, told_apart, with_own_delta
 from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, Details, said_in, text_of
-from dragoman.protocols.openai_chat.tool_fragments import ToolFragments, is_among
+from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 from dragoman.protocols.openai_chat.usage import read_usage
 from dragoman.protocols.openai_chat.whole_message import (
     FOREIGN_FIELDS,
@@ -69,6 +69,7 @@ class ChatReader:
 
     __slots__ = (
         "_allocate",
+        "_calling",
         "_choices",
         "_details",
         "_id_repeats",
@@ -87,6 +88,7 @@ class ChatReader:
         "_started",
         "_text",
         "_tools",
+        "_twins",
         "_usage",
         "fault",
     )
@@ -118,6 +120,10 @@ class ChatReader:
         self._logprobs: list[Any] = []
         """Log probabilities that came without text."""
         self._details = Details()
+        self._calling = ""
+        """The member that had the first call."""
+        self._twins: ToolFragments | None = None
+        """Calls of the other member that has calls, in which servers say the same."""
         self._tools: ToolFragments | None = None
         """None before the first call; `_origin`, the answer's id and time, is what missing ids of
         calls are made of."""
@@ -234,6 +240,8 @@ class ChatReader:
 
     def _choice(self, choice: JsonObject, events: list[Event]) -> None:
         choices, said = self._choices, self._said
+        if not wire.CHOICE_FIELDS.issuperset(choice):
+            choice = with_own_delta(choice, self._source)
         if choices.begin(choice):
             choices.share(text=bool(said.text or said.refusal), calls=self._tools is not None)
             self._watch()
@@ -332,10 +340,10 @@ class ChatReader:
         calls = delta.get("tool_calls")
         if calls:
             for fragment in calls if type(calls) is list else (calls,):
-                self._call(fragment, events)
+                self._call("tool_calls", fragment, events)
         legacy = delta.get("function_call")
-        if legacy and not is_among(legacy, calls):
-            self._call({"function": legacy}, events)
+        if legacy:
+            self._call("function_call", {"function": legacy}, events)
 
     def _report_other_reasoning(self, delta: JsonObject, thought: str) -> None:
         """Report reasoning beside that which is used, and such as is no text."""
@@ -377,18 +385,27 @@ class ChatReader:
             self._said.reasoning.append(text)
             events.append(Delta(self._index, text))
 
-    def _call(self, fragment: Any, events: list[Event]) -> None:
+    def _call(self, member: str, fragment: Any, events: list[Event]) -> None:
+        """A piece of a call in one of the two members that have calls. What the other one has, as
+        llama-cpp-python says all twice, is compared when all of it is there."""
         if type(fragment) is not dict:
             if fragment:
-                self._lose(f"choices[0].{self._source}.tool_calls", LossKind.CONTENT)
+                self._lose(f"choices[0].{self._source}.{member}", LossKind.CONTENT)
             return
-        self._close(events)
         if self._tools is None:
-            strict = self._inbound.options.interleaved_tools == "error"
-            answer_id, created = self._origin
-            seed = f"{answer_id}:{created}"
-            self._tools = ToolFragments(self._allocate, seed, self._inbound.names, strict=strict)
-        self._tools.add(fragment, events)
+            self._calling, self._tools = member, self._fragments(self._allocate)
+        if member == self._calling:
+            self._close(events)
+            self._tools.add(fragment, events)
+            return
+        if self._twins is None:
+            self._twins = self._fragments(count().__next__)
+        self._twins.add(fragment, [])
+
+    def _fragments(self, allocate: Callable[[], int]) -> ToolFragments:
+        strict = self._inbound.options.interleaved_tools == "error"
+        answer_id, created = self._origin
+        return ToolFragments(allocate, f"{answer_id}:{created}", self._inbound.names, strict=strict)
 
     def _open(self, kind: str, head: Block, events: list[Event]) -> None:
         self._close(events)
@@ -415,6 +432,10 @@ class ChatReader:
     def _close_all(self, events: list[Event], *, tools: bool = True) -> None:
         self._close(events)
         if tools and self._tools is not None:
+            if self._twins is not None:
+                for fragment in self._twins.beyond(self._tools):
+                    self._tools.add(fragment, events)
+                self._twins = None
             self._tools.close_all(events)
 
     def _annotate(self, annotations: Any, events: list[Event]) -> None:
@@ -469,7 +490,7 @@ class ChatReader:
         """Report the fields of an answer that have no counterpart in the canonical model."""
         for name, content in value.items():
             if name not in known and content not in _EMPTY_VALUES:
-                field = table.get(name, other)
+                field = table.get(name, wire.UNREAD if name in SPEAKING else other)
                 self._lose(f"{path}.{name}" if path else name, field.kind, field.detail)
 
     def _lose(

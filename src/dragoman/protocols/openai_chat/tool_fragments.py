@@ -59,6 +59,11 @@ class _Call:
             return False
         return "".join(self.alike.pieces).startswith("".join(self.pieces))
 
+    def said(self) -> tuple[str, Any]:
+        """Its name, and its arguments as far as they can be compared."""
+        text = "".join(self.pieces)
+        return self.name, object_of(text) if is_json_object(text) else text.strip()
+
     def is_complete(self) -> bool:
         """Whether the arguments so far are a whole JSON object."""
         return (
@@ -188,6 +193,25 @@ class ToolFragments:
                 raise UpstreamError.unreadable("a whole message has other calls than its deltas")
         return more
 
+    def beyond(self, others: ToolFragments) -> list[JsonObject]:
+        """These calls, whole, but for those that are among `others`, each of which is one of them
+        once.
+
+        Raises:
+            UpstreamError: a call never got a name.
+        """
+        self.close_all([])
+        left = [other.said() for other in others._calls]
+        beyond = []
+        for call in self._calls:
+            said = call.said()
+            if said in left:
+                left.remove(said)
+            elif call.name:
+                function = {"name": call.name, "arguments": "".join(call.pieces)}
+                beyond.append({"index": -1 - call.number, "function": function})
+        return beyond
+
     def _is_said_again(self, at: int | None, call_id: str, name: str, text: str) -> bool:
         """Whether a fragment repeats a whole call: index, id, name and arguments are the same."""
         call = self._by_id.get(call_id) if call_id and name and text.strip() else None
@@ -264,15 +288,6 @@ def _read(fragment: JsonObject) -> tuple[bool, str, str]:
     if (given is None or given == "") and body is not custom:
         given = body.get("parameters") or body.get("input") or given
     return body is custom, name if type(name) is str else "", _text(given)
-
-
-def is_among(legacy: Any, calls: Any) -> bool:
-    """Whether a `function_call` is one of the `tool_calls` beside it, in which llama-cpp-python
-    says the same."""
-    if type(legacy) is not dict or type(calls) is not list:
-        return False
-    said = _read({"function": legacy})
-    return any(type(call) is dict and _read(call) == said for call in calls)
 
 
 def _text(value: Any) -> str:

@@ -523,6 +523,21 @@ def _as_reasoning(item: JsonObject) -> JsonObject:
     return {**kept, "content": [{"type": "reasoning_text", "text": item[found]}]}
 
 
+def _with_parts(item: JsonObject) -> JsonObject:
+    """A message whose text stands beside its parts, with a part of it; else itself."""
+    found = next((name for name in _BESIDE if isinstance(item.get(name), str)), None)
+    if found is None:
+        return item
+    kept = {name: value for name, value in item.items() if name not in _BESIDE}
+    if any(map(text_in, parts_of(item))) or not item[found]:
+        return kept
+    return {**kept, "content": [{"type": "output_text", "text": item[found]}]}
+
+
+_BESIDE = ("text", "output_text")
+"""Members in which few servers have the text of a message, or all of it once more."""
+
+
 def as_message(item: JsonObject) -> JsonObject:
     """An item of a type that nobody knows, but with text, as the message that it is, or with a name
     and arguments as a call; else itself. So is a part of a message that stands in an item's place.
@@ -533,6 +548,8 @@ def as_message(item: JsonObject) -> JsonObject:
         return item
     if item.get("role", "assistant") in _OTHERS:
         return {**item, "type": ECHO} if kind == "message" else item
+    if kind == "message":
+        return _with_parts(item)
     if kind == "reasoning":
         return _as_reasoning(item)
     if kind in _NAMED:

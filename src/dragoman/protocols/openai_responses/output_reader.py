@@ -32,7 +32,7 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.base import Inbound
-from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.fields import SPEAKING, JsonObject
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.content_reader import read_annotation
 from dragoman.protocols.openai_responses.items import (
@@ -527,8 +527,10 @@ class OutputReader:
             return
         if not known.issuperset(value):
             for name, content in value.items():
-                if name not in known and content not in (None, False, {"type": "direct"}):
-                    self._lose(f"{path}.{name}", "has no counterpart for the client")
+                if name not in known and content not in (None, False, "", {"type": "direct"}):
+                    loss = LossKind.CONTENT if name in SPEAKING else LossKind.KNOB
+                    detail = "has no counterpart for the client"
+                    self._inbound.ledger.add(f"{path}.{name}", loss, detail)
         if value.get("phase") is not None:
             self._lose(f"{path}.phase", "messages of other protocols have no phase")
 

@@ -358,6 +358,7 @@ class ResponsesRelay:
     __slots__ = (
         "_added",
         "_created",
+        "_is_untyped",
         "_last",
         "_shown",
         "_spent",
@@ -383,6 +384,8 @@ class ResponsesRelay:
         self._shown = shown if model is None else {"model": model, **shown}
         self._created = b""
         """The first response object of the stream: a failure of ours has to repeat it."""
+        self._is_untyped: bool | None = None
+        """Whether events have their type in their name alone, once that is known."""
         self._last = b""
         self._added: Additions | None = None
         """What was added to the response, once something was accepted."""
@@ -403,6 +406,12 @@ class ResponsesRelay:
                 return b""
             name = _type_of(frame.data)
             frame = Frame(name, frame.data, encode(frame.data, name))
+        elif self._is_untyped or (self._is_untyped is None and _type_of(frame.data) != frame.event):
+            # Clients read the type that stands in the data.
+            self._is_untyped = self._is_untyped or not _type_of(frame.data)
+            frame = _with_type(frame)
+        if self._is_untyped is None:
+            self._is_untyped = False
         if frame.event == b"response.done":
             frame = _named_by_status(frame)
         name = frame.event
@@ -439,10 +448,13 @@ class ResponsesRelay:
         if event.response is None:
             return raw
         raw = raw if data is frame.data else encode(data, frame.event)
+        name = event.response.id
         if not self._created:
             self._created = data
-            name = event.response.id
             self.answer_id = name if isinstance(name, str) else ""
+        elif name != self.answer_id and self.begun and self._added is None:
+            # Clients would put the two together.
+            return self.fail(UpstreamError.unreadable("a second response begins in it").fault)
         told = _usage_of(event.response)
         if told is not None:
             self.usage = told if self._spent is None else summed(self._spent, told)
@@ -556,6 +568,18 @@ def _type_of(data: bytes) -> bytes:
         return _typed(data).type.encode()
     except JsonError:
         return b""
+
+
+def _with_type(frame: Frame) -> Frame:
+    """An event that has its type in its name alone as others are."""
+    try:
+        members = jsontext.members(frame.data)
+    except JsonError:
+        return frame
+    if not frame.event or "type" in members:
+        return frame
+    data = to_json({"type": frame.event.decode(errors="replace"), **members})
+    return Frame(frame.event, data, encode(data, frame.event))
 
 
 def _named_by_status(frame: Frame) -> Frame:
