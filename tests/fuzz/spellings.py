@@ -171,7 +171,82 @@ def _a_reason_in_each(rng: random.Random, steps: list[Step]) -> list[Step]:
     return steps
 
 
+def _in_the_choice(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """What deltas say, in the choice itself, or in both."""
+    both = rng.random() < 0.3
+    for _, choice in _choices(steps):
+        said = {name: value for name, value in choice["delta"].items() if name != "role" and value}
+        choice |= said
+        if not both:
+            choice["delta"] = {}
+    return steps
+
+
+def _twins(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """One call in both members that have calls: in pieces, or whole behind the last of them."""
+    calls = [
+        (number, call)
+        for number, step in enumerate(steps)
+        if isinstance(step.event, dict)
+        for choice in step.event["choices"]
+        for call in choice["delta"].get("tool_calls") or ()
+    ]
+    if len({call["index"] for _, call in calls}) != 1 or any("custom" in call for _, call in calls):
+        return steps
+    in_pieces = rng.random() < 0.5
+    made = list(steps)
+    whole = {"name": "", "arguments": ""}
+    for number, call in reversed(calls):
+        body = call.get("function") or {}
+        for name in whole:
+            whole[name] = (body.get(name) or "") + whole[name]
+        if in_pieces and any(body.values()):
+            made.insert(number + 1, _calling(steps[number], {**body}))
+    if not in_pieces:
+        made.insert(calls[-1][0] + 1, _calling(steps[calls[-1][0]], whole))
+    return made
+
+
+def _calling(step: Step, function: Json) -> Step:
+    """A chunk like this with a call in the older member."""
+    event = copy.deepcopy(step.event)
+    event["choices"][0] |= {"delta": {"function_call": function}, "finish_reason": None}
+    event.pop("usage", None)
+    told = tuple(one._replace(whole=True) for one in step.told if one.kind == CALL)
+    return Step(event, told, again=True)
+
+
 # --- Messages -------------------------------------------------------------------------------------
+
+
+def _at_the_stop(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """Blocks whose end has all of them, after their pieces or in their place."""
+    alone = rng.random() < 0.6
+    heads: dict[int, Json] = {}
+    told: dict[int, list[Told]] = {}
+    kept: list[Step] = []
+    for step in steps:
+        event = step.event if isinstance(step.event, dict) else {}
+        index, kind = event.get("index", -1), event.get("type")
+        if kind == "content_block_start":
+            heads[index], told[index] = event["content_block"], []
+        member = _MEMBERS.get(heads[index]["type"]) if index in heads else None
+        if member is not None and kind == "content_block_delta" and step.told:
+            told[index] += step.told
+            if alone:
+                continue
+        if member is not None and kind == "content_block_stop":
+            text = "".join(one.text for one in told[index])
+            said: Any = json.loads(text or "{}") if member == "input" else text
+            event["content_block"] = {**heads[index], member: said}
+            if alone:
+                name = heads[index].get("name", "")
+                step = replace(step, told=tuple(one._replace(name=name) for one in told[index]))
+        kept.append(step)
+    return kept
+
+
+_MEMBERS = {"text": "text", "thinking": "thinking", "tool_use": "input"}
 
 
 def _empty_input_first(rng: random.Random, steps: list[Step]) -> list[Step]:
@@ -301,6 +376,21 @@ def _ended_by_done(rng: random.Random, steps: list[Step]) -> list[Step]:
     return steps
 
 
+def _text_beside(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """Messages whose text stands in the item itself, once all of it is there."""
+    name = rng.choice(("text", "output_text"))
+    for step in steps:
+        event = step.event if isinstance(step.event, dict) else {}
+        output = event.get("response", {}).get("output") or [event.get("item")]
+        for item in output:
+            parts = item.get("content") if isinstance(item, dict) else None
+            if parts and item["type"] == "message" and len(parts) == 1 and "text" in parts[0]:
+                item[name] = parts[0]["text"]
+                if rng.random() < 0.7:
+                    item["content"] = []
+    return steps
+
+
 SPELLINGS: dict[str, tuple[Spelling, ...]] = {
     CHAT: (
         _silent_error,
@@ -312,6 +402,8 @@ SPELLINGS: dict[str, tuple[Spelling, ...]] = {
         _indexes_as_texts,
         _calls_in_another_choice,
         _a_reason_in_each,
+        _in_the_choice,
+        _twins,
     ),
     MESSAGES: (
         _indexes_as_texts,
@@ -319,6 +411,14 @@ SPELLINGS: dict[str, tuple[Spelling, ...]] = {
         _first_piece_in_start,
         _blocks_of_others,
         _empty_input_first,
+        _at_the_stop,
     ),
-    RESPONSES: (_silent_error, _full_parts, _items_of_others, _empty_input_first, _ended_by_done),
+    RESPONSES: (
+        _silent_error,
+        _full_parts,
+        _items_of_others,
+        _empty_input_first,
+        _ended_by_done,
+        _text_beside,
+    ),
 }

@@ -155,11 +155,14 @@ class Damaged:
 
 def damage(rng: random.Random, protocol: str, steps: list[Step]) -> Damaged:
     """A damaged copy of a stream, or one in other shapes, or both. What says things again does
-    so in order and in their place."""
+    so in order and in their place, and under one name."""
     spelled = rng.random() < 0.4
     made = Damaged(respell(rng, protocol, steps) if spelled else copy.deepcopy(steps))
+    kinds = IN_ORDER if spelled else DAMAGES
+    if spelled and any(step.again for step in made.steps):
+        kinds = tuple(one for one in kinds if one is not _renamed)
     for _ in range(rng.randint(0 if spelled else 1, 3)):
-        rng.choice(IN_ORDER if spelled else DAMAGES)(rng, made)
+        rng.choice(kinds)(rng, made)
     return made
 
 

@@ -488,7 +488,7 @@ FROM_CHAT = [
         Row(
             f"members of wrong types: {members}",
             chat_stream(ROLE, delta(**members), STOP),
-            chat_stream(ROLE, STOP),
+            FaultKind.UPSTREAM_FAILED if "content" in lost.values() else chat_stream(ROLE, STOP),
             lost,
         )
         for members, lost in (

@@ -39,6 +39,14 @@ def is_said_again(head: JsonObject | None, block: JsonObject, fresh: bool) -> bo
     )
 
 
+_IDENTITY = ("type", "id", "name")
+
+
+def is_another(head: JsonObject | None, block: JsonObject) -> bool:
+    """Whether `block` is not the one that began with `head`: of another type, id or name."""
+    return head is None or any(head.get(name) != block.get(name) for name in _IDENTITY)
+
+
 class Repetition:
     """A block that the start of its message has whole, and that events spell once more."""
 
@@ -52,7 +60,7 @@ class Repetition:
     def begins(self, head: JsonObject) -> bool:
         """Whether `head` may be its start: type, id and name are the same."""
         self._head = head
-        return all(head.get(name) == self._block.get(name) for name in ("type", "id", "name"))
+        return not is_another(head, self._block)
 
     def add(self, delta: JsonObject) -> None:
         """A piece of it."""

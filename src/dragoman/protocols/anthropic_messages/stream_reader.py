@@ -49,6 +49,7 @@ from dragoman.protocols.anthropic_messages.loose import (
 from dragoman.protocols.anthropic_messages.repetition import (
     Repetition,
     index_of,
+    is_another,
     is_said_again,
 )
 from dragoman.protocols.anthropic_messages.usage import (
@@ -565,22 +566,30 @@ class MessagesReader:
 
     def _block_stop(self, event: JsonObject) -> list[Event]:
         index = index_of(event, self._last)
-        rest = self._said_at_stop(index, event) if len(event) > 2 else []
-        return [*rest, *self._close(index)]
+        if wire.STOP_EVENT_FIELDS.issuperset(event):
+            return self._close(index)
+        return self._said_at_stop(index, event)
 
     def _said_at_stop(self, index: int, event: JsonObject) -> list[Event]:
-        """What the end of a block has of it, as the events of the vendor's own helpers do: all of
-        it, which was said before unless nothing was."""
+        """The end of a block that has all of it, as the events of the vendor's own helpers do: it
+        was said before unless nothing was."""
         kind, number = self._blocks.get(index, _NO_BLOCK)
         block = event.get("content_block")
+        if isinstance(block, dict) and (
+            kind is _NONE or (kind is _CLOSED and is_another(self._heads.get(index), block))
+        ):
+            index = max(index, self._last + 1)
+            begun = self._block_start({"index": index, "content_block": block})
+            return [*begun, *self._close(index)]
         block = block if isinstance(block, dict) else event
         member = _SILENT.get(kind)
+        said: list[Event] = []
         if member is not None:
             text = block.get(member)
-            return [Delta(number, text)] if isinstance(text, str) and text else []
-        if self._lacks_input(kind, number) and block.get("input"):
+            said = [Delta(number, text)] if isinstance(text, str) and text else []
+        elif self._lacks_input(kind, number) and block.get("input"):
             self._inputs[number] = to_json_text(object_of(block["input"]))
-        return []
+        return [*said, *self._close(index)]
 
     def _close(self, index: int) -> list[Event]:
         kind, number = self._blocks.get(index, _NO_BLOCK)

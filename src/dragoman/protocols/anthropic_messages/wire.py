@@ -152,6 +152,8 @@ STOP_DETAILS_FIELDS = frozenset({"type", "category", "explanation"})
 
 STOP_FIELDS = frozenset({"stop_reason", "stop_sequence", "stop_details"})
 
+STOP_EVENT_FIELDS = frozenset({"type", "index"})
+
 DELTA_EVENT_FIELDS = frozenset({"type", "index", "delta"})
 
 MESSAGE_DELTA_FIELDS = frozenset({"type", "delta", "usage"})
