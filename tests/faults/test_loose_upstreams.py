@@ -101,6 +101,7 @@ TWINS = [
     function_item('{"a":1}', name="get_weather"),
     function_item('{"b":2}', id="fc_u2", name="h"),
 ]
+_TEXT: Json = {"type": "text", "text": ""}
 SILENT = {**response(message(output_text("Good"))), "error": {"code": None, "message": None}}
 SAID: dict[str, Said] = {
     "calls of one index, name and no id": Said(
@@ -342,6 +343,59 @@ SAID: dict[str, Said] = {
         "responses",
         [CREATED, ended({"type": "output_text", "text": "Good"})],
         response({"role": "assistant", "content": "Good"}),
+        "Good",
+    ),
+    "a call in both members that have calls": Said(
+        "chat",
+        [
+            named(0, "get_weather", '{"a":1}', "x"),
+            chat_chunk({"function_call": {"name": "get_weather", "arguments": '{"a":1}'}}),
+            CALLING,
+            DONE,
+        ],
+        chat_answer(
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [function_call(arguments='{"a":1}')],
+                "function_call": {"name": "get_weather", "arguments": '{"a":1}'},
+            }
+        ),
+        calls=[F],
+        passes=True,
+    ),
+    "all of it in the last event": Said(
+        "messages",
+        [
+            message_start(),
+            {
+                "type": "message_stop",
+                "message": messages_answer({"type": "text", "text": "Good"}),
+            },
+        ],
+        text="Good",
+    ),
+    "an input and a text in the ends of their blocks": Said(
+        "messages",
+        [
+            message_start(),
+            {"type": "content_block_start", "index": 0, "content_block": _TEXT},
+            {"type": "content_block_stop", "index": 0, "content_block": {**_TEXT, "text": "Good"}},
+            {"type": "content_block_start", "index": 1, "content_block": used("get_weather", {})},
+            {
+                "type": "content_block_stop",
+                "index": 1,
+                "content_block": used("get_weather", {"a": 1}),
+            },
+            *message_end("tool_use"),
+        ],
+        text="Good",
+        calls=[F],
+    ),
+    "a text beside the parts of its message": Said(
+        "responses",
+        [CREATED, ended({**message(), "content": [], "text": "Good"})],
+        response({**message(), "content": [], "text": "Good"}),
         "Good",
     ),
     "thoughts that are taken out at the end": Said(
