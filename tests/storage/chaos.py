@@ -37,6 +37,10 @@ INSTANCES = 3
 _MOST_LOOKS = 300
 """Tenths of a second within which a conversation is to be completed, whatever happened before."""
 
+_EXCHANGES = 2 * 3
+"""Round trips to the database that may lie between a request and its row of usage, beside the
+pause: those of the exchange that it waits for, and of its own."""
+
 _BACK_S = 8.0
 """Seconds within which every instance is to use a database that is back: pauses of up to 3 s, and
 2 s of those who asked for stored responses."""
@@ -344,7 +348,7 @@ def main() -> int:
     chosen = parser.parse_args()
     plan = Plan(
         chosen.clients, chosen.pause_ms / 1000, 1000, chosen.between, chosen.cut,
-        chosen.delay_ms / 1000, 0.2, 0.25 + 4 * chosen.delay_ms / 1000,
+        chosen.delay_ms / 1000, 0.2, 0.25 + _EXCHANGES * 2 * chosen.delay_ms / 1000,
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         run = disturb(Path(folder), plan)
