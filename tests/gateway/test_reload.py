@@ -50,7 +50,14 @@ key = "{admin}"
 path = ""
 [[clients]]
 name = "tester"
-key = "{key}"
+keys = ["{key}", "sk-tester-of-turn-{turn}"]
+[[clients.limits]]
+kind = "{limited}"
+amount = 1000000000
+window = "1h"
+[[clients.limits]]
+kind = "concurrent"
+amount = 10{turn}
 [[clients]]
 name = "client-{turn}"
 key = "sk-client-of-turn-{turn}"
@@ -113,6 +120,7 @@ class Turns:
             server=self.server,
             admin=ADMIN,
             key=KEY,
+            limited=("requests", "tokens")[turn],
             turn=turn,
             protocol=protocols[turn],
             base_url=self.bases[turn],
@@ -157,7 +165,7 @@ class Load:
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        kinds = [("whole", 0.0), ("stream", 0.0), ("late", 0.02), ("new", 0.0)]
+        kinds = [("whole", 0.0), ("stream", 0.0), ("late", 0.02), ("new", 0.0), ("rotated", 0.0)]
         threads = [
             threading.Thread(target=self._run, args=(api, *kind))
             for kind in kinds
@@ -184,6 +192,8 @@ class Load:
     def _ask(self, connection: Connection, api: str, kind: str, late: float) -> None:
         data = json.dumps(body(api, "shared", stream=kind == "stream")).encode()
         headers = {**AUTH, "content-type": "application/json"}
+        if kind == "rotated":
+            headers["authorization"] = "Bearer sk-tester-of-turn-0"
         if late:
             # The configuration is that of the head; the account is asked for much later.
             sized = {**headers, "content-length": str(len(data))}
@@ -193,6 +203,12 @@ class Load:
         else:
             connection.send("POST", PATHS[api], data, headers)
         answer = connection.answer()
+        if kind == "rotated":
+            # It is the tester's in every other configuration.
+            self.done[f"rotated {answer.status}"] += 1
+            if answer.status == 401:
+                time.sleep(0.005)
+                return
         if answer.status != 200 or (kind == "stream" and not completed(api, answer.body)):
             self.wrong.append(f"{api} {kind}: {answer.status} {answer.body[:300]!r}")
         self.done[kind] += 1
@@ -205,7 +221,8 @@ def test_a_hundred_reloads_under_load(
     running: Services, simulator: RunningSimulator, workers: int
 ) -> None:
     """No request fails, and none is sent anywhere but where one of the configurations would: with
-    the key, the model and the protocol that belong to that host."""
+    the key, the model and the protocol that belong to that host. Who asks has other limits each
+    time, and another of its two keys."""
     with running_simulator() as other:
         turns = Turns(running, [simulator.base_url, other.base_url], workers)
         turns.reload(0)
@@ -216,6 +233,7 @@ def test_a_hundred_reloads_under_load(
                 turns.reload((count + 1) % 2)
         assert not load.wrong, load.wrong[:5]
         assert min(load.done[kind] for kind in ("whole", "stream", "late", "new")) > 50
+        assert min(load.done[f"rotated {status}"] for status in (200, 401)) > 50
         for turn, asked in enumerate((simulator, other)):
             assert len(asked.requests) > 50
             assert {one.key for one in asked.requests} == {f"sk-sim-account-{turn}"}
