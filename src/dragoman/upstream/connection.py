@@ -50,7 +50,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_free = on_free
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser
         self._incoming: IncomingResponse | None = None
         self._informational = False
         self._unsent: memoryview | None = None
@@ -111,6 +111,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        # Not before: it holds this connection, and none that failed is told that it is lost.
+        self._parser = httptools.HttpResponseParser(self)
 
     def pause_writing(self) -> None:
         self._full = True

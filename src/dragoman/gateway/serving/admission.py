@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import add
-from typing import NoReturn
 
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.usage import Usage
@@ -105,8 +104,7 @@ class Admission:
             if wanted.cost is None:
                 budget = bound.budget if wanted.billed else bound.whole_budget
                 if budget is not None:
-                    told = unpriced(budget, record.model)
-                    self._refuse(incoming, record, budget, told)
+                    raise _told(incoming, record, budget, *unpriced(budget, record.model))
             if bound.clamps and wanted.output:
                 fits = self._fitting(bound, wanted)
                 choices = _choices(request)
@@ -248,7 +246,7 @@ class Admission:
             if queue is None:
                 queue = self._queues[limit.row] = TurnQueue(self._give_back)
             if queue.count >= limit.limit.queue_size:
-                self._refuse(incoming, record, limit, queue_full(limit))
+                raise _told(incoming, record, limit, *queue_full(limit))
 
             def attempt() -> Reservation | Refusal | None:
                 counters.lock()
@@ -281,20 +279,12 @@ class Admission:
             if isinstance(found, Reservation):
                 return found
             refusal = found or refusal
-        told = refused(refusal, time.time(), shows_amounts=caller.shows_amounts)
-        self._refuse(incoming, record, refusal.limit, told)
-
-    def _refuse(
-        self,
-        incoming: IncomingRequest,
-        record: Record,
-        limit: BoundLimit,
-        told: tuple[Exception, Headers],
-    ) -> NoReturn:
-        error, headers = told
-        record.limit = limit.name
-        incoming.shared += headers
-        raise error
+        raise _told(
+            incoming,
+            record,
+            refusal.limit,
+            *refused(refusal, time.time(), shows_amounts=caller.shows_amounts),
+        )
 
     def _give_back(self, given: Reservation | Refusal) -> None:
         """Nothing came of what was reserved."""
@@ -323,6 +313,19 @@ class Admission:
         if admitted.size and usage.input:
             self._estimates.learn_input(record.upstream, model, admitted.size, usage.input)
         self._estimates.learn_output(admitted.caller, model, usage.output)
+
+
+def _told(
+    incoming: IncomingRequest, record: Record, limit: BoundLimit, error: Exception, headers: Headers
+) -> Exception:
+    """The error with which a limit refuses a request, once it is noted and its headers are told.
+
+    To be raised from where it is made: a frame that has both the error and a part in its traceback
+    lives until the collector finds it, and whoever is refused comes again a thousand times.
+    """
+    record.limit = limit.name
+    incoming.shared += headers
+    return error
 
 
 _NO_TOKENS = Wanted(0, 0)
