@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import struct
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 from dragoman.config import Config, Server, Storage, Timeouts, WebSocket
 from dragoman.gateway.serving import exchange
 from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.gateway.websockets.session import Session
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.conftest import SERVER, Start, config_for
 from tests.gateway.services import until
@@ -366,6 +368,33 @@ def test_ages(start: Start, simulator: RunningSimulator) -> None:
             "b": "error",
         }
         assert sock.closed().code == 1001
+
+
+@pytest.mark.parametrize(("kind", "end"), [("text", "response.completed"), ("400", "error")])
+def test_an_end_does_not_cross_what_comes(
+    start: Start,
+    simulator: RunningSimulator,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    end: str,
+) -> None:
+    """What comes when the time is over is served, and the connection ends together with its answer,
+    though there is work to do after that: who has the answer finds that it has to dial again."""
+    run = Session._run
+
+    async def slowly(*arguments: Any) -> None:
+        await run(*arguments)
+        await asyncio.sleep(0.3)
+
+    monkeypatch.setattr(Session, "_run", slowly)
+    gateway = start(with_sockets(simulator, ping_s=20.0, max_age_s=0.1))
+    with opened(gateway) as sock:
+        time.sleep(0.15)
+        assert sock.turn(f"chat/sim-{kind}")[-1]["type"] == end
+        with suppress(OSError):
+            sock.create("chat/sim-text")
+        assert sock.closed().code == 1001
+        assert not sock.frames
 
 
 def test_idleness(start: Start, simulator: RunningSimulator) -> None:

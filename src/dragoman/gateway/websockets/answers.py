@@ -64,6 +64,10 @@ class Socket(Protocol):
         """Whether more waits to be sent than should."""
 
     @property
+    def ends_with_answer(self) -> bool:
+        """Whether the connection ends with the answer that is being given."""
+
+    @property
     def budget(self) -> Budget:
         """The memory for bodies and answers."""
 
@@ -81,7 +85,8 @@ class CreateRequest:
     the terminal event nothing follows, but the response that goes on from it where input was added
     to it; an answer that ends without one is given an error. `over`
     says that there was one; `unauthenticated` that the client's key is no longer good. `held` bytes
-    of the memory budget are given back by `release`.
+    of the memory budget are given back by `release`. `unsent` is the terminal event where the
+    connection ends with it: what a client sends once it has that would find no one.
     """
 
     __slots__ = (
@@ -110,6 +115,7 @@ class CreateRequest:
         "path",
         "query",
         "unauthenticated",
+        "unsent",
     )
 
     def __init__(
@@ -148,6 +154,7 @@ class CreateRequest:
         self.on_gone: Callable[[], object] | None = None
         self.over = False
         self.unauthenticated = False
+        self.unsent = b""
         self._body = create.body
         self._wants_signs = wants_signs
         self._decoder = Decoder()
@@ -268,7 +275,13 @@ class CreateRequest:
         if not self.over:
             self.over = True
             self.continuation.failed()
-            self._socket.send(self._returned() + text_frame(event))
+            self._send(self._returned() + text_frame(event))
+
+    def _send(self, frames: bytes) -> None:
+        if self.over and self._socket.ends_with_answer:
+            self.unsent += frames
+        else:
+            self._socket.send(frames)
 
     def _returned(self) -> bytes:
         """Frames that return what was added and not committed."""
@@ -284,7 +297,7 @@ class CreateRequest:
             self._give_sign()
         frames = b"".join([self._framed(event, payload) for event, payload in self._split(data)])
         if frames:
-            self._socket.send(frames)
+            self._send(frames)
 
     def _split(self, data: bytes) -> list[tuple[bytes, bytes]]:
         """Names and data of the events that are whole now."""

@@ -46,6 +46,9 @@ _MOST_WAITING = 64
 """Requests that wait on one connection."""
 _UNREAD_REFUSALS = 100
 """Answers of a few words that may wait for a client that reads nothing."""
+_QUIET_S = 1.0
+"""For so long a client must have asked nothing before its connection is ended for its age: what it
+sends meanwhile would cross the end, and not all clients ask again then."""
 _LEAVING = "going away"
 """What Codex shows of a reason is one of a few words."""
 
@@ -176,6 +179,8 @@ class Session(WebSocket):
                 self._lanes.add(lane)
             continuation = Continuation(self._memory, lane, create.previous, create.prepares)
             self._waiting.append(_Waiting(create, continuation, self.take_held()))
+            # One that comes late is served, and the connection ends with its answer.
+            self._retiring = self._is_old(self._used)
             self._start()
 
     def _add(self, addition: Addition) -> None:
@@ -236,6 +241,11 @@ class Session(WebSocket):
             # Also of one that is cancelled before it has begun.
             task.add_done_callback(partial(self._answered, request))
 
+    @property
+    def ends_with_answer(self) -> bool:
+        """Whether the connection ends with what is being answered."""
+        return self._retiring and len(self._active) == 1 and not self._waiting
+
     async def _run(self, request: CreateRequest, continuation: Continuation) -> None:
         try:
             await self._serve(request, continuation)
@@ -250,32 +260,35 @@ class Session(WebSocket):
         del self._active[request.create_lane]
         self._used = self.clock.loop.time()
         if request.unauthenticated:
-            self.close(POLICY, "the API key is not valid")
+            self.close(POLICY, "the API key is not valid", request.unsent)
         elif not self.closing:
             self._start()
-            self._leave_if_idle()
+            self._leave_if_idle(request.unsent)
 
     # Time, and the end
 
     def on_tick(self, now: float) -> None:
         """Look at the connection's age."""
-        if self._until and now >= self._until:
+        if self._is_old(now):
             if self._active or self._waiting:
                 self._retiring = True
-            else:
+            elif now - self._used >= _QUIET_S:
                 self._refuse(CONNECTION_LIMIT)
                 self.close(GOING_AWAY, _LEAVING)
         elif self._terms.idle_s and not self._active and now - self._used >= self._terms.idle_s:
             self.close(GOING_AWAY, _LEAVING)
+
+    def _is_old(self, now: float) -> bool:
+        return bool(self._until) and now >= self._until
 
     def retire(self) -> None:
         """End when what is in flight has ended. What comes is refused: clients dial anew."""
         self._retiring = True
         self._leave_if_idle()
 
-    def _leave_if_idle(self) -> None:
+    def _leave_if_idle(self, last: bytes = b"") -> None:
         if self._retiring and not self._active and not self._waiting:
-            self.close(GOING_AWAY, _LEAVING)
+            self.close(GOING_AWAY, _LEAVING, last)
 
     def cancel(self) -> None:
         """Break off what is in flight; each client is told."""

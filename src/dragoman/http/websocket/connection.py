@@ -158,13 +158,14 @@ class WebSocket(Taker, ABC):
         while self._resumed is not None and not self.closing:
             await self._resumed.wait()
 
-    def close(self, code: int, reason: str = "") -> None:
-        """Send nothing more, and close."""
+    def close(self, code: int, reason: str = "", last: bytes = b"") -> None:
+        """Close, and send nothing more but the frames `last`: at once, so that who reads these
+        knows of the end."""
         if self.closing:
             return
         if self.transport is not None:
             told = code.to_bytes(2, "big") + reason.encode()
-            self.transport.write(control_frame(CLOSE, told))
+            self.transport.write(last + control_frame(CLOSE, told))
         self._end()
         self._timer = self.clock.after(_CLOSE_S, self._abort)
 
