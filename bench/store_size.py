@@ -1,5 +1,5 @@
-"""``python -m bench.store_size --url URL``: a file of 10,000 accounts and 1,000,000 pins, moved to an
-empty PostgreSQL, and back.
+"""``python -m bench.store_size --url URL``: a file of 10,000 accounts and 1,000,000 pins, moved to
+an empty PostgreSQL, and back.
 
 Printed are how long a move takes, whether all tables are equal after it, what a move that was
 killed leaves, and how soon a gateway listens that starts on either.
