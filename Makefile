@@ -56,12 +56,12 @@ format: $(VENV)/.dev ## let ruff rewrite the code
 node: tests/node/node_modules/.package-lock.json ## install the Node SDKs that the tests judge with
 
 CLIENTS := tests/clients
-QWEN_CODE := $(CLIENTS)/qwen-code
-clients: $(CLIENTS)/node_modules/.package-lock.json $(QWEN_CODE)/node_modules/.package-lock.json \
+UNLOCKED := $(CLIENTS)/qwen-code $(CLIENTS)/guided
+clients: $(CLIENTS)/node_modules/.package-lock.json $(UNLOCKED:=/node_modules/.package-lock.json) \
 		$(CLIENTS)/.venv/.installed \
 		$(CLIENTS)/.venv-frameworks/.installed ## install the agents that the tests drive
 
-frameworks: $(CLIENTS)/.venv-llama-index/.installed ## install what is only recorded
+frameworks: $(CLIENTS)/.venv-llama-index/.installed $(CLIENTS)/.venv-aider/.installed ## install what is only recorded, or tried by hand
 
 record-clients: $(VENV)/.dev clients frameworks ## record anew what the agents send
 	$(BIN)/python -m tests.clients.record
@@ -84,7 +84,7 @@ lock: ## resolve the requirement locks anew (UPGRADE=--upgrade takes newer versi
 		--constraint requirements/runtime.lock --output-file requirements/release.lock
 	$(LOCK) --python-version 3.12 --no-deps $(UPGRADE) --group helm \
 		--output-file requirements/helm.lock
-	for name in requirements frameworks llama-index; do \
+	for name in requirements frameworks llama-index aider; do \
 		$(LOCK) $(LEAST) $(UPGRADE) $(CLIENTS)/$$name.in --output-file $(CLIENTS)/$$name.lock || exit; \
 	done
 	rm -rf $(UV_VENV)
@@ -95,7 +95,7 @@ release: $(VENV)/.dev $(RELEASE)/.installed ## build and check all that is publi
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(UV_VENV) .peers tests/node/node_modules $(CLIENTS)/node_modules \
-		$(QWEN_CODE)/node_modules $(CLIENTS)/.venv $(CLIENTS)/.venv-* $(RELEASE) dist .mypy_cache .ruff_cache .pytest_cache .mutation \
+		$(UNLOCKED:=/node_modules) $(CLIENTS)/.venv $(CLIENTS)/.venv-* $(RELEASE) dist .mypy_cache .ruff_cache .pytest_cache .mutation \
 		.hypothesis .import_linter_cache
 
 $(BIN)/python:
@@ -134,8 +134,8 @@ $(CLIENTS)/node_modules/.package-lock.json: $(CLIENTS)/package.json $(CLIENTS)/p
 		PATH="../../.bin:$$PATH" node install.cjs
 	@touch $@
 
-$(QWEN_CODE)/node_modules/.package-lock.json: $(QWEN_CODE)/package.json
-	npm install --prefix $(QWEN_CODE) --omit=optional --no-package-lock --no-audit --no-fund \
+$(UNLOCKED:=/node_modules/.package-lock.json): %/node_modules/.package-lock.json: %/package.json
+	npm install --prefix $* --omit=optional --no-package-lock --no-audit --no-fund \
 		--ignore-scripts
 	@touch $@
 

@@ -2,7 +2,9 @@
 
 The same small requests go to one worker without a store, with one, and with one of 10,000 accounts,
 in turn: as fast as they are answered, and at 500 a second. With ``--url`` one more has its store in
-that PostgreSQL; the statements that it makes are counted where pg_stat_statements is loaded there.
+that PostgreSQL; the statements that it makes are counted where pg_stat_statements is loaded there,
+and the processor's time of the server where it is on this machine. ``--workers`` and ``--rate``
+change how many processes each gateway has, and what it is asked in a second.
 ``python -m tests.storage.cluster python -m bench.store --url URL`` starts one.
 """
 
@@ -55,14 +57,17 @@ def fill(path: Path, count: int) -> None:
 
 
 @contextmanager
-def gateway(folder: Path, cores: Cores, up: Upstreams, store: str) -> Iterator[Target]:
-    """One worker over the load upstream."""
+def gateway(
+    folder: Path, cores: Cores, up: Upstreams, store: str, workers: int
+) -> Iterator[Target]:
+    """A gateway over the load upstream."""
     folder.mkdir(exist_ok=True)
     port, config = free_port(), folder / "dragoman.toml"
     config.write_text(
         f"""
 [server]
 port = {port}
+workers = {workers}
 [[clients]]
 name = "bench"
 key = "{CLIENT_KEY}"
@@ -87,19 +92,19 @@ key = "{STORE_KEY}"
         yield Target(folder.name, port, child.pid, child.listening(port))
 
 
-async def paced_cost(target: Target, request: bytes) -> float:
-    """CPU seconds per second at `RATE` requests a second."""
+async def paced_cost(target: Target, request: bytes, rate: int) -> float:
+    """CPU seconds per second at so many requests a second."""
     links = await connect(target.port, 16, MARK)
     try:
         await repeat(links, request, 50)
         begun, before = time.perf_counter(), cpu_seconds(target.pid)
-        sent, some = 0, RATE // 20
+        sent, some = 0, max(1, rate // 20)
         while (passed := time.perf_counter() - begun) < PACED_S:
-            if sent <= passed * RATE:
+            if sent <= passed * rate:
                 await repeat(links, request, some)
                 sent += some
             else:
-                await asyncio.sleep(sent / RATE - passed)
+                await asyncio.sleep(sent / rate - passed)
         return (cpu_seconds(target.pid) - before) / (time.perf_counter() - begun)
     finally:
         close(links)
@@ -123,36 +128,51 @@ class Statements:
         assert row is not None
         return int(row[0])
 
-    async def idle(self) -> float:
-        """Statements per second while nobody asks for anything."""
-        before = self.count()
+    def seconds(self) -> float:
+        """CPU seconds of the server so far; 0 if it is on another machine."""
+        backend = self._connection.info.backend_pid
+        try:
+            parent = Path(f"/proc/{backend}/stat").read_text().rpartition(")")[2].split()[1]
+        except OSError:
+            return 0.0
+        return cpu_seconds(int(parent))
+
+    async def idle(self) -> tuple[float, float]:
+        """Statements and CPU seconds per second while nobody asks for anything."""
+        before, busy = self.count(), self.seconds()
         await asyncio.sleep(PACED_S)
-        return (self.count() - before) / PACED_S
+        return (self.count() - before) / PACED_S, (self.seconds() - busy) / PACED_S
 
 
-async def measure(running: dict[str, Target], statements: Statements | None) -> None:
+async def measure(running: dict[str, Target], statements: Statements | None, rate: int) -> None:
     """Print the medians of all rounds."""
     request = CELL.request()
     fast: dict[str, list[float]] = {name: [] for name in running}
     paced: dict[str, list[float]] = {name: [] for name in running}
     made: list[float] = []
+    served: list[float] = []
     for _ in range(ROUNDS):
         for name, target in running.items():
             fast[name].append(await request_cost(target, request, REQUESTS))
-            before = statements.count() if statements is not None else 0
-            paced[name].append(await paced_cost(target, request))
+            before = (
+                (statements.count(), statements.seconds()) if statements is not None else (0, 0)
+            )
+            paced[name].append(await paced_cost(target, request, rate))
             if statements is not None and name == IN_DATABASE:
-                made.append((statements.count() - before) / (RATE * PACED_S / 1000))
+                made.append((statements.count() - before[0]) / (rate * PACED_S / 1000))
+                served.append((statements.seconds() - before[1]) / PACED_S)
     if statements is not None:
+        idle, busy = await statements.idle()
         print(  # noqa: T201
             f"statements in the database: {statistics.median(made):.0f} per 1,000 requests at "
-            f"{RATE}/s; {await statements.idle():.0f} a second without any"
+            f"{rate}/s; {idle:.0f} a second without any; the server takes "
+            f"{statistics.median(served) * 100:.2f} % of a core, {busy * 100:.2f} % without any"
         )
     for name, target in running.items():
         each, share = statistics.median(fast[name]), statistics.median(paced[name])
         print(  # noqa: T201
             f"{name:24} {each * 1e6:6.0f} us CPU per request at full speed; "
-            f"{share * 100:5.2f} % of a core at {RATE}/s; "
+            f"{share * 100:5.2f} % of a core at {rate}/s; "
             f"{resident_bytes(target.pid) / 1e6:5.1f} MB; started in {target.started:.2f} s"
         )
 
@@ -191,6 +211,8 @@ def main() -> None:
     """Measure everything."""
     parser = argparse.ArgumentParser(prog="bench.store", description=__doc__)
     parser.add_argument("--url", help="of an empty PostgreSQL")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--rate", type=int, default=RATE)
     chosen = parser.parse_args()
     cores = Cores.of_this_machine()
     with ExitStack() as stack:
@@ -208,10 +230,11 @@ def main() -> None:
         if chosen.url:
             stores.append((IN_DATABASE, "database", f'url = "{chosen.url}"'))
         running = {
-            name: stack.enter_context(gateway(folder / place, cores, up, store))
+            name: stack.enter_context(gateway(folder / place, cores, up, store, chosen.workers))
             for name, place, store in stores
         }
-        uvloop.run(measure(running, Statements(chosen.url) if chosen.url else None))
+        counted = Statements(chosen.url) if chosen.url else None
+        uvloop.run(measure(running, counted, chosen.rate))
         exchanges(folder / "many" / "kept.db")
 
 

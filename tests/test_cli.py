@@ -159,6 +159,7 @@ def test_serve_until_interrupted(tmp_path: Path) -> None:
         taken = run("demo", "--port", str(port))
         assert taken.returncode == 1
         assert f"cannot listen on 127.0.0.1:{port}" in taken.stderr
+        assert "--port names another" in taken.stderr
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=10) == 0
 

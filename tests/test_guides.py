@@ -95,6 +95,12 @@ def test_the_command_lists_all_clients() -> None:
     assert {line.split("  ")[0] for line in shown.output.splitlines()[1:]} == WANTED
 
 
+def test_a_model_of_the_demo_is_told_where_it_stands_for_another() -> None:
+    assert "name one of yours with --model" in guide_command("codex", "--url", URL).stderr
+    assert not guide_command("codex", "--url", URL, "--model", "m").stderr
+    assert not guide_command("codex").stderr
+
+
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.name)
 @pytest.mark.parametrize("url", [URL, f"{URL}/v1", f"{URL}/"])
 def test_the_command_prints_the_lines_filled_in(guide: Guide, url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -63,6 +64,11 @@ def test_by_options(tmp_path: Path) -> None:
     assert [one.reveal() for one in found.clients[0].secrets] == [key.read_text().strip()]
     assert key.read_text().strip() in output
     assert key.read_text().strip() not in file.read_text()
+    assert "guide CLIENT --url http://127.0.0.1:99 --model MODEL (one of gpt-*, claude-*)" in output
+    (line,) = [line for line in output.splitlines() if "export" in line]
+    script = f"{line.partition(': ')[2]}; printenv DRAGOMAN_KEY"
+    shown = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert shown.stdout == key.read_text()
 
 
 def test_a_server_of_ones_own(tmp_path: Path) -> None:

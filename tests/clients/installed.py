@@ -15,6 +15,8 @@ VENV_PYTHON = FOLDER / ".venv" / "bin" / "python"
 FRAMEWORKS_PYTHON = FOLDER / ".venv-frameworks" / "bin" / "python"
 LLAMA_INDEX_PYTHON = FOLDER / ".venv-llama-index" / "bin" / "python"
 """Pythons with what only recording needs. LlamaIndex holds on to an older SDK than the others."""
+AIDER = FOLDER / ".venv-aider" / "bin" / "aider"
+"""It needs a Python below 3.13, and so is no part of what all tests need."""
 
 _NODE_LEAST = 22
 
@@ -42,9 +44,18 @@ def cline() -> Path:
 
 def qwen_code() -> Path:
     """qwen-code's script."""
-    found = FOLDER / "qwen-code/node_modules/@qwen-code/qwen-code/cli-entry.js"
+    return _unlocked("qwen-code", "@qwen-code/qwen-code", "cli-entry.js")
+
+
+def guided(name: str, path: str) -> Path:
+    """A file of an npm package of which only the guide is tried."""
+    return _unlocked("guided", name, path)
+
+
+def _unlocked(folder: str, name: str, path: str) -> Path:
+    found = FOLDER / folder / "node_modules" / name / path
     if not found.exists():
-        missing("the npm package @qwen-code/qwen-code")
+        missing(f"the npm package {name}")
     return found
 
 

@@ -194,6 +194,12 @@ def test_nothing_there_and_nothing_to_ask(gateway: RunningGateway) -> None:
         look(server.url, model=None)
 
 
+def test_whoever_gives_no_key_is_told_so(gateway: RunningGateway) -> None:
+    done = run(gateway.base_url, DRAGOMAN_KEY="")
+    assert done.returncode == 1
+    assert "is refused with 401: give the key that clients send, with --key" in done.stderr
+
+
 def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "dragoman", "doctor", *arguments],

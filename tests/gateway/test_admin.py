@@ -163,6 +163,9 @@ def test_without_a_token_there_is_no_administration(simulator: RunningSimulator)
         answer = admin(plain, "GET", "/accounts")
         assert answer.status == 404
         assert answer.json["error"]["code"] == "not_found"
+        for path in ("/ui", "/admin/accounts"):
+            told = call(plain.base_url, "GET", path).json["error"]["message"]
+            assert "switch it on with [admin] key" in told
 
 
 def test_without_a_store_nothing_is_administered(simulator: RunningSimulator) -> None:

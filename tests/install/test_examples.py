@@ -28,11 +28,13 @@ from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.guides import DEMO_MODEL, DEMO_URL, GUIDES, find_guide
 from dragoman.simulator.testing import running_simulator
 from tests.clients.installed import (
+    AIDER,
     FRAMEWORKS_PYTHON,
     LLAMA_INDEX_PYTHON,
     NODE_MODULES,
     VENV_PYTHON,
     cline,
+    guided,
     missing,
     node,
     package,
@@ -116,6 +118,8 @@ def environment(home: Path, *folders: str) -> dict[str, str]:
         "DISABLE_AUTOUPDATER": "1",
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "KILO_DISABLE_AUTOUPDATE": "1",
+        "KILO_DISABLE_MODELS_FETCH": "1",
         "PI_OFFLINE": "1",
         "DO_NOT_TRACK": "1",
     }
@@ -170,11 +174,12 @@ def test_javascript(example: Example, gateway: RunningGateway, tmp_path: Path) -
 @dataclass(frozen=True)
 class Played:
     """A program: the heading of its guide, the word it is started with, and those with which it
-    answers one question, which comes last, and ends."""
+    answers one question, which comes last, after the option `question` if any, and ends."""
 
     heading: str
     word: str
     asked: str
+    question: str = ""
 
 
 PLAYED = (
@@ -184,6 +189,10 @@ PLAYED = (
     Played("qwen-code", "qwen", "qwen"),
     Played("pi", "pi", "pi --print"),
     Played("cline", "cline", "cline"),
+    Played("Copilot CLI", "copilot", "copilot -p"),
+    Played("Continue", "cn", "cn -p"),
+    Played("Kilo Code", "kilo", "kilo run"),
+    Played("Aider", "aider", "aider --no-git --yes-always --no-check-update", "--message"),
 )
 
 
@@ -200,6 +209,16 @@ def put_on_the_path(word: str, folder: Path) -> None:
         command = f"{node()} {qwen_code()}"
     elif word == "cline":
         command = str(cline())
+    elif word == "copilot":
+        command = str(guided("@github/copilot-linux-x64", "copilot"))
+    elif word == "kilo":
+        command = str(guided("@kilocode/cli-linux-x64", "bin/kilo"))
+    elif word == "cn":
+        command = f"{node()} {guided('@continuedev/cli', 'dist/cn.js')}"
+    elif word == "aider":
+        if not AIDER.exists():
+            pytest.skip("parsed; run `make frameworks` to run it")
+        command = str(AIDER)
     elif word == "opencode":
         command = str(package("opencode-linux-x64", "bin/opencode"))
     else:
@@ -238,7 +257,7 @@ def test_programs(
     starts = [line for line in lines if line.split()[0] == played.word and "auth " not in line]
     start = starts[-1] if starts else played.word
     before = lines[: lines.index(start)] if starts else lines
-    asked = f"{start.replace(played.word, played.asked, 1)} 'Say hello to me'"
+    asked = f"{start.replace(played.word, played.asked, 1)} {played.question} 'Say hello to me'"
     script = "\n".join([*before, asked])
     shown = finish(["sh", "-e", "-c", script], home / "work", environment(home, f"{tmp_path}/bin"))
     # Both are the simulator's words; it calls a tool when it is told of one in a certain way.

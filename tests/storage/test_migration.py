@@ -24,7 +24,7 @@ from dragoman.accounts.store import (
 from dragoman.audit import Actor, Change
 from dragoman.keys.admins import StoredAdmin
 from dragoman.keys.records import StoredKey, StoredSecret, StoredTeam
-from dragoman.storage.migration import _tables, move
+from dragoman.storage.migration import move, moved_tables
 from dragoman.storage.postgres.database import PostgresConnection, PostgresDatabase
 from dragoman.storage.postgres.store import PostgresStore
 from dragoman.storage.responses import Items, StoredEvent, StoredResponse
@@ -85,7 +85,7 @@ def contents(database: Database) -> dict[str, list[Any]]:
                     f" ORDER BY {', '.join(table.keys)}"
                 )
             ]
-            for table in _tables()
+            for table in moved_tables()
         }
 
 

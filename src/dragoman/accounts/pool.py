@@ -35,7 +35,7 @@ from dragoman.accounts.states import (
     Succeeded,
     Transition,
 )
-from dragoman.accounts.store import UNCOUNTED, Batch, Changes, Counts
+from dragoman.accounts.store import UNCOUNTED, Batch, Changes, Counts, LentCounts
 from dragoman.accounts.succession import SuccessiveRoster
 from dragoman.accounts.symptoms import Symptom
 from dragoman.accounts.upstream_pool import UpstreamPool
@@ -60,6 +60,9 @@ dropped. So are pins, of which there are no more than are remembered for an upst
 
 _MOST_HEARD = 64
 """Accounts of which the headers of an answer are held unread."""
+
+_MOST_BORROWED = 3
+"""Accounts of which a request asks other machines before it takes what there is."""
 
 _LOOK_S = 0.01
 """Seconds between two looks whether other workers gave back what requests here wait for."""
@@ -110,13 +113,19 @@ class AccountPool(SuccessiveRoster):
             AllBusy: all that could serve have as many requests in flight as they may.
             NoAccount: none is left.
         """
-        lease = self.lend(wanted, tried)
+        lease = self.lend(wanted, tried, None)
         if lease is None:
             raise self._pools[wanted.upstream].shortage(wanted.model, tried, self._clock())
         return lease
 
-    def lend(self, wanted: LeaseRequest, tried: Collection[str] = ()) -> Lease | None:
-        """Lend an account that is not in `tried`; None if there is none now."""
+    def lend(
+        self,
+        wanted: LeaseRequest,
+        tried: Collection[str] = (),
+        borrowed: Collection[str] | None = (),
+    ) -> Lease | None:
+        """Lend an account that is not in `tried`; None if there is none now, or none before
+        `acquire` has asked other machines (see `UpstreamPool.choose` for `borrowed`)."""
         pool = self._pools[wanted.upstream]
         now = self._clock()
         if self._lost:
@@ -124,7 +133,13 @@ class AccountPool(SuccessiveRoster):
         if pool.wait_queue.waiters:
             pool.wait_queue.catch_up()
         return pool.choose(
-            wanted.model, wanted.pin, tried, now, wanted.account, proven=wanted.proven
+            wanted.model,
+            wanted.pin,
+            tried,
+            now,
+            wanted.account,
+            proven=wanted.proven,
+            borrowed=borrowed,
         )
 
     def standing(self, lease: Lease) -> Standing:
@@ -148,10 +163,14 @@ class AccountPool(SuccessiveRoster):
             AllBusy: the wait is over, or too many wait.
             NoAccount: none is left.
         """
+        pool = self._pools[wanted.upstream]
+        if pool.lent is not None:
+            lease = await self._borrow(pool, pool.lent, wanted, tried)
+            if lease is not None:
+                return lease
         try:
             return self.lease(wanted, tried)
         except AllBusy:
-            pool = self._pools[wanted.upstream]
             seconds = min(pool.upstream.queue_s, most_s)
             if len(pool.wait_queue.waiters) >= pool.upstream.queue_size or seconds <= 0:
                 raise
@@ -160,6 +179,24 @@ class AccountPool(SuccessiveRoster):
             pool.looks = True
             self._loop.call_later(_LOOK_S, self._look, pool)
         return await pool.wait_queue.wait(wanted.model, wanted.pin, tried, seconds, wanted.account)
+
+    async def _borrow(
+        self,
+        pool: UpstreamPool,
+        lent: LentCounts,
+        wanted: LeaseRequest,
+        tried: Collection[str],
+    ) -> Lease | None:
+        """A lease of an account of which other machines may have what is missing here."""
+        borrowed: list[str] = []
+        while len(borrowed) < _MOST_BORROWED:
+            lease = self.lend(wanted, tried, borrowed)
+            name = pool.short
+            if lease is not None or not name:
+                return lease
+            borrowed.append(name)
+            await lent.borrow(name)
+        return None
 
     def _look(self, pool: UpstreamPool) -> None:
         """As long as anybody waits, see whether other workers have given back."""
@@ -396,6 +433,8 @@ class AccountPool(SuccessiveRoster):
                 self._know(pool, name, state, now)
         for pool in self._pools.values():
             pool.uncounted = changes.leases if UNCOUNTED in changes.leases else {}
+            if pool.lent is not None:
+                pool.look()
         for name in self._elsewhere - changes.leases.keys():
             if (pool := self._side_of(name)) is not None:
                 pool.told(name, 0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
@@ -295,6 +295,21 @@ class Counts(Protocol):
 
     def close(self) -> None:
         """Give everything up. Harmless if it was done before."""
+
+
+@runtime_checkable
+class LentCounts(Counts, Protocol):
+    """Counts of which this machine is lent a part, and the rest is other machines'. `take` fails
+    also where they may have what is missing."""
+
+    def lacks(self, name: str) -> bool:
+        """Whether `borrow` may get what `take` has just failed for."""
+
+    def want(self, names: Collection[str]) -> None:
+        """Ask for what is missing of these accounts, for requests that wait."""
+
+    async def borrow(self, name: str) -> None:
+        """Ask for one request more of an account, and wait for the answer."""
 
 
 class Store(AuditLog, Protocol):

@@ -17,7 +17,7 @@ from dragoman.accounts.rotation import Choice, Rotation
 from dragoman.accounts.rules import table
 from dragoman.accounts.shortage import AllBusy, NoAccount, no_account
 from dragoman.accounts.silence import UsualWait
-from dragoman.accounts.store import Counts
+from dragoman.accounts.store import Counts, LentCounts
 from dragoman.accounts.wait_queue import Waiter, WaitQueue
 from dragoman.config import Secret, Upstream
 
@@ -44,12 +44,14 @@ class UpstreamPool:
         "affinity",
         "beside",
         "counts",
+        "lent",
         "looks",
         "own_proxies",
         "probes",
         "proxies",
         "rotation",
         "rules",
+        "short",
         "uncounted",
         "upstream",
         "wait_queue",
@@ -80,6 +82,10 @@ class UpstreamPool:
         """What was told of the requests of all other workers, where one of them does not count."""
         self.beside: Callable[[str], int] = _nothing
         """The requests of an account that are in flight here with other configurations."""
+        self.lent: LentCounts | None = None
+        """The same where it is only a part that other machines leave to this one."""
+        self.short = ""
+        """The account that lacked what others may have when `choose` returned None for it."""
         self._returned: Callable[[], Collection[str] | None] = tuple
         self._full: dict[str, None] = {}
         """Accounts that were last seen to have as many requests in flight as they may, most of them
@@ -122,17 +128,21 @@ class UpstreamPool:
         account: str = "",
         *,
         proven: bool = False,
+        borrowed: Collection[str] | None = None,
     ) -> Lease | None:
         """A lease of an account for `model` that is not in `tried`; None if there is none at
         `now`. `pin` is the digest of the conversation's key, empty for none; `account` goes before
         the account that is remembered for it, if it can serve. Where `proven`, accounts that were
-        avoided and have not answered since come last."""
+        avoided and have not answered since come last. Where other machines may have what the
+        account that comes first lacks here, it is not passed over unless it is one of those
+        `borrowed`: None is returned, and `short` names it. With None as `borrowed` it is."""
+        self.short = ""
         pinned = ""
         if pin and self.upstream.affinity != "off":
             pinned = account
             if not account or account in tried or not self.rotation.can_serve(account, model, now):
                 pinned = self.affinity.account(pin, now) or account
-        choice = self._choose(model, tried, now, pinned)
+        choice = self._choose(model, tried, now, pinned, borrowed)
         if proven and choice is not None and choice.member.held is not None:
             choice = self._choose_proven(choice, model, tried, now)
         if choice is None:
@@ -164,11 +174,19 @@ class UpstreamPool:
         """Hold `max_concurrent` to `counts` from now on; None: to what is in flight here, and what
         was told of others."""
         self.counts = counts
+        self.lent = counts if isinstance(counts, LentCounts) else None
         self._returned = tuple if counts is None else counts.returns()
         self._full.clear()
         self._doubtful.clear()
 
-    def _choose(self, model: str, tried: Collection[str], now: float, pinned: str) -> Choice | None:
+    def _choose(
+        self,
+        model: str,
+        tried: Collection[str],
+        now: float,
+        pinned: str,
+        borrowed: Collection[str] | None = None,
+    ) -> Choice | None:
         """The account for a request, counted in over all workers."""
         counts = self.counts
         if counts is None:
@@ -188,7 +206,18 @@ class UpstreamPool:
             if most is None or counts.take(member.name, most):
                 return choice
             self.rotation.returned(choice)
-            self.told(member.name, 0)
+            if self.lent is None:
+                self.told(member.name, 0)
+                continue
+            if (
+                borrowed is not None
+                and member.name not in borrowed
+                and self.lent.lacks(member.name)
+            ):
+                self.short = member.name
+                return None
+            self._full[member.name] = None
+            self.rotation.in_flight_elsewhere(member.name, most)
 
     def told(self, name: str, count: int) -> None:
         """Other workers have told of so many requests that they have in flight with an account. If
@@ -218,6 +247,8 @@ class UpstreamPool:
             del self._full[name]
             self._full[name] = None
             some.append(name)
+        if self.lent is not None and self.wait_queue.waiters:
+            self.lent.want(some)
         return bool([name for name in some if self._has_room(name)])
 
     def _has_room(self, name: str) -> bool:

@@ -33,7 +33,7 @@ def doctor(
     """
     import asyncio
 
-    from dragoman.doctor import PROTOCOLS, NoModel, State, Unreachable, examine
+    from dragoman.doctor import PROTOCOLS, NoModel, Refused, State, Unreachable, examine
 
     def say(line: str) -> None:
         click.echo(line, err=True)
@@ -42,8 +42,11 @@ def doctor(
         findings = asyncio.run(examine(url, key, model, protocols or PROTOCOLS, say))
     except Unreachable as error:
         raise click.ClickException(f"nothing answers at {url}: {error}") from None
-    except NoModel:
-        raise click.ClickException("no model is listed: name one with --model") from None
+    except Refused as error:
+        hint = "give the key that clients send, with --key or DRAGOMAN_KEY"
+        raise click.ClickException(f"{error}: {hint}") from None
+    except NoModel as error:
+        raise click.ClickException(f"{error}: name one with --model") from None
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     if as_json:

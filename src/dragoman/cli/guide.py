@@ -43,6 +43,8 @@ def guide(client: str | None, url: str | None, model: str | None) -> None:
         name = model_name(DEMO_MODEL if model is None else model)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--model") from None
+    if model is None and base != DEMO_URL:
+        click.echo(f"{DEMO_MODEL} is the demo's model: name one of yours with --model", err=True)
     key = "the value of DRAGOMAN_KEY"
     click.echo(settings_of(found, base, key, name))
     for title, text in (("Works", found.works), ("Lost", found.lost), ("Note", found.notes)):

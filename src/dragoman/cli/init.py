@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,7 +87,7 @@ def init(
         raise click.ClickException(f"cannot write {error.filename}: {error.strerror}") from None
     for name, key in made.items():
         click.echo(f"the key of {name} (in {files[name]}): {key}")
-    _say_next(config, vendors, references, port)
+    _say_next(config, vendors, references, files, port)
 
 
 def _asked(clients: tuple[str, ...]) -> tuple[tuple[str, ...], str | None, tuple[str, ...]]:
@@ -169,11 +170,23 @@ def _write_secret(file: Path, key: str) -> None:
         stream.write(f"{key}\n")
 
 
-def _say_next(config: Path, vendors: list[Vendor], references: dict[str, str], port: int) -> None:
+def _say_next(
+    config: Path,
+    vendors: list[Vendor],
+    references: dict[str, str],
+    files: dict[str, Path],
+    port: int,
+) -> None:
     click.echo(f"wrote {config}")
     for vendor in vendors:
         if vendor.variable and vendor.name not in references and vendor.variable not in os.environ:
             click.echo(f"set {vendor.variable} to your key of {vendor.name}")
     named = "" if config == Path("dragoman.toml") else f" --config {config}"
     click.echo(f"then: dragoman check --online{named}; dragoman serve{named}")
-    click.echo(f"and for each client: dragoman guide CLIENT --url http://127.0.0.1:{port}")
+    routed = ", ".join(vendor.match for vendor in vendors)
+    click.echo(
+        f"and for each client: dragoman guide CLIENT --url http://127.0.0.1:{port} --model MODEL "
+        f"(one of {routed})"
+    )
+    for file in files.values():
+        click.echo(f'which reads its key: export DRAGOMAN_KEY="$(cat {shlex.quote(str(file))})"')

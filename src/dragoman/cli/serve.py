@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,7 +79,9 @@ def _serving(host: str, port: int) -> Iterator[None]:
     except KeyboardInterrupt:
         return
     except OSError as error:
-        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        hint = "; --port names another" if error.errno == errno.EADDRINUSE else ""
+        message = f"cannot listen on {host}:{port}: {error.strerror}{hint}"
+        raise click.ClickException(message) from None
     except (StoreError, SealError) as error:
         raise click.ClickException(f"the store: {error}") from None
     except PriceError as error:

@@ -83,7 +83,7 @@ def starting_configuration(
     # A pattern that matches everything must be the last.
     ordered = sorted(vendors, key=lambda vendor: vendor.match == "*")
     parts.append(_routes(ordered))
-    parts.append(_STORE)
+    parts.append(_OPTIONAL)
     return "\n".join(parts)
 
 
@@ -142,10 +142,14 @@ def _routes(vendors: Sequence[Vendor]) -> str:
     )
 
 
-_STORE = """\
+_OPTIONAL = """\
 # Accounts that are added by command are kept in the store, encrypted with this key.
 # [storage]
 # key = "env:DRAGOMAN_STORE_KEY"
+
+# The dashboard at /ui and the API of /admin are there for whoever has this key.
+# [admin]
+# key = "env:DRAGOMAN_ADMIN_KEY"
 """
 
 

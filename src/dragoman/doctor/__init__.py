@@ -3,7 +3,7 @@ of this gateway or any other, and checks what they need.
 """
 
 from dragoman.doctor.checks import Check, Weight
-from dragoman.doctor.examine import PROTOCOLS, NoModel, Unreachable, examine
+from dragoman.doctor.examine import PROTOCOLS, NoModel, Refused, Unreachable, examine
 from dragoman.doctor.report import Finding, Findings, State
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Finding",
     "Findings",
     "NoModel",
+    "Refused",
     "State",
     "Unreachable",
     "Weight",

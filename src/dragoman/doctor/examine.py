@@ -43,6 +43,10 @@ class NoModel(Exception):
     """No model was named, and the instance lists none."""
 
 
+class Refused(NoModel):
+    """No model was named, and the instance does not list its models to this key, or without one."""
+
+
 async def examine(
     url: str,
     key: str = "",
@@ -57,7 +61,7 @@ async def examine(
 
     Raises:
         Unreachable: there is no answer at all.
-        NoModel: there is no model to ask.
+        NoModel: there is no model to ask; Refused, if a key may help.
         ValueError: the URL or the key cannot be used.
     """
     wanted = [PROTOCOL_CHECKS[protocol] for protocol in protocols]
@@ -65,10 +69,10 @@ async def examine(
     names = [name for name, _ in wanted]
     async with UpstreamClient() as client:
         caller = Caller(client, url, key)
-        listed = await _look_at_models(caller, findings)
+        listed = await _look_at_models(caller, findings, named=model is not None)
         asked = model or (listed[0] if listed else None)
         if asked is None:
-            raise NoModel
+            raise NoModel("no model is listed")
         say(f"asking the model {asked} (each call may take {PATIENCE_S:g} s)")
         await _look_at_keys(caller, names, asked, findings)
         preflight = await caller.preflight(_PATHS[names[0]])
@@ -81,11 +85,18 @@ async def examine(
     return findings
 
 
-async def _look_at_models(caller: Caller, findings: Findings) -> list[str]:
-    """Judge both forms of the list of models; the names in it."""
+async def _look_at_models(caller: Caller, findings: Findings, *, named: bool) -> list[str]:
+    """Judge both forms of the list of models; the names in it.
+
+    Raises:
+        Unreachable: there is no answer at all.
+        Refused: it is refused, and no model is `named`.
+    """
     answer = await caller.get("/v1/models", [])
     if not answer.status:
         raise Unreachable(answer.failure)
+    if not named and answer.status in (401, 403):
+        raise Refused(f"the list of models is refused with {answer.status}")
     body = answer.json
     data = body.get("data") if isinstance(body, dict) else None
     entries = data if isinstance(data, list) else []

@@ -248,6 +248,8 @@ class Gateway:
             return
         if route is None:
             message = f"Unknown path: {incoming.method} {incoming.path[:200]}"
+            if not now.admin.is_served and incoming.path.startswith(("/ui", "/admin")):
+                message += ": switch it on with [admin] key in the configuration"
             raise refusal(FaultKind.NOT_FOUND, message, code="not_found")
         handler = route.methods.get(incoming.method)
         wants_socket = handler is None and is_offered(incoming.headers)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from dragoman.accounts.alerts import of_limit
 from dragoman.accounts.pool import AccountPool
+from dragoman.accounts.store import Counts
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
 from dragoman.config import Config
@@ -48,6 +49,7 @@ from dragoman.gateway.operation.series import SeriesKeeper
 from dragoman.gateway.operation.tally import Tally
 from dragoman.gateway.operation.webhook import Alerts
 from dragoman.gateway.request_log.writing import RequestLog
+from dragoman.gateway.serving.account_slots import AccountSlots
 from dragoman.gateway.serving.admission import Admission, is_told, log_crossing
 from dragoman.gateway.serving.affinity import ForeignReasoning
 from dragoman.gateway.serving.attribution import Attributor
@@ -83,6 +85,7 @@ from dragoman.storage.opening import (
     limits_for,
     responses_for,
     sessions_for,
+    slots_for,
     store_for,
 )
 from dragoman.storage.shared_sessions import Sessions
@@ -217,7 +220,8 @@ class Services:
             worker=0 if slot is None else slot.number,
             workers=1 if slot is None else slot.total,
         )
-        self._open_counts = partial(counts_for, config, counts)
+        self._open_counts = partial(_counts, config, counts)
+        self._slots: AccountSlots | None = None
 
     def prepare(self, config: Config, number: int) -> Generation:
         """All that is made of a configuration, ready to be served. Nothing is changed; any thread
@@ -400,7 +404,9 @@ class Services:
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""
         await self.client.start()
-        self.generation.pool.share(self._open_counts())
+        counts = self._open_counts()
+        self.generation.pool.share(counts)
+        self._slots = counts if isinstance(counts, AccountSlots) else None
         if self.account_sync is not None:
             await self.account_sync.start()
             # A store has both.
@@ -427,6 +433,8 @@ class Services:
             await self.account_sync.close()
         await self.limits.close()
         self.generation.pool.share(None)
+        if self._slots is not None:
+            await self._slots.aclose()
         if self.exporting is not None:
             await asyncio.to_thread(self.exporting.close)
         if self.request_log is not None:
@@ -488,6 +496,15 @@ def _account_sync(
     return AccountSync(
         pool, store, cipher_for(config), config.accounts, sync_s=sync_s, meter=meter, keys=keys
     )
+
+
+def _counts(config: Config, shared: str | None) -> Counts | None:
+    """What counts the requests in flight of accounts, over all machines that share a database or
+    else as `counts_for`."""
+    slots, slices = slots_for(config, shared), _slices(config)
+    if slots is None or slices is None:
+        return counts_for(config, shared)
+    return AccountSlots(slots, slices)
 
 
 def _slices(config: Config) -> LimitSlices | None:

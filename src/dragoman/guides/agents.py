@@ -223,8 +223,8 @@ export COPILOT_MODEL={model}
 copilot""",
             ),
         ),
-        "Any model that calls tools and streams, by GitHub's documentation; the tests do not "
-        "run it.",
+        "Any model that calls tools and streams, by GitHub's documentation; the tests ask it one "
+        "question as pasted here.",
         "Not measured.",
         "`COPILOT_PROVIDER_WIRE_API=responses` speaks Responses, "
         "`COPILOT_PROVIDER_TYPE=anthropic` with `COPILOT_PROVIDER_BASE_URL={url}` Messages. "
@@ -242,7 +242,7 @@ export OPENAI_API_KEY="$DRAGOMAN_KEY"
 aider --model openai/{model}""",
             ),
         ),
-        "Chat, by its documentation; the tests do not run it.",
+        "Chat, by its documentation; the tests ask it one question as pasted here.",
         "Not measured.",
         "The `openai/` before the model is Aider's own mark, and is not sent. It warns of models "
         "it does not know: `--no-show-model-warnings`.",

@@ -92,7 +92,7 @@ models:
     capabilities: [tool_use, image_input]""",
             ),
         ),
-        "Chat, by its documentation; the tests do not run it.",
+        "Chat, by its documentation; the tests ask its `cn` one question as pasted here.",
         "Not measured.",
         "Continue looks `secrets.DRAGOMAN_KEY` up in `.env` of the workspace, in "
         "`~/.continue/.env` and in its environment, and in no shell's file: an editor that was "
@@ -119,7 +119,8 @@ models:
 }""",
             ),
         ),
-        "Chat, in the editor and the terminal, by its documentation; the tests do not run it.",
+        "Chat, in the editor and the terminal, by its documentation; the tests ask the latter one "
+        "question as pasted here.",
         "Not measured.",
         "The same can be entered under Settings, Providers, Custom provider. An editor that was "
         "started from a menu has no `DRAGOMAN_KEY`: enter the key there.",

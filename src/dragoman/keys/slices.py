@@ -280,6 +280,12 @@ class LentLimit(BoundLimit):
         """See `BoundLimit.used`."""
         return self.slice.used_by_all(now)
 
+    def left_here(self) -> int:
+        """What this machine holds and has not reserved."""
+        cells = self.slice.cells
+        held = cells[CEILING] - cells[SPENT] if self.slice.holds() else 0
+        return held - self.cells[RESERVED]
+
     def left(self, now: float) -> int:
         """See `BoundLimit.left`: what may be borrowed, too."""
         return self.slice.may_be_had(now)

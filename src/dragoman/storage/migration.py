@@ -26,7 +26,9 @@ _FLAGS = frozenset({"background", "cancelled", "deleted", "enabled"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class MovedTable:
+    """A table that is moved: its columns and those of its key, quoted."""
+
     name: str
     columns: tuple[str, ...]
     keys: tuple[str, ...]
@@ -43,7 +45,7 @@ def move(source: Database, target: Database) -> Mapping[str, int]:
     target.open()
     copied: dict[str, int] = {}
     with source.reading() as origin, target.writing_untold() as copy:
-        tables = _tables()
+        tables = moved_tables()
         for table in tables:
             if copy.execute(f"SELECT 1 FROM {table.name} LIMIT 1").fetchone() is not None:
                 raise StoreError(f"the target is not empty: it has rows in {table.name}")
@@ -59,7 +61,7 @@ def move(source: Database, target: Database) -> Mapping[str, int]:
     return copied
 
 
-def _tables() -> list[_Table]:
+def moved_tables() -> list[MovedTable]:
     """The tables that are moved, as those in SQLite have them."""
     with closing(sqlite3.connect(":memory:")) as made:
         for migration in MIGRATIONS:
@@ -75,7 +77,7 @@ def _tables() -> list[_Table]:
             columns = made.execute("SELECT name, pk FROM pragma_table_info(?)", (name,)).fetchall()
             keys = sorted((place, column) for column, place in columns if place)
             found.append(
-                _Table(
+                MovedTable(
                     name,
                     tuple(f'"{column}"' for column, _ in columns),
                     tuple(f'"{column}"' for _, column in keys),
@@ -84,7 +86,7 @@ def _tables() -> list[_Table]:
         return found
 
 
-def _rows(connection: Connection, table: _Table) -> Iterator[list[Any]]:
+def _rows(connection: Connection, table: MovedTable) -> Iterator[list[Any]]:
     """All rows in the order of their keys, some at a time."""
     most = _LARGE_AT_ONCE if table.name in _LARGE else _AT_ONCE
     keys = ", ".join(table.keys)
@@ -103,7 +105,7 @@ def _rows(connection: Connection, table: _Table) -> Iterator[list[Any]]:
         last = tuple(rows[-1][place] for place in places)
 
 
-def _write(connection: Connection, table: _Table, rows: Sequence[Any]) -> None:
+def _write(connection: Connection, table: MovedTable, rows: Sequence[Any]) -> None:
     if table.name in KEYS_AND_SUMS:
         keys, sums = KEYS_AND_SUMS[table.name]
         places = [table.columns.index(_quoted(name)) for name, _ in (*keys, *sums)]

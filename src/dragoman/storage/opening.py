@@ -67,6 +67,24 @@ def counts_for(config: Config, shared: str | None) -> Counts | None:
         return None
 
 
+def slots_for(config: Config, shared: str | None) -> Counters | None:
+    """What counts the slots of accounts that this machine is lent by others that share its
+    database, over the processes that have a file `shared` for their requests in flight, beside
+    that; None if it shares none."""
+    from dragoman.storage.shared_limits import PrivateLimits, SharedLimits
+
+    if config.storage.path or config.storage.url is None:
+        return None
+    if shared is None:
+        return PrivateLimits()
+    try:
+        return SharedLimits(f"{shared}-slots")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        _log.error("%s: %s: workers may exceed max_concurrent in a burst", shared, reason)
+        return None
+
+
 def limits_for(config: Config, shared: str | None) -> Counters:
     """What counts the use of limits over the processes that use the same store, or else over those
     that have a file `shared` for their requests in flight, beside that; in this process alone if

@@ -154,8 +154,8 @@ class ClientRoutes:
                 )
             except Unreachable as error:
                 lines.put_nowait({"failed": f"nothing answers at {url}: {error}"})
-            except NoModel:
-                lines.put_nowait({"failed": "no model is listed: name one"})
+            except NoModel as error:
+                lines.put_nowait({"failed": f"{error}: name one"})
             except ValueError as error:
                 lines.put_nowait({"failed": str(error)})
             else:

@@ -264,6 +264,7 @@ class LimitCounters:
         if known is not None and known.limit == limit:
             return known
         row = self._open().row(name, cells_of(window_of(limit)))
+        bound: BoundLimit
         if self.slices is not None:
             bound = self.slices.bound(self.shared, limit, owner, row, name, is_team)
         else:

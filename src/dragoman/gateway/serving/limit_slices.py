@@ -50,6 +50,10 @@ known here, a slot that another gives back is not."""
 
 _LEAST_S, _MOST_S, _SLOTS_S = 0.1, 1.0, 0.25
 """Seconds between two reports at least and at most, and those of requests at one time."""
+_OFTEN: Final = 100
+"""Limits in use that are reported so often; of more, each is more rarely."""
+_RAREST_MS: Final = 4000.0
+"""Milliseconds between two reports at most: a slice holds for `SLICE_S`."""
 _PARTS: Final = 64
 """Reports within a rolling window: so late may what was used be free again."""
 
@@ -172,8 +176,14 @@ class LimitSlices:
         self._thread.shutdown(wait=False)
 
     def bound(
-        self, counters: Counters, limit: Limit, owner: str, row: Row, name: str, is_team: bool
-    ) -> BoundLimit:
+        self,
+        counters: Counters,
+        limit: Limit,
+        owner: str,
+        row: Row,
+        name: str,
+        is_team: bool = False,
+    ) -> LentLimit:
         """A limit that counts in slices; `name` is that of its row."""
         if self._counters is None:
             self._counters = counters
@@ -222,7 +232,7 @@ class LimitSlices:
                 return attempt()
             for name, amount in lacking:
                 self._wanted.setdefault(name, []).append(amount)
-            if not await self._answer():
+            if not await self.answer():
                 # Another worker may ask for all, and it is not said whether it is answered.
                 self.note_silence()
                 return attempt()
@@ -283,7 +293,16 @@ class LimitSlices:
             self._counters.unlock()
         return lacking
 
-    async def _answer(self) -> bool:
+    def may_be_lent(self, limit: LentLimit) -> bool:
+        """Whether this machine has nothing left of a limit, and the owner may have."""
+        return self.away_since is None and bool(self._lacking((limit,), (1,)))
+
+    def want(self, limit: LentLimit) -> None:
+        """Have the next exchange ask for one more of a limit. It begins at once."""
+        self._wanted.setdefault(self._by_row[limit.row].name, [1])
+        self._asked.set()
+
+    async def answer(self) -> bool:
         """Wait for an exchange that begins after this; False if there is none in time."""
         if self._answered is None:
             self._answered = asyncio.get_running_loop().create_future()
@@ -329,13 +348,15 @@ class LimitSlices:
         """What is to be reported now."""
         now = time.time() * 1000
         asked = self._wanted.keys() | self._waiting.keys()
+        busy = self._busy()
+        rarer = 1000 * max(1.0, len(busy) / _OFTEN)
         return [self._borrowed[name] for name in asked] + [
             one
-            for one in self._busy()
+            for one in busy
             if one.name not in asked
             and (
                 one.slice.is_overdrawn()
-                or abs(now - one.slice.cells[REPORTED]) >= one.every_s * 1000
+                or abs(now - one.slice.cells[REPORTED]) >= min(one.every_s * rarer, _RAREST_MS)
             )
         ]
 

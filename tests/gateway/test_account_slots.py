@@ -1,0 +1,154 @@
+"""Slots of accounts that machines lend one another, each machine a pool here, with one owner."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from dragoman.accounts.pool import AccountPool, LeaseRequest, NoAccount
+from dragoman.config import Account, Config, Upstream
+from dragoman.gateway.serving.account_slots import AccountSlots
+from dragoman.gateway.serving.limit_slices import LimitSlices
+from dragoman.keys.ledgers import Away, Decide, Ledger
+from dragoman.storage.shared_limits import PrivateLimits
+
+MOST = 4
+ASKED = LeaseRequest("u", "m")
+
+
+class Owner:
+    """The ledgers of all machines, in memory."""
+
+    def __init__(self) -> None:
+        self.ledgers: dict[str, Ledger] = {}
+        self.is_away = False
+        self.exchanges = 0
+
+    def exchange(self, names: Sequence[str], decide: Decide) -> None:
+        if self.is_away:
+            raise Away("it is away")
+        self.exchanges += 1
+        found: Mapping[str, Ledger] = {
+            name: self.ledgers.setdefault(name, Ledger()) for name in names
+        }
+        decide(found, time.time())
+
+    def abort(self) -> None:
+        """Nothing hangs."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Machine:
+    def __init__(self, owner: Owner, queue_s: float = 10.0) -> None:
+        upstream = Upstream(
+            name="u",
+            protocol="openai_chat",
+            base_url="http://127.0.0.1:9",
+            queue_s=queue_s,
+            selection="round_robin",
+        )
+        accounts = tuple(
+            Account(name=name, upstream="u", max_concurrent=MOST, priority=priority)
+            for priority, name in enumerate(("first", "second"))
+        )
+        self.pool = AccountPool(Config(upstreams=(upstream,), accounts=accounts))
+        self.slots = AccountSlots(PrivateLimits(), LimitSlices(owner))
+        self.pool.share(self.slots)
+
+
+def play(
+    owner: Owner, what: Callable[..., Coroutine[Any, Any, None]], machines: int = 2, **how: Any
+) -> None:
+    """Run `what` with so many machines."""
+
+    async def run() -> None:
+        made = [Machine(owner, **how) for _ in range(machines)]
+        try:
+            await what(*made)
+        finally:
+            for one in made:
+                await one.slots.aclose()
+
+    asyncio.run(run())
+
+
+def test_what_comes_first_is_borrowed_before_another_is_taken() -> None:
+    """Also where no request may wait for its turn."""
+
+    async def what(one: Machine, other: Machine) -> None:
+        turns = (one, other, one, other, *[one] * MOST)
+        leases = [await machine.pool.acquire(ASKED) for machine in turns]
+        # All slots of the first are out before any of the second is.
+        names = [lease.account.name for lease in leases]
+        assert names == ["first"] * MOST + ["second"] * MOST
+        with pytest.raises(NoAccount):
+            await other.pool.acquire(ASKED)
+
+    play(Owner(), what, queue_s=0.0)
+
+
+def test_a_slot_that_is_given_back_goes_to_whoever_waits_elsewhere() -> None:
+    async def what(one: Machine, other: Machine) -> None:
+        held = [await one.pool.acquire(ASKED) for _ in range(2 * MOST)]
+        waiting = asyncio.create_task(other.pool.acquire(ASKED))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        held.pop().give_back()
+        assert (await waiting).account.name == "second"
+
+    play(Owner(), what)
+
+
+def test_it_is_never_exceeded_and_all_are_served() -> None:
+    """Three machines, each with more requests than there are slots, which take a random time."""
+    now = dict.fromkeys(("first", "second"), 0)
+    peak = dict(now)
+    rolls = random.Random(5)
+
+    async def request(machine: Machine) -> None:
+        with await machine.pool.acquire(ASKED) as lease:
+            name = lease.account.name
+            now[name] += 1
+            peak[name] = max(peak[name], now[name])
+            await asyncio.sleep(rolls.random() / 200)
+            now[name] -= 1
+
+    async def what(*machines: Machine) -> None:
+        await asyncio.gather(*(request(machines[number % 3]) for number in range(150)))
+
+    play(Owner(), what, machines=3)
+    assert peak == dict.fromkeys(now, MOST)
+
+
+def test_without_the_owner_each_machine_holds_to_it_by_itself() -> None:
+    owner = Owner()
+
+    async def what(one: Machine, other: Machine) -> None:
+        (await one.pool.acquire(ASKED)).give_back()
+        owner.is_away = True
+        for machine in (one, other):
+            leases = [await machine.pool.acquire(ASKED) for _ in range(2 * MOST)]
+            assert [lease.account.name for lease in leases].count("first") == MOST
+            with pytest.raises(NoAccount):
+                await machine.pool.acquire(ASKED)
+
+    play(owner, what, queue_s=0.0)
+
+
+def test_who_has_slots_asks_nobody() -> None:
+    owner = Owner()
+
+    async def what(one: Machine) -> None:
+        for _ in range(200):
+            (await one.pool.acquire(ASKED)).give_back()
+
+    play(owner, what, machines=1)
+    # The first, and what is given back at the end.
+    assert owner.exchanges <= 3
