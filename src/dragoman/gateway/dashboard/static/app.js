@@ -27,6 +27,7 @@ const SCREENS = {
   clients: { title: "Clients", of: (rest) => html`<${Clients} name=${rest[0]}/>` },
   config: { title: "Configuration", of: (rest) => html`<${Configuration} tab=${rest[0]}/>` },
 };
+const ON_A_PHONE = ["overview", "accounts", "requests", "workbench", "keys", "losses", "routes", "clients", "config"];
 const WARN_S = 120;
 
 const place = signal(location.pathname);
@@ -69,7 +70,7 @@ function Frame() {
       ${remains < WARN_S && html`<p class="banner" role="alert">You will be signed out in ${left(Math.max(0, remains))}; anything you do goes on with the session.</p>`}
       ${of(rest)}
     </main>
-    <nav class="tabs-bottom" aria-label="Screens on a phone">${Object.keys(SCREENS).map((name) => html`<a href=${"/ui/" + name} aria-current=${name === screen ? "page" : null}><${Icon} name=${name} size="20"/>${SCREENS[name].short || SCREENS[name].title}</a>`)}</nav>
+    <nav class="tabs-bottom" aria-label="Screens on a phone">${ON_A_PHONE.map((name) => html`<a href=${"/ui/" + name} aria-current=${name === screen ? "page" : null}><${Icon} name=${name} size="20"/>${SCREENS[name].short || SCREENS[name].title}</a>`)}</nav>
     <${Said}/>
   </div>`;
 }

@@ -35,8 +35,15 @@ function runs(values, x, y) {
   return found.join("");
 }
 
+// A line without axes beside a figure; a gap is where nothing was kept.
+export function Spark({ values, wide = 84, high = 16 }) {
+  const most = Math.max(...values.map(Number), 0) || 1, step = wide / Math.max(values.length - 1, 1);
+  return html`<svg width="100%" height=${high} viewBox=${`0 0 ${wide} ${high}`} preserveAspectRatio="none" class="spark" aria-hidden="true"><path vector-effect="non-scaling-stroke" d=${runs(values, (at) => at * step, (value) => high - 1 - (value / most) * (high - 2))}/></svg>`;
+}
+
 // `series` are {name, values, tone}; those of an area stand upon one another.
-export function Chart({ title, aside, series, from, step, unit, stacked, told, height = 168 }) {
+// and `marks` are {at, text}: what happened then.
+export function Chart({ title, aside, series, from, step, unit, stacked, told, marks = [], height = 168 }) {
   const [own, width] = useWidth(), number = series[0].values.length, room = stacked ? 8 : 62;
   const sums = stacked ? series.reduce((all, one) => [...all, one.values.map((value, at) => (value == null ? null : value + (all.length ? all.at(-1)[at] || 0 : 0)))], []) : series.map((one) => one.values);
   const ticks = ticksTo(Math.max(...sums.flat().filter((value) => value != null), 0)), top = ticks.at(-1);
@@ -52,6 +59,7 @@ export function Chart({ title, aside, series, from, step, unit, stacked, told, h
       ${ticks.map((tick) => html`<line class=${tick ? "grid" : "axis"} x1=${LEFT} x2=${LEFT + wide} y1=${Math.round(y(tick)) + 0.5} y2=${Math.round(y(tick)) + 0.5}/><text x=${LEFT - 8} y=${y(tick) + 4} text-anchor="end">${unit(tick)}</text>`)}
       ${[0, 0.5, 1].map((part) => html`<text x=${LEFT + part * wide} y=${height - 4} text-anchor=${["start", "middle", "end"][part * 2]}>${minute(from + part * number * step)}</text>`)}
       ${stacked ? sums.map((values, level) => html`<path class=${"f-" + series[level].tone} d=${area(values, level)}/>`) : series.map((one) => html`<path class=${"ln c-" + one.tone} stroke-dasharray=${one.dash || ""} d=${runs(one.values, x, y)}/>`)}
+      ${marks.map(({ at, text }) => { const place = LEFT + ((at - from) / (number * step)) * wide, right = place > LEFT + wide / 2; return place >= LEFT && html`<line class="mark-at" x1=${place} x2=${place} y1=${TOP} y2=${TOP + high}/><text x=${place + (right ? -5 : 5)} y=${TOP + 10} text-anchor=${right ? "end" : "start"}>${text}</text>`; })}
       ${!stacked && ends.map((end) => { low = Math.max(y(end.at) + 4, low + 13); return html`<text class="end" x=${LEFT + wide + 6} y=${low}>${end.one.name} ${unit(end.at)}</text>`; })}
     </svg>`}</div></section>`;
 }

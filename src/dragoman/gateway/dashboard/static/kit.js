@@ -83,6 +83,7 @@ export function outcome(status, error) {
 }
 export const PROTOCOLS = { openai_chat: ["C", "Chat"], anthropic_messages: ["M", "Messages"], openai_responses: ["R", "Responses"] };
 export const Protocol = ({ name }) => PROTOCOLS[name] ? html`<span class=${"proto " + PROTOCOLS[name][0]}>${PROTOCOLS[name][1]}</span>` : told(name);
+export const pairOf = (pair) => pair.split(">").map((name) => (PROTOCOLS[name] || [name])[0]).join("→");
 const KINDS = { knob: "K", converted: "C", repaired: "R", content: "X" };
 export const LossKind = ({ kind }) => html`<span class=${"kind " + kind} title=${kind}><i>${KINDS[kind] || "?"}</i></span>`;
 

@@ -1,14 +1,13 @@
 // Losses: who loses what, where?
 import { useEffect, useState } from "./vendor/hooks.js";
-import { html, told, count, clock, LossKind } from "./kit.js";
+import { html, told, count, clock, pairOf, LossKind } from "./kit.js";
 import { ask, usePolled } from "./api.js";
+import { Spark } from "./charts.js";
 
 const SPANS = { "1 h": 3600, "24 h": 86400, "7 d": 604800 }, EVERY_MS = 10000, MOST = 500;
 const KINDS = { knob: "settings left out", converted: "kept in another form", repaired: "completed or put in order", content: "content that was left out" };
-const LETTERS = { openai_chat: "C", anthropic_messages: "M", openai_responses: "R" };
 const WORDS = { C: "Chat", M: "Messages", R: "Responses" };
 const FIELDS = ["client", "pair", "kind"];
-const pairOf = (pair) => pair.split(">").map((name) => LETTERS[name] || name).join("→");
 const spoken = (pair) => pairOf(pair).split("→").map((letter) => WORDS[letter] || letter).join(" to ");
 const share = (part) => (part == null ? "" : part < 0.01 && part > 0 ? "< 1%" : Math.round(part * 100) + "%");
 
@@ -51,11 +50,6 @@ function Matrix({ cells, wanted, onChoose }) {
   return html`<section class="panel gapbelow"><header><h2>Clients and pairs</h2><span class="t3 sm">losses by client and by the protocols between which they happen</span></header>
     <div class="sideways" tabindex="0" role="region" aria-label="Clients and pairs"><table class="plist"><thead><tr><th scope="col" class="w-client">Client</th>${pairs.map((pair) => html`<th scope="col" class="r" title=${spoken(pair)}>${pairOf(pair)}</th>`)}</tr></thead>
     <tbody>${clients.map((client) => html`<tr><td>${told(client) || html`<span class="t3">not told</span>`}</td>${pairs.map((pair) => cell(client, pair))}</tr>`)}</tbody></table></div></section>`;
-}
-
-function Spark({ values }) {
-  const most = Math.max(...values, 1), wide = 84, high = 16, step = wide / Math.max(values.length - 1, 1);
-  return html`<svg width=${wide} height=${high} class="spark" aria-hidden="true"><path d=${"M" + values.map((value, at) => `${(at * step).toFixed(1)} ${(high - 1 - (value / most) * (high - 2)).toFixed(1)}`).join("L")}/></svg>`;
 }
 
 function Table({ got, filtered }) {

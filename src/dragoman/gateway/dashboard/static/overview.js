@@ -1,79 +1,109 @@
 // Overview: does anything need me, and is it as it was?
 import { useState } from "./vendor/hooks.js";
-import { html, told, count, short, span, clock, now, Glyph, Unknown, STATES } from "./kit.js";
-import { Chart, Parts } from "./charts.js";
+import { html, told, count, short, span, left, clock, now, pairOf, Glyph, Unknown, STATES } from "./kit.js";
+import { Chart, Parts, Spark } from "./charts.js";
 import { ask, useEvents, usePolled } from "./api.js";
 
 const SPANS = { "15 min": 900, "1 h": 3600, "6 h": 21600, "24 h": 86400, "7 d": 604800 };
-const EVERY_MS = 10000, MOST_ERRORS = 8;
+const EVERY_MS = 10000, MOST_ERRORS = 8, MOST_LOST = 6, MOST_NEEDS = 6, RESTING = 0.25;
 const WORST = ["active", "cooling", "exhausted", "disabled"];
 const TONES = { active: "calm", trial: "info", cooling: "cool", exhausted: "out", disabled: "off" };
 const ERRORS = { rate_limited: "cool", no_account: "out", overloaded: "out", upstream: "out", timeout: "out" };
 
 const sum = (values) => values.reduce((all, value) => all + (Number(value) || 0), 0);
 const known = (values) => values.filter((value) => value != null);
+const date = (text) => (text ? Date.parse(text) / 1000 : NaN);
 const plural = (number, one) => count(number) + " " + one + (number === 1 ? "" : "s");
 
 // What is not as it should be, in words, each with where to look.
-function attention(table, health) {
+function attention(table, health, keys, teams) {
   const found = [], c = table.columns;
   for (const upstream of new Set(c.upstream)) {
-    const of = c.name.map((_, at) => at).filter((at) => c.upstream[at] === upstream), out = of.filter((at) => c.state[at] === "exhausted"), refused = of.filter((at) => c.state[at] === "disabled");
+    const of = c.name.map((_, at) => at).filter((at) => c.upstream[at] === upstream), out = of.filter((at) => c.state[at] === "exhausted"), refused = of.filter((at) => c.state[at] === "disabled"), rests = of.filter((at) => c.state[at] === "cooling");
     const back = known(out.map((at) => c.back_at[at])).sort((a, b) => a - b);
     const link = (state) => "/ui/accounts?q=" + encodeURIComponent(`upstream:${upstream} state:${state}`);
     if (out.length) found.push(["exhausted", html`${count(out.length)} of ${plural(of.length, "account")} of <b class="strong">${told(upstream)}</b> ${out.length === 1 ? "is" : "are"} out.${back.length ? " The first is back at " + clock(back[0]) + "." : ""}`, link("exhausted")]);
+    if (rests.length >= RESTING * of.length && rests.length > 1) found.push(["cooling", html`${count(rests.length)} of ${plural(of.length, "account")} of <b class="strong">${told(upstream)}</b> are cooling.${html` The first is back in ${left(Math.max(0, Math.min(...known(rests.map((at) => c.back_at[at]))) - now.value))}.`}`, link("cooling")]);
     if (refused.length) found.push(["disabled", html`${count(refused.length)} of ${plural(of.length, "account")} of <b class="strong">${told(upstream)}</b> ${refused.length === 1 ? "is" : "are"} disabled.`, link("disabled")]);
   }
+  for (const [kind, owners] of [["key", keys], ["team", teams]])
+    for (const owner of owners) for (const { limit, state } of owner.limits) {
+      const ends = date(state.exhausted_at), resets = date(state.resets_at);
+      if (ends > now.value && !(resets < ends)) found.push(["trial", html`At the pace of late ${kind} <b class="strong">${told(owner.name)}</b> uses up its ${told(limit.kind.replace("_", " "))} of ${told(limit.window || "all time")} in ${left(ends - now.value)}.`, `/ui/keys/${kind}/${encodeURIComponent(owner.name)}`, "Show limits"]);
+    }
   if (health.store === "failing") found.push(["exhausted", html`The store cannot be used; what happens is kept in memory until it can.`, null]);
   if (health.limits === "away") found.push(["exhausted", html`The database in which machines share limits is away.`, null]);
   return found;
 }
 
 export function Overview() {
-  const [length, setLength] = useState("1 h");
-  const [read, fault] = usePolled(() => Promise.all([ask("GET", "series?from=" + (Math.floor(Date.now() / 1000) - SPANS[length])), ask("GET", "accounts/table"), ask("GET", "health")]), EVERY_MS, [length]);
+  const [length, setLength] = useState("1 h"), [upstream, setUpstream] = useState(""), [compares, setCompares] = useState(false);
+  const [read, fault] = usePolled(() => {
+    const to = Math.floor(Date.now() / 1000), from = to - SPANS[length], only = upstream ? "&upstream=" + encodeURIComponent(upstream) : "";
+    return Promise.all([ask("GET", `series?from=${from}${only}`), ask("GET", `series?from=${from - SPANS[length]}&to=${from}${only}`), ask("GET", "accounts/table"), ask("GET", "health"), ask("GET", `losses?from=${from}&by=client,pair,path`), ask("GET", "keys?state=true"), ask("GET", "teams?state=true")]);
+  }, EVERY_MS, [length, upstream]);
   const [second, setSecond] = useState(null);
   const stands = useEvents("topics=now", { now: setSecond });
-  const [got, table, health] = read || [];
-  const head = html`<div class="head"><h1>Overview</h1>${got && html`<span class="sub">${clock(got.from)} to ${clock(now.value)}</span>`}<div class="tools"><div class="seg" role="group" aria-label="Time">${Object.keys(SPANS).map((name) => html`<button aria-pressed=${String(name === length)} onClick=${() => setLength(name)}>${name}</button>`)}</div></div></div>
-    ${fault && html`<p class="banner" role="alert">Not live: ${fault}</p>`}`, live = stands ? second : null;
+  const [got, before, table, health, lost, { keys } = {}, { teams } = {}] = read || [];
+  const upstreams = table ? [...new Set(table.columns.upstream)] : [];
+  const head = html`<div class="head"><h1>Overview</h1>${got && html`<span class="sub not-phone">${clock(got.from)} to ${clock(now.value)}</span>`}<div class="tools"><div class="seg" role="group" aria-label="Time">${Object.keys(SPANS).map((name) => html`<button aria-pressed=${String(name === length)} onClick=${() => setLength(name)}>${name}</button>`)}</div>
+      <select class="btn" aria-label="Upstream" onChange=${(event) => setUpstream(event.target.value)}><option value="">All upstreams</option>${upstreams.map((name) => html`<option value=${name} selected=${name === upstream}>${told(name)}</option>`)}</select>
+      <button class="btn" aria-pressed=${String(compares)} onClick=${() => setCompares(!compares)}>Compare</button></div></div>
+    ${fault && html`<p class="banner" role="alert">Not live: ${fault}</p>`}`, live = stands && !upstream ? second : null;
   if (!got) return html`${head}<p class="empty" aria-busy="true">${fault ? "" : "Loading…"}</p>`;
-  const needs = attention(table, health);
+  const needs = attention(table, health, keys, teams), shown = needs.slice(0, MOST_NEEDS);
   return html`${head}
-    ${needs.length ? html`<ul class="attention" aria-label="What needs somebody">${needs.map(([state, text, link]) => html`<li><${Glyph} state=${state}/><span class="grow">${text}</span>${link && html`<a class="go" href=${link}>Show accounts</a>`}</li>`)}</ul>` : html`<p class="banner quiet">Nothing needs you.</p>`}
-    <${Figures} got=${got} health=${health} live=${live}/>
-    <div class="cols"><div class="stack"><${Charts} got=${got}/></div><div class="stack"><${Pools} table=${table}/><${Errors} errors=${got.errors}/></div></div>`;
+    ${needs.length ? html`<ul class="attention" aria-label="What needs somebody">${shown.map(([state, text, link, words]) => html`<li><${Glyph} state=${state}/><span class="grow">${text}</span>${link && html`<a class="go" href=${link}>${words || "Show accounts"}</a>`}</li>`)}${needs.length > shown.length && html`<li><span class="grow t3">and ${count(needs.length - shown.length)} more</span></li>`}</ul>` : html`<p class="banner quiet">Nothing needs you.</p>`}
+    <${Figures} got=${got} before=${before} health=${health} live=${live}/>
+    <div class="cols"><div class="stack"><${Charts} got=${got} before=${compares ? before : null}/></div><div class="stack"><${Pools} table=${table}/><${Errors} errors=${got.errors}/><${Lost} lost=${lost}/></div></div>`;
 }
 
-function Figures({ got, health, live }) {
-  const rates = live && live.requests_s != null, perSecond = (n) => (n < 10 ? n.toFixed(2) : short(n)) + "/s now";
-  const r = got.requests, all = sum(Object.values(r).flat()), bad = sum(r.failed) + sum(r.limited), seconds = Math.max(1, known(r.answered).length * got.step_s);
-  const latest = (values) => known(values).at(-1), input = sum(got.tokens.input) + sum(got.tokens.cached), output = sum(got.tokens.output), unpriced = sum(got.unpriced);
-  const none = (why) => html`<${Unknown} why=${why}/>`, first = latest(got.first_token_s.p95), long = latest(got.duration_s.p95);
+// What a time comes to, in one number each; null where nothing tells it.
+function totals(got) {
+  const r = got.requests, all = sum(Object.values(r).flat()), seconds = Math.max(1, known(r.answered).length * got.step_s);
+  const latest = (values) => known(values).at(-1), fresh = sum(got.tokens.input), cached = sum(got.tokens.cached), output = sum(got.tokens.output);
+  return { all, bad: sum(r.failed) + sum(r.limited), seconds, first: latest(got.first_token_s.p95), long: latest(got.duration_s.p95), input: fresh + cached, cached, output, tokens: fresh + cached + output, cost: sum(got.cost_usd), unpriced: sum(got.unpriced) };
+}
+
+function Figures({ got, before, health, live }) {
+  const rates = live && live.requests_s != null, perSecond = (n) => (n < 10 ? n.toFixed(2) : short(n)) + "/s";
+  const is = totals(got), was = totals(before), none = (why) => html`<${Unknown} why=${why}/>`, r = got.requests, t = got.tokens;
+  const percent = (part, all) => ((100 * part) / all).toFixed(part / all < 0.1 ? 1 : 0), each = (of) => r.answered.map((value, at) => (value == null ? null : of(at)));
+  const ago = (value, words) => (was.all && value != null ? words(value) + " before" : null), parts = Object.values(r), gone = (at) => parts.reduce((all, one) => all + one[at], 0);
   const figures = [
-    ["Requests", count(all), "", rates ? perSecond(live.requests_s) : (all / seconds).toFixed(all / seconds < 10 ? 2 : 0) + "/s"],
-    ["Errors", all ? ((100 * bad) / all).toFixed(bad / all < 0.1 ? 1 : 0) : none("there was no request"), all ? "%" : "", count(bad) + " failed or limited"],
-    ["First token, p95", first == null ? none("no answer has begun") : span(first), "", "of the last step"],
-    ["Duration, p95", long == null ? none("no answer has ended") : span(long), "", "of the last step"],
-    ["Tokens", short(input + output), "", rates ? perSecond(live.input_s + live.output_s) : input + output ? Math.round((100 * input) / (input + output)) + " % input" : ""],
-    ["Cache hits", input ? ((100 * sum(got.tokens.cached)) / input).toFixed(1) : none("no upstream told of tokens"), input ? "%" : "", "of input tokens"],
-    ["Cost", unpriced && !sum(got.cost_usd) ? none("no price is known for what was answered") : "$" + sum(got.cost_usd).toFixed(2), "", unpriced ? plural(unpriced, "answer") + " unpriced" : "at list price"],
-    ["In flight now", count((live || health).in_flight), "", count(live ? live.queue : health.queue_length) + " in the queue"],
+    ["Requests", count(is.all), "", rates ? perSecond(live.requests_s) + " now" : ago(was.all / was.seconds, perSecond) || perSecond(is.all / is.seconds), each(gone)],
+    ["Errors", is.all ? percent(is.bad, is.all) : none("there was no request"), is.all ? "%" : "", ago(was.all && percent(was.bad, was.all), (value) => value + " %") || count(is.bad) + " failed or limited", each((at) => r.failed[at] + r.limited[at])],
+    ["First token, p95", is.first == null ? none("no answer has begun") : span(is.first), "", ago(was.first, span) || "of the last step", got.first_token_s.p95],
+    ["Duration, p95", is.long == null ? none("no answer has ended") : span(is.long), "", ago(was.long, span) || "of the last step", got.duration_s.p95],
+    ["Tokens", short(is.tokens), "", rates ? perSecond(live.input_s + live.output_s) + " now" : is.tokens ? percent(is.input, is.tokens) + " % input" : "", each((at) => t.input[at] + t.cached[at] + t.output[at])],
+    ["Cache hits", is.input ? ((100 * is.cached) / is.input).toFixed(1) : none("no upstream told of tokens"), is.input ? "%" : "", "of input tokens", each((at) => (t.input[at] + t.cached[at] ? t.cached[at] / (t.input[at] + t.cached[at]) : 0))],
+    ["Cost", is.unpriced && !is.cost ? none("no price is known for what was answered") : "$" + is.cost.toFixed(2), "", is.unpriced ? plural(is.unpriced, "answer") + " unpriced" : ago(was.cost, (value) => "$" + value.toFixed(2)) || "at list price", got.cost_usd.map((value) => (value == null ? null : Number(value)))],
+    ["In flight now", count((live || health).in_flight), "", count(live ? live.queue : health.queue_length) + " in the queue", null],
   ];
-  return html`<section class="figures" aria-label="Figures">${figures.map(([label, value, unit, below]) => html`<div class="figure"><div class="l">${label}</div><div class="v">${value}<small>${unit}</small></div><div class="d">${below}</div></div>`)}</section>`;
+  return html`<section class="figures" aria-label="Figures">${figures.map(([label, value, unit, below, values]) => html`<div class="figure"><div class="l">${label}</div><div class="v">${value}<small>${unit}</small></div><div class="d">${below}</div>${values && known(values).length > 1 ? html`<${Spark} values=${values} wide=${110} high=${22}/>` : html`<div class="spark"></div>`}</div>`)}</section>`;
 }
 
-function Charts({ got }) {
+function Charts({ got, before }) {
   const r = got.requests, rate = (values) => values.map((value) => (value == null ? null : value / got.step_s)), at = { from: got.from, step: got.step_s };
   const outcomes = [["answered", "calm"], ["client", "info"], ["limited", "cool"], ["failed", "out"], ["left", "off"]];
   const names = { client: "client’s fault", left: "client left" };
-  const legend = outcomes.map(([name, tone]) => html`<span><i class=${"b-" + tone}></i>${names[name] || name} <b>${count(sum(r[name]))}</b></span>`);
-  const times = (of) => [["p50", "t3"], ["p95", "info"], ["p99", "t3"]].map(([name, tone]) => ({ name, tone, dash: name === "p99" ? "2 2" : "", values: of[name] }));
+  const legend = (parts, values) => parts.map(([name, tone]) => html`<span><i class=${"b-" + tone}></i>${names[name] || name} <b>${values(name)}</b></span>`);
+  // The time before has as many steps, but for the one that is not over.
+  const fit = (values) => [...values.slice(0, r.answered.length), ...new Array(Math.max(0, r.answered.length - values.length)).fill(null)];
+  const times = (of) => [["p50", "t3"], ["p95", "info"], ["p99", "t3"]].map(([name, tone]) => ({ name, tone, dash: name === "p99" ? "2 2" : "", values: got[of][name] })).concat(before ? [{ name: "before", tone: "t3", dash: "5 3", values: fit(before[of].p95) }] : []);
   const latest = (values) => { const value = known(values).at(-1); return value == null ? "unknown" : span(value); };
-  const seconds = (value) => (value === 0 ? "0" : span(value));
-  return html`<${Chart} title="Requests" aside=${legend} ...${at} stacked unit=${(value) => Number(value.toPrecision(3)) + "/s"} told=${`${count(sum(r.answered))} answered, ${count(sum(r.failed))} failed`} series=${outcomes.map(([name, tone]) => ({ name, tone, values: rate(r[name]) }))}/>
-    <div class="two"><${Chart} title="First token" ...${at} unit=${seconds} told=${"p95 " + latest(got.first_token_s.p95)} series=${times(got.first_token_s)}/>
-    <${Chart} title="Duration" ...${at} unit=${seconds} told=${"p95 " + latest(got.duration_s.p95)} series=${times(got.duration_s)}/></div>`;
+  const seconds = (value) => (value === 0 ? "0" : span(value)), tokens = [["cached", "info soft"], ["input", "info mid"], ["output", "info"]];
+  const hourly = (of) => of.cost_usd.map((value) => (value == null ? null : (Number(value) * 3600) / of.step_s)), spent = hourly(got);
+  return html`<${Chart} title="Requests" aside=${legend(outcomes, (name) => count(sum(r[name])))} ...${at} stacked marks=${got.marks} unit=${(value) => Number(value.toPrecision(3)) + "/s"} told=${`${count(sum(r.answered))} answered, ${count(sum(r.failed))} failed`} series=${outcomes.map(([name, tone]) => ({ name, tone, values: rate(r[name]) }))}/>
+    <div class="two"><${Chart} title="First token" ...${at} unit=${seconds} told=${"p95 " + latest(got.first_token_s.p95)} series=${times("first_token_s")}/>
+    <${Chart} title="Duration" ...${at} unit=${seconds} told=${"p95 " + latest(got.duration_s.p95)} series=${times("duration_s")}/></div>
+    <div class="two"><${Chart} title="Tokens" aside=${legend(tokens, (name) => short(sum(got.tokens[name])))} ...${at} stacked unit=${(value) => short(value) + "/s"} told=${short(sum(got.tokens.output)) + " of output"} series=${tokens.map(([name, tone]) => ({ name, tone, values: rate(got.tokens[name]) }))}/>
+    <${Chart} title="Cost" aside="at list price" ...${at} unit=${(value) => "$" + Number(value.toPrecision(2)) + "/h"} told=${"$" + sum(got.cost_usd).toFixed(2)} series=${[{ name: "", tone: "info", values: spent }, ...(before ? [{ name: "before", tone: "t3", dash: "5 3", values: fit(hourly(before)) }] : [])]}/></div>`;
+}
+
+function Lost({ lost }) {
+  const rows = lost.rows.slice(0, MOST_LOST);
+  return html`<section class="panel"><header><h2>Lost in translation</h2><a class="r" href="/ui/losses">all losses</a></header>${rows.length ? html`<div class="body"><ul class="bars">${rows.map((row) => html`<li class="gone"><a class="ink cut" href=${"/ui/losses?" + new URLSearchParams({ client: row.client, pair: row.pair })} title=${told(row.client + " " + row.path)}>${row.client === "(none)" ? html`<span class="t3">not told</span>` : told(row.client)} <code class="t3">${told(row.path)}</code></a><span class="t2 nowrap">${pairOf(row.pair)}</span><span class="num">${count(row.requests)}</span></li>`)}</ul></div>` : html`<p class="empty">Nothing was lost.</p>`}</section>`;
 }
 
 function Pools({ table }) {

@@ -1,0 +1,191 @@
+"""`python -m tests.dashboard.pictures FOLDER`: each screen of the dashboard, light, dark and on a
+phone, of a gateway that has clients, failures and losses."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from dragoman.config import Account, Admin, Config, OwnPrice, Secret, Storage
+from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.simulator.testing import running_simulator
+from tests.dashboard.conftest import _BROWSERS, KEY
+from tests.gateway.clients import PATHS, body
+from tests.gateway.conftest import config_for
+from tests.gateway.http import call
+
+TRAFFIC_S = 75.0
+_PROGRAMS = ("claude-cli/2.1.0", "codex_cli_rs/0.80.0", "opencode/1.0.1", "OpenAI/Python 2.8.1")
+_WIDTHS = {"": (1440, 900, "light"), "-dark": (1440, 900, "dark"), "-phone": (390, 844, "light")}
+_POOL = 60
+_MODELS = (
+    ("chat/sim-text", 8),
+    ("messages/sim-text?words=40", 8),
+    ("responses/sim-text", 4),
+    ("messages/sim-reasoning", 4),
+    ("messages/sim-error?status=429", 1),
+    ("chat/sim-error?status=500", 1),
+    ("chat/sim-text?first_ms=400", 2),
+)
+
+
+def config(url: str, folder: Path) -> Config:
+    """Some pools of accounts, prices, and who may look."""
+    made = config_for(url)
+    names = ("chat", "messages", "responses")
+    more = [
+        Account(name=f"{name}-{number:02}", upstream=name, key=Secret(f"sk-sim-{name}-{number}"))
+        for name in names
+        for number in range(_POOL // len(names))
+    ]
+    prices = tuple(OwnPrice(model=one, input="2.5", output="10") for one in ("sim-*", "sim-*?*"))
+    return replace(
+        made,
+        accounts=(*made.accounts, *more),
+        prices=prices,
+        storage=Storage(path=str(folder / "dragoman.db"), key=Secret("a store key"), sync_s=0.2),
+        admin=Admin(key=Secret(KEY)),
+    )
+
+
+def administer(gateway: RunningGateway, path: str, given: dict[str, Any]) -> Any:
+    """Ask for a change."""
+    headers = {"content-type": "application/json"}
+    data = json.dumps(given).encode()
+    return call(gateway.base_url, "POST", f"/admin/{path}", data, headers, key=KEY).json
+
+
+def people(gateway: RunningGateway) -> list[str]:
+    """Teams and keys with limits; returns the keys' secrets."""
+    for team in ("platform", "research"):
+        administer(gateway, "teams", {"name": team})
+    monthly = {"kind": "cost", "amount": "400", "window": "month"}
+    administer(gateway, "teams/platform/limits", monthly)
+    secrets = []
+    for name, team, limits in (
+        ("ci-nightly", "platform", [("requests", 120, "hour"), ("output_tokens", 20_000, "day")]),
+        ("code-review", "platform", [("tokens", 400_000, "5h")]),
+        ("notebooks", "research", [("requests", 90, "1m")]),
+        ("support-bot", "research", []),
+    ):
+        secrets.append(administer(gateway, "keys", {"name": name, "team": team})["secret"])
+        for kind, amount, window in limits:
+            limit = {"kind": kind, "amount": amount, "window": window}
+            administer(gateway, f"keys/{name}/limits", limit)
+    time.sleep(0.5)
+    return secrets
+
+
+def use(gateway: RunningGateway, secrets: list[str]) -> None:
+    """Requests of all kinds, for a while."""
+    rng = random.Random(5)
+    models = [model for model, often in _MODELS for _ in range(often)]
+    until = time.monotonic() + TRAFFIC_S
+    while time.monotonic() < until:
+        api = rng.choice(("chat", "chat", "messages", "responses"))
+        more: dict[str, Any] = {"temperature": 0.4}
+        if api == "chat":
+            more |= {"logit_bias": {"50256": -100}, "presence_penalty": 0.2}
+        made = body(api, rng.choice(models), stream=rng.random() < 0.4, **more)
+        program = {"user-agent": rng.choice(_PROGRAMS)}
+        data = json.dumps(made).encode()
+        headers = {"content-type": "application/json", **program}
+        call(gateway.base_url, "POST", PATHS[api], data, headers, key=rng.choice(secrets))
+        time.sleep(rng.random() * 0.08)
+
+
+def _wait(page: Page) -> None:
+    page.wait_for_function("() => !document.querySelector('[aria-busy=true]')")
+    page.wait_for_timeout(900)
+
+
+def _lately(page: Page) -> None:
+    page.get_by_role("button", name="15 min").click()
+
+
+def _failed_request(page: Page) -> None:
+    page.locator("tbody tr", has_text="messages/sim-error").first.get_by_role("link").first.click()
+
+
+def _key(page: Page) -> None:
+    page.get_by_text("ci-nightly").first.click()
+
+
+def _route(page: Page) -> None:
+    page.get_by_label("Model", exact=True).fill("messages/sim-reasoning")
+    page.keyboard.press("Enter")
+
+
+def _nothing(page: Page) -> None:
+    return
+
+
+SCREENS: dict[str, tuple[str, Callable[[Page], None]]] = {
+    "overview": ("", _lately),
+    "accounts": ("accounts", _nothing),
+    "requests": ("requests", _nothing),
+    "request": ("requests?error=rate_limited", _failed_request),
+    "keys": ("keys", _key),
+    "routes": ("routes", _route),
+    "losses": ("losses", _nothing),
+    "workbench": ("workbench", _nothing),
+    "clients": ("clients", _nothing),
+    "configuration": ("config", _nothing),
+}
+
+
+def take(browser: Browser, gateway: RunningGateway, folder: Path, names: list[str]) -> None:
+    """Take the pictures."""
+    for suffix, (width, height, scheme) in _WIDTHS.items():
+        context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if scheme == "dark" else "light",
+        )
+        page = context.new_page()
+        page.set_default_timeout(8000)
+        page.goto(f"{gateway.base_url}/ui/config")
+        page.get_by_label("Key of the administration").fill(KEY)
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", level=1).first.wait_for()
+        for name in names:
+            path, act = SCREENS[name]
+            page.goto(f"{gateway.base_url}/ui/{path}")
+            _wait(page)
+            act(page)
+            _wait(page)
+            page.screenshot(path=folder / f"{name}{suffix}.png")
+        context.close()
+
+
+def main() -> None:
+    """Serve, use and look."""
+    parser = argparse.ArgumentParser(prog="tests.dashboard.pictures", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("screens", nargs="*", choices=[[], *SCREENS], default=[])
+    chosen = parser.parse_args()
+    chosen.folder.mkdir(parents=True, exist_ok=True)
+    program = next(filter(None, map(shutil.which, _BROWSERS)))
+    with (
+        tempfile.TemporaryDirectory() as name,
+        running_simulator() as simulator,
+        running_gateway(config(simulator.base_url, Path(name))) as gateway,
+        sync_playwright() as playwright,
+    ):
+        use(gateway, people(gateway))
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        take(browser, gateway, chosen.folder, chosen.screens or list(SCREENS))
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
