@@ -296,9 +296,19 @@ async def test_a_connection_that_always_refuses_is_given_up_for_post(
 
 
 async def test_an_error_before_any_event_is_its_answer_by_http(client: UpstreamClient) -> None:
-    """W8: the status, the headers that it tells, and the error. The connection is given up."""
+    """W8: the status, whichever its name is, the headers that it tells, and the error, whether it
+    has an object of its own or not. The connection is given up."""
     error = {"type": "rate_limit", "code": "slow", "message": "m", "headers": {"Retry-After": 7}}
-    async with serving(lambda peer, message, number: peer.fail(429, error)) as (server, url):
+
+    def script(peer: Peer, message: dict[str, Any], number: int) -> None:
+        if number == 1:
+            peer.fail(429, error)
+        elif number == 2:
+            peer.send({"type": "error", "status_code": 429, "error": error})
+        else:
+            peer.send({"type": "error", "status_code": 400, "code": "c", "message": "flat"})
+
+    async with serving(script) as (server, url):
         for _ in range(2):
             async with await client.send(asked(url, [USER])) as answer:
                 assert answer.status == 429
@@ -308,6 +318,9 @@ async def test_an_error_before_any_event_is_its_answer_by_http(client: UpstreamC
                     "error": {name: error[name] for name in ("type", "code", "message")}
                 }
         assert len(server.peers) == 2
+        status, body = await whole(client, asked(url, [USER]))
+        told = json.loads(body)["error"]
+        assert (status, told["code"], told["message"]) == (400, "c", "flat")
 
 
 async def test_an_error_after_events_is_one_of_the_stream(client: UpstreamClient) -> None:

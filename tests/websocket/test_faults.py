@@ -335,6 +335,15 @@ def test_a_silent_upstream_is_no_failure(start: Start, simulator: RunningSimulat
             assert all(sign["response"]["id"] == created["id"] for sign in signs)
 
 
+def test_what_is_silent_by_default() -> None:
+    """W18: a sign and a ping are well within what clients and proxies wait for. W19: an upstream
+    may say nothing for ten minutes, before its answer and within it."""
+    assert Server().keepalive_s < 300
+    assert WebSocket().ping_s < 100
+    assert Timeouts().first_byte_s >= 600
+    assert Timeouts().websocket_idle_s >= 600
+
+
 def test_signs_before_there_is_a_response(start: Start, simulator: RunningSimulator) -> None:
     """W18: only for Codex, which waits for any message; others have the pings."""
     server = replace(SERVER, keepalive_s=0.1, commit_after_s=0.1)

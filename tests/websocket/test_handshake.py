@@ -63,9 +63,11 @@ def test_limits_of_connections(start: Start, simulator: RunningSimulator) -> Non
         with Socket(gateway.base_url, offer("one")):
             answer = refused(gateway, offer("one"))
             assert (answer.status, answer.headers["retry-after"]) == (429, "5")
+            assert answer.json["error"]["code"] == "rate_limit_exceeded"
             with Socket(gateway.base_url, offer("two")):
                 answer = refused(gateway, offer("two"))
                 assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+                assert answer.json["error"]["code"] == "server_is_overloaded"
         first.close()
         simulator.wait_for(lambda: not gateway.app.websockets.open)
     with Socket(gateway.base_url, offer("one")), Socket(gateway.base_url, offer("one")):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,9 @@ def test_a_conversation_reaches_the_upstream_as_by_post(
                 given = outputs_for(found) or [said(f"once more {turn}")]
         over_socket = bodies()
     assert len(over_socket) == len(posted) == 10
+    names = r'"(?:id|call_id|tool_call_id|tool_use_id)"\s*:\s*"([^"]+)"'
+    ids = Counter(re.findall(names, simulator.last.body.decode()))
+    assert max(ids.values()) == 2, "that of a call is that of its output, and of nothing else"
     for number, (sent, right) in enumerate(zip(over_socket, posted, strict=True)):
         assert _settled(sent) == _settled(right), number
 
@@ -251,8 +256,12 @@ def test_a_revoked_key_ends_the_connection(
 def test_errors_of_an_upstream_keep_their_names(
     gateway: RunningGateway, simulator: RunningSimulator
 ) -> None:
-    """W7, W8: its status, its words, and when to come again."""
+    """W7, W8: its status, its words, and when to come again. Codes that clients act on are those of
+    the upstream."""
     with opened(gateway) as sock:
+        for code in ("previous_response_not_found", "websocket_connection_limit_reached"):
+            [told] = sock.turn(f"responses/sim-error?status=400&code={code}")
+            assert (told["status"], told["error"]["code"]) == (400, code)
         for kind in KINDS:
             model = f"{kind}/sim-error?status=400&message=no+way&code=string_above_max_length"
             [told] = sock.turn(model)
@@ -353,30 +362,39 @@ def _frames(*data: str) -> bytes:
 def test_finished_items_win_over_the_last_event(
     start: Start, simulator: RunningSimulator, last: dict[str, Any]
 ) -> None:
-    """W15: what is remembered of an answer is what its events brought. W29: also where their JSON
-    has line breaks."""
+    """W15: what is remembered of an answer is what its events brought, with items that have no id
+    of a call. W29: also where their JSON has line breaks."""
     call_item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "t"}
     item = {**call_item, "status": "completed", "input": "do"}
     response: dict[str, Any] = {"id": "resp_odd", "object": "response", "model": "m", "output": []}
     done = {"type": "response.output_item.done", "sequence_number": 1, "output_index": 0}
     broken = json.dumps({**done, "item": item}, indent=1).replace("\n", "\ndata: ")
+    both: dict[str, Any] = {"call_id": None, "execution": "server", "status": "completed"}
+    search = {"type": "tool_search_call", "id": "tsc_1", "arguments": {}, **both}
+    loaded = {"type": "tool_search_output", "id": "tso_1", "tools": [], **both}
+    hosted = [
+        json.dumps({**done, "sequence_number": place + 1, "output_index": place, "item": one})
+        for place, one in enumerate((search, loaded), start=1)
+    ]
     stream = _frames(
         'event: response.created\ndata: {"type":"response.created","sequence_number":0,'
         f'"response":{json.dumps({**response, "status": "in_progress"})}}}',
         f"event: response.output_item.done\ndata: {broken}",
-        'event: response.completed\ndata: {"type":"response.completed","sequence_number":2,'
+        *(f"event: response.output_item.done\ndata: {one}" for one in hosted),
+        'event: response.completed\ndata: {"type":"response.completed","sequence_number":4,'
         f'"response":{json.dumps({**response, "status": "completed", **last})}}}',
     )
     with answering(200, "text/event-stream", stream) as odd:
         config = config_for(simulator.base_url)
         strange = Upstream(name="odd", protocol="openai_responses", base_url=odd)
         account = replace(config.accounts[0], name="odd", upstream="odd")
-        both = replace(
-            config,
-            upstreams=(*config.upstreams, strange),
-            accounts=(*config.accounts, account),
+        gateway = start(
+            replace(
+                config,
+                upstreams=(*config.upstreams, strange),
+                accounts=(*config.accounts, account),
+            )
         )
-        gateway = start(both)
         with opened(gateway) as sock:
             tools = [{"type": "custom", "name": "t", "description": "Does."}]
             found = sock.turn("odd/m", "go", tools=tools)
@@ -385,7 +403,13 @@ def test_finished_items_win_over_the_last_event(
             more = {"tools": tools, "previous_response_id": "resp_odd"}
             assert answer_id(sock.turn("responses/sim-text", [output], **more))
     kinds = [one["type"] for one in simulator.last.json["input"]]
-    assert kinds == ["message", "custom_tool_call", "custom_tool_call_output"]
+    assert kinds == [
+        "message",
+        "custom_tool_call",
+        "tool_search_call",
+        "tool_search_output",
+        "custom_tool_call_output",
+    ]
     assert simulator.last.json["input"][1]["input"] == "do"
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.gateway.testing import RunningGateway
+from dragoman.http.websocket.frames import CLOSE, control_frame
 from dragoman.simulator.testing import RunningSimulator
 from dragoman.upstream.sockets import SocketConnection
+from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import AUTH, Connection, call, events
 from tests.gateway.services import until
+from tests.upstream.test_sockets import Peer, serving
 from tests.websocket.client import answer_id, opened
 from tests.websocket.test_faults import SOON, in_flight
 from tests.websocket.test_turns import TOOL, _settled, outputs_for, said
@@ -121,6 +126,35 @@ def test_a_client_that_leaves_ends_the_call_upstream(
     assert any(leave() < 1.0 for _ in range(5))
     again = call(by_socket.base_url, "POST", "/v1/responses", {"model": MODEL, "input": "hi"})
     assert again.status == 200
+
+
+async def test_an_end_before_any_event_is_not_the_accounts(start: Start) -> None:
+    """W26: its connections close with 1000 once they were asked, a kept one and fresh ones; W23:
+    what a kept one was asked is asked once more. The account is as good as before."""
+
+    def script(peer: Peer, message: dict[str, Any], number: int) -> None:
+        if 2 <= number <= 4:
+            peer.writer.write(control_frame(CLOSE, (1000).to_bytes(2, "big")))
+        else:
+            peer.answer(f"resp_{number}")
+
+    async with serving(script) as (server, url):
+        config = config_for(url.removesuffix("/v1/responses"))
+        upstreams = tuple(replace(one, websocket="on") for one in config.upstreams)
+        gateway = start(replace(config, upstreams=upstreams))
+
+        def turns() -> list[tuple[str, int]]:
+            found = []
+            with opened(gateway) as sock:
+                for _ in range(4):
+                    found.append((sock.turn("responses/m")[-1]["type"], len(server.messages)))
+                    state = gateway.app.pool.state("responses-0")
+                    assert not any((state.cooling, state.disabled, state.exhausted))
+            return found
+
+        done = "response.completed"
+        assert await asyncio.to_thread(turns) == [(done, 1), ("error", 3), ("error", 4), (done, 5)]
+        assert not server.posted
 
 
 @pytest.mark.parametrize("scenario", ["text", "parallel_tools"])
