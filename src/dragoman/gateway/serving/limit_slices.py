@@ -191,7 +191,7 @@ class LimitSlices:
             limit,
             owner,
             row,
-            counters.row(f"{name}\nslice", SLICE_CELLS).cells,
+            self.row_of_slice(counters, name).cells,
             counters.row(f"{name}\nown", cells_of(window)).cells,
             is_team=is_team,
         )
@@ -203,6 +203,10 @@ class LimitSlices:
         one = _Borrowed(name, found, every)
         self._borrowed[name] = self._by_row[row] = one
         return found
+
+    def row_of_slice(self, counters: Counters, name: str) -> Row:
+        """Where this machine's slice is of the limit whose row has this name."""
+        return counters.row(f"{name}\nslice", SLICE_CELLS)
 
     async def borrow(
         self,
