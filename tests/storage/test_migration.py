@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -28,12 +30,14 @@ from dragoman.storage.migration import move, moved_tables
 from dragoman.storage.postgres.database import PostgresConnection, PostgresDatabase
 from dragoman.storage.postgres.store import PostgresStore
 from dragoman.storage.responses import Items, StoredEvent, StoredResponse
+from dragoman.storage.schema import APPLICATION_ID, MIGRATIONS
 from dragoman.storage.sqlite import SqliteResponses, SqliteStore
 from dragoman.storage.sqlite_file import SqliteFile
 from dragoman.storage.tables.database import Database
 
 NOW = 1_800_000_000.0
 MANY = 2500
+VALUES = {"TEXT": "{}", "INTEGER": 1, "REAL": 0.1, "BLOB": b"\0\xff"}
 
 
 def fill(path: Path) -> None:
@@ -138,3 +142,36 @@ def test_what_is_broken_off_leaves_both_as_they_were(
         assert not any(contents(there).values())
         move(old, there)
         assert contents(there) == before
+
+
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+def test_a_file_of_an_older_version_is_moved(tmp_path: Path, url: str, version: int) -> None:
+    """With a row in every table that it has, and as much as one that was opened in between."""
+    path = tmp_path / "old.db"
+    with closing(sqlite3.connect(path)) as made, made:
+        made.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        for number, statements in enumerate(MIGRATIONS[:version], 1):
+            for statement in statements:
+                made.execute(statement)
+            made.execute("INSERT INTO migrations VALUES (?, 0)", (number,))
+        made.execute(f"PRAGMA user_version = {version}")
+        tables = made.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        ).fetchall()
+        for (table,) in tables:
+            columns = made.execute("SELECT name, type FROM pragma_table_info(?)", (table,))
+            found = columns.fetchall()
+            values = [VALUES[kind] for _, kind in found]
+            if not made.execute(f"SELECT 1 FROM {table}").fetchone():
+                made.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(found))})", values)
+    shutil.copyfile(path, tmp_path / "opened.db")
+    with (
+        closing(SqliteFile(path, 1.0)) as old,
+        closing(SqliteFile(tmp_path / "opened.db", 1.0)) as opened,
+        closing(PostgresDatabase(url)) as there,
+    ):
+        opened.open()
+        expected = contents(opened)
+        assert expected["accounts"]
+        move(old, there)
+        assert contents(there) == expected == contents(old)

@@ -146,6 +146,9 @@ class Counters(Protocol):
         """What all processes have counted as used that is in no row of usage yet. To be called
         while locked."""
 
+    def counts_all(self, row: Row) -> bool:
+        """Whether all processes of this machine count there: there was room for it."""
+
     def try_exchange(self) -> bool:
         """Be the process that asks the owner of limits for all of this machine, until
         `end_exchange`; False if another is."""

@@ -120,6 +120,9 @@ def _write(connection: Connection, table: MovedTable, rows: Sequence[Any]) -> No
             [bool(value) if place in flags else value for place, value in enumerate(row)]
             for row in rows
         ]
+    if table.name not in _LARGE:
+        connection.fill(table.name, table.columns, rows)
+        return
     columns = ", ".join(table.columns)
     values = ", ".join("?" for _ in table.columns)
     connection.executemany(f"INSERT INTO {table.name} ({columns}) VALUES ({values})", rows)

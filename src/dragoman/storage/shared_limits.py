@@ -119,6 +119,10 @@ class SharedLimits(SharedFile):
         cells, place = self._cells, OWN_CELLS * self._indexes[row] + OWN_UNWRITTEN
         return sum(cells[_column(number) + place] for number in range(cells[_COLUMNS_USED]))
 
+    def counts_all(self, row: Row) -> bool:
+        """Whether all processes of this machine count there: there was room for it."""
+        return row in self._indexes
+
     def try_exchange(self) -> bool:
         """Be the process that asks the owner of limits for all of this machine, until
         `end_exchange`; False if another is. It ends with the process."""
@@ -240,6 +244,10 @@ class PrivateLimits:
     def unwritten(self, row: Row) -> int:
         """See `SharedLimits.unwritten`."""
         return row.own[OWN_UNWRITTEN]
+
+    def counts_all(self, row: Row) -> bool:
+        """There is nobody else."""
+        return True
 
     def try_exchange(self) -> bool:
         """There is nobody else."""

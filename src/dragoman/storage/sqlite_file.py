@@ -47,6 +47,11 @@ class SqliteConnection(sqlite3.Connection):
         """See `Connection.insert`."""
         self.execute(f"INSERT INTO {into} {_told(len(types))} {then}", (_encode(rows).decode(),))
 
+    def fill(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """See `Connection.fill`."""
+        places = ", ".join("?" for _ in columns)
+        self.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", rows)
+
     def add(self, table: str, keys: Keyed, sums: Keyed, rows: Sequence[Any]) -> None:
         """See `Connection.add`."""
         keyed, counted = [name for name, _ in keys], [name for name, _ in sums]

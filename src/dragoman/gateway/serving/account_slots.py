@@ -30,6 +30,9 @@ class AccountSlots:
         self._counters = counters
         self._slices = slices
         self._limits: dict[str, LentLimit] = {}
+        self._alone: dict[str, int] = {}
+        """Requests in flight here of accounts for which the counters have no room: each worker
+        holds to these by itself."""
         self._task: asyncio.Task[None] | None = None
 
     def close(self) -> None:
@@ -46,9 +49,12 @@ class AccountSlots:
 
     def take(self, name: str, most: int) -> bool:
         """See `Counts.take`."""
-        limit = self._limits.get(name)
+        limit = self._limits.get(name) or self._bound(name, most)
         if limit is None:
-            limit = self._bound(name, most)
+            alone = self._alone[name]
+            if alone < most:
+                self._alone[name] = alone + 1
+            return alone < most
         if limit.amount != most:
             limit.amount = limit.slice.amount = most
         counters = self._counters
@@ -64,7 +70,10 @@ class AccountSlots:
 
     def give_back(self, name: str) -> None:
         """See `Counts.give_back`."""
-        limit = self._limits[name]
+        limit = self._limits.get(name)
+        if limit is None:
+            self._alone[name] -= 1
+            return
         counters = self._counters
         counters.lock()
         try:
@@ -84,14 +93,14 @@ class AccountSlots:
 
     def lacks(self, name: str) -> bool:
         """See `LentCounts.lacks`."""
-        return self._slices.may_be_lent(self._limits[name])
+        limit = self._limits.get(name)
+        return limit is not None and self._slices.may_be_lent(limit)
 
     def want(self, names: Collection[str]) -> None:
         """See `LentCounts.want`."""
         for name in names:
-            limit = self._limits.get(name)
-            if limit is not None and self._slices.may_be_lent(limit):
-                self._slices.want(limit)
+            if self.lacks(name):
+                self._slices.want(self._limits[name])
 
     async def borrow(self, name: str) -> None:
         """See `LentCounts.borrow`."""
@@ -104,14 +113,19 @@ class AccountSlots:
             return limit.amount - limit.cells[RESERVED]
         return limit.left_here()
 
-    def _bound(self, name: str, most: int) -> LentLimit:
+    def _bound(self, name: str, most: int) -> LentLimit | None:
+        """The limit of an account; None if there is no room for it."""
+        if name in self._alone:
+            return None
+        counters, title = self._counters, f"account\n{name}"
         if self._task is None:
             self._task = asyncio.create_task(self._look_after())
-        row = self._counters.row(f"account\n{name}", cells_of(None))
-        found = self._slices.bound(
-            self._counters, Limit(kind="concurrent", amount=most), name, row, f"account\n{name}"
-        )
-        self._limits[name] = found
+        row = counters.row(title, cells_of(None))
+        if not counters.counts_all(self._slices.row_of_slice(counters, title)):
+            self._alone[name] = 0
+            return None
+        limit = Limit(kind="concurrent", amount=most)
+        found = self._limits[name] = self._slices.bound(counters, limit, name, row, title)
         return found
 
     async def _look_after(self) -> None:

@@ -195,7 +195,7 @@ class LimitSlices:
             limit,
             owner,
             row,
-            counters.row(f"{name}\nslice", SLICE_CELLS).cells,
+            self.row_of_slice(counters, name).cells,
             counters.row(f"{name}\nown", cells_of(window)).cells,
             is_team=is_team,
         )
@@ -213,6 +213,10 @@ class LimitSlices:
             finally:
                 counters.unlock()
         return found
+
+    def row_of_slice(self, counters: Counters, name: str) -> Row:
+        """Where this machine's slice is of the limit whose row has this name."""
+        return counters.row(f"{name}\nslice", SLICE_CELLS)
 
     async def borrow(
         self,

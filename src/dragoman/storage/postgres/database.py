@@ -55,6 +55,10 @@ _BOUNDED = (
 )
 """As SET LOCAL of both, in one statement."""
 _LOCK = "SELECT version FROM clock FOR UPDATE"
+_COLUMN_TYPES = """
+SELECT '"' || attname || '"', format_type(atttypid, NULL) FROM pg_attribute
+WHERE attrelid = ?::regclass AND attnum > 0 AND NOT attisdropped
+"""
 
 
 class PostgresDatabase:
@@ -257,6 +261,7 @@ class PostgresConnection:
     def __init__(self, link: Link, pipeline: psycopg.Pipeline) -> None:
         self._link = link
         self._pipeline = pipeline
+        self._types: dict[str, dict[str, str]] = {}
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> PostgresRows:
         """See `Connection.execute`."""
@@ -276,6 +281,17 @@ class PostgresConnection:
         """See `Connection.insert`."""
         told = _told(tuple(types), len(types))
         self.execute(f"INSERT INTO {into} {told} {then}", (_json(rows),))
+
+    def fill(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """See `Connection.fill`: an array for each column, since COPY is not for pipelines."""
+        types = self._types.get(table)
+        if types is None:
+            types = self._types[table] = dict(self.execute(_COLUMN_TYPES, (table,)).fetchall())
+        arrays = ", ".join(f"?::{types[column]}[]" for column in columns)
+        self.execute(
+            f"INSERT INTO {table} ({', '.join(columns)}) SELECT * FROM unnest({arrays})",
+            [[_kept(value) for value in column] for column in zip(*rows, strict=True)],
+        )
 
     def add(self, table: str, keys: Keyed, sums: Keyed, rows: Sequence[Any]) -> None:
         """See `Connection.add`."""
@@ -391,11 +407,13 @@ def _translated(statement: str) -> tuple[str, bool]:
 
 
 def _bound(values: Sequence[Any], numbered: bool) -> Any:
-    told = [
-        value.replace(_NUL, "\ufffd") if isinstance(value, str) and _NUL in value else value
-        for value in values
-    ]
+    told = [_kept(value) for value in values]
     return {str(place): value for place, value in enumerate(told, 1)} if numbered else told
+
+
+def _kept(value: Any) -> Any:
+    """A value as it can be kept."""
+    return value.replace(_NUL, "\ufffd") if isinstance(value, str) and _NUL in value else value
 
 
 @lru_cache

@@ -40,6 +40,9 @@ class Connection(Protocol):
         """Insert rows, arrays of values of these types, `into` a table with its columns, in one
         step. What of `then` follows may be an ON CONFLICT clause."""
 
+    def fill(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Insert many small rows of all kinds of values in one step."""
+
     def add(self, table: str, keys: Keyed, sums: Keyed, rows: Sequence[Any]) -> None:
         """Add sums, the last values of each row, to those of their keys, the first ones, in one
         step."""
