@@ -218,13 +218,37 @@ def test_a_stream_that_grows_without_end_ends_in_an_error(start: Start, api: str
     until(lambda: gateway.server.http.budget.held == 0)
 
 
-def test_others_are_answered_while_a_large_body_is_translated(gateway: RunningGateway) -> None:
-    """51 KB, as gzip, of 700,000 messages: if the loop worked on it, nobody would be served for
-    seconds."""
+def many_messages() -> bytes:
+    """700,000 of them, as 51 KB of gzip."""
     text = {"role": "user", "content": "hi"}
     made = {"model": "messages/sim-text", "messages": [text] * 700_000}
     packed = gzip.compress(json.dumps(made).encode(), 9)
     assert len(packed) < 100_000
+    return packed
+
+
+def test_a_body_of_too_many_values_is_refused(gateway: RunningGateway) -> None:
+    """Without being decoded, by a process that goes on with other bodies."""
+    helpers = gateway.app._services.large.helpers
+    before = helpers.started
+    packed = many_messages()
+    for _ in range(3):
+        answer = call(
+            gateway.base_url,
+            "POST",
+            PATHS["chat"],
+            packed,
+            {**AUTH, **JSON, "content-encoding": "gzip"},
+        )
+        assert answer.status == 413
+        assert "more than 1000000 values" in str(error_of("chat", answer))
+    assert helpers.started <= before + 1
+
+
+def test_others_are_answered_while_a_large_body_is_translated(start: Start) -> None:
+    """700,000 messages: if the loop worked on them, nobody would be served for seconds."""
+    gateway = start(server=replace(SERVER, body_limit_values=10_000_000))
+    packed = many_messages()
     with Connection(gateway.base_url) as large:
         large.send("POST", PATHS["chat"], packed, {**AUTH, **JSON, "content-encoding": "gzip"})
         time.sleep(0.3)

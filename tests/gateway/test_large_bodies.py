@@ -19,6 +19,7 @@ from dragoman.canonical.masking import Mask
 from dragoman.canonical.options import Options
 from dragoman.gateway.serving import exchange
 from dragoman.gateway.serving.large import LargeBodies, is_large
+from dragoman.gateway.serving.large_body_tasks import holds_more_values
 from dragoman.gateway.testing import RunningGateway
 from dragoman.translation import ALL_REASONING, Call, CallSettings, ClientRequest, Outcome
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, streamed_text, text_of
@@ -152,6 +153,22 @@ def test_code_is_no_object() -> None:
     """Brackets of texts, where they are followed by what cannot follow them in JSON."""
     code = 'if (x) {\n  y = {"a": ["b"], c: [\'d\']};\n}\n' * 4000
     assert not is_large(json.dumps(body("chat", "m", code)).encode())
+
+
+@pytest.mark.parametrize(
+    ("made", "values"),
+    [
+        (b'{"messages":[' + b'{"role":"user"},' * 9 + b'{"role":"user"}]}', 21),
+        (b"[" + b"[]," * 50 + b"[]]", 102),
+        # Texts hold none, whatever is in them, and wherever a slice of the text ends.
+        (json.dumps({"a": '[{,"\\' * 60_000 + '"', "b": ["\\", "x,[{"]}).encode(), 4),
+        (b"[" + b'"a\\\\",' * 100_000 + b"1]", 100_001),
+    ],
+)
+def test_values_are_counted_outside_of_texts(made: bytes, values: int) -> None:
+    json.loads(made)
+    assert not holds_more_values(made, values)
+    assert holds_more_values(made, values - 1)
 
 
 @pytest.fixture(scope="module")

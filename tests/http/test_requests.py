@@ -133,6 +133,28 @@ def test_bodies_of_all_sizes(echoing: Running, size: int, chunk: int) -> None:
             assert answered == b"POST /p  " + body
 
 
+def test_an_upgrade_inside_a_body_is_body(echoing: Running) -> None:
+    """However the body is framed and cut, and also where its own head offers a protocol."""
+    inner = b"GET /in HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+    whole = b"Content-Length: %d\r\n\r\n%b" % (len(inner), inner)
+    chunks = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(inner), inner)
+    for offer in (b"", b"Connection: upgrade\r\nUpgrade: websocket\r\n"):
+        for framed in (whole, chunks):
+            asked = b"POST /out HTTP/1.1\r\nHost: x\r\n" + offer + framed
+            middle = asked.index(b"/in")
+            for cut in (0, middle, middle + len(b"/in HTTP/1.1\r\n"), len(asked) - 1):
+                seen = len(echoing.seen)
+                with echoing.connect() as sock:
+                    sock.sendall(asked[:cut])
+                    sock.sendall(asked[cut:])
+                    status, _, answered = read_answer(sock)
+                    assert (status, answered) == (200, b"POST /out  " + inner)
+                    sock.sendall(CLOSE)
+                    assert statuses(read_all(sock)) == [200]
+                assert [made.path for made in echoing.seen[seen:]] == ["/out", "/"]
+                assert not any(made.upgrade for made in echoing.seen[seen:])
+
+
 def test_trailers_are_no_headers(echoing: Running) -> None:
     """Some are no more than that; llhttp refuses those that would frame the body anew."""
     names = ["authorization", "x-api-key", "x-dragoman-policy", "host", "connection", "upgrade"]

@@ -72,6 +72,10 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     or from the head's first byte; 0 for no limit, as in the other time limits here."""
     body_limit_bytes: AtLeastOne = 32 * 1024 * 1024
     """Largest request body, in bytes; a larger one is answered 413."""
+    body_limit_values: Annotated[int, Meta(ge=300_000)] = 1_000_000
+    """Most values that a request body may hold, told by its commas and the beginnings of its
+    objects and lists; one that holds more is answered 413. Each takes some 300 bytes of memory
+    while the body is translated."""
     body_timeout_s: Seconds = 120.0
     """Seconds within which the whole body of a request must arrive; else it is answered 408."""
     least_rate_bytes: Annotated[int, Meta(ge=0)] = 1000

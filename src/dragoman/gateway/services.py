@@ -261,7 +261,9 @@ class Services:
         def exchange_of(router: Router, upstreams: Upstreams, prices: Prices = prices) -> Exchange:
             return Exchange(
                 server,
-                RequestResolver(router, self.large, server.body_limit_bytes),
+                RequestResolver(
+                    router, self.large, server.body_limit_bytes, server.body_limit_values
+                ),
                 upstreams,
                 self.large,
                 prices,

@@ -90,14 +90,15 @@ class LargeBodies:
         body: bytes,
         operation: Operation | None = None,
         shown: Mapping[str, Any] | None = None,
+        most_values: int | None = None,
     ) -> ClientRequest:
-        """As `ClientRequest`.
+        """As `ClientRequest`, of a body that holds at most `most_values` values.
 
         Raises:
             DragomanError: as there, or TOO_LARGE.
         """
         source = Source(protocol, operation, shown or {})
-        outline, mended = await self._done(outlined, body, source)
+        outline, mended = await self._done(outlined, body, source, most_values)
         request = ClientRequest.outlined(protocol, mended or body, operation, outline)
         request.shown = source.shown
         return request

@@ -23,6 +23,8 @@ MOST_VALUES = 50_000
 """The loop of the other process takes a result over in one step, so its parts are limited in
 number: losses that are told one by one, top-level members, names of tools and what the answer
 repeats of the request. 50,000 take about ten milliseconds."""
+_SLICE = 256 * 1024
+"""Bytes that are parted at quotes at once: all of the parts together would take much memory."""
 
 
 class Source(Struct, frozen=True):
@@ -62,13 +64,15 @@ def request_of(body: bytes, source: Source) -> ClientRequest:
     return _last[2]
 
 
-def outlined(body: bytes, source: Source) -> tuple[Outline, bytes]:
+def outlined(body: bytes, source: Source, most_values: int | None = None) -> tuple[Outline, bytes]:
     """The outline of a request, and its body if that was mended.
 
     Raises:
         InvalidRequest: as `ClientRequest`.
-        DragomanError: TOO_LARGE.
+        DragomanError: TOO_LARGE, also where the body holds more than `most_values` values.
     """
+    if most_values is not None and holds_more_values(body, most_values):
+        raise too_large(f"The request body holds more than {most_values} values.")
     request = request_of(body, source)
     if len(request.members) > _MOST_MEMBERS:
         raise too_large(f"The request body has more than {_MOST_MEMBERS} members.")
@@ -134,6 +138,27 @@ def answered(body: bytes, call: Call, mask: Mask, streamed: bool) -> tuple[Given
         made = translate_whole(call, body, mask, outcome)
     call.ledger.shorten(before + _MOST_LOSSES)
     return Given(outcome, tuple(call.ledger)[before:], response_id(body)), made
+
+
+def holds_more_values(body: bytes, most: int) -> bool:
+    """Whether JSON text holds more than `most` values: commas, and beginnings of objects and lists,
+    outside of its strings. Nothing is decoded, as that takes a hundred bytes for each value."""
+    if _marks(body) <= most:
+        return False
+    # What is between every other pair of quotes is a string, but for quotes that are escaped.
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    found = parity = 0
+    for start in range(0, len(plain), _SLICE):
+        pieces = plain[start : start + _SLICE].split(b'"')
+        found += _marks(b"".join(pieces[parity::2]))
+        if found > most:
+            return True
+        parity ^= (len(pieces) - 1) & 1
+    return False
+
+
+def _marks(text: bytes) -> int:
+    return text.count(b",") + text.count(b"{") + text.count(b"[")
 
 
 def too_large(told: str) -> DragomanError:

@@ -29,14 +29,18 @@ _LONGEST_MODEL = 1024
 
 
 class RequestResolver:
-    """Reads requests, of bodies of at most `most_bytes`, and finds where `router` leads them."""
+    """Reads requests, of bodies of at most `most_bytes` that hold at most `most_values` values, and
+    finds where `router` leads them."""
 
-    __slots__ = ("_large", "_most_bytes", "_router")
+    __slots__ = ("_large", "_most_bytes", "_most_values", "_router")
 
-    def __init__(self, router: Router, large: LargeBodies, most_bytes: int) -> None:
+    def __init__(
+        self, router: Router, large: LargeBodies, most_bytes: int, most_values: int
+    ) -> None:
         self._router = router
         self._large = large
         self._most_bytes = most_bytes
+        self._most_values = most_values
 
     async def read(self, incoming: IncomingRequest, body: bytes | None = None) -> ClientRequest:
         """The client's request; `body` is given where it was taken before.
@@ -48,7 +52,9 @@ class RequestResolver:
         if body is None:
             body = await incoming.body(self._most_bytes)
         if is_large(body):
-            return await self._large.read(incoming.codec.name, body, incoming.operation)
+            return await self._large.read(
+                incoming.codec.name, body, incoming.operation, most_values=self._most_values
+            )
         return ClientRequest(incoming.codec.name, body, None, incoming.operation)
 
     async def check_replay(self, incoming: IncomingRequest, caller: Caller, body: bytes) -> None:
