@@ -44,7 +44,14 @@ def test_overview(page: Page, gateway: RunningGateway, told: Told) -> None:
     needs = page.get_by_label("What needs somebody")
     expect(needs).to_contain_text("is disabled.")
     expect(page.get_by_label("Figures")).to_contain_text("In flight now")
-    expect(page.get_by_role("img", name="Requests:")).to_be_visible()
+    for chart in ("Requests", "First token", "Duration", "Tokens", "Cost"):
+        expect(page.get_by_role("img", name=f"{chart}:")).to_be_visible()
+    lost = page.locator("section", has=page.get_by_role("heading", name="Lost in translation"))
+    expect(lost).to_contain_text("temperature")
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("button", name="Compare", pressed=True)).to_be_visible()
+    with page.expect_request(lambda request: "upstream=chat" in request.url):
+        page.get_by_label("Upstream").select_option("chat")
     needs.get_by_role("link", name="Show accounts").click()
     expect(page.get_by_role("link", name="pool-00007")).to_be_visible()
     expect(page.locator(".tfoot")).to_have_text(f"1 of {MOST:,}")
