@@ -164,8 +164,8 @@ def test_programs_dial_again(
 def test_a_program_that_is_killed_ends_its_turn(
     simulator: RunningSimulator, kind: Api, program: str, tmp_path: Path
 ) -> None:
-    """Its upstream is let go, which else would be silent for a minute; how soon that is on a machine
-    that does nothing else, `tests/websocket/test_faults.py` measures."""
+    """Its upstream is let go, which else would be silent for a minute; how soon that is,
+    `tests/websocket/test_faults.py` measures."""
     endless = "Go. [[sim: scenario=reasoning_tool fault=silence after=3 ms=60000]]"
     with playing(kind, simulator) as stage:
         for seconds in (2.5, 10.0, 40.0):  # until it has begun, however slow the machine is
