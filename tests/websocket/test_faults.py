@@ -337,7 +337,8 @@ def test_a_silent_upstream_is_no_failure(start: Start, simulator: RunningSimulat
 
 def test_what_is_silent_by_default() -> None:
     """W18: a sign and a ping are well within what clients and proxies wait for. W19: an upstream
-    may say nothing for ten minutes, before its answer and within it."""
+    may say nothing for ten minutes before its answer, and within it where pings tell that it is
+    there."""
     assert Server().keepalive_s < 300
     assert WebSocket().ping_s < 100
     assert Timeouts().first_byte_s >= 600
