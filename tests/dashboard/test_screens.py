@@ -51,7 +51,7 @@ def test_overview(page: Page, gateway: RunningGateway, told: Told) -> None:
     page.get_by_role("button", name="Compare").click()
     expect(page.get_by_role("button", name="Compare", pressed=True)).to_be_visible()
     with page.expect_request(lambda request: "upstream=chat" in request.url):
-        page.get_by_label("Upstream").select_option("chat")
+        page.get_by_label("Upstream", exact=True).select_option("chat")
     needs.get_by_role("link", name="Show accounts").click()
     expect(page.get_by_role("link", name="pool-00007")).to_be_visible()
     expect(page.locator(".tfoot")).to_have_text(f"1 of {MOST:,}")
