@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from tests.gateway.clients import PATHS, body, completed
 from tests.gateway.http import KEY
 
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 60.0
 
 
 @dataclass
@@ -26,6 +26,7 @@ class Load:
     outcomes: Counter[str] = field(default_factory=Counter)
     pause_s: float = 0.01
     _stopping: bool = False
+    _ended: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self, *, opening: int = 4, keeping: int = 4, streaming: int = 6) -> None:
@@ -36,6 +37,16 @@ class Load:
             (streaming, self._stream),
         ):
             self._tasks += [asyncio.create_task(client()) for _ in range(count)]
+
+    async def answered(self, *kinds: str) -> None:
+        """Wait until a request of each kind that is named was answered from now on, or any request
+        was not answered as it should be, which `outcomes` tells."""
+        before = Counter(self.outcomes)
+        while all(name.endswith(" ok") for name in self.outcomes) and any(
+            self.outcomes[f"{kind} ok"] <= before[f"{kind} ok"] for kind in kinds
+        ):
+            self._ended.clear()
+            await self._ended.wait()
 
     async def stop(self) -> Counter[str]:
         """Let all finish what they ask."""
@@ -74,6 +85,7 @@ class Load:
         except TimeoutError:
             outcome = "timeout"
         self.outcomes[f"{kind} {outcome}"] += 1
+        self._ended.set()
         return outcome == "ok"
 
 

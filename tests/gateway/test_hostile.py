@@ -20,5 +20,4 @@ def test_no_good_request_fails(tmp_path: Path, simulator: RunningSimulator) -> N
     assert found.failures == []
     assert found.among
     assert set(found.harm) == {kind.__name__ for kind in HARM}
-    assert found.memory < 200_000_000
-    assert found.files < 512
+    assert found.withstood, (found.memory, found.files)

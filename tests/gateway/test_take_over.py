@@ -21,9 +21,12 @@ from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import PATHS, body, completed, stream_error
 from tests.gateway.http import AUTH, Connection, call
 from tests.gateway.load import Load
-from tests.gateway.services import Services, needs_linux, services, until
+from tests.gateway.services import START_S, Services, needs_linux, services, until
 
 pytestmark = needs_linux
+
+PATIENT = "shutdown_grace_s = 60"
+"""Streams of a second end by themselves, on however busy a machine."""
 
 
 @pytest.fixture
@@ -32,15 +35,15 @@ def running(tmp_path: Path, simulator: RunningSimulator) -> Iterator[Services]:
         yield found
 
 
-def under_load(port: int, change: Callable[[], Awaitable[None]]) -> Counter[str]:
+def under_load(port: int, change: Callable[[Load], Awaitable[None]]) -> Counter[str]:
     """What became of the requests that were made while something changed."""
 
     async def run() -> Counter[str]:
         load = Load(port)
         load.start()
-        await asyncio.sleep(1.0)
-        await change()
-        await asyncio.sleep(1.0)
+        await load.answered("opening", "keeping", "streaming")
+        await change(load)
+        await load.answered("opening", "keeping", "streaming")
         return await load.stop()
 
     return asyncio.run(run())
@@ -54,21 +57,24 @@ def all_ok(outcomes: Counter[str]) -> bool:
 def test_nobody_is_refused_or_cut_off(running: Services, before: int, after: int) -> None:
     """Three times in a row, each with streams, kept and new connections under way."""
 
-    async def change() -> None:
+    async def change(load: Load) -> None:
         for number in range(3):
             old = running.started[-1]
             await asyncio.to_thread(
-                running.start, workers=after if number % 2 == 0 else before, serves="took over"
+                running.start,
+                workers=after if number % 2 == 0 else before,
+                settings=PATIENT,
+                serves="took over",
             )
-            status = await asyncio.to_thread(old.process.wait, 20)
+            status = await asyncio.to_thread(old.process.wait, START_S)
             assert status == 0, old.log()
             assert "another gateway took over" in old.log()
+            await load.answered("opening", "keeping")
 
-    running.start(workers=before)
+    running.start(workers=before, settings=PATIENT)
     until(lambda: serves(running.url))
     outcomes = under_load(running.port, change)
     assert all_ok(outcomes), outcomes
-    assert outcomes["keeping ok"] > 200
     for service in running.started:
         assert "Traceback" not in service.log()
 
@@ -85,7 +91,7 @@ def test_one_that_cannot_start_takes_nothing_over(running: Services) -> None:
     old = running.start(workers=2)
     until(lambda: serves(running.url))
 
-    async def change() -> None:
+    async def change(load: Load) -> None:
         for _ in range(3):
             found = take_over.ask(("127.0.0.1", running.port))
             assert found is not None
@@ -94,7 +100,7 @@ def test_one_that_cannot_start_takes_nothing_over(running: Services) -> None:
                 assert address_of(sock) == ("127.0.0.1", running.port)
                 sock.close()
             found._link.close()
-            await asyncio.sleep(0.3)
+            await load.answered("opening", "keeping")
 
     outcomes = under_load(running.port, change)
     assert all_ok(outcomes), outcomes
@@ -188,13 +194,16 @@ def test_restart_with_sockets_of_systemd(running: Services, workers: int) -> Non
 
         def start() -> None:
             running.start(
-                workers=workers, pass_fds=[sock.fileno()], prefix=as_systemd(sock.fileno())
+                workers=workers,
+                settings=PATIENT,
+                pass_fds=[sock.fileno()],
+                prefix=as_systemd(sock.fileno()),
             )
 
-        async def change() -> None:
+        async def change(_: Load) -> None:
             old = running.started[-1]
             old.process.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(old.process.wait, 20) == 0
+            assert await asyncio.to_thread(old.process.wait, START_S) == 0
             await asyncio.to_thread(start)
 
         start()
