@@ -270,9 +270,9 @@ class Session(WebSocket):
     def on_tick(self, now: float) -> None:
         """Look at the connection's age."""
         if self._is_old(now):
-            if self._active or self._waiting:
+            if self._waiting or not all(one.over for one in self._active.values()):
                 self._retiring = True
-            elif now - self._used >= _QUIET_S:
+            elif not self._active and now - self._used >= _QUIET_S:
                 self._refuse(CONNECTION_LIMIT)
                 self.close(GOING_AWAY, _LEAVING)
         elif self._terms.idle_s and not self._active and now - self._used >= self._terms.idle_s:
