@@ -291,6 +291,22 @@ async def test_a_failing_store_stops_nothing_and_loses_nothing(
     assert "can be used again" in told[1].getMessage()
 
 
+async def test_what_others_had_in_flight_is_forgotten_while_nothing_is_heard_of_them(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They count as lost, so that an account that they kept busy is used again."""
+    monkeypatch.setattr(sync_module, "LOST_AFTER_S", 0.1)
+    busy = Account(name="a", upstream="up", key=Secret("sk-1"), max_concurrent=1)
+    async with working(path, busy) as one, working(path, busy) as other:
+        with one.pool.lease(WANTED):
+            await until(lambda: other.pool.in_flight("a") == 1)
+            other.store.broken = True
+            with await other.pool.acquire(WANTED) as lease:
+                assert lease.account is busy
+            other.store.broken = False
+            await until(lambda: other.sync.working)
+
+
 async def test_a_store_that_cannot_be_used_at_first_is_loaded_later(path: Path) -> None:
     keep(path, account("stored"))
     mend = damage(path)

@@ -431,17 +431,7 @@ class AccountPool(SuccessiveRoster):
                 for transition in pending.get(name, ()):
                     state = apply(state, transition)
                 self._know(pool, name, state, now)
-        for pool in self._pools.values():
-            pool.uncounted = changes.leases if UNCOUNTED in changes.leases else {}
-            if pool.lent is not None:
-                pool.look()
-        for name in self._elsewhere - changes.leases.keys():
-            if (pool := self._side_of(name)) is not None:
-                pool.told(name, 0)
-        self._elsewhere = set(changes.leases)
-        for name, count in changes.leases.items():
-            if (pool := self._side_of(name)) is not None:
-                pool.told(name, count)
+        self._hear_of_others(changes.leases)
         for name, at in changes.used.items():
             if (pool := self._side_of(name)) is not None:
                 pool.rotation.used_elsewhere(name, at)
@@ -455,6 +445,26 @@ class AccountPool(SuccessiveRoster):
                 pool.affinity.merge(digest, name, at)
         for pool in touched.values():
             pool.wait_queue.serve()
+
+    def forget_others(self) -> None:
+        """Nothing was heard of other workers for so long that they count as lost."""
+        self._hear_of_others({})
+        for pool in self._pools.values():
+            pool.wait_queue.serve()
+
+    def _hear_of_others(self, leases: Mapping[str, int]) -> None:
+        """Other workers have so many requests in flight with accounts."""
+        for each in self._pools.values():
+            each.uncounted = leases if UNCOUNTED in leases else {}
+            if each.lent is not None:
+                each.look()
+        for name in self._elsewhere - leases.keys():
+            if (pool := self._side_of(name)) is not None:
+                pool.told(name, 0)
+        self._elsewhere = set(leases)
+        for name, count in leases.items():
+            if (pool := self._side_of(name)) is not None:
+                pool.told(name, count)
 
     # Another configuration
 

@@ -32,6 +32,7 @@ from dragoman.accounts.states import (
     Transition,
 )
 from dragoman.accounts.store import (
+    LOST_AFTER_S,
     SWEPT_AT_ONCE,
     Batch,
     Changes,
@@ -422,6 +423,8 @@ class AccountSync:
     def _failed(self, error: Exception) -> None:
         self.failures += 1
         if self._failing_since is not None:
+            if time.monotonic() - self._failing_since > LOST_AFTER_S:
+                self._pool.forget_others()
             return
         self._failing_since = time.monotonic()
         reason = str(error) if isinstance(error, StoreError) else repr(error)
