@@ -181,7 +181,11 @@ def main() -> None:
         with targets.upstreams(folder, Cores(None, None)) as up:
             os.environ["SSL_CERT_FILE"] = str(up.cert)
             config = folder / "dragoman.toml"
-            config.write_text(targets.configuration(1, up) + '[storage]\npath = ""\n')
+            made = targets.configuration(1, up) + '[storage]\npath = ""\n'
+            # The bodies of many values are to be translated.
+            config.write_text(
+                made.replace("[server]", "[server]\nbody_limit_values = 100_000_000", 1)
+            )
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(run(config, chosen.rounds))
 

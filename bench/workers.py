@@ -3,7 +3,9 @@
 One worker and two serve the same requests in turn, round after round. Told are
 
 - the CPU time of a request, with each number of workers,
-- the share of the CPU time that the busier of two had (50 % is even),
+- the share of the connections that the worker with more of them accepted (50 % is even),
+- the share of the CPU time that the busier of two had: connections ask again when they are
+  answered, so a worker whose core has other work is asked less,
 - the capacity of two against that of one: two cores are used up when the busier worker has used up
   its own, so it is the cost of a request with one worker, divided by what the busier of two pays
   for each request of both. It needs no idle machine, for CPU time is all that it is made of.
@@ -68,6 +70,27 @@ def gateway(
         yield child, port
 
 
+async def dealt(child: Child, port: int, connections: int) -> float:
+    """The share of the worker that accepts most of some connections, of those that nobody has asked
+    anything yet."""
+    workers = descendants(child.pid)[1:] or [child.pid]
+    before = [_files(pid) for pid in workers]
+    links = await connect(port, connections, MARK)
+    try:
+        for _ in range(500):
+            taken = [_files(pid) - had for pid, had in zip(workers, before, strict=True)]
+            if sum(taken) >= connections:
+                return max(taken) / sum(taken)
+            await asyncio.sleep(0.02)
+    finally:
+        close(links)
+    raise TimeoutError(f"{taken} of {connections} connections were accepted in 10 s")
+
+
+def _files(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
 async def measured(child: Child, port: int, cell: Cell, connections: int, count: int) -> Round:
     """One round."""
     links = await connect(port, connections, MARK)
@@ -110,6 +133,7 @@ def main() -> None:
             gateway(folder, up, 1, own) as one,
             gateway(folder, up, 2, own) as two,
         ):
+            accepted = asyncio.run(dealt(*two, chosen.connections))
             for _ in range(chosen.rounds):
                 for workers, child in ((1, one), (2, two)):
                     made = measured(*child, cell, chosen.connections, chosen.requests)
@@ -125,6 +149,7 @@ def main() -> None:
         f"{chosen.cell}, {chosen.connections} connections, {chosen.rounds} rounds of"
         f" {chosen.requests} requests, {len(allowed)} cores",
         f"a request: {costs[1] * 1e6:.0f} us with one worker, {costs[2] * 1e6:.0f} us with two",
+        f"accepted by the one with more: {accepted * 100:.0f} %",
         f"share of the busier of two: {statistics.median(shares) * 100:.0f} %"
         f" (at most {max(shares) * 100:.0f} %)",
         f"capacity of two: {ratio:.2f} x one (wanted: {WANTED})",
