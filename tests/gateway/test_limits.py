@@ -452,7 +452,7 @@ class _Held:
         self.connection = Connection(gateway.base_url)
         before = len(simulator.requests)
         asked = body("chat", "chat/sim-text", "[[sim: head_ms=20000]]")
-        self.connection.send("POST", PATHS["chat"], asked, {"authorization": f"Bearer {KEY}"})
+        self.connection.send("POST", PATHS["chat"], asked, {"authorization": f"Bearer {key}"})
         simulator.wait_for(lambda: len(simulator.requests) > before)
 
     def leave(self) -> None:
@@ -485,6 +485,33 @@ def test_who_waits_is_served_in_turn(simulator: RunningSimulator) -> None:
         asked = [json.loads(one.body)["messages"][-1]["content"] for one in simulator.requests]
         assert asked[1:] == ["a1", "b1", "a2", "a3"]
         assert {line["status"] for line in lines[1:]} == {200}
+
+
+def test_who_waits_for_a_team_goes_on_waiting_for_the_key(simulator: RunningSimulator) -> None:
+    """Two wait while their team has no room; of those, one at a time is what their key may."""
+    own, team = limit("concurrent", 1, queue_s=10.0), limit("concurrent", 2, queue_s=10.0)
+    with serving(config(simulator.base_url, own, team=(team,))) as (gateway, _):
+        # The other key has no limit of its own.
+        held = [_Held(gateway, simulator, OTHER_KEY) for _ in range(2)]
+        queues = gateway.app._services._admission._queues
+        statuses: list[int] = []
+
+        def wait() -> None:
+            statuses.append(ask(gateway, text="[[sim: head_ms=300]]").status)
+
+        threads = [threading.Thread(target=wait) for _ in range(2)]
+        for count, thread in enumerate(threads, 1):
+            thread.start()
+            simulator.wait_for(
+                lambda: sum(one.count for one in list(queues.values())) == count  # noqa: B023
+            )
+        for one in held:
+            one.leave()
+        for thread in threads:
+            thread.join(20)
+        assert statuses == [200, 200]
+        simulator.wait_for(lambda: not any(one["reserved"] for one in told(gateway)["limits"]))
+        assert not queues, "nobody has left a trace"
 
 
 def test_waiting_ends(simulator: RunningSimulator) -> None:

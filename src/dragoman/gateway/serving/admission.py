@@ -119,7 +119,11 @@ class Admission:
             attempt = partial(self._try, bound.all, amounts)
             found = await self._limits.slices.borrow(bound.all, amounts, found, attempt)
         if isinstance(found, Refusal):
-            found = await self._waited(incoming, caller, record, bound.all, amounts, found)
+            begun = time.monotonic()
+            while isinstance(found, Refusal):
+                found = await self._waited(
+                    incoming, caller, record, bound.all, amounts, found, begun
+                )
         record.admitted = Admitted(caller.name, bound, found, size, caller.shows_amounts)
         if found.exceeded:
             record.exceeded = tuple([f"{one.name} {one.limit.mode}" for one in found.exceeded])
@@ -232,8 +236,10 @@ class Admission:
         limits: Sequence[BoundLimit],
         amounts: Sequence[int],
         refusal: Refusal,
-    ) -> Reservation:
-        """What a request is given that waits for its turn, where that is to be.
+        begun: float,
+    ) -> Reservation | Refusal:
+        """What a request that waits since `begun` (monotonic seconds) is given when it is its turn
+        at the limit that refused it, if that has a queue: also the refusal of another limit.
 
         Raises:
             DragomanError: it is refused.
@@ -242,6 +248,8 @@ class Admission:
         limit = refusal.limit
         counters = self._limits.shared
         if limit.kind is Kind.CONCURRENT and limit.limit.queue_s and limit.amount:
+            # At several limits one after the other, but at each no longer than it says in all.
+            seconds = limit.limit.queue_s - (time.monotonic() - begun)
             queue = self._queues.get(limit.row)
             if queue is None:
                 queue = self._queues[limit.row] = TurnQueue(self._give_back)
@@ -262,7 +270,7 @@ class Admission:
 
             async def wait() -> None:
                 with self._limits.waiting(limit.row):
-                    given.append(await queue.wait(caller.name, attempt, limit.limit.queue_s))
+                    given.append(await queue.wait(caller.name, attempt, seconds))
 
             try:
                 await while_connected(incoming, wait())
@@ -276,9 +284,8 @@ class Admission:
                 if not queue.count and self._queues.get(limit.row) is queue:
                     del self._queues[limit.row]
             found = given[0]
-            if isinstance(found, Reservation):
+            if found is not None:
                 return found
-            refusal = found or refusal
         raise _told(
             incoming,
             record,
