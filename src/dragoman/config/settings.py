@@ -221,7 +221,7 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     first_byte_s: Seconds = 600.0
     """From the request sent to the head of the answer; of a stream, to the first event that holds
     something of the answer. Bytes that hold nothing of it, such as pings, do not extend this."""
-    idle_s: Seconds = 300.0
+    idle_s: Seconds = 600.0
     """Between two reads of an answer. A ping of the upstream is a sign of life here; one that
     sends nothing else is bounded by `first_byte_s` and `total_s`."""
     websocket_idle_s: Seconds = 1800.0
