@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Fallback, Route, Secret
+from dragoman.config.limits import Limit
 from dragoman.gateway.processes.listening import bind
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.translation import Call, ClientRequest
@@ -24,6 +25,7 @@ from tests.gateway.http import AUTH, Connection, call
 from tests.gateway.processes import simulator_process, until
 
 REQUESTS = 20
+TRIES = 3
 GOOD = "sk-sim-good"
 STREAMED = pytest.mark.parametrize("stream", [False, True])
 
@@ -59,9 +61,19 @@ def is_idle(gateway: RunningGateway) -> bool:
 
 
 def garbage(gateway: RunningGateway, request: Callable[[], None]) -> int:
-    """Objects in cycles that so many requests left, after some to warm up."""
+    """Objects in cycles that so many requests left, after some to warm up: the least of some tries,
+    as where a machine is slow what is about to be freed may still be held."""
     for _ in range(3):
         request()
+    found = REQUESTS
+    for _ in range(TRIES):
+        found = min(found, _left_by(gateway, request))
+        if found < REQUESTS:
+            break
+    return found
+
+
+def _left_by(gateway: RunningGateway, request: Callable[[], None]) -> int:
     until(lambda: is_idle(gateway))
     time.sleep(0.1)
     with uncollected():
@@ -98,6 +110,31 @@ def test_answers_leave_no_cycles(
 def test_refusals_leave_no_cycles(gateway: RunningGateway, api: str, stream: bool) -> None:
     ask = asking(gateway, api, "nowhere/sim-text", 404, stream=stream)
     assert garbage(gateway, ask) < REQUESTS
+
+
+@STREAMED
+@pytest.mark.parametrize("api", APIS)
+def test_limits_that_refuse_leave_no_cycles(base_url: str, api: str, stream: bool) -> None:
+    """Who is refused comes again, a thousand times a second."""
+    config = config_for(base_url)
+    limit = Limit(kind="requests", amount=1, window="1h")
+    limited = replace(config, clients=(replace(config.clients[0], limits=(limit,)),))
+    with running_gateway(limited, None) as gateway:
+        asking(gateway, api, "chat/sim-text", 200, stream=stream)()
+        ask = asking(gateway, api, "chat/sim-text", 429, stream=stream)
+        assert garbage(gateway, ask) < REQUESTS
+
+
+def test_connections_that_fail_leave_no_cycles(base_url: str) -> None:
+    with bind("127.0.0.1", 0) as plug:
+        nobody = f"http://127.0.0.1:{plug.getsockname()[1]}/v1"
+    config = config_for(base_url)
+    upstreams = tuple(
+        replace(one, base_url=nobody) if one.name == "chat" else one for one in config.upstreams
+    )
+    with running_gateway(replace(config, upstreams=upstreams), None) as gateway:
+        ask = asking(gateway, "chat", "chat/sim-text", 502, stream=False)
+        assert garbage(gateway, ask) < REQUESTS
 
 
 @STREAMED
