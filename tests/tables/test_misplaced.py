@@ -208,6 +208,13 @@ def test_a_second_answer_within_one_protocol(protocol: str) -> None:
     assert b"begins in it" in written
 
 
+def test_a_second_answer_right_after_the_first_piece() -> None:
+    other = ({**one, "id": "other"} for one in (ROLE, delta(content="y"), STOP))
+    written, why = passed(C, chat_stream(ROLE, X, *other))
+    assert why.endswith("begins in it")
+    assert b'"y"' not in written
+
+
 def test_ids_and_roles_that_every_chunk_has_are_no_second_answer() -> None:
     made = [
         {**X, "id": f"c{number}", "choices": [

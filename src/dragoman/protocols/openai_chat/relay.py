@@ -163,7 +163,10 @@ class ChatRelay:
         begun = self.begun
         if not begun:
             chunk = _decoded(data)
-            self._id = self._id or _text(chunk.get("id"))
+            name = _text(chunk.get("id"))
+            if self._id and name and self._id_repeats is None:
+                self._id_repeats = name == self._id
+            self._id = self._id or name
             self.begun = self._holds_content(chunk)
         elif self._begins_again(data):
             return self.fail(UpstreamError.unreadable("a second answer begins in it").fault)
