@@ -359,7 +359,7 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     first whatever is chosen here."""
     attempts: Annotated[int, Meta(ge=1, le=100)] = 10
     """Accounts tried for one request at most; none is tried twice."""
-    attempts_within_s: Seconds = 1200.0
+    attempts_within_s: Seconds = 1260.0
     """Seconds after which no further account is tried for a request; 0 for no limit. Where others
     are left, and there would be no time for them if a call took as long as `timeouts` allow, it is
     ended after half of the time that is left, unless an answer has begun. So this should be twice

@@ -642,7 +642,7 @@ class MessagesReader:
     def _said_at_end(self, message: JsonObject) -> tuple[list[Event], JsonObject]:
         """What stands in the end of a message that is none of its end, if nothing was said before;
         and the rest. A delta there is a piece at any time."""
-        if message.get("type") in _OPENS and (piece := named_delta(message)) is not None:
+        if str(message.get("type")) in _OPENS and (piece := named_delta(message)) is not None:
             kept = {name: message[name] for name in wire.STOP_FIELDS if name in message}
             return list(self._delta({"index": self._last, "delta": piece})), kept
         content = message.get("content")
