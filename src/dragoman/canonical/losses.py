@@ -96,6 +96,8 @@ class Ledger:
     @property
     def lacks_content(self) -> bool:
         """Whether content was lost since `enforce` was called: of the answer."""
+        if len(self._losses) == self._enforced:
+            return False
         losses = list(self._losses.values())[self._enforced :]
         return any(loss.kind is LossKind.CONTENT for loss in losses)
 
