@@ -243,20 +243,35 @@ def test_the_cost_is_told(trace: Trace, collector: Collector) -> None:
     assert found["dragoman.cost.usd"] == found["gen_ai.usage.cost"] == pytest.approx(0.002)
 
 
-def test_nothing_secret_is_sent(trace: Trace, collector: Collector) -> None:
-    """No text, no key, no hash of one."""
+@pytest.mark.parametrize("stream", [False, True])
+def test_nothing_secret_is_sent(trace: Trace, collector: Collector, stream: bool) -> None:
+    """No text, no key, no hash of one: of any pair, answered or failed."""
     gateway = trace()
-    asked = body("chat", "chat/sim-text?text=PRIVATE-ANSWER", "PRIVATE-PROMPT")
-    asked |= {"stop": ["PRIVATE-STOP"], "user": "PRIVATE-USER"}
-    call(gateway.base_url, "POST", PATHS["chat"], asked)
-    ask(gateway, "chat", "chat/sim-text?fault=error&status=400&message=PRIVATE-ERROR")
-    collector.wait_for(4)
+    asked = 0
+    for api in APIS:
+        for upstream in PROTOCOLS:
+            for steering in (
+                "text=PRIVATE-ANSWER",
+                "scenario=error status=400 message=PRIVATE-ERROR",
+            ):
+                made = body(api, f"{upstream}/sim-text", f"PRIVATE-PROMPT [[sim: {steering}]]")
+                made |= {"stream": stream, **_PRIVATE[api]}
+                told = call(gateway.base_url, "POST", PATHS[api], made)
+                words = b"PRIVATE-ANSWER" if "text" in steering else b"PRIVATE-ERROR"
+                assert words in told.body, "the client itself is told"
+                asked += 1
+    collector.wait_for(2 * asked)
     sent = b"".join(collector.raw)
-    assert b"PRIVATE-PROMPT" not in sent
-    assert b"PRIVATE-STOP" not in sent
-    assert b"PRIVATE-USER" not in sent
+    assert b"PRIVATE" not in sent
     assert KEY.encode() not in sent
     assert b"sk-sim" not in sent
+
+
+_PRIVATE: dict[str, dict[str, Any]] = {
+    "chat": {"stop": ["PRIVATE-STOP"], "user": "PRIVATE-USER"},
+    "messages": {"stop_sequences": ["PRIVATE-STOP"], "metadata": {"user_id": "PRIVATE-USER"}},
+    "responses": {"instructions": "PRIVATE-STOP", "safety_identifier": "PRIVATE-USER"},
+}
 
 
 def test_who_sends_is_named(
