@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from dragoman.config import Client, Config, OwnPrice, Route, Secret
 from dragoman.config.settings import Fallback
+from dragoman.gateway.processes.listening import bind
 from dragoman.gateway.telemetry import exporting
 from dragoman.gateway.testing import RunningGateway
 from dragoman.simulator.accounts import KeyBehaviour
@@ -322,6 +323,32 @@ def test_a_collector_that_is_away_holds_up_nobody(
     collector.status = 200
     ask(gateway, "chat", "chat/sim-text")
     collector.wait_for(2)
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_collector_that_says_nothing_holds_up_nobody(
+    trace: Trace, monkeypatch: pytest.MonkeyPatch, listens: bool
+) -> None:
+    """Nobody is there, or takes what is sent and never answers: for as long as it may be."""
+    monkeypatch.setattr(exporting, "_MOST_WAITING", 20)
+    with bind("127.0.0.1", 0) as silent:
+        if listens:
+            silent.listen()
+        port = silent.getsockname()[1]
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+        gateway = trace()
+        for _ in range(60):
+            assert ask(gateway, "chat", "chat/sim-text").status == 200
+        waiting = gateway.app._services.exporting
+        assert waiting is not None
+        assert waiting.waiting <= 20
+        # What is being sent is in none of these yet.
+        counted = _samples(gateway)
+        lost = [
+            counted[f'dragoman_traces_total{{result="{name}"}}'] for name in ("dropped", "failed")
+        ]
+        assert sum(lost) >= 20
+        gateway.stop()
 
 
 def test_what_waits_is_sent_at_the_end(trace: Trace, collector: Collector) -> None:
