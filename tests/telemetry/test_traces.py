@@ -105,15 +105,21 @@ def test_names_of_before_and_of_now(trace: Trace, collector: Collector) -> None:
         collector.spans.clear()
 
 
+@pytest.mark.parametrize(("client", "upstream", "stream"), CELLS)
 def test_every_attempt_of_several_is_a_span(
-    trace: Trace, collector: Collector, simulator: RunningSimulator
+    trace: Trace,
+    collector: Collector,
+    simulator: RunningSimulator,
+    client: str,
+    upstream: str,
+    stream: bool,
 ) -> None:
     failure = Fault("error", failure=Failure(500))
     simulator.app.keys.behaviours["sk-sim-a"] = KeyBehaviour(failure)
     simulator.app.keys.behaviours["sk-sim-b"] = KeyBehaviour(failure)
     gateway = trace(keys=("sk-sim-a", "sk-sim-b", "sk-sim-c"), sample=0.0)
     while True:
-        answer = ask(gateway, "messages", "chat/sim-text", stream=True)
+        answer = ask(gateway, client, f"{upstream}/sim-text", stream=stream)
         assert answer.status == 200
         if collector.spans or _samples(gateway).get('dragoman_traces_total{result="sent"}'):
             break
@@ -121,6 +127,7 @@ def test_every_attempt_of_several_is_a_span(
     spans = [span for span in collector.spans if span.trace_id == trace_id]
     server = of_kind(spans, "server")
     (called,) = (span for span in spans if span.parent_id == server.span_id)
+    assert called.kind == "client"
     attempts = [span for span in spans if span.parent_id == called.span_id]
     assert [span.name for span in attempts] == ["POST"] * len(attempts)
     assert called.attributes["dragoman.attempts"] == len(attempts) >= 2
@@ -151,6 +158,9 @@ def test_what_failed_is_always_traced(
     assert called.attributes["error.type"]
     assert called.attributes["gen_ai.response.finish_reasons"] == ["error"]
     assert len({span.trace_id for span in spans}) == 1
+    server = of_kind(spans, "server")
+    assert (called.kind, called.parent_id, server.parent_id) == ("client", server.span_id, "")
+    assert server.name == f"POST {PATHS[client]}"
 
 
 def test_a_refusal_is_traced_without_a_call(trace: Trace, collector: Collector) -> None:
