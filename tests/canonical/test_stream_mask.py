@@ -199,6 +199,16 @@ def test_an_upstream_that_says_nothing_more_of_a_text_holds_little() -> None:
     assert told == b"".join(events)
 
 
+@pytest.mark.parametrize("between", [0, 5])
+def test_a_key_whose_every_character_is_escaped_byte_by_byte(between: int) -> None:
+    """With its bytes one by one, or put together with empty events between."""
+    key = "sk-" + "0123456789abcdef" * 4
+    units = [f"\\u{ord(character):04x}" for character in key]
+    pieces = units if between else list("".join(units))
+    events = [event for piece in pieces for event in (*[chat("")] * between, chat(piece))]
+    assert text_of(passed(events, Mask([key]))) == "[hidden]"
+
+
 def test_flush_lets_go_of_what_waits() -> None:
     stream = StreamMask(MASK)
     assert stream.push(chat("sk-ant")) == b""

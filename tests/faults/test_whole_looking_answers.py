@@ -31,13 +31,16 @@ KEY = "key-of-the-one-account"
 
 
 def saying(*events: Any, body: bytes = b"", status: int = 200) -> Handler:
-    """Answers with these events where a stream is asked for, else with `body`."""
+    """Answers with these events (a text as it stands) where a stream is asked for, else `body`."""
 
     async def handler(call: Call) -> None:
         if is_streamed(call) and status == 200:
-            await call.send(streamed([event(value) for value in events]))
+            await call.send(streamed([written(value) for value in events]))
         else:
             await call.send(answer(body, status))
+
+    def written(value: Any) -> bytes:
+        return value.encode() if isinstance(value, str) else event(value)
 
     return handler
 
@@ -273,6 +276,8 @@ def test_halves_of_characters(
         {"error": True, "message": "no such thing"},
         {"error": {"msg": "no such thing"}},
         {"error": {"detail": [{"msg": "no such thing"}]}},
+        {"error": {"error": {"message": "no such thing"}}},
+        {"error": {}, "message": "no such thing"},
         {"error": "odd", "error_description": "no such thing"},
         {"errors": ["no such thing"]},
         {"errors": [{"message": "no such thing"}]},
@@ -298,9 +303,11 @@ def test_errors_of_any_shape(
         assert "no such thing" in json.dumps(told.json["error"]["message"])
         told = ask(gateway, client, target, stream=True)
         assert b"no such thing" in told.body
-    upstream.behaviours[KEY] = saying(*PIECES[target]("Good")[:-1], error)
-    told = ask(gateway, client, target, stream=True)
-    assert "no such thing" in json.dumps(stream_error(client, told.body))
+    named = f"event: error\ndata: {json.dumps(error)}\n\n"
+    for last in (error, named):
+        upstream.behaviours[KEY] = saying(*PIECES[target]("Good")[:-1], last)
+        told = ask(gateway, client, target, stream=True)
+        assert "no such thing" in json.dumps(stream_error(client, told.body))
 
 
 SECRET = "sk-live-0123456789abcdefX"
@@ -328,6 +335,10 @@ def test_the_key_is_hidden_however_it_is_written(
         assert said.startswith("a ")
         assert said.endswith("[hidden] z")
         assert "0123456789" not in said
+    units = "".join(f"\\u{ord(character):04x}" for character in SECRET)
+    upstream.behaviours[SECRET] = saying(*PIECES[target]("a ", *units, " z"))
+    told = ask(gateway, client, target, stream=True).body
+    assert streamed_text(client, told) == "a [hidden] z"
 
 
 def _pieces(target: str, *texts: str) -> list[Any]:

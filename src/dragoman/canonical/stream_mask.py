@@ -9,8 +9,11 @@ from dragoman.canonical.masking import HIDDEN, Mask
 from dragoman.canonical.secrets import LET_THROUGH, Secrets
 
 _MOST_HELD = 64
-"""Events that wait for the rest of a secret, beside two for each of its characters: it may come one
-by one, with as many events between that hold nothing of it."""
+"""Events that wait for the rest of a secret, beside `_OF_A_PIECE` for each piece that came."""
+
+_OF_A_PIECE = 8
+"""A secret may come byte by byte with events between that hold nothing of it: six for a character
+of a call's arguments that is escaped, for its bytes are put together."""
 
 _LARGEST = 64 * 1024
 """Bytes of the largest event in which the pieces of a text are looked for."""
@@ -76,12 +79,11 @@ class StreamMask:
     found by one search.
     """
 
-    __slots__ = ("_begun", "_ended", "_held", "_mask", "_most_held", "_sign")
+    __slots__ = ("_begun", "_ended", "_held", "_mask", "_sign")
 
     def __init__(self, mask: Mask) -> None:
         self._mask = mask
         self._sign = mask.secrets.sign
-        self._most_held = _MOST_HELD + 2 * max(map(len, mask.secrets.secrets), default=0)
         self._held: list[_Held] = []
         self._begun: dict[_Text, _Begun] = {}
         self._ended: dict[tuple[_Words, _Words], _Begun] = {}
@@ -131,7 +133,9 @@ class StreamMask:
                 self._read(secrets, text, _Piece(held, start, end))
             if over is not None:
                 self._end(over)
-        if len(self._held) > self._most_held:
+        waiting = (*self._begun.values(), *self._ended.values())
+        pieces = max((len(begun.pieces) for begun in waiting), default=0)
+        if len(self._held) > _MOST_HELD + _OF_A_PIECE * pieces:
             self._forget()
         return self._released()
 

@@ -131,9 +131,13 @@ def error_in(error: Any) -> JsonObject:
         return {}
     if _is_told(error.get("message")):
         return error
-    told = next((error[name] for name in _MESSAGES if _is_told(error.get(name))), None)
+    names = (*_MESSAGES, "error")
+    told = next((error[name] for name in names if _is_told(error.get(name))), None)
     if told is error.get("errors"):
         told = error_in(told).get("message") or told
+    elif told is error.get("error") and isinstance(told, dict):
+        # Proxies put the upstream's body, with an error of its own, into theirs.
+        told = told.get("message") or told
     return error if told is None else {**error, "message": told}
 
 
@@ -153,8 +157,8 @@ def _report(value: Any) -> ErrorReport:
 
 
 def _objects(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The body's own object, its `error`, and the `details` of that: one object with Anthropic,
-    several with Google.
+    """The body's own object, its `error`, the `error` in that, and its `details`: one object with
+    Anthropic, several with Google.
     """
     yield value
     error = value.get("error")
@@ -163,7 +167,8 @@ def _objects(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     if isinstance(error, dict) and error:
         yield error
         details = error.get("details")
-        for member in details[:_MOST_DETAILS] if isinstance(details, list) else (details,):
+        inner = details[:_MOST_DETAILS] if isinstance(details, list) else (details,)
+        for member in (error.get("error"), *inner):
             if isinstance(member, dict):
                 yield member
 

@@ -19,6 +19,7 @@ from dragoman.canonical.usage import Usage, summed
 from dragoman.jsontext import JsonError, JsonMismatch, decoder
 from dragoman.protocols.base import NOTHING, Beginning, Passthrough, to_json
 from dragoman.protocols.error_body import is_readable, is_typed, says_error, stray_error
+from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import is_failure
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_errors import fault_of
@@ -423,9 +424,10 @@ class ResponsesRelay:
             return self._lifecycle(frame)
         if name == b"error":
             event = jsontext.object_of(frame.data) or {}
-            if not is_readable(event) and not is_readable(event.get("error")):
+            is_one = event.get("type") == "error" and is_readable(event)
+            if not is_one and not is_readable(event.get("error")):
                 return self._stray(frame, stray_error(event))
-            return frame.raw + self._error(frame.data)
+            return frame.raw + self._error(event, frame.data)
         if name in ANSWERS:
             if self._added is None:
                 self._added = Additions()
@@ -478,19 +480,13 @@ class ResponsesRelay:
         """An error in a form that clients cannot read, written anew."""
         event = jsontext.object_of(frame.data) or {}
         if not frame.event and is_readable(event.get("error")):
-            return encode(frame.data, b"error") + self._error(frame.data)
+            return encode(frame.data, b"error") + self._error(event, frame.data)
         self.ended = True
         return self.fail(fault_of(error))
 
-    def _error(self, data: bytes) -> bytes:
+    def _error(self, event: JsonObject, data: bytes) -> bytes:
         """An error event ends the stream; the failed response that belongs after it is written
         here, since not every server sends one."""
-        try:
-            event = jsontext.decode(data)
-        except JsonError:
-            return b""
-        if not isinstance(event, dict) or not (event.get("type") == "error" or event.get("error")):
-            return b""
         self.ended = True
         self.fault = fault_of(event.get("error") or event)
         return self._failed(self.fault, _number(data) + 1)
