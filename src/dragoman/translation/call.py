@@ -300,7 +300,7 @@ class Call:
         the upstream's, by their names in lower case."""
         fault = self.codec.translate.read_error(status, headers or {}, body)
         client = self._source.codec
-        rendered = client.translate.write_error(fault, mint("req_"), self.settings.options)
+        rendered = client.translate.write_error(fault, mint_request_id(), self.settings.options)
         return rendered.status, escape(to_json(rendered.body))
 
     def __repr__(self) -> str:
@@ -469,6 +469,15 @@ def mint(prefix: str) -> str:
     # Unlike any other, not secret: without a system call for each. Forks have their own seeds.
     # Those of one time begin alike, as the vendors' do, so that a store has them side by side.
     return f"{prefix}{int(time.time() * 1000):012x}{random.getrandbits(48):012x}"
+
+
+_LETTERS = bytes.maketrans(b"0123456789abcdef", b"abcdefghijklmnop")
+
+
+def mint_request_id() -> str:
+    """A fresh id for a request, in letters: errors on the Messages protocol hold it, and agents
+    that look for "502" anywhere in an error (opencode, pi) would ask again what was refused."""
+    return "req_" + mint("").encode().translate(_LETTERS).decode()
 
 
 def tool_names(request: Request, upstream: Codec) -> ToolNames:

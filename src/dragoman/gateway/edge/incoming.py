@@ -18,7 +18,7 @@ from dragoman.http.decoding import BadCoding, Inflater
 from dragoman.http.head import header_lines
 from dragoman.http.problems import BodyRefused, ClientGone, Problem
 from dragoman.protocols.base import OFFICIAL, Codec, Operation
-from dragoman.translation.call import mint
+from dragoman.translation.call import mint_request_id
 
 _JSON = b"content-type: application/json\r\n"
 _RETRY_S = 5.0
@@ -125,7 +125,7 @@ class IncomingRequest:
         self.path = path
         self.query = request.query
         self.headers = request.headers
-        self.request_id = mint("req_")
+        self.request_id = mint_request_id()
         minted = self.request_id.encode()
         # Each vendor's SDKs read one of them.
         self.lines = b"x-request-id: %b\r\nrequest-id: %b\r\n" % (minted, minted)

@@ -9,7 +9,7 @@ from dragoman.gateway.edge.errors import rendered
 from dragoman.gateway.edge.paths import codec_of
 from dragoman.http.head import header_lines
 from dragoman.http.problems import Problem
-from dragoman.translation.call import mint
+from dragoman.translation.call import mint_request_id
 
 _RETRY_S = 1.0
 _KINDS = {
@@ -25,7 +25,7 @@ def refuse(problem: Problem, path: str, headers: Mapping[bytes, bytes]) -> tuple
     status = problem.status
     retry_after = _RETRY_S if status == 503 else None
     kind = _KINDS.get(status, FaultKind.INVALID_REQUEST)
-    request_id = mint("req_")
+    request_id = mint_request_id()
     fault = Fault(kind, problem.message, retry_after=retry_after)
     _, body, own = rendered(codec_of(path, headers), fault, request_id)
     minted = request_id.encode()
