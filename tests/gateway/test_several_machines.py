@@ -82,9 +82,9 @@ def test_a_conversation_goes_on_at_whichever_instance(tmp_path: Path, cluster: C
 def test_what_is_made_in_the_background_is_every_instances(
     tmp_path: Path, cluster: Cluster
 ) -> None:
-    """It is followed and stopped at another one, which also ends it if its own is killed."""
+    """It is followed and stopped at another one, which also makes it again if its own is killed."""
     asked = {
-        "model": "chat/sim-text?words=3000&delay_ms=20",
+        "model": "chat/sim-text?words=150&delay_ms=20",
         "input": "Hi",
         "background": True,
     }
@@ -100,7 +100,7 @@ def test_what_is_made_in_the_background_is_every_instances(
         followers = stack.enter_context(ThreadPoolExecutor(2))
         one, other = instances(stack, tmp_path, cluster, f"{upstream}/v1", 2)
         ends = {}
-        for end in ("cancelled", "failed"):
+        for end in ("cancelled", "completed"):
             name = call(one.url, "POST", "/v1/responses", asked, AUTH).json["id"]
             until(partial(has_begun, name))
             following = followers.submit(told, other, "GET", f"{name}?stream=true")
@@ -111,8 +111,12 @@ def test_what_is_made_in_the_background_is_every_instances(
             seen = [data for _, data in events(following.result(60).body)]
             numbers = [data["sequence_number"] for data in seen]
             assert numbers == list(range(len(numbers)))
+            begun = [data["type"] for data in seen].count("response.created")
+            assert begun == (1 if end == "cancelled" else 2)
             ends[end] = seen[-1]["response"]["status"], told(other, "GET", name).json["status"]
         assert ends == {end: (end, end) for end in ends}
+        made = told(other, "GET", name).json
+        assert len(made["output"][0]["content"][0]["text"].split()) == 150
 
 
 def test_max_concurrent_holds_over_all_instances(tmp_path: Path, cluster: Cluster) -> None:

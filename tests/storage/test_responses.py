@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.accounts.store import StoreError
 from dragoman.storage.postgres.store import PostgresResponses
@@ -402,6 +403,73 @@ def test_who_runs_a_background_response_may_die(make: Make, clock: Clock) -> Non
     assert store.abandoned(clock.now) == []
     clock.now += 9
     assert [one.id for one in store.abandoned(clock.now)] == ["resp_0"]
+
+
+def test_another_takes_it_over_once(make: Make, clock: Clock) -> None:
+    """What the former worker says of it then does not count."""
+    runner, other, third = make(), make(), make()
+    mine = turn(0, clock, status="in_progress", background=True)
+    runner.put(mine)
+    runner.keep_request("resp_0", b"what it answers")
+    runner.append("resp_0", [StoredEvent(0, b"frame 0"), StoredEvent(1, b"frame 1")])
+    clock.now += 9
+    assert other.take_over(clock.now, 10) == []
+    clock.now += 9
+    assert other.take_over(clock.now, 0) == []
+    assert other.abandoned(clock.now) == []
+    (left,) = other.take_over(clock.now, 10)
+    assert (left.stored.id, left.stored.taken) == ("resp_0", 1)
+    assert (left.request, left.last) == (b"what it answers", 1)
+    assert third.take_over(clock.now, 10) == []
+    assert not runner.append("resp_0", [StoredEvent(2, b"late")])
+    runner.put(replace(mine, status="failed"))
+    assert other.append("resp_0", [StoredEvent(2, b"frame 2")], 1)
+    # Nobody is given it a second time.
+    clock.now += 18
+    assert third.take_over(clock.now, 10) == []
+    assert [one.id for one in third.abandoned(clock.now)] == ["resp_0"]
+    other.put(replace(left.stored, status="completed"))
+    found = third.get("resp_0", "me")
+    assert found is not None
+    assert found.status == "completed"
+    assert third.abandoned(clock.now) == []
+
+
+def test_what_is_left_is_taken_over_at_once(make: Make, clock: Clock) -> None:
+    store, other = make(), make()
+    for number in range(4):
+        stored = turn(number, clock, status="queued", background=True)
+        store.put(stored)
+        if number != 1:
+            store.keep_request(stored.id, b"x" * 1000)
+    store.cancel("resp_2", "me")
+    clock.now += 1
+    left = [store.leave(turn(n, clock, status="queued", background=True)) for n in range(4)]
+    assert left == [True, False, False, True]
+    clock.now += 0.1
+    assert [one.stored.id for one in other.take_over(clock.now, 1)] == ["resp_0"]
+    # What nobody took for an hour is not asked for again.
+    clock.now += 3601
+    assert other.take_over(clock.now, 10) == []
+    assert {one.id for one in other.abandoned(clock.now)} == {f"resp_{n}" for n in range(4)}
+
+
+def test_a_request_takes_room_until_it_is_answered(make: Make, clock: Clock) -> None:
+    store = make()
+
+    def held() -> int:
+        with store._database.reading() as connection:
+            return int(connection.execute("SELECT sum(bytes) FROM responses_held").fetchone()[0])
+
+    running = turn(0, clock, status="queued", background=True)
+    store.put(running)
+    before = held()
+    store.keep_request("resp_0", b"x" * 1000)
+    assert held() == before + 1000
+    store.put(replace(running, status="in_progress"))
+    assert held() == before + 1000
+    store.put(replace(running, status="completed"))
+    assert held() == before
 
 
 def test_a_store_that_cannot_be_used_says_so(tmp_path: Path, clock: Clock) -> None:

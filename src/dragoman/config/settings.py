@@ -551,6 +551,10 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     none is, and clients are told so."""
     responses_days: Annotated[float, Meta(gt=0)] = 30.0
     """Days for which a response is kept."""
+    background_again: bool = True
+    """Responses in the background whose worker was killed, or stopped before they were done, are
+    made again from the beginning by another, once. What an upstream made of them until then may be
+    charged twice. False: they fail."""
     responses_bytes: AtLeastOne = 1024 * 1024 * 1024
     """Room for all responses, in bytes; the oldest make room for new ones."""
     response_bytes: AtLeastOne = 64 * 1024 * 1024

@@ -287,17 +287,20 @@ class Services:
             self.keys,
             self._owners,
         )
+        keys = Keyring(self.keys, requires_key=server.require_key)
         background = Background(
             self._conversations,
             self.background,
+            exchange.admit,
             exchange.serve,
+            keys,
             lambda: self.client.clock,
             self.tally.background,
             self._log,
             server.keepalive_s,
             server.max_concurrent,
+            config.storage.background_again,
         )
-        keys = Keyring(self.keys, requires_key=server.require_key)
         return Generation(
             number=number,
             config=config,
@@ -412,7 +415,11 @@ class Services:
         if self.account_sync is not None:
             await self.account_sync.start()
             # A store has both.
-            self.background.start(self.responses, self.account_sync.claim)
+            self.background.start(
+                self.responses,
+                self.account_sync.claim,
+                lambda: self.generation.stored.background,
+            )
         self.scrape.start()
         self.prober.start()
         self.alerts.start()

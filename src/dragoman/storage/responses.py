@@ -38,7 +38,8 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     `response` is the response object as the client was shown it last, `input` the items this turn
     added to the conversation, `output` those of the answer with all reasoning state, also where
     the client was shown less. Times are Unix seconds. `background` tells that it runs, or ran,
-    without its client.
+    without its client, and `taken` how often another worker took it over: what the former one
+    says of it does not count any more.
     """
 
     id: str
@@ -51,6 +52,16 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     input: Items = Items()
     output: Items = Items()
     background: bool = False
+    taken: int = 0
+
+
+class LeftResponse(Struct, frozen=True):
+    """A background response whose worker died: the request that it answers, as it was kept, and the
+    number of its last event, -1 if there is none."""
+
+    stored: StoredResponse
+    request: bytes
+    last: int
 
 
 class Turn(Struct, frozen=True):
@@ -105,9 +116,13 @@ class ResponseStore(Protocol):
         """Drop a response. What later turns build on goes with the last of them. Returns whether
         there was one."""
 
-    def append(self, response: str, events: Sequence[StoredEvent]) -> bool:
-        """Add events of a background response, and say that whoever runs it is alive. Returns
-        whether it is to go on: it was neither cancelled nor deleted."""
+    def keep_request(self, response: str, request: bytes) -> None:
+        """Keep what a background response answers until that is finished."""
+
+    def append(self, response: str, events: Sequence[StoredEvent], taken: int = 0) -> bool:
+        """Add events of a background response, and say that whoever runs it is alive; `taken` is as
+        in `StoredResponse`. Returns whether it is to go on: it was neither cancelled, deleted nor
+        taken over since."""
 
     def events(self, response: str, owner: str, after: int, limit: int) -> list[StoredEvent]:
         """Events with a sequence number above `after`, in order."""
@@ -132,8 +147,17 @@ class ResponseStore(Protocol):
     def forget_owner(self, name: str, owner: str) -> None:
         """Forget where that is kept."""
 
+    def leave(self, stored: StoredResponse) -> bool:
+        """Say that nobody runs a background response any more. Returns whether another may take it
+        over."""
+
+    def take_over(self, now: float, most: int) -> list[LeftResponse]:
+        """Take over background responses that nobody runs any more, so many at most: each is given
+        out once, soon after its worker died, if its request was kept."""
+
     def abandoned(self, now: float) -> list[StoredResponse]:
-        """Background responses that are not finished and that nobody runs any more."""
+        """Background responses that are not finished, that nobody runs any more, and that nobody
+        may take over."""
 
     def sweep(self, now: float) -> int:
         """Drop what is too old, a bounded amount at a time. Returns how many were dropped."""

@@ -371,6 +371,13 @@ _ADMINS = (
     ) WITHOUT ROWID""",
 )
 
+_TAKEN_OVER = (
+    # What a background response that is not finished answers, for whoever takes it over when its
+    # worker dies, and how often that happened.
+    "ALTER TABLE responses ADD COLUMN request BLOB",
+    "ALTER TABLE responses ADD COLUMN taken INTEGER NOT NULL DEFAULT 0",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _RESPONSES,
@@ -382,6 +389,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _USAGE,
     _AUDIT,
     _ADMINS,
+    _TAKEN_OVER,
 )
 """Statements that lead from each version of the tables to the next; the first from an empty
 file."""

@@ -65,6 +65,22 @@ class Keyring:
             raise self._denied(error.denial) from None
         return caller
 
+    def named(self, name: str) -> Caller:
+        """The caller of that name, for what was begun with its key, from wherever.
+
+        Raises:
+            DragomanError: as `identify`.
+        """
+        if self.is_open:
+            return self._anyone
+        caller = self.ring.caller(name)
+        if caller is None:
+            raise self._denied(Denial.UNKNOWN)
+        for denial in caller.denials(time.time(), None):
+            if denial is not Denial.ELSEWHERE:
+                raise self._denied(denial)
+        return caller
+
     def _denied(self, denial: Denial) -> DragomanError:
         if denial is Denial.UNKNOWN and not self.ring.is_loaded:
             told = "The keys that are stored cannot be read now."
@@ -88,6 +104,14 @@ def presented_key(headers: Mapping[bytes, bytes]) -> bytes | None:
             return key
     return None
 
+
+def without_keys(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """The headers in which no client sends a secret that every client may send."""
+    secret = {*_key_headers(tuple(CODECS)), *_OTHER_HEADERS, *_SECRET_HEADERS}
+    return {name: value for name, value in headers.items() if name not in secret}
+
+
+_SECRET_HEADERS = (b"authorization", b"proxy-authorization", b"cookie")
 
 _OTHER_HEADERS = (b"api-key", b"x-goog-api-key")
 """In which the SDKs of clouds that offer a protocol's models send a key: Azure's and Google's."""

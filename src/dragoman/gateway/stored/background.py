@@ -7,19 +7,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
-from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.auth import Caller, Keyring
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.stored.background_run import (
     STOPPED,
+    AskedInBackground,
     BackgroundRun,
     Run,
     cancelled,
@@ -40,6 +40,7 @@ from dragoman.protocols.openai_responses.settings import ResponsesOptions
 from dragoman.sse import DONE, encode
 from dragoman.storage.responses import (
     FINISHED,
+    LeftResponse,
     ResponseStore,
     StoredEvent,
     StoredResponse,
@@ -75,30 +76,46 @@ class BackgroundTasks:
     def __init__(self, conversations: StoredConversations) -> None:
         self._responses = conversations.responses
         self._cleanup: asyncio.Task[None] | None = None
-        self.running: dict[str, asyncio.Task[None]] = {}
+        self.running: dict[str, BackgroundRun] = {}
 
-    def start(self, responses: ResponseStoreThread | None, claim: Claim) -> None:
-        """Run the periodic cleanup in the running loop: fail orphaned responses, delete expired
-        ones. Whoever does it claims that by `claim`."""
+    def start(
+        self,
+        responses: ResponseStoreThread | None,
+        claim: Claim,
+        current: Callable[[], Background],
+    ) -> None:
+        """Run the periodic cleanup in the running loop: make orphaned responses again by what
+        `current` gives, or fail them, and delete expired ones. Whoever does it claims that by
+        `claim`."""
         if responses is not None:
-            self._cleanup = asyncio.create_task(self._run_cleanup(responses, claim))
+            self._cleanup = asyncio.create_task(self._run_cleanup(responses, claim, current))
 
-    async def _run_cleanup(self, responses: ResponseStoreThread, claim: Claim) -> None:
+    async def _run_cleanup(
+        self, responses: ResponseStoreThread, claim: Claim, current: Callable[[], Background]
+    ) -> None:
+        is_reached = False
+        """Whether the store answered at the last time: who runs a response has told it so since."""
         while True:
             await asyncio.sleep(_CLEANUP_S)
             now = time.time()
             if not await claim({_CLEANUP: now + 0.8 * _CLEANUP_S}, now):
+                is_reached = True
                 continue
-            with suppress(DragomanError, TooLarge):
-                await self.fail_orphans(time.time())
+            try:
+                if is_reached:
+                    await current().take_over(time.time())
+                    await self.fail_orphans(time.time())
                 swept = 1
                 while swept:
                     swept = await responses.ask(lambda store: store.sweep(time.time()))
                     # Others come first: what is too old can wait.
                     await asyncio.sleep(_BETWEEN_SWEEPS_S)
+                is_reached = True
+            except (DragomanError, TooLarge):
+                is_reached = False
 
     async def fail_orphans(self, now: float) -> None:
-        """Fail orphaned responses: those whose worker died.
+        """Fail orphaned responses: those whose worker died, and that nobody may take over.
 
         Raises:
             DragomanError: the store cannot be used.
@@ -112,42 +129,52 @@ class BackgroundTasks:
     async def drain(self, grace_s: float) -> None:
         """Wait for what runs, so many seconds at most."""
         if self.running and grace_s > 0:
-            await asyncio.wait(self.running.values(), timeout=grace_s)
+            await asyncio.wait([run.task for run in self.running.values()], timeout=grace_s)
 
     async def aclose(self) -> None:
         """Stop what runs, and say so in the store."""
-        tasks = list(self.running.values())
+        runs = list(self.running.values())
+        tasks = [run.task for run in runs]
         if self._cleanup is not None:
+            self._cleanup.cancel()
             tasks.append(self._cleanup)
-        for task in tasks:
-            task.cancel()
+        for run in runs:
+            run.stop()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Background:
-    """Runs responses in the background, with one configuration. `tasks` are all that run; `run`
-    answers a request; `count` is told what became of each; `log` is given the line of each, None
-    for no lines; `keepalive_s` is as in `Delivery`; `most` may run at once."""
+    """Runs responses in the background, with one configuration. `tasks` are all that run; `admit`
+    lets a request in, and `run` answers it; `keys` knows whose one is that another worker began;
+    `count` is told what became of each; `log` is given the line of each, None for no lines;
+    `keepalive_s` is as in `Delivery`; `most` may run at once. `again`: those whose worker dies are
+    made again."""
 
     def __init__(
         self,
         conversations: StoredConversations,
         tasks: BackgroundTasks,
+        admit: Admit,
         run: Run,
+        keys: Keyring,
         clock: Callable[[], Clock],
         count: Callable[[IncomingRequest, Record], None],
         log: Callable[[bytes], None] | None,
         keepalive_s: float,
         most: int,
+        again: bool,
     ) -> None:
         self._conversations = conversations
+        self._admit = admit
         self._run = run
+        self._keys = keys
+        self._again = again
         self._clock = clock
         self._count = count
         self._log = log
         self._keepalive_s = keepalive_s
         self._most = most
-        self._tasks = tasks.running
+        self._running = tasks.running
 
     async def begin(
         self,
@@ -156,7 +183,6 @@ class Background:
         record: Record,
         request: ClientRequest,
         keep: PendingResponse,
-        admit: Admit,
     ) -> None:
         """Begin to make a response, and answer with what there is of it: that it is queued, or its
         events as they come.
@@ -167,8 +193,9 @@ class Background:
             ClientGone: the client left while it waited for its turn.
         """
         responses = self._responses()
-        request = await admit(incoming, caller, record, request)
-        if len(self._tasks) >= self._most:
+        asked = AskedInBackground.of(incoming, request)
+        request = await self._admit(incoming, caller, record, request)
+        if len(self._running) >= self._most:
             raise DragomanError(_BUSY)
         record.deferred = True
         name = keep.id
@@ -184,26 +211,76 @@ class Background:
             input=keep.input,
             background=True,
         )
+        kept = msgspec.msgpack.encode(asked) if self._again else b""
         try:
-            await responses.ask(lambda store: store.put(stored))
+            await responses.ask(partial(_begin, stored, kept))
         except TooLarge as error:
             raise InvalidRequest.at("background", f"cannot be kept: {error}") from None
         run = BackgroundRun(
-            self._conversations, self._run, self._clock(), stored, keep, incoming, caller
+            self._conversations, self._run, self._clock(), stored, keep, asked, caller
         )
         run.record.admitted, record.admitted = record.admitted, None
-        task = asyncio.create_task(run.run(caller, _streamed(request, name)))
-        self._tasks[name] = task
-        # Also if it is cancelled before it begins: what it used is counted, and settled.
-        task.add_done_callback(lambda _: self._finish(name, run))
+        self._start(name, run, caller, request)
         if request.stream:
             await self.follow(stored, incoming, -1)
         else:
             await incoming.reply(200, stored.response)
 
+    async def take_over(self, now: float) -> None:
+        """Make responses again whose worker died, as many as there is room for; `now` in Unix
+        seconds.
+
+        Raises:
+            DragomanError: the store cannot be used.
+            TooLarge: as the store does.
+        """
+        room = self._most - len(self._running)
+        if room <= 0:
+            return
+        responses = self._responses()
+        for left in await responses.ask(lambda store: store.take_over(now, room)):
+            try:
+                await self._make_again(left)
+            except DragomanError as error:
+                await responses.ask(partial(put, failed(left.stored, error.fault)))
+
+    async def _make_again(self, left: LeftResponse) -> None:
+        """Begin to make a response again.
+
+        Raises:
+            DragomanError: its key is not valid any more, or a limit refuses it.
+        """
+        stored = left.stored
+        asked = msgspec.msgpack.decode(left.request, type=AskedInBackground)
+        caller = self._keys.named(stored.owner)
+        request = await self._conversations.kept_request(
+            asked.protocol, asked.body, msgspec.json.decode(asked.shown)
+        )
+        keep = PendingResponse(
+            id=stored.id,
+            owner=stored.owner,
+            created=stored.created,
+            input=stored.input,
+            previous=stored.previous,
+            background=True,
+            taken=stored.taken,
+        )
+        run = BackgroundRun(
+            self._conversations, self._run, self._clock(), stored, keep, asked, caller, left.last
+        )
+        request = await self._admit(run.incoming, caller, run.record, request)
+        _log.info("a background response is made again: its worker was stopped")
+        self._start(stored.id, run, caller, request)
+
+    def _start(self, name: str, run: BackgroundRun, caller: Caller, request: ClientRequest) -> None:
+        run.start(caller, _streamed(request, name))
+        self._running[name] = run
+        # Also if it is cancelled before it begins: what it used is counted, and settled.
+        run.task.add_done_callback(lambda _: self._finish(name, run))
+
     def _finish(self, name: str, run: BackgroundRun) -> None:
         """A response is made, or will not be."""
-        del self._tasks[name]
+        del self._running[name]
         incoming, record = run.incoming, run.record
         self._count(incoming, record)
         if self._log is not None:
@@ -278,9 +355,9 @@ class Background:
         await responses.ask(lambda store: store.cancel(stored.id, stored.owner))
         stopped = cancelled(stored)
         await responses.ask(lambda store: store.put(stopped))
-        task = self._tasks.get(stored.id)
-        if task is not None:
-            task.cancel()
+        run = self._running.get(stored.id)
+        if run is not None:
+            run.stop()
         # It may have been finished just before.
         return await responses.ask(lambda store: store.get(stored.id, stored.owner)) or stopped
 
@@ -288,6 +365,13 @@ class Background:
         responses = self._conversations.responses
         assert responses is not None
         return responses
+
+
+def _begin(stored: StoredResponse, request: bytes, store: ResponseStore) -> None:
+    """Keep a response that begins, and what it answers if that is given."""
+    store.put(stored)
+    if request:
+        store.keep_request(stored.id, request)
 
 
 def _source(request: ClientRequest) -> JsonObject:

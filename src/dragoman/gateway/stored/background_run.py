@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from dragoman import jsontext
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
-from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.auth import Caller, without_keys
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.stored.conversations import (
@@ -24,10 +24,13 @@ from dragoman.gateway.stored.conversations import (
 )
 from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.http.clock import Clock
+from dragoman.http.problems import ClientGone
 from dragoman.jsontext import JsonError
+from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
 from dragoman.protocols.openai_responses.errors import failed_object
-from dragoman.sse import DONE, Decoder, Frame
+from dragoman.protocols.openai_responses.websocket import numbered
+from dragoman.sse import DONE, Decoder, Frame, encode
 from dragoman.storage.responses import (
     ResponseStore,
     StoredEvent,
@@ -60,12 +63,13 @@ class BackgroundRun:
         clock: Clock,
         stored: StoredResponse,
         keep: PendingResponse,
-        begun: IncomingRequest,
+        asked: AskedInBackground,
         caller: Caller,
+        after: int = -1,
     ) -> None:
-        self.incoming = IncomingRequest(
-            _Unattended(begun, self.take), begun.codec, clock, begun.path
-        )
+        """Its events are numbered from the one after number `after`."""
+        self._request = _Unattended(asked, self.take)
+        self.incoming = IncomingRequest(self._request, CODECS[asked.protocol], clock, asked.path)
         self.record = Record()
         self.record.caller, self.record.team = caller.name, caller.team
         self._conversations = conversations
@@ -77,20 +81,28 @@ class BackgroundRun:
         self._status = 0
         self._body = b""
         self._over = asyncio.Event()
-        self._saved = -1
+        self._shift = after + 1
+        self._saved = after
         self._stopped = False
-        self._task: asyncio.Task[None] | None = None
 
-    async def run(self, caller: Caller, request: ClientRequest) -> None:
+    def start(self, caller: Caller, request: ClientRequest) -> None:
+        """Begin to make the response, in `task`."""
+        self.task = asyncio.create_task(self._run(caller, request))
+
+    def stop(self) -> None:
+        """Make it no further, and tell nothing of that in its events."""
+        self._request.gone = True
+        self.task.cancel()
+
+    async def _run(self, caller: Caller, request: ClientRequest) -> None:
         """Make the response. Whatever happens, the store is told how it ended."""
         record = self.record
         saver = asyncio.create_task(self._save_events())
-        self._task = asyncio.current_task()
         fault: Fault | None = None
         try:
             keeping = _FinalRecorder(self._conversations, self._keep, self)
             await self._answer(self.incoming, caller, record, request, keeping)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, ClientGone):
             fault = STOPPED
         except DragomanError as error:
             fault = error.fault
@@ -110,7 +122,7 @@ class BackgroundRun:
         if status != 200:
             self._body += data
             return
-        events = _events(self._decoder.feed(data))
+        events = _events(self._decoder.feed(data), self._shift)
         self._events += [event for event in events if event.sequence > self._saved]
 
     async def _save_events(self) -> None:
@@ -127,15 +139,15 @@ class BackgroundRun:
                 if events and not begun:
                     begun = True
                     await self._mark_begun(responses)
-                goes_on = await responses.ask(partial(_append, self._stored.id, events))
+                goes_on = await responses.ask(partial(_append, self._stored, events))
             except DragomanError:
                 # The store may be back before the answer is over.
                 self._events[:0] = events
                 continue
-            if not goes_on and self._task is not None:
+            if not goes_on:
                 self._stopped = True
                 if not self._over.is_set():
-                    self._task.cancel()
+                    self.stop()
                 return
 
     async def _mark_begun(self, responses: ResponseStoreThread) -> None:
@@ -144,11 +156,15 @@ class BackgroundRun:
         await responses.ask(lambda store: store.put(begun))
 
     async def _end(self, fault: Fault | None) -> None:
-        """Store how it ended, unless that was stored with the answer itself."""
+        """Store how it ended, unless that was stored with the answer itself, or another goes on."""
         stored = self._stored
         ended = cancelled(stored) if self._stopped else failed(stored, fault or _UNKEPT)
         try:
-            await self._responses().ask(partial(put, ended))
+            ask = self._responses().ask
+            left = fault is STOPPED and not self._stopped
+            if left and await ask(lambda store: store.leave(stored)):
+                return
+            await ask(partial(put, ended))
         except (DragomanError, TooLarge):
             _log.error("how a background response ended could not be kept")
 
@@ -161,7 +177,7 @@ class BackgroundRun:
         """The events that are not in the store yet, with those in `data`."""
         events, self._events = self._events, []
         decoder = Decoder()
-        events += _events([*decoder.feed(data), *decoder.finish()])
+        events += _events([*decoder.feed(data), *decoder.finish()], self._shift)
         self._saved = max((event.sequence for event in events), default=self._saved)
         return events
 
@@ -188,24 +204,46 @@ def put(stored: StoredResponse, store: ResponseStore) -> None:
     store.put(stored)
 
 
-def _append(name: str, events: list[StoredEvent], store: ResponseStore) -> bool:
-    return store.append(name, events)
+def _append(stored: StoredResponse, events: list[StoredEvent], store: ResponseStore) -> bool:
+    return store.append(stored.id, events, stored.taken)
+
+
+class AskedInBackground(msgspec.Struct, frozen=True):
+    """What a background response answers, as it is kept for whoever takes it over: the request as
+    it is answered, what of it is shown, and its path and headers, without keys."""
+
+    protocol: str
+    path: str
+    headers: dict[bytes, bytes]
+    body: bytes
+    shown: bytes
+
+    @classmethod
+    def of(cls, incoming: IncomingRequest, request: ClientRequest) -> AskedInBackground:
+        """That of a request that came."""
+        return cls(
+            request.codec.name,
+            incoming.path,
+            without_keys(incoming.headers),
+            request.body,
+            to_json(dict(request.shown)),
+        )
 
 
 class _Unattended:
     """Stands in for the request of a client that does not wait: what it is answered is given to
     `take`, with the status."""
 
-    __slots__ = ("_status", "_take", "address", "headers", "method", "on_gone", "path", "query")
+    __slots__ = ("_status", "_take", "gone", "headers", "on_gone", "path")
 
-    gone = False
+    method = "POST"
+    query = b""
+    address = ""
 
-    def __init__(self, begun: IncomingRequest, take: Callable[[int, bytes], None]) -> None:
-        self.method = begun.method
-        self.path = begun.path
-        self.query = b""
-        self.headers = begun.headers
-        self.address = ""
+    def __init__(self, asked: AskedInBackground, take: Callable[[int, bytes], None]) -> None:
+        self.path = asked.path
+        self.headers = asked.headers
+        self.gone = False
         self.on_gone: Callable[[], object] | None = None
         self._take = take
         self._status = 0
@@ -233,13 +271,18 @@ class _Unattended:
         self._take(self._status, data)
 
 
-def _events(frames: Iterable[Frame]) -> list[StoredEvent]:
-    """The events to store. What ends a stream without a number of its own belongs to the last."""
+def _events(frames: Iterable[Frame], shift: int) -> list[StoredEvent]:
+    """The events to store, numbered higher by `shift`. What ends a stream without a number of its
+    own belongs to the last."""
     events: list[StoredEvent] = []
     for frame in frames:
         number = _numbered(frame.data)
         if number is not None:
-            events.append(StoredEvent(number, frame.raw))
+            raw = frame.raw
+            if shift:
+                number += shift
+                raw = encode(numbered(frame.data, number), frame.event)
+            events.append(StoredEvent(number, raw))
         elif frame.data == DONE and events:
             last = events.pop()
             events.append(StoredEvent(last.sequence, last.frame + frame.raw))

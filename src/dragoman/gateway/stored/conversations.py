@@ -70,6 +70,7 @@ class PendingResponse(Struct, frozen=True, kw_only=True):
     input: Items
     previous: str | None = None
     background: bool = False
+    taken: int = 0
 
 
 class _Kept(Struct):
@@ -282,6 +283,14 @@ class StoredConversations:
             return await self._large.read(request.codec.name, body, shown=shown)
         return ClientRequest(request.codec.name, body, shown, members=members, own=own)
 
+    async def kept_request(
+        self, protocol: str, body: bytes, shown: Mapping[str, Any]
+    ) -> ClientRequest:
+        """A request that was read before, and kept."""
+        if is_large(body):
+            return await self._large.read(protocol, body, shown=shown)
+        return ClientRequest(protocol, body, shown)
+
     async def keep(
         self, pending: PendingResponse, response: bytes, events: Sequence[StoredEvent] = ()
     ) -> bool:
@@ -307,6 +316,7 @@ class StoredConversations:
             input=pending.input,
             output=output,
             background=pending.background,
+            taken=pending.taken,
         )
         try:
             await responses.put(stored, events)

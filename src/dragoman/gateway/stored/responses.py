@@ -64,7 +64,7 @@ _CARRIED = (
 
 class StoredResponses:
     """Handlers of `/v1/responses` and of everything below `/v1/responses/{id}`; bodies may have
-    `most_bytes`."""
+    `most_bytes`. `background` makes those that are made without their client."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class StoredResponses:
     ) -> None:
         self._conversations = conversations
         self._upstream_responses = upstream_responses
-        self._background = background
+        self.background = background
         self._exchange = exchange
         self._resolver = exchange.resolver
         self._most_bytes = most_bytes
@@ -115,9 +115,7 @@ class StoredResponses:
             if continuation is not None and continuation.prepares:
                 return self._prepare(incoming, request, pending)
             if pending is not None and pending.background:
-                return self._background.begin(
-                    incoming, caller, record, request, pending, self._exchange.admit
-                )
+                return self.background.begin(incoming, caller, record, request, pending)
             keeping = None if pending is None else ResponseRecorder(self._conversations, pending)
         # With what it goes on from it may lead elsewhere than without.
         known = target if request is asked else None
@@ -164,7 +162,7 @@ class StoredResponses:
             return
         stored = await self._found(name, caller)
         if stream:
-            await self._background.follow(stored, incoming, after)
+            await self.background.follow(stored, incoming, after)
             return
         await incoming.reply(200, stored.response)
 
@@ -230,7 +228,7 @@ class StoredResponses:
         if stored.status in FINISHED and stored.status != "cancelled":
             raise InvalidRequest.at("", f"Cannot cancel a {stored.status} response.")
         if stored.status != "cancelled":
-            stored = await self._background.cancel(stored)
+            stored = await self.background.cancel(stored)
         await incoming.reply(200, stored.response)
 
     async def submit(

@@ -235,8 +235,14 @@ _FIRST = (
         FOR EACH ROW EXECUTE FUNCTION responses_counted()""",
 )
 
+_TAKEN_OVER = (
+    "ALTER TABLE responses ADD COLUMN request BYTEA",
+    "ALTER TABLE responses ADD COLUMN taken BIGINT NOT NULL DEFAULT 0",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     tuple(statement.replace(" TEXT", ' TEXT COLLATE "C"') for statement in _FIRST),
+    _TAKEN_OVER,
 )
 """Statements that lead from each version of the tables to the next; the first from none."""
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypedDict
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman.jsontext import decoder
 from dragoman.storage.responses import (
     FINISHED,
     Item,
     Items,
-    ResponseStatus,
+    LeftResponse,
     StoredEvent,
     StoredResponse,
     TooLarge,
@@ -25,6 +26,9 @@ _SWEPT_AT_ONCE = 200
 _DROPPED_AT_ONCE = 20
 _ABANDONED_AFTER_S = 10.0
 """Seconds without a sign of life after which a background response has nobody who runs it."""
+_TAKEN_WITHIN_S = 3600.0
+"""Seconds after the last sign of life in which another may take it over: nobody waits for longer,
+and what stood still as long as that is not asked for again by itself."""
 _CLAIMED_S = 3600
 """Seconds after which a claim that led to no answer holds no longer."""
 _LONGEST_ID = 2000
@@ -33,20 +37,27 @@ _LONGEST_CONVERSATION = 10_000
 """Turns that are walked back at most."""
 
 _read_items = decoder(tuple[msgspec.Raw, ...])
-_FIELDS = "id, owner, created, expires, status, response, previous, input, output, background"
+_FIELDS = (
+    "id, owner, created, expires, status, response, previous, input, output, background, taken"
+)
 
 _EVENT_BYTES = (
     "SELECT coalesce(sum(length(frame)), 0) FROM response_events WHERE response = excluded.id"
 )
+_RUNNING = "('queued', 'in_progress')"
+_REQUEST_LEFT = f"CASE WHEN excluded.status IN {_RUNNING} THEN responses.request END"
 _PUT = f"""
 INSERT INTO responses ({_FIELDS}, bytes, alive)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET status = excluded.status, response = excluded.response,
         input = excluded.input, output = excluded.output, alive = excluded.alive,
-        bytes = excluded.bytes + ({_EVENT_BYTES})
+        request = {_REQUEST_LEFT},
+        bytes = excluded.bytes + ({_EVENT_BYTES}) + coalesce(length({_REQUEST_LEFT}), 0)
     WHERE responses.owner = excluded.owner AND NOT responses.deleted
-        AND responses.status IN ('queued', 'in_progress')
+        AND responses.taken <= excluded.taken AND responses.status IN {_RUNNING}
 """
+_LEFT = f"background AND NOT deleted AND status IN {_RUNNING} AND alive < ?"
+_TO_TAKE = "request IS NOT NULL AND taken = 0 AND NOT cancelled AND alive >= ?"
 _LATER = "EXISTS (SELECT 1 FROM responses AS later WHERE later.previous = responses.id)"
 _CONVERSATION = f"""
 WITH RECURSIVE turns (id, previous, place) AS (
@@ -153,6 +164,7 @@ class ResponseTables:
                 stored.input.body,
                 stored.output.body,
                 stored.background,
+                stored.taken,
                 size,
                 self._clock() + self._database.ahead_s,
             ),
@@ -203,12 +215,22 @@ class ResponseTables:
             self._drop_useless(connection)
         return True
 
-    def append(self, response: str, events: Sequence[StoredEvent]) -> bool:
+    def keep_request(self, response: str, request: bytes) -> None:
+        """See `ResponseStore.keep_request`."""
+        with self._database.writing_untold() as connection:
+            connection.execute(
+                f"UPDATE responses SET request = ?, bytes = bytes + ?"
+                f" WHERE id = ? AND status IN {_RUNNING}",
+                (request, len(request), response),
+            )
+
+    def append(self, response: str, events: Sequence[StoredEvent], taken: int = 0) -> bool:
         """See `ResponseStore.append`."""
         with self._database.writing_untold() as connection:
             goes_on = connection.execute(
-                "UPDATE responses SET alive = ? WHERE id = ? AND NOT deleted AND NOT cancelled",
-                (self._clock() + self._database.ahead_s, response),
+                "UPDATE responses SET alive = ?"
+                " WHERE id = ? AND NOT deleted AND NOT cancelled AND taken = ?",
+                (self._clock() + self._database.ahead_s, response, taken),
             ).rowcount
             if goes_on and events:
                 _add_events(connection, response, events)
@@ -229,14 +251,7 @@ class ResponseTables:
     def last_event(self, response: str, owner: str) -> StoredEvent | None:
         """See `ResponseStore.last_event`."""
         with self._database.reading() as connection:
-            row = connection.execute(
-                "SELECT sequence, frame FROM response_events"
-                " JOIN responses ON responses.id = response_events.response"
-                " WHERE responses.id = ? AND owner = ? AND NOT deleted"
-                " ORDER BY sequence DESC LIMIT 1",
-                (response, owner),
-            ).fetchone()
-        return None if row is None else StoredEvent(*row)
+            return _last_event(connection, response, owner)
 
     def cancel(self, response: str, owner: str) -> StoredResponse | None:
         """See `ResponseStore.cancel`."""
@@ -286,13 +301,48 @@ class ResponseTables:
                 "DELETE FROM kept_elsewhere WHERE owner = ? AND name = ?", (owner, name)
             )
 
+    def leave(self, stored: StoredResponse) -> bool:
+        """See `ResponseStore.leave`."""
+        now = self._clock() + self._database.ahead_s
+        with self._database.writing_untold() as connection:
+            left = connection.execute(
+                f"UPDATE responses SET alive = ? WHERE id = ? AND NOT deleted"
+                f" AND status IN {_RUNNING} AND {_TO_TAKE}",
+                (now - _ABANDONED_AFTER_S, stored.id, now - _TAKEN_WITHIN_S),
+            ).rowcount
+        return bool(left)
+
+    def take_over(self, now: float, most: int) -> list[LeftResponse]:
+        """See `ResponseStore.take_over`."""
+        now += self._database.ahead_s
+        when = (now - _ABANDONED_AFTER_S, now - _TAKEN_WITHIN_S)
+        found = []
+        with self._database.writing_untold() as connection:
+            rows = connection.execute(
+                f"SELECT request, {_FIELDS} FROM responses WHERE {_LEFT} AND {_TO_TAKE}"
+                " ORDER BY created, id LIMIT ?",
+                (*when, most),
+            ).fetchall()
+            for request, *row in rows:
+                stored = _response(row)
+                taken = connection.execute(
+                    f"UPDATE responses SET taken = 1, alive = ? WHERE id = ?"
+                    f" AND {_LEFT} AND {_TO_TAKE}",
+                    (now, stored.id, *when),
+                ).rowcount
+                if taken:
+                    last = _last_event(connection, stored.id, stored.owner)
+                    number = -1 if last is None else last.sequence
+                    found.append(LeftResponse(replace(stored, taken=1), request, number))
+        return found
+
     def abandoned(self, now: float) -> list[StoredResponse]:
         """See `ResponseStore.abandoned`."""
+        now += self._database.ahead_s
         with self._database.reading() as connection:
             rows = connection.execute(
-                f"SELECT {_FIELDS} FROM responses WHERE background AND NOT deleted"
-                " AND status IN ('queued', 'in_progress') AND alive < ? LIMIT ?",
-                (now + self._database.ahead_s - _ABANDONED_AFTER_S, _SWEPT_AT_ONCE),
+                f"SELECT {_FIELDS} FROM responses WHERE {_LEFT} AND NOT ({_TO_TAKE}) LIMIT ?",
+                (now - _ABANDONED_AFTER_S, now - _TAKEN_WITHIN_S, _SWEPT_AT_ONCE),
             )
             return [_response(row) for row in rows]
 
@@ -423,6 +473,17 @@ def _add_events(connection: Connection, response: str, events: Sequence[StoredEv
     connection.execute("UPDATE responses SET bytes = bytes + ? WHERE id = ?", (size, response))
 
 
+def _last_event(connection: Connection, response: str, owner: str) -> StoredEvent | None:
+    row = connection.execute(
+        "SELECT sequence, frame FROM response_events"
+        " JOIN responses ON responses.id = response_events.response"
+        " WHERE responses.id = ? AND owner = ? AND NOT deleted"
+        " ORDER BY sequence DESC LIMIT 1",
+        (response, owner),
+    ).fetchone()
+    return None if row is None else StoredEvent(*row)
+
+
 def _drop(connection: Connection, response: str) -> None:
     connection.execute("DELETE FROM response_items WHERE response = ?", (response,))
     connection.execute("DELETE FROM response_events WHERE response = ?", (response,))
@@ -464,10 +525,9 @@ def _items(body: bytes) -> Items:
     return Items(body, tuple([name for name in names if isinstance(name, str) and name]))
 
 
-def _response(
-    row: tuple[str, str, float, float, ResponseStatus, bytes, str | None, bytes, bytes, int],
-) -> StoredResponse:
-    name, owner, created, expires, status, response, previous, given, made, background = row
+def _response(row: Sequence[Any]) -> StoredResponse:
+    """A response from `_FIELDS` of its row."""
+    name, owner, created, expires, status, response, previous, given, made, background, taken = row
     return StoredResponse(
         id=name,
         owner=owner,
@@ -479,4 +539,5 @@ def _response(
         input=_items(given),
         output=_items(made),
         background=bool(background),
+        taken=taken,
     )
