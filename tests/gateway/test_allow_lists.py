@@ -116,6 +116,11 @@ def test_a_fallback_of_the_configuration_is_allowed(
     ("api", "more"),
     [
         ("chat", {"models": [OPEN, DEAR]}),
+        ("chat", {"plugins": [{"id": "some", "model": DEAR}]}),
+        ("chat", {"provider": {"experts": {"allowed_models": [OPEN, DEAR]}}}),
+        ("chat", {"Model": DEAR}),
+        ("messages", {"fallback_model": DEAR}),
+        ("responses", {"extra_body": {"mod\\u0065l": DEAR}}),
         ("messages", {"fallbacks": [{"model": DEAR}]}),
         (
             "messages",
@@ -129,10 +134,23 @@ def test_models_that_a_request_names_besides(
 ) -> None:
     """An upstream of the same protocol may ask them instead."""
     gateway = start(configured(simulator.base_url, (f"{api}/{OPEN}", OPEN)))
-    answer = ask(gateway, api, f"{api}/{OPEN}", **more)
+    raw = json.dumps(body(api, f"{api}/{OPEN}", **more)).replace("\\\\u", "\\u")
+    answer = call(gateway.base_url, "POST", PATHS[api], raw.encode())
     assert answer.status == 404
     assert DEAR in error_of(api, answer)["message"]
     assert not simulator.requests
+
+
+def test_what_is_no_model_is_let_through(start: Start, simulator: RunningSimulator) -> None:
+    gateway = start(configured(simulator.base_url, (f"chat/{OPEN}", OPEN)))
+    schema = {"type": "object", "properties": {"model": {"type": "string", "default": DEAR}}}
+    more = {
+        "metadata": {"model": DEAR},
+        "tools": [{"type": "function", "function": {"name": "buy", "parameters": schema}}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}},
+        "modalities": ["text"],
+    }
+    assert ask(gateway, "chat", f"chat/{OPEN}", **more).status == 200
 
 
 @pytest.mark.parametrize("api", APIS)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from math import inf
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,6 +15,7 @@ from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import Request
 from dragoman.config import Config, Fallback, Route, Upstream, matches
 from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.serving.named_models import models_besides
 from dragoman.keys.ring import ModelList
 from dragoman.translation import CallSettings, ClientRequest
 
@@ -225,17 +225,10 @@ def check_allowed(caller: Caller, name: str, router: Router, request: ClientRequ
     """
     if not caller.allows(name) or not may_use(caller, name, router.resolve(name)):
         raise model_not_found(name)
-    for member in _MODELS_BESIDES:
-        for other in _models_in(request.member(member)):
+    if caller.lists:
+        for other in models_besides(request):
             if not caller.allows(other):
                 raise model_not_found(other)
-
-
-_MODELS_BESIDES = ("models", "fallbacks", "tools")
-"""Members of a request that may name further models, which an upstream of the same protocol may ask
-instead or besides: `fallbacks` and an advisor among `tools` (beta/message_create_params.py of
-anthropic), an image generator among `tools` (response_create_params.py of openai), `models`
-(OpenRouter, "Model Fallbacks")."""
 
 
 def within_upstreams(caller: Caller, name: str, target: Target) -> Target:
@@ -250,14 +243,6 @@ def within_upstreams(caller: Caller, name: str, target: Target) -> Target:
         raise model_not_found(name)
     fallbacks = tuple(one for one in target.fallbacks if caller.may_reach(one.upstream.name))
     return target if fallbacks == target.fallbacks else replace(target, fallbacks=fallbacks)
-
-
-def _models_in(value: Any) -> Iterator[str]:
-    """The models that a member names: as text, or as the `model` of an object."""
-    for entry in value if isinstance(value, list) else [value]:
-        model = entry.get("model") if isinstance(entry, dict) else entry
-        if isinstance(model, str):
-            yield model
 
 
 def _thinks_with_tools(request: Request) -> bool:

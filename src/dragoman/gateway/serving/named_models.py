@@ -1,0 +1,80 @@
+"""The models that a request names besides its own, which an upstream of the same protocol may ask
+instead or besides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from dragoman.translation import ClientRequest
+
+_SAID = frozenset(
+    {
+        "client_metadata",
+        "input",
+        "instructions",
+        "messages",
+        "metadata",
+        "model",
+        "output_config",
+        "prompt",
+        "response_format",
+        "system",
+        "text",
+    }
+)
+"""Members that hold what is said, schemas of answers, and what clients note for themselves."""
+
+_NAMES_MODELS = re.compile("(?:^|_)models?$", re.IGNORECASE)
+_IN_CAMEL_CASE = re.compile("[a-z]Models?$")
+_HINT = re.compile(rb"model|\\u", re.IGNORECASE)
+"""Without it a member's text names none: letters of a name may be escaped."""
+_DEEPEST = 8
+
+
+def models_besides(request: ClientRequest) -> Iterator[str]:
+    """Each of them, wherever it stands: `fallbacks` and an advisor among `tools`
+    (beta/message_create_params.py of anthropic), an image generator among `tools`
+    (response_create_params.py of openai), `models` and `plugins` (OpenRouter), what clients put
+    into `extra_body`, and `model` in other letters, which servers that do not tell them apart read.
+
+    Raises:
+        InvalidRequest: a member is not JSON text.
+    """
+    for name, raw in request.members.items():
+        if name in _SAID:
+            continue
+        if _names_models(name) or name == "fallbacks":
+            yield from _told(request.member(name))
+        elif _HINT.search(raw) is not None:
+            # In a tool's schema everything may be called `model`.
+            yield from _within(request.member(name), 2 if name == "tools" else _DEEPEST)
+
+
+def _names_models(name: str) -> bool:
+    return _NAMES_MODELS.search(name) is not None or _IN_CAMEL_CASE.search(name) is not None
+
+
+def _told(value: Any) -> Iterator[str]:
+    """The models that a value names: as text, or as the `model` of an object."""
+    for entry in value if isinstance(value, list) else [value]:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            yield from _within(entry, _DEEPEST)
+
+
+def _within(value: Any, depth: int) -> Iterator[str]:
+    """The models named in the members of an object or of objects in a list, so deep at most."""
+    if not depth:
+        return
+    if isinstance(value, list):
+        for entry in value:
+            yield from _within(entry, depth - 1)
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            if _names_models(name):
+                yield from _told(inner)
+            else:
+                yield from _within(inner, depth - 1)
