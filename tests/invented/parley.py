@@ -461,6 +461,8 @@ class _Shape(Struct):
 class Relay:
     """Watches a stream that is passed through."""
 
+    thinks = False
+
     def __init__(
         self,
         model: str | None,

@@ -164,6 +164,8 @@ class Relay(Protocol):
     on with. `usage` is the last usage, `ended` whether the upstream's own terminator was seen,
     `fault` an error the upstream put into its stream (it is passed on as well), `answer_id` the id
     by which later requests may name the answer, empty where the protocol has no such thing.
+    `thinks` is whether nothing came so far but thoughts after which another answer may go on: in
+    plain text, with no signature and no place of their own.
     """
 
     answer_id: str
@@ -172,6 +174,9 @@ class Relay(Protocol):
     usage: Usage | None
     ended: bool
     fault: Fault | None
+
+    @property
+    def thinks(self) -> bool: ...
 
     def relay(self, frame: Frame) -> bytes:
         """The bytes to pass on: `frame.raw`, or less, or with only the model name changed."""
@@ -530,6 +535,9 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     choices: Callable[[Mapping[str, msgspec.Raw]], int] = _one
     """How many answers in one a client asked for, where the protocol has that."""
     relay: RelayMaker
+    joined: Callable[[bytes], Callable[[bytes], bytes]] | None = None
+    """Of the first events of an answer: what makes the events of another those of the rest of it,
+    where one that broke off while it `thinks` can be gone on with. None: it cannot."""
     spoken: re.Pattern[bytes] | None = None
     """Finds, as its first group, what an event of a stream adds to the answer, and the parts of a
     whole one: text, reasoning or arguments. None: that cannot be told without reading it."""

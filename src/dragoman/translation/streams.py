@@ -113,6 +113,11 @@ class AnswerStream:
         return False
 
     @property
+    def thinks(self) -> bool:
+        """As of a `Relay`."""
+        return False
+
+    @property
     def said(self) -> int:
         """About how many bytes of text the model has said."""
         return 0
@@ -406,6 +411,10 @@ class RelayedStream(AnswerStream):
     @property
     def answer_id(self) -> str:
         return self._relay.answer_id
+
+    @property
+    def thinks(self) -> bool:
+        return self._relay.thinks
 
     def _take(self, frame: Frame, is_mended: bool = False) -> bytes:
         # `in` takes twice as long: it fails first to take the character for a number.

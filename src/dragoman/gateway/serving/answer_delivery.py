@@ -23,7 +23,7 @@ from dragoman.gateway.serving.answers import (
     translate_whole,
 )
 from dragoman.gateway.serving.context import RequestContext
-from dragoman.gateway.serving.failures import Failure, failed_call
+from dragoman.gateway.serving.failures import Failure, broken_thought, failed_call
 from dragoman.gateway.serving.large import is_large
 from dragoman.http.clock import Clock
 from dragoman.translation import AnswerStream, Outcome
@@ -113,19 +113,25 @@ async def deliver_stream(
         return
     _begins(context, lease, time.perf_counter() - context.record.sent_at)
     context.start_stream(stream)
+    thoughts = b"".join(held) if context.may_go_on and stream.thinks else b""
+    if not thoughts:
+        context.release()
     lease.succeeded()
     context.remember_account(lease)
     if context.recorder is not None:
         await context.recorder.begun(lease.account.name, stream.answer_id)
-    cause = await _relay(context, delivery, stream, answer, held)
+    try:
+        cause = await _relay(context, delivery, stream, answer, held, thoughts)
+    except Failure as failure:
+        _blame(lease, failure.fault)
+        raise
     fault = stream.outcome.fault
     if fault is None:
         _report_success(lease, stream.outcome)
     else:
         context.record.error = fault.kind
         context.attempts.broke_off(lease, fault, cause)
-        if fault.kind not in (FaultKind.UPSTREAM_FAILED, FaultKind.UPSTREAM_TIMEOUT):
-            lease.failed(symptom_of_fault(fault))
+        _blame(lease, fault)
 
 
 async def _deliver_whole_as_stream(
@@ -193,11 +199,16 @@ async def _relay(
     stream: AnswerStream,
     answer: UpstreamResponse,
     held: list[bytes],
+    thoughts: bytes,
 ) -> str:
     """Send a stream that has begun to the client, to its end or to the error that ends it. Returns
     what ended it, in one word, if its call did and not what it said.
 
-    `held` is what was held back. It is released: it may repeat all of a large request.
+    `held` is what was held back. It is released: it may repeat all of a large request. `thoughts`
+    are the first events where another account may go on if the stream breaks off while it thinks.
+
+    Raises:
+        Failure: it did.
     """
     cause = ""
     feed, put, codec = stream.feed, delivery.put, context.incoming.codec
@@ -205,19 +216,30 @@ async def _relay(
     blank_since = 0.0
     data = b"".join(held)
     held.clear()
+    of_first = None
+    if context.thought and codec.passthrough.joined is not None:
+        of_first = codec.passthrough.joined(context.thought)
+        data = of_first(data)
+    is_sent = not stream.over
+    """Whether the beginning is sent."""
     room = _STEP
 
     def pass_on(chunk: bytes) -> bool:
         """Send a chunk's events at once, as for nearly every chunk. False if that cannot be: they
         are left in `data`, for the loop below."""
-        nonlocal data, blank_since, room
+        nonlocal data, blank_since, room, thoughts
         room -= len(chunk)
         if room < 0:
             room += _STEP
             context.incoming.hold(_STEP)
         data = feed(chunk)
+        if of_first is not None:
+            data = of_first(data)
         if stream.over or stream.blank >= _BLANK_RUN:
             return False
+        if thoughts and not stream.thinks:
+            thoughts = b""
+            context.release()
         blank_since = 0.0
         if data and not put(data):
             return False
@@ -245,11 +267,16 @@ async def _relay(
                 data = b""
             if not await answer.pipe(pass_on):
                 data = stream.finish()
+                data = data if of_first is None else of_first(data)
                 cause = "cut_off"
                 break
     except CallError as error:
         data = stream.fail(failed_call(error, context.target.upstream.name).fault)
         cause = error.cause
+    fault = stream.outcome.fault
+    if thoughts and stream.thinks and fault is not None and fault.kind in _PASSING:
+        context.go_on_from(thoughts if is_sent else b"")
+        raise broken_thought(fault, cause)
     if stream.cut:
         # The upstream would go on generating, at the account's cost.
         answer.close()
@@ -297,6 +324,21 @@ async def _is_uncommitted(context: RequestContext) -> bool:
     return not context.delivery.committed
 
 
+_PASSING = (
+    FaultKind.UPSTREAM_FAILED,
+    FaultKind.UPSTREAM_TIMEOUT,
+    FaultKind.OVERLOADED,
+    FaultKind.RATE_LIMITED,
+)
+"""Faults in a stream after which another account may do better."""
+
+
+def _blame(lease: Lease, fault: Fault) -> None:
+    """Hold a fault in a stream against its account, if it told one by it."""
+    if fault.kind not in (FaultKind.UPSTREAM_FAILED, FaultKind.UPSTREAM_TIMEOUT):
+        lease.failed(symptom_of_fault(fault))
+
+
 def _report_success(lease: Lease, outcome: Outcome) -> None:
     usage = outcome.usage
     lease.succeeded(0.0 if usage is None else usage.input + usage.output)
@@ -333,7 +375,8 @@ def _ending(context: RequestContext, answer: UpstreamResponse) -> _Ending | None
 
 def _begins(context: RequestContext, lease: Lease, seconds: float) -> None:
     """A good answer began after so many seconds."""
-    context.record.first_at = time.perf_counter()
+    if not context.thought:
+        context.record.first_at = time.perf_counter()
     if context.attempts.limit is not None:
         context.attempts.begun()
     lease.began(seconds, stream=context.call.streams)

@@ -47,7 +47,9 @@ class RequestContext:
     - `is_called`: an upstream has the request, and has not failed.
     - `reading` is the stream that is read, also before anything of it is sent.
     - `stream` is the answer that the client is sent, once it has begun. `call` and `request`, which
-      hold the bodies, are released then: a stream may be long. `asked` is how much they asked.
+      hold the bodies, are released then, or once more than thoughts was sent where another account
+      may go on from these: a stream may be long. `asked` is how much they asked.
+    - `thought` are the first events of an answer that broke off while it only thought.
     """
 
     __slots__ = (
@@ -72,6 +74,7 @@ class RequestContext:
         "shows_cost",
         "stream",
         "target",
+        "thought",
     )
 
     def __init__(
@@ -103,6 +106,7 @@ class RequestContext:
         self.is_called = False
         self.has_choice = False
         self.keys = NO_KEYS
+        self.thought = b""
 
     def retarget(self, target: Target, call: Call, *, is_fallback: bool = False) -> None:
         """Send the request to `target`, translated as in `call`."""
@@ -174,6 +178,8 @@ class RequestContext:
 
     def note_in_vain(self, lease: Lease) -> None:
         """The answer of this lease was paid for and is of no use: record what it used."""
+        if self.reading is not None and self.reading.thinks:
+            self._estimate(self.outcome)
         record, usage = self.record, self.outcome.usage
         charge = None
         upstream, model = record.upstream, record.upstream_model
@@ -189,8 +195,25 @@ class RequestContext:
             lease.pin(key)
 
     def start_stream(self, stream: AnswerStream) -> None:
-        """The client is sent `stream` from here on; no other account can be tried."""
+        """The client is sent `stream` from here on; no other account can be tried, unless it
+        `may_go_on`."""
         self.stream = stream
         body = self.call.body
         self.asked = len(body) if len(body) <= LONG_BODY else text_bytes(body)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether another account may be asked if the stream breaks off while it only thinks."""
+        return (
+            self.call.passes_through
+            and self.call.codec.passthrough.joined is not None
+            and self.recorder is None
+        )
+
+    def release(self) -> None:
+        """No other account is tried: the bodies are let go."""
         del self.call, self.request
+
+    def go_on_from(self, thought: bytes) -> None:
+        """The stream broke off while it only thought: another goes on from its first events."""
+        self.thought, self.stream = thought, None

@@ -367,6 +367,8 @@ class Exchange:
             except UpstreamError as error:
                 raise unusable(builder.mask.fault(error.fault)) from None
             except Failure as failure:
+                if failure.by_model:
+                    raise
                 context.forget_attempt()
                 if repeated or not is_about_reasoning(context.call.codec, failure):
                     raise

@@ -132,6 +132,12 @@ _BY_MODEL = frozenset({UNUSABLE_ARGUMENTS, UNKNOWN_FINISH})
 """Codes of answers that were made and paid for, and that another account would hardly better."""
 
 
+def broken_thought(fault: Fault, cause: str) -> Failure:
+    """The failure of a stream that broke off while it only thought. What was sent of it is as good
+    as nothing, but it was paid for: it is asked for once more, as what is of no use."""
+    return Failure(fault, symptom_of_fault(fault, time.time()), cause=cause, by_model=True)
+
+
 def unusable(fault: Fault) -> Failure:
     """The failure of an answer with status 200 that is an error, or unusable."""
     by_model = fault.code in _BY_MODEL

@@ -44,6 +44,8 @@ class MessagesRelay:
         "usage",
     )
 
+    thinks = False  # its thoughts are signed, or have places
+
     def __init__(
         self,
         model: str | None,

@@ -23,6 +23,7 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import failure, is_failure
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
+from dragoman.protocols.openai_chat.joined import joined
 from dragoman.protocols.openai_chat.relay import ChatRelay
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.openai_chat.usage import read_usage
@@ -167,5 +168,6 @@ PASSTHROUGH = Passthrough(
     asks_usage=asks_usage,
     choices=choices_of,
     relay=ChatRelay,
+    joined=joined,
     spoken=text_pattern("content", "reasoning_content", "reasoning", "arguments", "refusal"),
 )

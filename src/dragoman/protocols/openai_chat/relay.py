@@ -49,6 +49,12 @@ are looked at."""
 _TEXT = re.compile(rb'"content"\s*:\s*"[^"]')
 """A text that is not empty."""
 
+_SPOKEN = re.compile(
+    rb'"(?:(?:content|refusal)"\s*:\s*(?:"[^"]|[\[{])|tool_calls"\s*:\s*\[\s*[^\]\s]'
+    rb'|function_call"\s*:\s*\{|audio"\s*:\s*\{|reasoning_details"|message"\s*:)'
+)
+"""What is more than a thought in plain text: an answer, or a thought that may be signed."""
+
 _REASONING = frozenset({"role", "reasoning", "reasoning_content", "reasoning_details", "refusal"})
 
 _NO_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*""')
@@ -80,6 +86,7 @@ class ChatRelay:
         "_new_head",
         "_says_null",
         "_shown",
+        "_spoken",
         "_texts",
         "_wants_usage",
         "answer_id",
@@ -128,6 +135,8 @@ class ChatRelay:
         """Whether messages or texts stand where deltas belong."""
         self._texts = False
         """Whether a text was passed on."""
+        self._spoken = choices > 1
+        """Whether more than a thought in plain text came."""
         self.begun = False
         self.blank = 0
         self.answer_id = ""
@@ -208,7 +217,9 @@ class ChatRelay:
         elif self._likely_alike and self.begun:
             self._remember(data)
         raw = encode(data) if frame.event else frame.raw  # Chat's events have no names
-        if not self._texts and _TEXT.search(data) is not None:
+        if not self._spoken and _SPOKEN.search(data) is not None:
+            self._spoken = True
+        if not self._texts and self._spoken and _TEXT.search(data) is not None:
             self._texts = True
         if self._head and raw.startswith(self._head):
             # Chunks begin alike, up to the model's name and beyond.
@@ -336,6 +347,11 @@ class ChatRelay:
         """Whether every choice finished, also those that were asked for and did not come yet. Only
         the upstream's own terminator says that there are no more: many servers know no `n`."""
         return len(self._finished) >= self._asked and self._choices <= self._finished
+
+    @property
+    def thinks(self) -> bool:
+        """See `Relay`."""
+        return self.begun and not self._spoken and not self._has_no_deltas
 
     def finish(self) -> bytes:
         """The bytes are over: the terminator, which some servers leave out; or an error, if

@@ -371,6 +371,8 @@ class ResponsesRelay:
         "usage",
     )
 
+    thinks = False  # its thoughts are signed, or have places
+
     def __init__(
         self,
         model: str | None,

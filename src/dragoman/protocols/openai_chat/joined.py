@@ -1,0 +1,47 @@
+"""Two answers as one stream: after a thought that broke off, the chunks of another answer go on as
+those of the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman import jsontext
+from dragoman.protocols.base import to_json
+from dragoman.protocols.fields import JsonObject
+from dragoman.sse import Decoder, encode
+
+_OF_THE_ANSWER = ("id", "created", "model", "system_fingerprint")
+"""Members of chunks that are the same in all of an answer."""
+
+
+def joined(begun: bytes) -> Callable[[bytes], bytes]:
+    """What makes the events of an answer the rest of the one that begins with the events `begun`:
+    its chunks are named as those were, and give no role a second time, which clients would put
+    behind the first."""
+    first: JsonObject = next(
+        (
+            chunk
+            for frame in Decoder().feed(begun)
+            if (chunk := jsontext.object_of(frame.data)) is not None
+        ),
+        {},
+    )
+    same = {name: first[name] for name in _OF_THE_ANSWER if name in first}
+
+    def rest(events: bytes) -> bytes:
+        decoder = Decoder()
+        written = []
+        for frame in (*decoder.feed(events), *decoder.finish()):
+            chunk = jsontext.object_of(frame.data)
+            if chunk is None or "choices" not in chunk:
+                written.append(frame.raw)
+                continue
+            chunk |= {name: value for name, value in same.items() if name in chunk}
+            for choice in chunk["choices"] if isinstance(chunk["choices"], list) else ():
+                delta = choice.get("delta") if isinstance(choice, dict) else None
+                if isinstance(delta, dict):
+                    delta.pop("role", None)
+            written.append(encode(to_json(chunk)))
+        return b"".join(written)
+
+    return rest
