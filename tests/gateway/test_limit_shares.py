@@ -117,9 +117,9 @@ def test_a_key_has_its_share_and_others_go_on(
         assert ask(gateway, model="chat/sim-text", max_tokens=20).status == 200
         assert stand()[0]["used"] == first["used"]
         adopt(gateway, replace(made, clients=made.clients[:1]))
-        assert float(stand()[0]["amount"]) == pytest.approx(float(first["amount"]), rel=0.1)
+        assert float(stand()[0]["amount"]) == pytest.approx(25 * each, rel=0.2)
     with shares(simulator, tmp_path, *limits) as (gateway, _):
-        assert float(stand()[0]["amount"]) == pytest.approx(float(first["amount"]), rel=0.1)
+        assert float(stand()[0]["amount"]) == pytest.approx(25 * each, rel=0.2)
         assert vendor.answer(gateway, KEY) == 429
     (tmp_path / "kept.db-limits").unlink()
     with shares(simulator, tmp_path, *limits) as (gateway, _):
@@ -137,13 +137,17 @@ def test_operators_set_and_see_shares(simulator: RunningSimulator, tmp_path: Pat
         assert one["limit"] == limit
         assert (one["state"]["amount"], one["state"]["remaining"]) == (None, None)
         question = {"model": "messages/sim-text", "output_tokens": 10}
-        answer = admin(gateway, "POST", "/keys/ci/simulate", question).json
-        assert answer["admitted"] is True
-        assert [(one["limit"], one["remaining"]) for one in answer["limits"]] == [
-            ("key:cost:7d", None)
-        ]
+
+        def simulated() -> Any:
+            return admin(gateway, "POST", "/keys/ci/simulate", question).json
+
+        # The gateway knows the key a moment later.
+        until(lambda: bool(simulated()["limits"]))
+        (answer,) = simulated()["limits"]
+        assert (answer["limit"], answer["remaining"]) == ("key:cost:7d", None)
+        assert answer["admits"] is True
         question["model"] = "chat/sim-text"
-        assert admin(gateway, "POST", "/keys/ci/simulate", question).json["limits"] == []
+        assert (simulated()["admitted"], simulated()["limits"]) == (True, [])
         wrong = admin(gateway, "POST", "/keys/ci/limits", limit | {"upstream": "mesages"})
         assert wrong.status == 400
         assert "upstream" in wrong.body.decode()

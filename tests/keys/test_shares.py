@@ -100,7 +100,9 @@ def test_what_accounts_have_is_learned(looks: Sequence[Look]) -> None:
         if look.learned is None:
             assert found is None
         else:
-            assert found == (pytest.approx(look.learned, abs=2), now + 5 * HOUR)
+            assert found is not None
+            assert found[0] == pytest.approx(look.learned, abs=2)
+            assert found[1] == now + 5 * HOUR
             is_known = True
 
 
