@@ -69,7 +69,9 @@ def _owner(of_team: bool) -> Owner:
     required=True,
     help="requests, tokens, input_tokens, output_tokens, cost or concurrent.",
 )
-@click.option("--amount", required=True, help="How much; a cost in US dollars: 12.50.")
+@click.option("--amount", help="How much; a cost in US dollars: 12.50.")
+@click.option("--share", help="Of what accounts of --upstream have, in place of an amount: 40%.")
+@click.option("--upstream", help="Upstream that --share is of.")
 @click.option("--window", help="30s, 1m, 5h, 7d, hour, day, week, month or total.")
 @click.option("--zone", help="Time zone of the calendar.")
 @click.option("--mode", help="enforce (the default), soft or shadow.")
@@ -91,7 +93,7 @@ def _owner(of_team: bool) -> Owner:
 def add(config: Path, of_team: bool, as_json: bool, name: str, **options: Any) -> None:
     """Add a limit to the key NAME."""
     fields = {field: value for field, value in options.items() if value not in (None, (), False)}
-    amount = fields["amount"]
+    amount = fields.get("amount", "")
     if fields["kind"] != "cost" and amount.lstrip("-").isdecimal():
         fields["amount"] = int(amount)
     if "weights" in fields:
@@ -164,7 +166,7 @@ def simulate(config: Path, as_json: bool, name: str, **options: Any) -> None:
                     one.limit,
                     one.mode,
                     str(one.asks),
-                    str(one.remaining),
+                    "" if one.remaining is None else str(one.remaining),
                     "yes" if one.admits else "no",
                     one.free_at or "",
                 )
@@ -249,28 +251,29 @@ _STATE = ("USED", "RESERVED", "REMAINING", "RESETS", "EXHAUSTED")
 
 
 def _table(limits: Sequence[NumberedLimit], states: Sequence[LimitState] = ()) -> str:
-    rows = [_line(one) for one in limits]
     if not states:
+        rows = [_line(one) for one in limits]
         return table(_HEADING, rows)
     told = [
         (
             str(one.used),
             str(one.reserved),
-            str(one.remaining),
+            "" if one.remaining is None else str(one.remaining),
             one.resets_at or "",
             one.exhausted_at or "",
         )
         for one in states
     ]
+    rows = [_line(one, state) for one, state in zip(limits, states, strict=True)]
     return table([*_HEADING, *_STATE], [a + b for a, b in zip(rows, told, strict=True)])
 
 
-def _line(numbered: NumberedLimit) -> tuple[str, ...]:
+def _line(numbered: NumberedLimit, state: LimitState | None = None) -> tuple[str, ...]:
     one = numbered.limit
     return (
         str(numbered.number),
         one.kind,
-        _amount(one, one.amount),
+        _amount(one, one.amount) if one.share is None else _share(one, state),
         one.window or "",
         one.zone if one.window in ("hour", "day", "week", "month") else "",
         one.mode,
@@ -281,7 +284,14 @@ def _line(numbered: NumberedLimit) -> tuple[str, ...]:
     )
 
 
-def _amount(limit: Limit, amount: int | str) -> str:
+def _share(limit: Limit, state: LimitState | None) -> str:
+    told = f"{limit.share} of {limit.upstream}"
+    if state is None:
+        return told
+    return f"{told}: unknown" if state.amount is None else f"{told}: ${state.amount}"
+
+
+def _amount(limit: Limit, amount: int | str | None) -> str:
     return f"${amount}" if limit.kind == "cost" else str(amount)
 
 

@@ -8,7 +8,7 @@ from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.serving.limit_counters import LimitCounters, LimitView
-from dragoman.gateway.serving.limits_told import amount_text, moment_text
+from dragoman.gateway.serving.limits_told import amount_text, known_text, moment_text
 from dragoman.keys.admission import Kind
 from dragoman.prices.rates import PICO
 from dragoman.protocols.base import to_json
@@ -34,14 +34,16 @@ def _told(view: LimitView, *, shows_amounts: bool) -> dict[str, Any]:
     bound, limit = view.bound, view.bound.limit
     told: dict[str, Any] = {"scope": "team" if bound.is_team else "key", "kind": limit.kind}
     if shows_amounts:
-        told["amount"] = amount_text(bound.kind, bound.amount)
-        if bound.amount != limit.units:
-            told["granted"] = amount_text(bound.kind, bound.amount - limit.units)
+        told["amount"] = known_text(bound.kind, view.amount)
+        if view.granted:
+            told["granted"] = amount_text(bound.kind, view.granted)
             told["granted_until"] = moment_text(limit.granted_ends)
     told["window"] = limit.window
     if limit.window is not None:
         told["zone"] = limit.zone
     told["mode"] = limit.mode
+    if limit.share is not None:
+        told["share"], told["upstream"] = limit.share, limit.upstream
     if limit.models is not None:
         told["models"] = limit.models
     if shows_amounts:
@@ -50,7 +52,7 @@ def _told(view: LimitView, *, shows_amounts: bool) -> dict[str, Any]:
             ("reserved", view.reserved),
             ("remaining", view.remaining),
         ):
-            told[name] = amount_text(bound.kind, amount)
+            told[name] = known_text(bound.kind, amount)
         told["exhausted_at"] = moment_text(view.exhausted_at)
     told["resets_at"] = None if limit.window is None else moment_text(view.resets_at)
     return told
@@ -59,12 +61,14 @@ def _told(view: LimitView, *, shows_amounts: bool) -> dict[str, Any]:
 def _tightest_budget(views: tuple[LimitView, ...]) -> dict[str, float | None]:
     """The budget of which the least is left, in the members that tools read which were made for
     OpenRouter (`GET /api/v1/key`): US dollars as numbers."""
-    budgets = [view for view in views if view.bound.kind is Kind.COST and view.bound.enforced]
+    budgets = [
+        (most - view.used - view.reserved, most, view.used)
+        for view in views
+        if view.bound.kind is Kind.COST
+        and view.bound.enforced
+        and (most := view.amount) is not None
+    ]
     if not budgets:
         return {"limit": None, "usage": None, "limit_remaining": None}
-    view = min(budgets, key=lambda one: one.bound.amount - one.used - one.reserved)
-    return {
-        "limit": view.bound.amount / PICO,
-        "usage": view.used / PICO,
-        "limit_remaining": view.remaining / PICO,
-    }
+    left, most, used = min(budgets)
+    return {"limit": most / PICO, "usage": used / PICO, "limit_remaining": max(0, left) / PICO}

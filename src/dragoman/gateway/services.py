@@ -57,6 +57,7 @@ from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.large import LargeBodies
 from dragoman.gateway.serving.limit_counters import LimitCounters, UsedSince
 from dragoman.gateway.serving.limit_slices import LimitSlices
+from dragoman.gateway.serving.pool_shares import Pools, SpentSince, grouped
 from dragoman.gateway.serving.resolver import RequestResolver
 from dragoman.gateway.serving.routing import Router
 from dragoman.gateway.serving.simulated_admission import SimulatedAdmission
@@ -75,6 +76,7 @@ from dragoman.http.addresses import Proxies
 from dragoman.keys.admission import Crossing
 from dragoman.keys.records import UsedInHour
 from dragoman.keys.ring import KeyRing
+from dragoman.keys.shares import Spent
 from dragoman.prices.loading import load_prices
 from dragoman.prices.lookup import Prices
 from dragoman.storage.opening import (
@@ -163,6 +165,7 @@ class Services:
             partial(limits_for, config, counts),
             _used_since(self.account_sync),
             _slices(config),
+            Pools(lambda: self.current.generation.pool, _spent_since(self.account_sync)),
         )
         self.scrape.slices = self.limits.slices
         self.scrape.limit_drift = lambda: self.limits.drift
@@ -533,6 +536,21 @@ def _used_since(account_sync: AccountSync | None) -> UsedSince | None:
         )
 
     return used_since
+
+
+def _spent_since(account_sync: AccountSync | None) -> SpentSince | None:
+    """What reads the cost of accounts from rows of usage; None if nothing is stored."""
+    if account_sync is None:
+        return None
+
+    async def spent_since(upstream: str, since: float) -> Spent:
+        only = {"upstream": upstream}
+        sums = await account_sync.ask(
+            lambda store: store.sums(since, time.time() + 3600, ("account", "hour"), only)
+        )
+        return grouped({group: one.charged.cost for group, one in sums.items()})
+
+    return spent_since
 
 
 def _responses(config: Config) -> ResponseStoreThread | None:

@@ -24,6 +24,7 @@ from dragoman.config.limits import Limit, Weights
 from dragoman.config.names import matches
 from dragoman.config.windows import Window, parse_window
 from dragoman.keys.counters import RESERVED, RESTORED, USED, Cells, Counter, counter_of
+from dragoman.keys.shares import known_pool
 
 LEAST_OUTPUT: Final = 256
 """Tokens of output for which a request that is clamped is still worth sending."""
@@ -162,7 +163,9 @@ class Counters(Protocol):
 
 class BoundLimit:
     """A limit with its counter. `owner` is whose it is, by its name, and `is_team` what that is.
-    `name` is how it is called where it is told of: `key:cost:month`."""
+    `name` is how it is called where it is told of: `key:cost:month`. `pool` is what the upstream's
+    accounts have of which it is a share, as was learned; None where it is none, or nothing was.
+    """
 
     __slots__ = (
         "amount",
@@ -179,6 +182,8 @@ class BoundLimit:
         "name",
         "own",
         "owner",
+        "pool",
+        "pool_cells",
         "row",
         "weights",
         "window",
@@ -195,6 +200,8 @@ class BoundLimit:
         self.kind = kind_of(limit)
         self.counts_subscriptions = limit.subscriptions == "count"
         self.index = int(self.kind if self.counts_subscriptions else Kind.BILLED)
+        self.pool: int | None = None
+        self.pool_cells: Cells | None = None
         self.amount = limit.units
         self.models = limit.models
         self.weights = limit.weights
@@ -204,8 +211,16 @@ class BoundLimit:
         self.counter: Counter = counter_of(self.window, row.cells)
 
     def note_time(self, now: float) -> None:
-        """What is granted for a time holds at `now`, or holds no longer."""
-        self.amount = self.limit.units_at(now)
+        """What is granted for a time holds at `now`, or holds no longer, and what was learned of
+        a pool may be known, or too old."""
+        if self.pool_cells is not None:
+            self.pool = known_pool(self.pool_cells, now)
+        self.amount = self.limit.units_at(now, self.pool)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its amount is known: that of a share is, once it was learned."""
+        return self.limit.share is None or self.pool is not None
 
     def amount_of(self, counts: Counts) -> int:
         """What a request counts that came to `counts`, or the sums of several."""
@@ -220,10 +235,12 @@ class BoundLimit:
         """Whether models may not be used that have no price."""
         return self.kind is Kind.COST and self.enforced and self.limit.unpriced == "refuse"
 
-    def concerns(self, names: Sequence[str]) -> bool:
-        """Whether requests count for a model that has these names."""
-        models = self.models
-        return models is None or any(matches(one, name) for one in models for name in names)
+    def concerns(self, names: Sequence[str], upstreams: Sequence[str] = ()) -> bool:
+        """Whether requests count for a model of these names that may go to these upstreams."""
+        models, upstream = self.models, self.limit.upstream
+        return (upstream is None or upstream in upstreams) and (
+            models is None or any(matches(one, name) for one in models for name in names)
+        )
 
     def used(self, now: float) -> int:
         """How much was used."""
@@ -284,7 +301,8 @@ class BoundLimits:
     counts, and `most`, what they may; `clamps`, whether any does; `budget`, one that refuses models
     without a price, None if none does, and `whole_budget`, one that does so where they are paid by
     subscription, too; whether tokens and costs have to be known; and those whose state answers tell
-    of, `rates` by their kind, and `soft`."""
+    of, `rates` by their kind, and `soft`. `is_partial`: some are of some models
+    only, or of one upstream, which those are that `has_shares` is of."""
 
     __slots__ = (
         "_by_model",
@@ -292,7 +310,8 @@ class BoundLimits:
         "amounts",
         "budget",
         "clamps",
-        "has_models",
+        "has_shares",
+        "is_partial",
         "most",
         "needs_cost",
         "needs_tokens",
@@ -305,7 +324,8 @@ class BoundLimits:
         self.all = tuple(limits)
         self.amounts = _reader(self.all, BoundLimit.amount_of)
         self.most = _reader(self.all, BoundLimit.most_of)
-        self.has_models = any(one.models is not None for one in limits)
+        self.has_shares = any(one.limit.upstream is not None for one in limits)
+        self.is_partial = self.has_shares or any(one.models is not None for one in limits)
         self.clamps = any(one.clamps for one in limits)
         self.needs_cost = any(one.kind is Kind.COST for one in limits)
         self.needs_tokens = any(one.kind not in (Kind.REQUESTS, Kind.CONCURRENT) for one in limits)
@@ -318,18 +338,18 @@ class BoundLimits:
                 rates[one.limit.kind] = (*rates.get(one.limit.kind, ()), one)
         self.rates = tuple(rates.items())
         self.soft = tuple(one for one in limits if one.limit.mode == "soft")
-        self._by_model: dict[tuple[str, ...], BoundLimits] = {}
+        self._by_model: dict[tuple[tuple[str, ...], tuple[str, ...]], BoundLimits] = {}
 
-    def concerning(self, names: tuple[str, ...]) -> BoundLimits:
-        """Those that count requests for a model that has these names."""
-        if not self.has_models:
+    def concerning(self, names: tuple[str, ...], upstreams: tuple[str, ...]) -> BoundLimits:
+        """Those that count requests for a model of these names that may go to these upstreams."""
+        if not self.is_partial:
             return self
-        found = self._by_model.get(names)
+        found = self._by_model.get((names, upstreams))
         if found is None:
             if len(self._by_model) >= _MOST_MODELS:
                 self._by_model.clear()
-            found = BoundLimits([one for one in self.all if one.concerns(names)])
-            self._by_model[names] = found
+            found = BoundLimits([one for one in self.all if one.concerns(names, upstreams)])
+            self._by_model[names, upstreams] = found
         return found
 
 

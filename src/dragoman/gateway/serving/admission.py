@@ -95,9 +95,10 @@ class Admission:
         bound = caller.bound
         if bound is None:
             bound = await self._limits.bind(caller)
-        if bound.has_models:
+        if bound.is_partial:
             # Whatever it is called: no other name of a model leads past its limit.
-            bound = bound.concerning((record.model, target.name, target.model))
+            names = record.model, target.name, target.model
+            bound = bound.concerning(names, upstreams_of(target) if bound.has_shares else ())
         wanted, size = _NO_TOKENS, 0
         if bound.needs_tokens:
             wanted, size = self._wanted(bound, caller, request, target, prices)
@@ -150,6 +151,11 @@ class Admission:
             return
         counters = self._limits.shared
         spent = admitted.limits.amounts(spent_by(record))
+        if admitted.limits.has_shares:
+            spent = [
+                amount if (upstream := one.limit.upstream) is None else _cost_at(record, upstream)
+                for one, amount in zip(admitted.limits.all, spent, strict=True)
+            ]
         counters.lock()
         try:
             changed, crossings = settle(admitted.reservation, spent, now)
@@ -368,6 +374,22 @@ def spent_by(record: Record) -> Counts:
             more = _spent(one.usage, one.charge)[1:]
             spent = (spent[0], *map(add, spent[1:], more))
     return spent
+
+
+def upstreams_of(target: Target) -> tuple[str, ...]:
+    """The upstreams that a request for a target may go to."""
+    return target.upstream.name, *[one.upstream.name for one in target.fallbacks]
+
+
+def _cost_at(record: Record, upstream: str) -> int:
+    """What a request came to at one upstream."""
+    answers = [(one.upstream, one.usage, one.charge) for one in record.in_vain]
+    answers.append((record.upstream, record.usage, record.charge))
+    return sum(
+        charge.cost or 0
+        for name, usage, charge in answers
+        if name == upstream and usage is not None and charge is not None
+    )
 
 
 def _spent(usage: Usage, charge: Charge | None) -> Counts:

@@ -16,6 +16,7 @@ from dragoman.config.limits import Limit
 from dragoman.config.windows import Rolling, span_of
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.serving.limit_slices import LimitSlices
+from dragoman.gateway.serving.pool_shares import Pools
 from dragoman.keys.admission import (
     BoundLimit,
     BoundLimits,
@@ -78,15 +79,26 @@ class LimitView(NamedTuple):
     exhausted_at: float
 
     @property
-    def remaining(self) -> int:
-        """What is left."""
-        return max(0, self.bound.amount - self.used - self.reserved)
+    def amount(self) -> int | None:
+        """How much may be used, with what is granted; None of a share of what is not known."""
+        return self.bound.amount if self.bound.is_known else None
+
+    @property
+    def granted(self) -> int:
+        """What of it is granted for a time."""
+        return self.bound.amount - self.bound.limit.units_of(self.bound.pool)
+
+    @property
+    def remaining(self) -> int | None:
+        """What is left; None if that is not known."""
+        most = self.amount
+        return None if most is None else max(0, most - self.used - self.reserved)
 
 
 def _view(one: BoundLimit, now: float) -> LimitView:
     used, reserved = one.used(now), one.row.cells[RESERVED]
     exhausted_at = inf
-    if one.window is not None:
+    if one.window is not None and one.is_known:
         since = 0.0 if one.limit.since is None else one.limit.since.timestamp()
         left = one.amount - used
         exhausted_at = one.counter.runs_out_at(now, left, since) if left > 0 else now
@@ -118,7 +130,8 @@ class LimitCounters:
     `open_counters` is called for the first limit: whoever sets
     none has no counters. `used_since` reads rows of usage; None if nothing is stored, and then what
     was used before the process began counts for nothing. `on_freed` is called when what workers had
-    that are gone was given back.
+    that are gone was given back. `pools` learns what shares of accounts are of; without it, what
+    other processes learn is known.
     """
 
     def __init__(
@@ -126,7 +139,10 @@ class LimitCounters:
         open_counters: Callable[[], Counters],
         used_since: UsedSince | None = None,
         slices: LimitSlices | None = None,
+        pools: Pools | None = None,
     ) -> None:
+        self.pools = pools or Pools()
+        """What shares of an upstream's accounts are of."""
         self.slices = slices
         """What borrows limits that several machines share; None if this one has them for itself."""
         self._open_counters = open_counters
@@ -137,7 +153,7 @@ class LimitCounters:
         self._restoring = asyncio.Lock()
         self._audited: dict[Row, BoundLimit] = {}
         self._doubted: dict[Row, int] = {}
-        self._granted: list[BoundLimit] = []
+        self._changing: dict[str, BoundLimit] = {}
         self._bound: dict[str, BoundLimit] = {}
         self.subscriptions: Collection[str] = ()
         """Names of upstreams whose accounts are paid by subscription."""
@@ -153,6 +169,7 @@ class LimitCounters:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+        await self.pools.close()
         if self.slices is not None:
             await self.slices.close()
         self.shared.close()
@@ -269,18 +286,24 @@ class LimitCounters:
             bound = self.slices.bound(self.shared, limit, owner, row, name, is_team)
         else:
             bound = BoundLimit(limit, owner, row, is_team=is_team)
-        if limit.granted_ends > (now := time.time()):
-            bound.note_time(now)
-            self._granted.append(bound)
+        if limit.upstream is not None and limit.window is not None:
+            bound.pool_cells = self.pools.bound(self.shared, limit.upstream, limit.window)
+        if bound.pool_cells is not None or limit.granted_ends > time.time():
+            bound.note_time(time.time())
+            self._changing[name] = bound
+        else:
+            self._changing.pop(name, None)
         self._bound[name] = bound
         return bound
 
-    def _end_grants(self) -> None:
-        """What was granted for a time that is over holds no longer."""
+    def _note_time(self) -> None:
+        """What was granted for a time that is over holds no longer, and what is learned of pools
+        changes the shares of them."""
         now = time.time()
-        for bound in self._granted:
+        for name, bound in list(self._changing.items()):
             bound.note_time(now)
-        self._granted = [one for one in self._granted if now < one.limit.granted_ends]
+            if bound.pool_cells is None and now >= bound.limit.granted_ends:
+                del self._changing[name]
 
     async def _restore(self, limit: BoundLimit) -> None:
         """Count what was used before the counter was made, as far as rows of usage tell. These are
@@ -325,7 +348,7 @@ class LimitCounters:
         return [
             (row.hour + _HOUR_S, limit.amount_of(self._counts(row)))
             for row in rows
-            if limit.concerns((row.model,))
+            if limit.concerns((row.model,), (row.upstream,))
         ]
 
     async def _rows(self, limit: BoundLimit, since: float) -> Sequence[UsedInHour]:
@@ -336,8 +359,7 @@ class LimitCounters:
         due, losses = time.monotonic() + _AUDIT_S, 0
         while True:
             await asyncio.sleep(_RECLAIM_S)
-            if self._granted:
-                self._end_grants()
+            self._note_time()
             if counters.reclaim_lost():
                 self.on_freed()
             known, losses = losses, counters.losses
@@ -418,9 +440,11 @@ class LimitCounters:
         for row in await self._rows(limit, first - _HOUR_S):
             if row.hour + _HOUR_S <= first:
                 continue
+            if limit.limit.upstream not in (None, row.upstream):
+                continue
             amount = limit.amount_of(self._counts(row))
             most += amount
-            if row.hour >= begin and limit.concerns((row.model,)):
+            if row.hour >= begin and limit.concerns((row.model,), (row.upstream,)):
                 least += amount
         return least, most
 

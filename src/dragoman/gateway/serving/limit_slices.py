@@ -96,7 +96,7 @@ class SliceView(Struct, frozen=True):
 
     owner: str
     name: str
-    amount: int | str
+    amount: int | str | None
     used: int | str
     here: int | str
     elsewhere: int | str
@@ -114,7 +114,7 @@ def _view(one: _Borrowed, now: float) -> SliceView:
     return SliceView(
         owner=limit.owner,
         name=limit.name,
-        amount=told(limit.amount),
+        amount=told(limit.amount) if limit.is_known else None,
         used=told(limit.used(now)),
         here=told(here),
         elsewhere=told(found.cells[ELSEWHERE]),

@@ -137,7 +137,7 @@ def budget_headers(admitted: Admitted, cost: int, now: float) -> Headers:
     left = [
         limit.left(now) + reserved - cost
         for limit, reserved in zip(reservation.limits, reservation.amounts, strict=True)
-        if limit.kind is Kind.COST and limit.enforced
+        if limit.kind is Kind.COST and limit.enforced and limit.is_known
     ]
     return [(BUDGET_HEADER, dollars(max(0, min(left))).encode())] if left else []
 
@@ -145,6 +145,11 @@ def budget_headers(admitted: Admitted, cost: int, now: float) -> Headers:
 def amount_text(kind: Kind, amount: int) -> int | str:
     """An amount as it is told: a cost in US dollars, as a text."""
     return dollars(amount) if kind is Kind.COST else amount
+
+
+def known_text(kind: Kind, amount: int | None) -> int | str | None:
+    """The same of an amount that may be unknown."""
+    return None if amount is None else amount_text(kind, amount)
 
 
 def moment_text(seconds: float) -> str | None:

@@ -12,9 +12,9 @@ from msgspec import Meta, Struct
 from dragoman.administration.drafts import FieldError, InvalidDraft
 from dragoman.canonical.errors import DragomanError
 from dragoman.canonical.usage import Usage
-from dragoman.gateway.serving.admission import priced
+from dragoman.gateway.serving.admission import priced, upstreams_of
 from dragoman.gateway.serving.limit_counters import LimitCounters, LimitView
-from dragoman.gateway.serving.limits_told import amount_text, moment_text
+from dragoman.gateway.serving.limits_told import amount_text, known_text, moment_text
 from dragoman.gateway.serving.routing import Router, may_use, model_not_found
 from dragoman.http.addresses import parse
 from dragoman.keys.admission import Verdict
@@ -27,11 +27,13 @@ _MOST_TOKENS = 10**7
 
 class LimitState(Struct, frozen=True):
     """How a limit stands: costs in US dollars, times as texts, None for never or unknown.
-    `exhausted_at` is when nothing will be left, if use goes on as it does."""
+    `amount` and `remaining` are None where a share is not known yet. `exhausted_at` is when nothing
+    will be left, if use goes on as it does."""
 
+    amount: int | str | None
     used: int | str
     reserved: int | str
-    remaining: int | str
+    remaining: int | str | None
     resets_at: str | None
     exhausted_at: str | None
 
@@ -40,9 +42,10 @@ def state_of(view: LimitView) -> LimitState:
     """How a limit stands."""
     kind = view.bound.kind
     return LimitState(
+        amount=known_text(kind, view.amount),
         used=amount_text(kind, view.used),
         reserved=amount_text(kind, view.reserved),
-        remaining=amount_text(kind, view.remaining),
+        remaining=known_text(kind, view.remaining),
         resets_at=None if view.bound.window is None else moment_text(view.resets_at),
         exhausted_at=moment_text(view.exhausted_at),
     )
@@ -67,7 +70,7 @@ class AskedLimit(Struct, frozen=True):
     limit: str
     mode: str
     asks: int | str
-    remaining: int | str
+    remaining: int | str | None
     admits: bool
     free_at: str | None
 
@@ -139,7 +142,7 @@ class SimulatedAdmission:
         if not may_use(caller, question.model, target):
             raise model_not_found(question.model)
         bound = caller.bound or await self.limits.bind(caller)
-        bound = bound.concerning((question.model, target.name, target.model))
+        bound = bound.concerning((question.model, target.name, target.model), upstreams_of(target))
         output = question.output_tokens
         if output is None:
             output = self._expected_output(caller.name, target.model)
@@ -170,12 +173,13 @@ class SimulatedAdmission:
 
 def _told(verdict: Verdict) -> AskedLimit:
     limit = verdict.limit
+    left = max(0, verdict.left) if limit.is_known else None
     return AskedLimit(
         owner=limit.owner,
         limit=limit.name,
         mode=limit.limit.mode,
         asks=amount_text(limit.kind, verdict.amount),
-        remaining=amount_text(limit.kind, max(0, verdict.left)),
+        remaining=known_text(limit.kind, left),
         admits=verdict.admits,
         free_at=None if verdict.admits else moment_text(verdict.free_at),
     )
