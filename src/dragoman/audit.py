@@ -10,7 +10,7 @@ from msgspec import Struct
 Origin = Literal["command", "admin", "gateway"]
 """How a change came: from a command line, over `/admin`, or of the gateway itself."""
 
-Kind = Literal["account", "admin", "key", "team", "prices", "configuration", "request"]
+Kind = Literal["account", "admin", "key", "team", "prices", "configuration", "request", "doctor"]
 
 Fields = Mapping[str, Any]
 """Values that JSON has, by name."""

@@ -324,6 +324,8 @@ def test_the_administration_tells_prices_and_prices_anew(
         assert admin(gateway, "POST", "/prices/reprice")["after_usd"] == done["after_usd"]
         after = admin(gateway, "GET", "/usage?by=client")["rows"][0]
         assert (after["cost_usd"], after["unpriced"]) == (done["after_usd"], 0)
+        [line] = admin(gateway, "GET", "/audit?kind=prices")["changes"]
+        assert (line["who"], line["after"]["cost_usd"]) == ("admin", done["after_usd"])
         # A further request costs as much as the one that was priced later.
         ask(gateway, "responses", "chat/sim-text", ASKED)
     assert lines[-1]["cost_usd"] == done["after_usd"]

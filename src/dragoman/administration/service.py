@@ -144,10 +144,10 @@ class Administration(AccountQueries):
         reason = " ".join(why.split())[:_LONGEST_WHY] or "disabled by hand"
         self._apply(names, Disabled(reason), {"state": "disabled", "why": reason})
 
-    def note_request(self, action: str, request: str, after: Fields) -> None:
-        """Write down what an operator does with a request, by its id: sends one, or reads it."""
+    def note(self, change: Change) -> None:
+        """Write down what an operator does that the store is no part of."""
         with self._store.deciding():
-            self._note(Change(action=action, kind="request", name=request, after=after))
+            self._note(change)
 
     def observe(self, transition: Transition) -> None:
         """Record the outcome of a test of an account; nothing of one that is gone, or has another

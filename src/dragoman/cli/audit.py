@@ -23,7 +23,7 @@ _LONGEST = 100
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 100_000))
 @click.option("--before", type=click.IntRange(1), help="Only changes of lower numbers.")
 @click.option("--who", help="user@host, or the name of a key of the administration.")
-@click.option("--kind", help="account, key, team, prices or configuration.")
+@click.option("--kind", help="account, admin, key, team, prices, configuration, request or doctor.")
 @click.option("--name", help="Name of what was changed.")
 @click.option("--action", help="What was done: add, change, remove and so on.")
 @JSON

@@ -15,7 +15,7 @@ from dragoman.administration.drafts import shortened
 from dragoman.administration.errors import ImportRejected
 from dragoman.administration.rows import BadFile
 from dragoman.administration.times import InvalidTime, parse_time
-from dragoman.audit import Actor
+from dragoman.audit import Actor, Change
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.jsontext import JsonError
 from dragoman.keys.admins import Role
@@ -74,10 +74,10 @@ stream."""
 Handler = Callable[[Call], Awaitable[Reply]]
 
 
-class NotesRequest(Protocol):
-    """Writes down what an operator does with a request, by its id."""
+class Note(Protocol):
+    """Writes down what an operator does, where the store itself does not."""
 
-    def __call__(self, action: str, request: str, after: dict[str, Any], /) -> Awaitable[None]: ...
+    def __call__(self, change: Change, /) -> Awaitable[None]: ...
 
 
 class AdminRoute(Struct, frozen=True):

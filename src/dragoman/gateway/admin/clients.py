@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from dragoman.administration.keys import KeyAdministration, Unknown
+from dragoman.audit import Change
 from dragoman.config import Config
 from dragoman.doctor import PROTOCOLS, NoModel, Unreachable, examine
 from dragoman.doctor.report import Finding
@@ -20,6 +21,7 @@ from dragoman.gateway.admin.calls import (
     STREAMED,
     AdminRoute,
     Call,
+    Note,
     Refusal,
     Reply,
     bad,
@@ -49,15 +51,16 @@ class AskKeys(Protocol):
 
 class ClientRoutes:
     """What serves the paths about clients. `is_open` tells whether anybody may call without a
-    key."""
+    key; `note` writes down who has the doctor run."""
 
     def __init__(
-        self, config: Config, router: Router, ask: AskKeys, is_open: Callable[[], bool]
+        self, config: Config, router: Router, ask: AskKeys, is_open: Callable[[], bool], note: Note
     ) -> None:
         self._config = config
         self._router = router
         self._ask = ask
         self._is_open = is_open
+        self._note = note
         self._running = False
 
     def routes(self) -> list[AdminRoute]:
@@ -112,6 +115,7 @@ class ClientRoutes:
             self._running = False
             bad(str(error))
         try:
+            await self._note(Change(action="run", kind="doctor", after={"protocols": protocols}))
             name = "" if self._is_open() else f"doctor-{secrets.token_hex(4)}"
             key = await self._make_key(name) if name else ""
             try:

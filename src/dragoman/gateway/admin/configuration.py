@@ -10,9 +10,11 @@ import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import FieldInfo, fields
 
+from dragoman.administration.configuration import version_of
+from dragoman.audit import Change
 from dragoman.config import Config, Secret
 from dragoman.config.changes import needs_restart, restart_fields
-from dragoman.gateway.admin.calls import AdminRoute, Call, Refusal, Reply, only
+from dragoman.gateway.admin.calls import AdminRoute, Call, Note, Refusal, Reply, only
 from dragoman.gateway.processes.reload import Pending, Report
 
 MASK = "•••"
@@ -33,11 +35,12 @@ class ReloadRequest(Struct, frozen=True):
 
 class ConfigurationRoutes:
     """What serves `/admin/config` and `/admin/reload`. `reload` is None where the configuration
-    came from no file."""
+    came from no file; `note` writes down who has it read."""
 
-    def __init__(self, config: Config, reload: ReloadRequest | None) -> None:
+    def __init__(self, config: Config, reload: ReloadRequest | None, note: Note) -> None:
         self._config = config
         self._reload = reload
+        self._note = note
 
     def routes(self) -> list[AdminRoute]:
         """The routes."""
@@ -64,7 +67,10 @@ class ConfigurationRoutes:
             # One that cannot be read is refused below, in the same words as ever.
             if not found.problems and found.digest != wanted:
                 raise Refusal(412, "changed", "The file was changed meanwhile: look again.")
-        report = await self._asked().reload()
+        asked, version = self._asked(), {"version": version_of(self._config)}
+        # What comes of it the gateway itself writes down, which does not know who asked.
+        await self._note(Change(action="ask_reload", kind="configuration", after=version))
+        report = await asked.reload()
         if report.problems:
             message = "The configuration cannot be used; nothing was changed."
             more = {"problems": report.problems}

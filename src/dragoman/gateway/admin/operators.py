@@ -16,6 +16,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TypeVar
 
+import dragoman
 from dragoman.accounts.sync import AccountSync
 from dragoman.administration.admins import AdminAdministration
 from dragoman.audit import Actor, Change
@@ -256,6 +257,7 @@ def _told(operator: Operator, cookie: bytes | None) -> dict[str, object]:
         "csrf": None if session is None or cookie is None else _csrf(cookie),
         "expires_at": None if session is None else session.ends,
         "zone": datetime.now().astimezone().tzname() or "UTC",
+        "version": dragoman.__version__,
     }
 
 

@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 
 from dragoman.accounts.cipher import SealError
+from dragoman.audit import Change
 from dragoman.gateway.admin.calls import (
     MOST_ON_PAGE,
     PAGE,
     AdminRoute,
     Call,
-    NotesRequest,
+    Note,
     Query,
     Raw,
     Refusal,
@@ -54,9 +55,7 @@ class RequestRoutes:
     """What serves `/admin/requests` and `/admin/losses`. `files` is None if nothing is logged;
     `note` writes down who reads a body."""
 
-    def __init__(
-        self, files: RequestLogFiles | None, bodies: BodyFiles, note: NotesRequest
-    ) -> None:
+    def __init__(self, files: RequestLogFiles | None, bodies: BodyFiles, note: Note) -> None:
         self._files = files
         self._bodies = bodies
         self._note = note
@@ -121,7 +120,7 @@ class RequestRoutes:
         if found is None:
             raise Refusal(404, "not_kept", "This body is not kept, or no longer.")
         # Before it is shown: what cannot be written down is not read.
-        await self._note("read", found.id, {"body": name})
+        await self._note(Change(action="read", kind="request", name=found.id, after={"body": name}))
         headers = [*_BODY_HEADERS, (b"x-dragoman-length", b"%d" % found.length)]
         await call.incoming.reply(200, found.text, headers, _BODY_MEDIA)
         return None

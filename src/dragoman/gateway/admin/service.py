@@ -29,7 +29,7 @@ from dragoman.administration.keys import KeyAdministration, Unknown
 from dragoman.administration.limits import UnknownLimit
 from dragoman.administration.pricing import found_prices, price_views, reprice
 from dragoman.administration.service import Administration
-from dragoman.audit import Actor
+from dragoman.audit import Actor, Change
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.gateway.admin.accounts import AccountRoutes
@@ -135,17 +135,23 @@ class Admin:
                 *AccountRoutes(config, pool, client, self._ask).routes(),
                 *KeyRoutes(self._ask_keys, config.server.body_limit_bytes, simulated).routes(),
                 *AdminKeyRoutes(self._ask_admins).routes(),
-                *RequestRoutes(requests, bodies, self._note_request).routes(),
+                *RequestRoutes(requests, bodies, self._note).routes(),
                 *SeriesRoutes(series).routes(),
                 *EventRoutes(events, operators.holds).routes(),
-                *ClientRoutes(config, bench.router, self._ask_keys, lambda: keys.is_open).routes(),
+                *ClientRoutes(
+                    config,
+                    bench.router,
+                    self._ask_keys,
+                    lambda: keys.is_open,
+                    self._note_where_kept,
+                ).routes(),
                 *ExplainRoutes(config, bench.router, prices, keys.ring, scrape.accounts).routes(),
-                *WorkbenchRoutes(bench, envelope_key, self._note_request).routes(),
+                *WorkbenchRoutes(bench, envelope_key, self._note).routes(),
                 AdminRoute("usage", {"GET": self._usage}),
                 AdminRoute("audit", {"GET": self._audit}),
                 AdminRoute("prices", {"GET": self._prices_of}),
                 AdminRoute("prices/reprice", {"POST": self._reprice}),
-                *ConfigurationRoutes(config, reload).routes(),
+                *ConfigurationRoutes(config, reload, self._note_where_kept).routes(),
                 AdminRoute("limits", {"GET": self._limits}),
                 AdminRoute("health", {"GET": self._health}),
             ]
@@ -353,8 +359,12 @@ class Admin:
             lambda store: work(AdminAdministration(store.admins, actor))
         )
 
-    async def _note_request(self, action: str, request: str, after: dict[str, object]) -> None:
-        await self._ask(lambda administration: administration.note_request(action, request, after))
+    async def _note(self, change: Change) -> None:
+        await self._ask(lambda administration: administration.note(change))
+
+    async def _note_where_kept(self, change: Change) -> None:
+        if self._account_sync is not None:
+            await self._note(change)
 
     async def _ask(self, work: Callable[[Administration], T]) -> T:
         if self._account_sync is None:

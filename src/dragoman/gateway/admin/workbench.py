@@ -7,13 +7,14 @@ import asyncio
 import re
 from typing import Any, cast
 
+from dragoman.audit import Change
 from dragoman.canonical.errors import DragomanError
 from dragoman.canonical.losses import Policy
 from dragoman.gateway.admin.calls import (
     STREAMED,
     AdminRoute,
     Call,
-    NotesRequest,
+    Note,
     Refusal,
     Reply,
     bad,
@@ -35,7 +36,7 @@ _MOST_OUTPUT = 1024
 class WorkbenchRoutes:
     """What serves the workbench. `envelope_key` opens the reasoning that clients send back."""
 
-    def __init__(self, bench: Bench, envelope_key: bytes, note: NotesRequest) -> None:
+    def __init__(self, bench: Bench, envelope_key: bytes, note: Note) -> None:
         self._bench = bench
         self._router = bench.router
         self._envelope_key = envelope_key
@@ -60,7 +61,10 @@ class WorkbenchRoutes:
         try:
             sending = Sending(self._bench, wish)
             where = {"scenario": wish.scenario} if wish.scenario else {"model": wish.model}
-            await self._note("send", sending.request_id, {"from": wish.source, **where})
+            after = {"from": wish.source, **where}
+            await self._note(
+                Change(action="send", kind="request", name=sending.request_id, after=after)
+            )
             call.incoming.start(200, STREAMED)
             await while_connected(call.incoming, sending.run(call.incoming.write))
             call.incoming.end()

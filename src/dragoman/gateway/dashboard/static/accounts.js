@@ -109,7 +109,7 @@ export function Accounts({ name }) {
 
 // Only the rows that are seen are there; the space above and below stands for the others.
 function Grid({ rows, windows, open, ticked, tick, tickAll }) {
-  const box = useRef(null), wanted = useRef(null), [top, setTop] = useState(0), [height, setHeight] = useState(800), [at, setAt] = useState(0);
+  const box = useRef(null), wanted = useRef(null), from = useRef(0), [top, setTop] = useState(0), [height, setHeight] = useState(800), [at, setAt] = useState(0);
   const phone = matchMedia("(max-width:720px)").matches, row = phone ? 62 : ROW;
   useEffect(() => {
     const own = box.current, seen = new ResizeObserver(() => setHeight(own.clientHeight));
@@ -134,7 +134,8 @@ function Grid({ rows, windows, open, ticked, tick, tickAll }) {
     if (event.target.tagName === "INPUT") return;
     const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: 15, PageUp: -15, Home: -rows.length, End: rows.length }[event.key];
     if (step) { event.preventDefault(); go(at + step); }
-    else if (event.key === "x" && rows[at] && isAdmin()) tick(rows[at].name);
+    else if (event.key === "x" && rows[at] && isAdmin()) { tick(rows[at].name); from.current = at; }
+    else if (event.key === "X" && isAdmin()) rows.slice(Math.min(from.current, at), Math.max(from.current, at) + 1).forEach((one) => ticked.has(one.name) || tick(one.name));
   };
   const link = (one) => "/ui/accounts/" + encodeURIComponent(one.name) + location.search;
   const none = html`<span class="t3">0</span>`, mayTick = isAdmin();
@@ -171,7 +172,7 @@ function Side({ name, version, disable, enable, newKey }) {
   return html`<aside class="side" aria-label=${"Account " + told(name)}>
     <header><div class="row"><h2 class="grow cut" title=${told(name)}>${told(name)}</h2><a class="btn quiet icon" href=${close} aria-label="Close"><${Icon} name="close"/></a></div>
       <div class="sm t2">${told(one.upstream)} · ${one.origin === "store" ? "kept in the store" : "in the configuration file"} · priority ${one.priority}</div>
-      ${isAdmin() && html`<div class="acts"><button class="btn" onClick=${test}>Test</button>${one.origin === "store" && html`<button class="btn" onClick=${newKey}>New key…</button>`}${one.state === "active" ? html`<button class="btn" onClick=${disable}>Disable…</button>` : html`<button class="btn" onClick=${enable}>Enable</button>`}</div>`}</header>
+      ${isAdmin() && html`<div class="acts"><button class="btn" data-key="t" onClick=${test}>Test</button>${one.origin === "store" && html`<button class="btn" onClick=${newKey}>New key…</button>`}${one.state === "active" ? html`<button class="btn" data-key="d" onClick=${disable}>Disable…</button>` : html`<button class="btn" data-key="e" onClick=${enable}>Enable</button>`}</div>`}</header>
     <section><p><span class=${"pill " + STATES[state][0]}><${Glyph} state=${state}/>${STATES[state][1]}</span> ${one.back_at && one.back_at > now.value && html`<span class="num">back in <b class="strong">${left(one.back_at - now.value)}</b>, at ${minute(one.back_at)}</span>`}</p>
       ${one.problem && html`<p class="why-p state err">${told(one.problem)}</p>`}
       ${one.reasons.map((reason) => html`<p class="t2 why-p">${told(reason.why)}${reason.model && html` <span class="mono">${told(reason.model)}</span>`}</p>`)}</section>

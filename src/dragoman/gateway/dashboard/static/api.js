@@ -56,13 +56,14 @@ export function usePolled(read, everyMs, over) {
   return [got, fault];
 }
 
+export const connected = signal(undefined); // whether events come; undefined on a screen without them
 const HIDDEN_MS = 30000, AGAIN_MS = 5000;
 
 // What the gateway tells by itself while the page is seen, by `on`: what each kind of event does, and
 // `open` whenever a connection stands anew, before which something may have been missed. Gives
 // whether it stands: undefined before that is known, and where there is no `query`.
 export function useEvents(query, on) {
-  const [stands, setStands] = useState();
+  const [stands, setOwn] = useState(), setStands = (is) => { setOwn(is); connected.value = is; };
   useEffect(() => {
     if (!query) return undefined;
     let source = null, later = 0;

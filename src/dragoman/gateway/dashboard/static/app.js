@@ -1,10 +1,10 @@
 // The frame: who is signed in, where one is, and the screen that belongs there.
 import { render } from "./vendor/preact.js";
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
-import { signal } from "./vendor/signals.js";
-import { html, Said, now, left } from "./kit.js";
+import { html, Said, now, left, place, go, zone, changeZone } from "./kit.js";
 import { Icon, Mark } from "./icons.js";
-import { session, resume, signIn, signOut } from "./api.js";
+import { session, connected, resume, signIn, signOut } from "./api.js";
+import { Shortcuts, showHelp } from "./shortcuts.js";
 import { Accounts } from "./accounts.js";
 import { Clients } from "./clients.js";
 import { Keys } from "./keys.js";
@@ -30,14 +30,12 @@ const SCREENS = {
 const ON_A_PHONE = ["overview", "accounts", "requests", "workbench", "keys", "losses", "routes", "clients", "config"];
 const WARN_S = 120;
 
-const place = signal(location.pathname);
 addEventListener("popstate", () => { place.value = location.pathname; });
 document.addEventListener("click", (event) => {
   const link = event.target.closest && event.target.closest("a[href^='/ui/']");
   if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
   event.preventDefault();
-  if (link.pathname + link.search !== location.pathname + location.search) history.pushState(null, "", link.href);
-  place.value = location.pathname;
+  go(link.pathname + link.search);
 });
 
 function where() {
@@ -61,7 +59,10 @@ function Frame() {
       <a class="mark" href="/ui/overview"><${Mark}/><span>dragoman</span></a>
       ${GROUPS.map(([name, screens]) => html`<h2>${name}</h2><ul>${screens.map(link)}</ul>`)}
       <div class="foot">
-        <button class="btn quiet" onClick=${theme}><${Icon} name="moon"/><span>Colours</span></button>
+        ${connected.value !== undefined && html`<p class="row sm t2 livemark"><i class=${connected.value ? "dot" : "dot not"}></i><span>${connected.value ? "Live" : "Not live"}</span></p>`}
+        <div class="row sm"><button class="link" title="Change between the zone of this browser and UTC" onClick=${changeZone}>Times in ${zone()}</button></div>
+        <div class="row sm"><button class="btn quiet" onClick=${theme}><${Icon} name="moon"/><span>Colours</span></button><button class="btn quiet" onClick=${showHelp}>Keys</button></div>
+        <p class="sm t3">dragoman ${session.value.version}</p>
         <div class="row sm"><span class="t2 cut">${session.value.name}, ${session.value.role}</span><span class="grow"></span><button class="btn quiet out" onClick=${signOut}>Sign out</button></div>
       </div>
     </nav>
@@ -71,7 +72,7 @@ function Frame() {
       ${of(rest)}
     </main>
     <nav class="tabs-bottom" aria-label="Screens on a phone">${ON_A_PHONE.map((name) => html`<a href=${"/ui/" + name} aria-current=${name === screen ? "page" : null}><${Icon} name=${name} size="20"/>${SCREENS[name].short || SCREENS[name].title}</a>`)}</nav>
-    <${Said}/>
+    <${Said}/><${Shortcuts}/>
   </div>`;
 }
 

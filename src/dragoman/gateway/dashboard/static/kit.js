@@ -7,6 +7,13 @@ import htm from "./vendor/htm.js";
 
 export const html = htm.bind(h);
 
+// Where one is, and how one gets elsewhere.
+export const place = signal(location.pathname);
+export function go(url) {
+  if (url !== location.pathname + location.search) history.pushState(null, "", url);
+  place.value = location.pathname;
+}
+
 // Numbers, as dashboards are read: short in figures, whole in tables.
 export const count = (n) => n.toLocaleString("en-US");
 export function short(n) {
@@ -34,9 +41,18 @@ export const money = (text) => {
   return "$" + usd.toFixed(usd < 1 ? 4 : 2);
 };
 const pad = (n, size = 2) => String(n).padStart(size, "0");
+
+// Times are of the browser's zone, or of UTC.
+export const utc = signal(localStorage.getItem("zone") === "UTC");
+export const zone = () => (utc.value ? "UTC" : new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" }).formatToParts().find((part) => part.type === "timeZoneName").value);
+export function changeZone() {
+  utc.value = !utc.value;
+  localStorage.setItem("zone", utc.value ? "UTC" : "");
+}
+const placed = (ms) => { const t = new Date(ms); return utc.value ? new Date(ms + t.getTimezoneOffset() * 60000) : t; };
 export function clock(at, exact = false) {
-  const t = new Date(at * 1000), time = `${pad(t.getHours())}:${pad(t.getMinutes())}:${pad(t.getSeconds())}`;
-  const day = t.toDateString() === new Date().toDateString() ? "" : t.toLocaleDateString("en-GB", { day: "numeric", month: "short" }) + " ";
+  const t = placed(at * 1000), time = `${pad(t.getHours())}:${pad(t.getMinutes())}:${pad(t.getSeconds())}`;
+  const day = t.toDateString() === placed(Date.now()).toDateString() ? "" : t.toLocaleDateString("en-GB", { day: "numeric", month: "short" }) + " ";
   return day + time + (exact ? "." + pad(t.getMilliseconds(), 3) : "");
 }
 export const minute = (at) => clock(at).replace(/:\d\d$/, "");

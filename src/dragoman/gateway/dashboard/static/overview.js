@@ -46,7 +46,7 @@ export function Overview() {
   const stands = useEvents("topics=now", { now: setSecond });
   const [got, before, table, health, lost, { keys } = {}, { teams } = {}] = read || [];
   const upstreams = table ? [...new Set(table.columns.upstream)] : [];
-  const head = html`<div class="head"><h1>Overview</h1>${got && html`<span class="sub not-phone">${clock(got.from)} to ${clock(now.value)}</span>`}<div class="tools"><div class="seg" role="group" aria-label="Time">${Object.keys(SPANS).map((name) => html`<button aria-pressed=${String(name === length)} onClick=${() => setLength(name)}>${name}</button>`)}</div>
+  const head = html`<div class="head"><h1>Overview</h1>${got && html`<span class="sub not-phone">${clock(got.from)} to ${clock(now.value)}</span>`}<div class="tools"><div class="seg" role="group" aria-label="Time">${Object.keys(SPANS).map((name, i) => html`<button data-key=${String(i + 1)} aria-pressed=${String(name === length)} onClick=${() => setLength(name)}>${name}</button>`)}</div>
       <select class="btn" aria-label="Upstream" onChange=${(event) => setUpstream(event.target.value)}><option value="">All upstreams</option>${upstreams.map((name) => html`<option value=${name} selected=${name === upstream}>${told(name)}</option>`)}</select>
       <button class="btn" aria-pressed=${String(compares)} onClick=${() => setCompares(!compares)}>Compare</button></div></div>
     ${fault && html`<p class="banner" role="alert">Not live: ${fault}</p>`}`, live = stands && !upstream ? second : null;

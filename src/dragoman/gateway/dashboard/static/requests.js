@@ -64,7 +64,7 @@ export function Requests() {
   const total = (name) => batches.reduce((all, one) => all + one[name], 0), sampled = total("shown") < total("seen");
   const how = paused ? "held" : stands === false ? "not live: asked for each 3 s" : sampled ? `live, a sample: ${((100 * total("shown")) / total("seen")).toFixed(1)} % of what comes in` : "live, the latest first";
   const more = () => { setPaused(true); load(next); };
-  return html`<div class="head"><h1>Requests</h1><span class="sub">${how}</span><div class="tools"><button class="btn" aria-pressed=${String(paused)} onClick=${() => setPaused(!paused)}>${paused ? "Follow" : "Hold"}</button></div></div>
+  return html`<div class="head"><h1>Requests</h1><span class="sub">${how}</span><div class="tools"><button class="btn" data-key=" " aria-pressed=${String(paused)} onClick=${() => setPaused(!paused)}>${paused ? "Follow" : "Hold"}</button></div></div>
     ${fault && html`<p class="banner" role="alert">${fault}</p>`}
     <div class="filters"><label class="field flt wide"><${Icon} name="search"/><input type="search" placeholder="model, or account: key: status:5xx error: loss:" aria-label="Filter requests" value=${filter} onInput=${(event) => setFilter(event.target.value)}/></label></div>
     <div class="tablewrap"><div class="sideways" tabindex="0" role="region" aria-label="Requests">

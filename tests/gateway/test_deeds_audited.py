@@ -1,0 +1,126 @@
+"""Every path below `/admin` that changes something leaves a line of who did it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config import Admin, Config, Secret, Storage
+from dragoman.gateway.admin.configuration import ReloadRequest
+from dragoman.gateway.processes.reload import Pending, Report
+from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.simulator.testing import RunningSimulator
+from tests.gateway.conftest import config_for
+from tests.gateway.http import call
+from tests.gateway.test_admin import TOKEN
+
+LIMIT = {"kind": "requests", "amount": 100, "window": "day"}
+CHAT = json.dumps({"model": "m", "messages": [{"role": "user", "content": "a"}], "max_tokens": 5})
+
+DEEDS: tuple[tuple[str, str, Any], ...] = (
+    ("POST accounts", "accounts", {"name": "a", "upstream": "chat", "key": "sk-sim-a"}),
+    ("POST accounts/import", "accounts/import?format=json", None),
+    ("POST accounts/do", "accounts/do", {"do": "disable", "names": ["b"]}),
+    ("PATCH accounts/*", "accounts/a", {"priority": 3}),
+    ("POST accounts/*/disable", "accounts/a/disable", {"reason": "moved"}),
+    ("POST accounts/*/enable", "accounts/a/enable", None),
+    ("POST accounts/test", "accounts/test", {"names": ["a"], "model": "sim-text"}),
+    ("POST accounts/*/test", "accounts/a/test", {"model": "sim-text"}),
+    ("POST accounts/*/rotate", "accounts/a/rotate", {"key": "sk-sim-n", "model": "sim-text"}),
+    ("DELETE accounts/*", "accounts/a", None),
+    ("POST teams", "teams", {"name": "t"}),
+    ("PATCH teams/*", "teams/t", {"note": "n"}),
+    ("POST teams/*/limits", "teams/t/limits", LIMIT),
+    ("POST teams/*/limits/*/grant", "teams/t/limits/1/grant", {"amount": 5}),
+    ("POST teams/*/limits/*/reset", "teams/t/limits/1/reset", None),
+    ("DELETE teams/*/limits/*", "teams/t/limits/1", None),
+    ("POST teams/*/limits", "teams/t/limits", LIMIT),
+    ("POST teams/*/limits/reset", "teams/t/limits/reset", None),
+    ("DELETE teams/*", "teams/t", None),
+    ("POST keys", "keys", {"name": "k"}),
+    ("POST keys/import", "keys/import?from=openrouter", None),
+    ("PATCH keys/*", "keys/k", {"note": "n"}),
+    ("POST keys/*/disable", "keys/k/disable", None),
+    ("POST keys/*/enable", "keys/k/enable", None),
+    ("POST keys/*/limits", "keys/k/limits", LIMIT),
+    ("POST keys/*/limits/*/grant", "keys/k/limits/1/grant", {"amount": 5}),
+    ("POST keys/*/limits/*/reset", "keys/k/limits/1/reset", None),
+    ("DELETE keys/*/limits/*", "keys/k/limits/1", None),
+    ("POST keys/*/limits", "keys/k/limits", LIMIT),
+    ("POST keys/*/limits/reset", "keys/k/limits/reset", None),
+    ("POST keys/*/rotate", "keys/k/rotate", {"grace_s": 1}),
+    ("DELETE keys/*", "keys/k", None),
+    ("POST admins", "admins", {"name": "o", "role": "viewer"}),
+    ("PATCH admins/*", "admins/o", {"note": "n"}),
+    ("POST admins/*/disable", "admins/o/disable", None),
+    ("POST admins/*/enable", "admins/o/enable", None),
+    ("POST admins/*/rotate", "admins/o/rotate", None),
+    ("DELETE admins/*", "admins/o", None),
+    ("POST prices/reprice", "prices/reprice", None),
+    ("POST reload", "reload", None),
+    ("POST doctor", "doctor", {"model": "chat/sim-text", "protocols": ["openai_chat"]}),
+    (
+        "POST workbench/send",
+        "workbench/send",
+        {"from": "openai_chat", "body": CHAT, "scenario": "text", "to": "openai_chat"},
+    ),
+)
+"""What is done: by which route, where, with what."""
+
+ROWS = {
+    "accounts/import": '[{"name": "b", "upstream": "chat", "key": "sk-sim-b"}]',
+    "keys/import": "name,hash\nprod,f00\n",
+}
+"""Files that are imported."""
+CHANGES_NOTHING = {"POST prices/reprice"}
+"""Where nothing was charged; `test_costs` has it change something."""
+
+
+@pytest.fixture
+def gateway(simulator: RunningSimulator, tmp_path: Path) -> Iterator[RunningGateway]:
+    config = replace(
+        config_for(simulator.base_url),
+        storage=Storage(path=str(tmp_path / "store.db"), key=Secret("a store key"), sync_s=0.05),
+        admin=Admin(key=Secret(TOKEN)),
+    )
+    with running_gateway(config) as running:
+        yield running
+
+
+async def _served() -> Report:
+    return Report(configuration=2)
+
+
+def _pending(_: Config) -> Pending:
+    return Pending()
+
+
+def test_each_deed_leaves_a_line(gateway: RunningGateway) -> None:
+    routes = gateway.app._current.generation.admin.routes
+    [reload] = [route.methods["POST"] for route in routes if route.path == "reload"]
+    reload.__self__._reload = ReloadRequest(_served, _pending)  # type: ignore[attr-defined]
+    there = {
+        f"{method} {route.path}"
+        for route in routes
+        for method in route.methods
+        if method != "GET" and route.role(method) == "admin" and route.path != "session"
+    }
+    assert there == {route for route, _, _ in DEEDS}
+    last = 0
+    for route, path, given in DEEDS:
+        method = route.split()[0]
+        text = ROWS.get(path.partition("?")[0], "" if given is None else json.dumps(given))
+        sent = text.encode() or None
+        media = {"content-type": "application/json"}
+        answer = call(gateway.base_url, method, f"/admin/{path}", sent, media, key=TOKEN)
+        assert answer.status < 300, (route, answer.body)
+        told = call(gateway.base_url, "GET", "/admin/audit?limit=50", key=TOKEN).json["changes"]
+        new = [line for line in told if line["id"] > last]
+        assert bool(new) == (route not in CHANGES_NOTHING), route
+        assert {(line["who"], line["origin"]) for line in new} <= {("admin", "admin")}, route
+        last = told[0]["id"]
