@@ -202,6 +202,7 @@ async def _relay(
     cause = ""
     feed, put, codec = stream.feed, delivery.put, context.incoming.codec
     patience = context.target.upstream.timeouts.blank_arguments_s or inf
+    recorder = context.recorder
     blank_since = 0.0
     data = b"".join(held)
     held.clear()
@@ -219,7 +220,7 @@ async def _relay(
         if stream.over or stream.blank >= _BLANK_RUN:
             return False
         blank_since = 0.0
-        if data and not put(data):
+        if data and ((recorder is not None and recorder.follows) or not put(data)):
             return False
         data = b""
         return True
@@ -240,6 +241,8 @@ async def _relay(
                     cause = "blank_arguments"
                     answer.close()
                     break
+            if data and recorder is not None and recorder.follows:
+                data = await recorder.follow(data)
             if data:
                 await delivery.write(data)
                 data = b""
@@ -253,8 +256,8 @@ async def _relay(
     if stream.cut:
         # The upstream would go on generating, at the account's cost.
         answer.close()
-    if context.recorder is not None:
-        data = await context.recorder.stream(data)
+    if recorder is not None:
+        data = await recorder.stream(data)
     await delivery.end(data)
     await drain(answer)
     return cause
