@@ -6,7 +6,6 @@ It is in memory only, and goes with the connection (WebSocket mode guide, "store
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -109,9 +108,19 @@ class Continuation:
         self.unstored = False
         self.add: Callable[[Any], bool] | None = None
 
-    def can_add(self, turn: Turn, send: Callable[[bytes], bool]) -> None:
-        """The upstream takes more input for its `turn`, by messages that `send` sends."""
-        self.add = partial(turn.add, send)
+    def can_add(
+        self, told: Callable[[Any], object], turn: Turn, send: Callable[[bytes], bool]
+    ) -> None:
+        """The upstream takes more input for its `turn`, by messages that `send` sends; `told` is
+        called with what was sent."""
+
+        def add(addition: Any) -> bool:
+            sent = turn.add(send, addition)
+            if sent:
+                told(addition)
+            return sent
+
+        self.add = add
 
     def find(self, previous: str | None) -> Sequence[bytes] | None:
         """The conversation up to the response of that id, None if it is not remembered."""

@@ -213,6 +213,7 @@ async def _relay(
     cause = ""
     feed, put, codec = stream.feed, delivery.put, context.incoming.codec
     patience = context.target.upstream.timeouts.blank_arguments_s or inf
+    recorder = context.recorder
     blank_since = 0.0
     data = b"".join(held)
     held.clear()
@@ -241,7 +242,7 @@ async def _relay(
             thoughts = b""
             context.release()
         blank_since = 0.0
-        if data and not put(data):
+        if data and ((recorder is not None and recorder.follows) or not put(data)):
             return False
         data = b""
         return True
@@ -262,6 +263,8 @@ async def _relay(
                     cause = "blank_arguments"
                     answer.close()
                     break
+            if data and recorder is not None and recorder.follows:
+                data = await recorder.follow(data)
             if data:
                 await delivery.write(data)
                 data = b""
@@ -280,8 +283,8 @@ async def _relay(
     if stream.cut:
         # The upstream would go on generating, at the account's cost.
         answer.close()
-    if context.recorder is not None:
-        data = await context.recorder.stream(data)
+    if recorder is not None:
+        data = await recorder.stream(data)
     await delivery.end(data)
     await drain(answer)
     return cause

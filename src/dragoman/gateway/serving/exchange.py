@@ -423,15 +423,14 @@ def _socket_use(context: RequestContext) -> SocketUse | None:
     known = keys.aliases[0] if keys.aliases else keys.lookup
     digests = digest(context.caller.name, upstream.name, "websocket", known)
     use = SocketUse(digests, turn, upstream.websocket == "on", context.incoming.hold)
-    recorder = context.recorder
-    if (
-        continuation is None
-        or not context.call.passes_through
-        or (recorder is not None and recorder.response_id is not None)
-    ):
+    if continuation is None or not context.call.passes_through:
         return use
-    # The client knows the response as the upstream does, so it may add to it.
-    return replace(use, begun=continuation.can_add)
+    told = _nobody if context.recorder is None else context.recorder.added
+    return replace(use, begun=partial(continuation.can_add, told))
+
+
+def _nobody(addition: object) -> None:
+    """Is told of input for an answer that is not recorded."""
 
 
 def _idempotency_key(context: RequestContext, lease: Lease, key: bytes) -> str:

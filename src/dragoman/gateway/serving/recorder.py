@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 
 class AnswerRecorder(ABC):
@@ -23,6 +24,20 @@ class AnswerRecorder(ABC):
     @abstractmethod
     async def begun(self, account: str, answer_id: str) -> None:
         """The account of that name answers with that id, which the client does not know yet."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether all that is sent of the answer's stream goes through `follow`: there may be more
+        than one response in it."""
+        return False
+
+    def added(self, addition: Any) -> None:  # noqa: B027 - most are never told
+        """The response under way was sent this input."""
+
+    async def follow(self, data: bytes) -> bytes:
+        """Record what these events of the stream tell, which are not its last. Returns the events
+        to send."""
+        return await self.stream(data)
 
     @abstractmethod
     async def whole(self, body: bytes) -> bytes:

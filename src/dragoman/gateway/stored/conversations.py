@@ -37,8 +37,8 @@ from dragoman.protocols.openai_responses.conversations import (
     whole_members,
     with_stored,
 )
-from dragoman.protocols.raw import join_object, split_list, split_object
-from dragoman.sse import Decoder, encode
+from dragoman.protocols.raw import join_list, join_object, split_list, split_object
+from dragoman.sse import Decoder, Frame, encode
 from dragoman.storage.responses import (
     FINISHED,
     Items,
@@ -131,19 +131,21 @@ class ResponseRecorder(AnswerRecorder):
         others if it could not be kept."""
         decoder = Decoder()
         frames = [*decoder.feed(data), *decoder.finish()]
-        for frame in frames:
-            if frame.event not in ENDS:
-                continue
-            try:
-                response = bytes(_end(frame.data).response)
-            except JsonError:
-                continue
-            if response and not await self.keep(response, data):
-                event = split_object(Raw(frame.data)) or {}
-                told = join_object({**event, "response": Raw(_unkept(response))})
-                raw = encode(bytes(told), frame.event)
-                return b"".join([raw if one is frame else one.raw for one in frames])
-        return data
+        told = [await self.ended(one, data) if one.event in ENDS else one.raw for one in frames]
+        return b"".join(told)
+
+    async def ended(self, frame: Frame, data: bytes) -> bytes:
+        """Keep the response of a terminal event; `data` is as in `keep`. Returns the event to
+        send."""
+        try:
+            response = bytes(_end(frame.data).response)
+        except JsonError:
+            return frame.raw
+        if not response or await self.keep(response, data):
+            return frame.raw
+        event = split_object(Raw(frame.data)) or {}
+        told = join_object({**event, "response": Raw(_unkept(response))})
+        return encode(bytes(told), frame.event)
 
 
 def _unkept(response: bytes) -> bytes:
@@ -292,15 +294,21 @@ class StoredConversations:
         return ClientRequest(protocol, body, shown)
 
     async def keep(
-        self, pending: PendingResponse, response: bytes, events: Sequence[StoredEvent] = ()
+        self,
+        pending: PendingResponse,
+        response: bytes,
+        events: Sequence[StoredEvent] = (),
+        inserted: Sequence[tuple[int, bytes]] = (),
     ) -> bool:
-        """Keep a response object, and the last of its events. Returns whether it is kept."""
+        """Keep a response object, and the last of its events. What is `inserted` into the
+        conversation before an item of the answer, of that index, is JSON of items without brackets.
+        Returns whether it is kept."""
         responses = self.responses
         if responses is None:
             return False
         try:
             known = _kept(response)
-            output = _items(known.output)
+            output = _items(_with(known.output, inserted))
         except JsonError:
             return False
         if known.id != pending.id:
@@ -415,6 +423,16 @@ def _keeps(target: Target) -> bool:
 def _kept_there(target: Target) -> bool:
     """Whether that holds of any service that may answer."""
     return any(map(_keeps, (target, *target.fallbacks)))
+
+
+def _with(output: Raw, inserted: Sequence[tuple[int, bytes]]) -> Raw:
+    """The items of an answer, with others between them."""
+    if not inserted:
+        return output
+    items = split_list(output) or []
+    for place, more in reversed(inserted):
+        items.insert(place, Raw(more))
+    return join_list(items)
 
 
 def _items(output: Raw) -> Items:

@@ -27,6 +27,7 @@ from dragoman.gateway.stored.conversations import (
     StoredConversations,
     response_not_found,
 )
+from dragoman.gateway.stored.steerable import SteerableRecorder
 from dragoman.gateway.stored.upstream_responses import UpstreamResponses, is_left_to
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject, decode_object
@@ -116,7 +117,12 @@ class StoredResponses:
                 return self._prepare(incoming, request, pending)
             if pending is not None and pending.background:
                 return self.background.begin(incoming, caller, record, request, pending)
-            keeping = None if pending is None else ResponseRecorder(self._conversations, pending)
+            if pending is None:
+                keeping = None
+            elif continuation is None:
+                keeping = ResponseRecorder(self._conversations, pending)
+            else:
+                keeping = SteerableRecorder(self._conversations, pending)
         # With what it goes on from it may lead elsewhere than without.
         known = target if request is asked else None
         return self._exchange.serve(incoming, caller, record, request, keeping, known)

@@ -261,7 +261,7 @@ class UpstreamRecorder(AnswerRecorder):
     """Records who owns an answer that its upstream stores. `only` is the name of the one account
     that can give it, empty if any can."""
 
-    __slots__ = ("_account", "_caller", "_only", "_stores", "_upstream_responses")
+    __slots__ = ("_account", "_caller", "_follows", "_only", "_stores", "_upstream_responses")
 
     def __init__(
         self, upstream_responses: UpstreamResponses, caller: Caller, only: str, stores: bool
@@ -271,6 +271,16 @@ class UpstreamRecorder(AnswerRecorder):
         self._only = only
         self._stores = stores
         self._account = ""
+        self._follows = False
+
+    @property
+    def follows(self) -> bool:
+        """Whether another response may follow by itself."""
+        return self._follows
+
+    def added(self, addition: Any) -> None:
+        """The response under way was sent more input."""
+        self._follows = True
 
     @property
     def only(self) -> str:

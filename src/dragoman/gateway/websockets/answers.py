@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from dragoman.gateway.edge.lanes import Continuation
 from dragoman.http import BodyRefused, Budget, Problem
@@ -28,7 +29,7 @@ from dragoman.protocols.openai_responses.websocket import (
     finished_item,
     in_progress,
     numbered,
-    response_in,
+    response_id_in,
     sequence_number,
     tagged,
     with_headers,
@@ -91,7 +92,6 @@ class CreateRequest:
 
     __slots__ = (
         "_added",
-        "_answer_id",
         "_body",
         "_created",
         "_decoder",
@@ -100,12 +100,14 @@ class CreateRequest:
         "_in_part",
         "_items",
         "_last",
+        "_responses",
         "_shift",
         "_socket",
         "_wants_signs",
         "address",
         "continuation",
         "create_lane",
+        "ended_id",
         "gone",
         "headers",
         "held",
@@ -172,7 +174,9 @@ class CreateRequest:
         self._items: list[tuple[int, bytes]] = []
         self._added: Additions | None = None
         """What was added to the response under way."""
-        self._answer_id = ""
+        self._responses = 0
+        """How many responses were begun."""
+        self.ended_id = ""
         """The id of the response that ended last."""
 
     # The request
@@ -218,7 +222,7 @@ class CreateRequest:
         size = len(bytes(addition.input))
         if len(added.unanswered) >= _MOST_ADDED or not self.hold(size):
             return "too_many_pending_steers", "Too much input waits for this response."
-        if not add(addition):
+        if not add(replace(addition, place=self._responses - 1)):
             self.held -= size
             self._socket.budget.give(size)
             return "too_many_pending_steers", "Other input is still on its way."
@@ -231,7 +235,7 @@ class CreateRequest:
     @property
     def response_id(self) -> str:
         """Of the response that is being made, empty if there is none."""
-        return response_in(self._created)[0] if self._created else ""
+        return response_id_in(self._created) if self._created else ""
 
     def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
         """Give a whole answer: an error."""
@@ -364,6 +368,7 @@ class CreateRequest:
                 self._commit(self._added)
                 self._shift = 0
             self._created = data
+            self._responses += 1
             if self._headers:
                 data = with_headers(data, self._headers)
         else:
@@ -373,16 +378,17 @@ class CreateRequest:
     def _ended(self, name: bytes, data: bytes) -> None:
         self.over = name == _RESPONSE_FAILED or self._added is None or self._added.take(name, data)
         self._created = b""
+        self.ended_id = response_id_in(data)
         if name == _RESPONSE_FAILED:
             self._socket.send(self._returned())
             self.continuation.failed()
         elif self.continuation.pieces is not None:
-            self._answer_id, output = answer_in(data, self._items)
+            _, output = answer_in(data, self._items)
             self._items.clear()
             if self.continuation.unstored:
                 output = bytes(unstored_items(Raw(b"[%b]" % output)))[1:-1]
             if self.over:
-                self.continuation.answered(self._answer_id, output)
+                self.continuation.answered(self.ended_id, output)
             else:
                 self.continuation.go_on(output)
 
@@ -398,7 +404,7 @@ class CreateRequest:
             self._items += [(place, one.items) for one in added.committed]
         if self.over:
             pending = b",".join([one.items for one in added.pending])
-            self.continuation.answered(self._answer_id, pending)
+            self.continuation.answered(self.ended_id, pending)
 
     def _commit(self, added: Additions) -> None:
         """What was queued is part of the conversation."""

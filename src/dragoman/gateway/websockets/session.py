@@ -95,6 +95,7 @@ class Session(WebSocket):
 
     __slots__ = (
         "_active",
+        "_ended",
         "_lanes",
         "_memory",
         "_on_end",
@@ -146,6 +147,8 @@ class Session(WebSocket):
         """Names of lanes that were used."""
         self._active: dict[str, CreateRequest] = {}
         """What is being answered, by lane."""
+        self._ended: dict[str, str] = {}
+        """The id of the response that ended last in each lane."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: list[_Waiting] = []
         self._retiring = False
@@ -191,12 +194,17 @@ class Session(WebSocket):
         if found:
             lane = found[0].create_lane
             code, message = found[0].add(addition)
-        elif self._memory.find(target) is not None:
+        elif target and self._is_over(target):
             code, message = "response_already_completed", "This response is over."
         else:
             code, message = "response_not_found", "There is no such response on this connection."
         if code:
             self._say(tagged(addition.refused(code, message), lane))
+
+    def _is_over(self, name: str) -> bool:
+        """Whether it is a response that has ended on this connection, as far as that is known."""
+        told = [one.ended_id for one in self._active.values()]
+        return name in (*told, *self._ended.values()) or self._memory.find(name) is not None
 
     def _refuse(self, fault: Fault, lane: str = "") -> None:
         self._say(error_event(fault, lane))
@@ -258,6 +266,7 @@ class Session(WebSocket):
         request.finish()
         request.release()
         del self._active[request.create_lane]
+        self._ended[request.create_lane] = request.ended_id
         self._used = self.clock.loop.time()
         if request.unauthenticated:
             self.close(POLICY, "the API key is not valid", request.unsent)

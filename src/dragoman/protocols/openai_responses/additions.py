@@ -9,6 +9,7 @@ returned (`failed`). So the terminal event of a steered response may not be the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -16,7 +17,7 @@ from msgspec import Raw, Struct
 from dragoman import jsontext
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
-from dragoman.protocols.raw import is_text, split_list
+from dragoman.protocols.raw import is_text, join_object, split_list, split_object, text_of
 
 CREATED = b"response.created"
 ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.failed"})
@@ -35,11 +36,13 @@ _INJECT_CODES = ("response_already_completed", "response_not_found")
 
 class Addition(Struct, frozen=True):
     """Input for a response under way: `kind` is `steer` or `inject`, `target` the id of the
-    response, `input` as it was given."""
+    response, `input` as it was given. `place` is that of the response among those of its stream,
+    which its service may know by another id."""
 
     kind: str
     target: str
     input: Raw
+    place: int = 0
 
     @property
     def message(self) -> bytes:
@@ -149,6 +152,20 @@ class Additions:
         if found is not None:
             self.unanswered.remove(found)
         return found
+
+
+def retargeted(data: bytes, names: Mapping[str, str]) -> bytes:
+    """An event about input, which names its response as in `names`, by the service's ids."""
+    event = split_object(Raw(data)) or {}
+    steer = split_object(event.get("steer"))
+    about, member = (event, "response_id") if steer is None else (steer, "previous_response_id")
+    name = names.get(text_of(about.get(member)))
+    if name is None:
+        return data
+    about[member] = Raw(to_json(name))
+    if steer is not None:
+        event["steer"] = join_object(steer)
+    return bytes(join_object(event))
 
 
 def _steer_in(data: bytes) -> str:

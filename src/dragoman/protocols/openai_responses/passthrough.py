@@ -23,7 +23,7 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import is_failure
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_errors import fault_of
-from dragoman.protocols.openai_responses.additions import ANSWERS, CREATED, Additions
+from dragoman.protocols.openai_responses.additions import ANSWERS, CREATED, Additions, retargeted
 from dragoman.protocols.openai_responses.errors import error_members, failed_in_stream
 from dragoman.protocols.openai_responses.settings import suits
 from dragoman.protocols.openai_responses.usage import read_usage
@@ -361,6 +361,7 @@ class ResponsesRelay:
         "_created",
         "_is_untyped",
         "_last",
+        "_names",
         "_shown",
         "_spent",
         "answer_id",
@@ -392,6 +393,8 @@ class ResponsesRelay:
         self._last = b""
         self._added: Additions | None = None
         """What was added to the response, once something was accepted."""
+        self._names: dict[str, str] = {}
+        """By the upstream's ids, those that the responses are shown by, where these are others."""
         self._spent: Usage | None = None
         """Usage of the responses before the one under way."""
         self.begun = False
@@ -434,7 +437,8 @@ class ResponsesRelay:
             if self._added is None:
                 self._added = Additions()
             self.ended = self._added.take(name, frame.data)
-            return frame.raw
+            told = retargeted(frame.data, self._names) if self._names else frame.data
+            return frame.raw if told is frame.data else encode(told, name)
         if not self.begun:
             self.begun = _has_content(name, frame.data)
         if name in _ARGUMENTS:
@@ -456,6 +460,8 @@ class ResponsesRelay:
         if not self._created:
             self._created = data
             self.answer_id = name if isinstance(name, str) else ""
+            if "id" in self._shown:
+                self._names[self.answer_id] = self._shown["id"]
         elif name != self.answer_id and self.begun and self._added is None:
             # Clients would put the two together.
             return self.fail(UpstreamError.unreadable("a second response begins in it").fault)
@@ -472,8 +478,7 @@ class ResponsesRelay:
             if not self.ended:
                 # What follows goes on from this response, and not from what it went on from.
                 self._spent = self.usage
-                self._shown = {**self._shown}
-                self._shown.pop("previous_response_id", None)
+                self._shown = _of_next(self._shown, len(self._names))
             if event.type == "response.failed":
                 self.fault = fault_of(event.response.error)
         return raw
@@ -524,6 +529,20 @@ class ResponsesRelay:
         }
         return encode(to_json(members), b"response.failed")
 
+
+def _of_next(shown: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """What is shown of the response that follows one by itself: where that has an id of ours, this
+    has one as well, which is made of it; it is the one of that `number` in its stream."""
+    of_next = {name: value for name, value in shown.items() if name != "previous_response_id"}
+    if "id" in shown:
+        first = shown["id"] if number == 1 else shown["id"][:-_NUMBER]
+        of_next["id"] = f"{first}{number:0{_NUMBER}x}"
+        of_next["previous_response_id"] = shown["id"]
+    return of_next
+
+
+_NUMBER = 4
+"""Hexadecimal digits of the number of a response in its stream."""
 
 _TEXT_ITEMS = frozenset({"message", "reasoning"})
 _TEXT_PARTS = frozenset({"output_text", "refusal", "summary_text", "reasoning_text"})

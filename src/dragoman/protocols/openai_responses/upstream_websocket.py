@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from dragoman import jsontext
 from dragoman.jsontext import JsonError
@@ -19,7 +20,7 @@ from dragoman.protocols.openai_responses.additions import (
     Addition,
     Additions,
 )
-from dragoman.protocols.openai_responses.websocket import answer_in, finished_item
+from dragoman.protocols.openai_responses.websocket import answer_in, finished_item, response_id_in
 from dragoman.protocols.raw import split_list, split_object
 
 LARGEST = 15 * 1024 * 1024
@@ -56,6 +57,7 @@ class SocketTurn:
         "_end",
         "_finished",
         "_members",
+        "_names",
         "error",
         "fields",
         "held",
@@ -70,6 +72,8 @@ class SocketTurn:
         self._begun = False
         """Whether an event came."""
         self._finished: list[bytes] = []
+        self._names: list[str] = []
+        """Ids of the responses that were begun."""
         self._additions: Additions | None = None
         self._end = b""
         """A terminal event that is held back, as an answer to an addition may be on its way."""
@@ -121,6 +125,8 @@ class SocketTurn:
             self.error = _UNREADABLE
             return b""
         self._begun = True
+        if kind == CREATED:
+            self._names.append(response_id_in(message))
         if kind == b"response.output_item.done":
             self._finished.append(message)
         elif self._additions is not None:
@@ -132,8 +138,12 @@ class SocketTurn:
         return streamed(kind, message)
 
     def add(self, send: Callable[[bytes], bool], addition: Addition) -> bool:
-        """Send the response under way more input by `send`, which says whether it does. What the
-        connection holds is then no longer what the request says."""
+        """Send a response more input by `send`, which says whether it does. The response is known
+        by its place, for the client may have another id of it. What the connection holds is then
+        no longer what the request says."""
+        if addition.place >= len(self._names):
+            return False
+        addition = replace(addition, target=self._names[addition.place])
         message = addition.message
         if len(message) >= LARGEST or not send(message):
             return False

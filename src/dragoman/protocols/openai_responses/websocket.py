@@ -255,6 +255,12 @@ def answer_in(end: bytes, finished: list[tuple[int, bytes]]) -> tuple[str, bytes
     return name, items or output
 
 
+def response_id_in(data: bytes) -> str:
+    """The id of the response in an event of its lifecycle, empty if it has none."""
+    found = _ANSWER_ID.match(data)
+    return response_in(data)[0] if found is None else found[1].decode()
+
+
 def response_in(data: bytes) -> tuple[str, bytes]:
     """The id of the response in an event of its lifecycle, and its output items as JSON without
     the brackets around them; empty if there is none."""
