@@ -12,7 +12,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dragoman.protocols.openai_responses.additions import Addition
-from dragoman.protocols.openai_responses.passthrough import ResponsesRelay
+from dragoman.protocols.openai_responses.relay import ResponsesRelay
 from dragoman.sse import Decoder
 from dragoman.upstream import UpstreamClient, sockets
 from dragoman.upstream.request import SocketUse

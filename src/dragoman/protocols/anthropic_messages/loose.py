@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman import jsontext
+from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.protocols.anthropic_messages import wire
-from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.fields import SPEAKING, JsonObject
 
 _MEMBERS = {
     "text": ("text", "text_delta"),
@@ -65,3 +66,18 @@ def is_hosted(kind: str) -> bool:
     """Whether a block is of what the vendor's own tools do, or of how it serves: nothing the model
     says to the client."""
     return kind in wire.FOREIGN_BLOCKS or kind.endswith(("tool_result", "_tool_use"))
+
+
+NO_COUNTERPART = "has no counterpart for the client"
+
+
+def report_unknown(
+    ledger: Ledger, value: JsonObject, known: frozenset[str], path: str = ""
+) -> None:
+    """Report members that have no counterpart in the canonical model, unless they are empty."""
+    if known.issuperset(value):
+        return
+    for name, content in value.items():
+        if name not in known and content not in (None, "", [], {}):
+            loss = LossKind.CONTENT if name in SPEAKING else LossKind.KNOB
+            ledger.add(path + name, loss, NO_COUNTERPART)

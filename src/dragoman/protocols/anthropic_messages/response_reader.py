@@ -29,8 +29,4 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
             raise UpstreamError.unreadable("it has no content")
         body = {**body, "content": [content] if content else []}
     stop = {name: body.get(name) for name in _STOP_FIELDS}
-    reader = MessagesReader(inbound)
-    events = reader.take_whole(body, stop)
-    if reader.fault is not None:
-        raise UpstreamError(reader.fault)
-    return events
+    return MessagesReader(inbound).whole(body, stop)

@@ -36,20 +36,22 @@ from dragoman.protocols.fields import SPEAKING, JsonObject
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.content_reader import read_annotation
 from dragoman.protocols.openai_responses.items import (
-    CALLS,
-    ECHO,
-    TEXTS,
     Item,
     OpenBlock,
     Part,
     Segment,
-    arguments_of,
     joined,
+    rest_of,
+    rest_of_arguments,
+)
+from dragoman.protocols.openai_responses.loose import (
+    CALLS,
+    ECHO,
+    TEXTS,
+    arguments_of,
     only_text,
     parts_of,
     reasoning_in,
-    rest_of,
-    rest_of_arguments,
     text_in,
     word,
 )

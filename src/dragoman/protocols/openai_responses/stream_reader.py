@@ -30,6 +30,8 @@ from dragoman.protocols.openai_responses.items import (
     Item,
     Items,
     OpenBlock,
+)
+from dragoman.protocols.openai_responses.loose import (
     arguments_of,
     as_known,
     as_message,

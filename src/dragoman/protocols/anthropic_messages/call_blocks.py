@@ -1,0 +1,88 @@
+"""The tool calls of an answer: their ids, and what their starts tell of their inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.canonical.blocks import ToolCall
+from dragoman.canonical.call_ids import CallIds
+from dragoman.canonical.errors import UpstreamError
+from dragoman.canonical.events import Delta, Event, Opened
+from dragoman.canonical.losses import LossKind
+from dragoman.protocols.anthropic_messages.loose import object_of
+from dragoman.protocols.base import Inbound, to_json_text
+from dragoman.protocols.fields import JsonObject
+
+NO_INPUT = "{}"
+"""The input of a call in its start, which its pieces then spell."""
+
+
+class CallBlocks:
+    """The calls of one answer."""
+
+    __slots__ = ("_given", "_ids", "_inbound", "_inputs", "count", "message_id")
+
+    def __init__(self, inbound: Inbound) -> None:
+        self._inbound = inbound
+        self._ids = CallIds("toolu_")
+        self._inputs: dict[int, str] = {}
+        """The inputs of calls of which no piece came, by number."""
+        self._given: dict[int, tuple[Any, list[str]]] = {}
+        """Inputs that stood in the starts of calls, and the pieces that then spell them once more,
+        by number."""
+        self.count = 0
+        self.message_id = ""
+
+    def begin(self, number: int, block: JsonObject) -> Event:
+        """A call begins.
+
+        Raises:
+            UpstreamError: it has no name.
+        """
+        name, identifier = block.get("name"), block.get("id")
+        if not isinstance(name, str) or not name:
+            raise UpstreamError.unreadable("a tool call has no name")
+        self.count += 1
+        if not isinstance(identifier, str) or not identifier:
+            identifier = f"toolu_{self.message_id}_{number}"
+        call_id = self._ids.take(identifier, f"{self.message_id}:{number}")
+        if call_id != identifier:
+            self._inbound.ledger.add(
+                f"content[{number}].id", LossKind.REPAIRED, "two calls had one id"
+            )
+        given = block.get("input")
+        if given:
+            self._given[number] = given, []
+        self._inputs[number] = to_json_text(given or {})
+        return Opened(number, ToolCall(id=call_id, name=name))
+
+    def lacks_input(self, number: int) -> bool:
+        """Whether its start had no input, and no piece came."""
+        return self._inputs.get(number) == NO_INPUT
+
+    def give(self, number: int, value: Any) -> None:
+        """All of its input, of which no piece came."""
+        self._inputs[number] = to_json_text(object_of(value))
+
+    def is_given(self, number: int) -> bool:
+        """Whether its start had its input."""
+        return number in self._given
+
+    def add(self, number: int, piece: str) -> None:
+        """A piece of its input: the first, or any if the start had it."""
+        self._inputs.pop(number, None)
+        if number in self._given:
+            self._given[number][1].append(piece)
+
+    def end(self, number: int) -> list[Event]:
+        """What is to be passed on of its input at its end.
+
+        Raises:
+            UpstreamError: its pieces say something else than its start.
+        """
+        given, pieces = self._given.pop(number, (None, []))
+        if pieces and object_of("".join(pieces)) != object_of(given):
+            problem = "the pieces of a tool call are not the input that its start has"
+            raise UpstreamError.unreadable(problem)
+        arguments = self._inputs.pop(number, "")
+        return [Delta(number, arguments)] if arguments else []
