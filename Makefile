@@ -61,7 +61,7 @@ clients: $(CLIENTS)/node_modules/.package-lock.json $(UNLOCKED:=/node_modules/.p
 		$(CLIENTS)/.venv/.installed \
 		$(CLIENTS)/.venv-frameworks/.installed ## install the agents that the tests drive
 
-frameworks: $(CLIENTS)/.venv-llama-index/.installed $(CLIENTS)/.venv-aider/.installed ## install what is only recorded, or tried by hand
+frameworks: $(CLIENTS)/.venv-llama-index/.installed $(CLIENTS)/.venv-aider/.installed ## install LlamaIndex and Aider, each in an environment of its own
 
 record-clients: $(VENV)/.dev clients frameworks ## record anew what the agents send
 	$(BIN)/python -m tests.clients.record

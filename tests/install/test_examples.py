@@ -51,7 +51,6 @@ PYTHONS = {
     "pydantic_ai": FRAMEWORKS_PYTHON,
     "llama_index": LLAMA_INDEX_PYTHON,
 }
-RECORDED_ONLY = (LLAMA_INDEX_PYTHON,)
 """Pythons that nothing but recording needs; without them these examples are only compiled."""
 
 
@@ -150,9 +149,7 @@ def test_python(example: Example, gateway: RunningGateway, tmp_path: Path) -> No
     modules = re.findall(r"^from (\w+)", example.text, flags=re.MULTILINE)
     python = next(PYTHONS[name] for name in modules)
     if not python.exists():
-        if python in RECORDED_ONLY:
-            pytest.skip("compiled; run `make frameworks` to run it")
-        missing(str(python))
+        missing(str(python), "run `make clients frameworks`")
     script = tmp_path / "example.py"
     script.write_text(here(example.text, gateway))
     assert "Hello!" in finish([str(python), str(script)], tmp_path, environment(tmp_path))
@@ -216,8 +213,10 @@ def put_on_the_path(word: str, folder: Path) -> None:
     elif word == "cn":
         command = f"{node()} {guided('@continuedev/cli', 'dist/cn.js')}"
     elif word == "aider":
+        if not AIDER.exists() and sys.version_info >= (3, 13):
+            pytest.skip("Aider needs a Python below 3.13")
         if not AIDER.exists():
-            pytest.skip("parsed; run `make frameworks` to run it")
+            missing("aider", "run `make frameworks`")
         command = str(AIDER)
     elif word == "opencode":
         command = str(package("opencode-linux-x64", "bin/opencode"))
