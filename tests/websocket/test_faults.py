@@ -148,11 +148,11 @@ def test_a_slow_reader_is_waited_for_and_cut_off(start: Start, simulator: Runnin
 
 
 def test_refusals_that_nobody_reads(gateway: RunningGateway) -> None:
-    """They do not pile up either."""
+    """They do not pile up either. The buffer of the client is as large as usual: with a small one
+    that is full the kernel may drop what acknowledges the client's own bytes, and both wait."""
     with opened(gateway) as sock:
-        sock.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.sock.settimeout(10)
-        with suppress(ConnectionError, TimeoutError):
+        with suppress(ConnectionError):
             for _ in range(2000):
                 sock.sock.sendall(frame(b"{" * 10) * 500)
         until(lambda: not gateway.app.websockets.open, seconds=2 * SOON)
