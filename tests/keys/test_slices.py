@@ -431,7 +431,7 @@ def test_a_share_that_becomes_known_is_lent_by_that() -> None:
             one.bound.amount = one.slice.amount = share.units_of(20 * dollar)
             one.exchange()
     admitted = 6
-    while any([one.request(dollar) for one in both]):
+    while any(one.request(dollar) for one in both):
         admitted += 1
         assert admitted < 20
     assert world.most_in_a_window() == 10 * dollar
