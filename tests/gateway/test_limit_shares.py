@@ -173,4 +173,4 @@ def test_a_model_without_a_price_is_refused_only_where_it_counts(
         # It may go to the one, but goes to the other.
         assert ask(gateway, model="either").status == 200
         assert ask(gateway, model="other").status == 200
-        assert ask(gateway, model="none").status == 429
+        assert ask(gateway, model="none").status == 503, "the fallback has no price"
