@@ -54,6 +54,16 @@ def test_a_key_is_made_limited_and_ended(page: Page, gateway: RunningGateway, to
     expect(side.locator(".limitlist")).to_contain_text("1 of 10")
     assert limits_of(gateway, "keys/ci/limits")[0]["limit"]["granted"] == 6
 
+    side.get_by_role("button", name="Add a limit…").click()
+    page.get_by_label("Of", exact=True).select_option("cost")
+    page.get_by_label("Amount; a cost in US dollars").fill("40%")
+    page.get_by_label("Of a share of the cost").fill("messages")
+    page.get_by_label("Within: 1m").fill("5h")
+    page.get_by_role("button", name="Add", exact=True).click()
+    share = side.locator(".limitlist li").nth(1)
+    expect(share).to_contain_text("cost, 5h, 40% of messages")
+    expect(share).to_contain_text("$0 of what is not known yet")
+
     side.get_by_role("button", name="New secret…").click()
     page.get_by_label("Hours until the former ends").fill("0")
     page.get_by_role("button", name="Make it").click()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Admin, Config, Secret
+from dragoman.config import Admin, Config, Fallback, Route, Secret
 from dragoman.config.limits import Limit
 from dragoman.gateway.serving import pool_shares
 from dragoman.gateway.testing import RunningGateway
@@ -57,15 +57,26 @@ def share(upstream: str, window: str = "5h", **fields: Any) -> Limit:
     return Limit(kind="cost", share="25%", upstream=upstream, window=window, **fields)
 
 
+def route(name: str, upstream: str, model: str, then: str) -> Route:
+    """A route that falls back to another upstream."""
+    sure = Fallback(upstream=then, model="sim-text")
+    return Route(match=name, upstream=upstream, model=model, fallbacks=(sure,))
+
+
 @contextmanager
 def shares(
-    simulator: RunningSimulator, folder: Path, *limits: Limit
+    simulator: RunningSimulator, folder: Path, *limits: Limit, **more: Any
 ) -> Iterator[tuple[RunningGateway, Config]]:
-    made = config(simulator.base_url, *limits, store=str(folder / "kept.db"))
+    made = config(simulator.base_url, *limits, store=str(folder / "kept.db"), **more)
     made = replace(
         made,
         storage=replace(made.storage, sync_s=0.02),
         admin=Admin(key=Secret(TOKEN)),
+        routes=(
+            route("either", "chat", "sim-text", "messages"),
+            route("other", "chat", "sim-429", "responses"),
+            route("none", "chat", "sim-429", "messages"),
+        ),
     )
     with serving(made) as (gateway, _):
         yield gateway, made
@@ -151,3 +162,15 @@ def test_operators_set_and_see_shares(simulator: RunningSimulator, tmp_path: Pat
         wrong = admin(gateway, "POST", "/keys/ci/limits", limit | {"upstream": "mesages"})
         assert wrong.status == 400
         assert "upstream" in wrong.body.decode()
+
+
+def test_a_model_without_a_price_is_refused_only_where_it_counts(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    with shares(simulator, tmp_path, share("messages"), prices=()) as (gateway, _):
+        assert ask(gateway, model="messages/sim-text").status == 403
+        assert ask(gateway, model="chat/sim-text").status == 200
+        # It may go to the one, but goes to the other.
+        assert ask(gateway, model="either").status == 200
+        assert ask(gateway, model="other").status == 200
+        assert ask(gateway, model="none").status == 503, "the fallback has no price"

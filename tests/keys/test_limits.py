@@ -200,6 +200,8 @@ def test_a_rolling_counter_against_a_list(seed: int) -> None:
         part = int(now * PARTS / seconds)
         told = [(at, amount) for at, amount in told if at >= part - PARTS]
         assert counted.used(now) == sum(amount for _, amount in told)
+        ends = (max(told)[0] + PARTS + 1) * seconds / PARTS if told else now
+        assert counted.resets_at(now) == pytest.approx(ends)
         if chance.random() < 0.7:
             amount = chance.randrange(1, 1000)
             counted.add(now, amount)

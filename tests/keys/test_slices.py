@@ -415,3 +415,23 @@ def test_a_refusal_counts_what_is_here() -> None:
     refused = admit([lent], (1,), START)
     assert isinstance(refused, Refusal), "nothing was lent yet"
     assert refused.left == lent.left(START)
+
+
+def test_a_share_that_becomes_known_is_lent_by_that() -> None:
+    """Before, nothing is refused, and much is lent ahead; it is given back at the next reports."""
+    dollar = 10**12
+    share = Limit(kind="cost", share="50%", upstream="claude", window="5h")
+    world = World(share)
+    both = Instance(world, "a", 0.0), Instance(world, "b", 0.0)
+    for one in both:
+        assert all(one.request(dollar) for _ in range(3))
+    for _ in range(3):
+        world.now += 1.0
+        for one in both:
+            one.bound.amount = one.slice.amount = share.units_of(20 * dollar)
+            one.exchange()
+    admitted = 6
+    while any(one.request(dollar) for one in both):
+        admitted += 1
+        assert admitted < 20
+    assert world.most_in_a_window() == 10 * dollar

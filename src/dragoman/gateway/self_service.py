@@ -42,7 +42,7 @@ def _told(view: LimitView, *, shows_amounts: bool) -> dict[str, Any]:
     if limit.window is not None:
         told["zone"] = limit.zone
     told["mode"] = limit.mode
-    if limit.share is not None:
+    if limit.share is not None and shows_amounts:
         told["share"], told["upstream"] = limit.share, limit.upstream
     if limit.models is not None:
         told["models"] = limit.models

@@ -298,17 +298,15 @@ def _reader(
 
 class BoundLimits:
     """The limits that hold for a request, and what follows from them: `amounts`, what they count of
-    counts, and `most`, what they may; `clamps`, whether any does; `budget`, one that refuses models
-    without a price, None if none does, and `whole_budget`, one that does so where they are paid by
-    subscription, too; whether tokens and costs have to be known; and those whose state answers tell
-    of, `rates` by their kind, and `soft`. `is_partial`: some are of some models
-    only, or of one upstream, which those are that `has_shares` is of."""
+    counts, and `most`, what they may; `clamps`, whether any does; whether tokens
+    and costs have to be known; and those whose state answers tell of, `rates` by their kind, and
+    `soft`. `is_partial`: some are of some models only, or of one upstream, as shares are, of which
+    it may have some."""
 
     __slots__ = (
         "_by_model",
         "all",
         "amounts",
-        "budget",
         "clamps",
         "has_shares",
         "is_partial",
@@ -317,7 +315,6 @@ class BoundLimits:
         "needs_tokens",
         "rates",
         "soft",
-        "whole_budget",
     )
 
     def __init__(self, limits: Sequence[BoundLimit]) -> None:
@@ -329,9 +326,6 @@ class BoundLimits:
         self.clamps = any(one.clamps for one in limits)
         self.needs_cost = any(one.kind is Kind.COST for one in limits)
         self.needs_tokens = any(one.kind not in (Kind.REQUESTS, Kind.CONCURRENT) for one in limits)
-        budgets = [one for one in limits if one.refuses_unpriced]
-        self.budget = budgets[0] if budgets else None
-        self.whole_budget = next((one for one in budgets if one.counts_subscriptions), None)
         rates: dict[str, tuple[BoundLimit, ...]] = {}
         for one in limits:
             if one.enforced and one.limit.kind in _RATES:
@@ -339,6 +333,15 @@ class BoundLimits:
         self.rates = tuple(rates.items())
         self.soft = tuple(one for one in limits if one.limit.mode == "soft")
         self._by_model: dict[tuple[tuple[str, ...], tuple[str, ...]], BoundLimits] = {}
+
+    def budget(self, upstream: str, *, billed: bool) -> BoundLimit | None:
+        """One that refuses models without a price of an upstream, where these are billed by the
+        token or are not; None if none does."""
+        for one in self.all:
+            counts = billed or one.counts_subscriptions
+            if one.refuses_unpriced and counts and one.limit.upstream in (None, upstream):
+                return one
+        return None
 
     def concerning(self, names: tuple[str, ...], upstreams: tuple[str, ...]) -> BoundLimits:
         """Those that count requests for a model of these names that may go to these upstreams."""
@@ -399,11 +402,6 @@ class Admitted(Struct, eq=False, gc=False):
     reservation: Reservation
     size: int
     shows_amounts: bool
-
-    def refuses_unpriced(self, *, billed: bool) -> bool:
-        """Whether it may go to no model without a price, where that is billed by the token or is
-        not."""
-        return (self.limits.budget if billed else self.limits.whole_budget) is not None
 
 
 def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reservation | Refusal:

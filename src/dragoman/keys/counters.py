@@ -166,12 +166,18 @@ class RollingCounter:
         if not (cells[USED] if now < self.fresh_until else self.used(now)):
             return now
         latest = cells[WHEN]
-        if cells[_HEAD + latest % _RING]:
-            return (latest + _RING) / self._parts_per_s
-        for number in range(latest - 1, latest - _RING, -1):
-            if cells[_HEAD + number % _RING]:
-                return (number + _RING) / self._parts_per_s
-        return now
+        place = _HEAD + latest % _RING
+        if not cells[place]:
+            # As bytes, and most of them empty: each answer tells this.
+            behind = _HEAD - place
+            found = cells[_HEAD:place].tobytes().rstrip(b"\0")
+            if not found:
+                behind = -PARTS
+                found = cells[place + 1 :].tobytes().rstrip(b"\0")
+                if not found:
+                    return now
+            latest += behind + (len(found) - 1) // 8
+        return (latest + _RING) / self._parts_per_s
 
     def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:
         """See `Counter.runs_out_at`."""

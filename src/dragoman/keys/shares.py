@@ -23,7 +23,7 @@ POOL_CELLS: Final = 4
 
 LEAST: Final = 0.02
 """The share of a window by which its use must have grown before anything is learned from it: shares
-are told in whole percent, so half of one is a quarter of this."""
+are told in whole percent, so what is learned from this is up to a half off."""
 
 LEAST_AGAIN: Final = 0.1
 """The same where something is known already."""

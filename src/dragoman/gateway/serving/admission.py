@@ -103,7 +103,7 @@ class Admission:
         if bound.needs_tokens:
             wanted, size = self._wanted(bound, caller, request, target, prices)
             if wanted.cost is None:
-                budget = bound.budget if wanted.billed else bound.whole_budget
+                budget = bound.budget(target.upstream.name, billed=wanted.billed)
                 if budget is not None:
                     raise _told(incoming, record, budget, *unpriced(budget, record.model))
             if bound.clamps and wanted.output:
@@ -177,10 +177,12 @@ class Admission:
     def refuses_target(self, record: Record, target: Target, prices: Prices) -> bool:
         """Whether a fallback may not be asked, for it has no price and the caller has a budget."""
         admitted = record.admitted
-        if admitted is None or admitted.limits.budget is None:
+        if admitted is None or not admitted.limits.needs_cost:
             return False
-        charge = prices.charge(target.upstream.name, target.model, _PLAIN, time.time())
-        return charge.cost is None and admitted.refuses_unpriced(billed=charge.billed)
+        upstream = target.upstream.name
+        charge = prices.charge(upstream, target.model, _PLAIN, time.time())
+        budget = admitted.limits.budget(upstream, billed=charge.billed)
+        return charge.cost is None and budget is not None
 
     def _wanted(
         self,

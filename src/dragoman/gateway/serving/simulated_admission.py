@@ -155,7 +155,7 @@ class SimulatedAdmission:
             wanted = wanted.with_output(fits)
         refusing = [one for one in verdicts if one.limit.enforced and not one.admits]
         reason = None
-        if wanted.cost is None and (bound.budget if wanted.billed else bound.whole_budget):
+        if wanted.cost is None and bound.budget(target.upstream.name, billed=wanted.billed):
             reason = "The model has no price, and there is a budget."
         elif refusing:
             reason = f"{max(refusing, key=lambda one: one.free_at).limit.name} refuses it."

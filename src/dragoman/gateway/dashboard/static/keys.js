@@ -12,22 +12,23 @@ const WINDOWS = { hour: 3600, day: 86400, week: 7 * 86400, month: 30 * 86400 }, 
 const at = (text) => (text ? Date.parse(text) / 1000 : null);
 const figure = (kind, value) => (kind === "cost" ? money(value) : count(Number(value)));
 const seconds = (window) => WINDOWS[window] || (/^\d+[smhd]$/.test(window || "") ? parseInt(window, 10) * UNITS[window.at(-1)] : null);
-const named = (limit) => (KINDS[limit.kind] || limit.kind) + (limit.window ? ", " + limit.window : "") + (limit.models ? ", " + limit.models.map(told).join(" ") : "");
-const allowed = (limit) => Number(limit.amount) + (limit.granted && at(limit.granted_until) > now.value ? Number(limit.granted) : 0);
-const share = (one) => { const most = allowed(one.limit); return most ? (Number(one.state.used) + Number(one.state.reserved)) / most : 1; };
+const named = (limit) => (KINDS[limit.kind] || limit.kind) + (limit.window ? ", " + limit.window : "") + (limit.share ? ", " + told(limit.share) + " of " + told(limit.upstream) : "") + (limit.models ? ", " + limit.models.map(told).join(" ") : "");
+// A share of what accounts have has no amount until that is known.
+const allowed = (one) => (one.state.amount == null ? null : Number(one.state.amount));
+const share = (one) => { const most = allowed(one); return most == null ? 0 : most ? (Number(one.state.used) + Number(one.state.reserved)) / most : 1; };
 const tightest = (limits) => limits.reduce((worst, one) => (worst && share(worst) >= share(one) ? worst : one), null);
 const encoded = encodeURIComponent;
 
 // What is used, solid; what is reserved, paler; and the share of the window's time that is gone.
 function Bar({ one, width = 80 }) {
-  const most = allowed(one.limit) || 1, used = Math.min(1, Number(one.state.used) / most), held = Math.min(1 - used, Number(one.state.reserved) / most);
+  const most = allowed(one) ?? Infinity, used = Math.min(1, Number(one.state.used) / (most || 1)), held = Math.min(1 - used, Number(one.state.reserved) / (most || 1));
   const length = seconds(one.limit.window), resets = at(one.state.resets_at), gone = length && resets ? Math.min(1, Math.max(0, 1 - (resets - now.value) / length)) : null;
   const full = used + held, tone = full >= 1 ? "out" : full > 0.85 ? "cool" : "info", percent = Math.round(full * 100);
   return html`<svg width=${width} height="12" class=${one.limit.mode && one.limit.mode !== "enforce" ? "told-only" : ""} role="img" aria-label=${percent + " percent of " + named(one.limit)}>
     <rect x="0" y="3" width=${width} height="6" rx="1" class="f-line"/><rect x="0" y="3" width=${used * width} height="6" rx="1" class=${"f-" + tone}/><rect x=${used * width} y="3" width=${held * width} height="6" class=${"f-" + tone + " soft"}/>
     ${gone == null ? null : html`<line x1=${width * gone} x2=${width * gone} y1="0" y2="12" class="tick"/>`}</svg>`;
 }
-const Used = ({ one }) => html`<span class="num nowrap">${figure(one.limit.kind, one.state.used)} of ${figure(one.limit.kind, allowed(one.limit))}</span>`;
+const Used = ({ one }) => html`<span class="num nowrap">${figure(one.limit.kind, one.state.used)} of ${allowed(one) == null ? "what is not known yet" : figure(one.limit.kind, allowed(one))}</span>`;
 const Resets = ({ one }) => { const when = at(one.state.resets_at); return when && when > now.value ? html`<span class="num nowrap" title=${clock(when)}>${left(when - now.value)}</span>` : html`<span class="t3">—</span>`; };
 const Ends = ({ one }) => { const when = at(one.state.exhausted_at); return when && when > now.value ? html`<b class="strong num nowrap err-note" title=${"at the pace of late, at " + clock(when)}>${left(when - now.value)}</b>` : html`<span class="t3">—</span>`; };
 const Standing = ({ of }) => { const [tone, glyph] = STATES[of] || STATES.expired; return html`<span class=${"state " + tone}><${Glyph} state=${glyph}/><b>${told(of)}</b></span>`; };
@@ -104,17 +105,19 @@ function AddLimit({ path, onClose, onDone }) {
   const submit = (event) => {
     event.preventDefault();
     const get = (name) => form.current.elements[name].value.trim(), kind = get("kind");
-    send(() => ask("POST", path, { kind, amount: kind === "cost" ? get("amount") : Number(get("amount")), ...(kind === "concurrent" ? {} : { window: get("window") }), ...(get("mode") === "enforce" ? {} : { mode: get("mode") }) }));
+    const amount = get("amount"), much = amount.endsWith("%") ? { share: amount, upstream: get("upstream") } : { amount: kind === "cost" ? amount : Number(amount) };
+    send(() => ask("POST", path, { kind, ...much, ...(kind === "concurrent" ? {} : { window: get("window") }), ...(get("mode") === "enforce" ? {} : { mode: get("mode") }) }));
   };
   return html`<${Dialog} title="Add a limit" onClose=${onClose}><form method="dialog" ref=${form} onSubmit=${submit}>
-    <div class="pair"><div><label for="l-kind">Of</label><select id="l-kind" name="kind" class="field">${Object.entries(KINDS).map(([kind, words]) => html`<option value=${kind}>${words}</option>`)}</select></div><div><label for="l-amount">Amount; a cost in US dollars</label><input id="l-amount" name="amount" required inputmode="decimal" autocomplete="off"/></div></div>
+    <div class="pair"><div><label for="l-kind">Of</label><select id="l-kind" name="kind" class="field">${Object.entries(KINDS).map(([kind, words]) => html`<option value=${kind}>${words}</option>`)}</select></div><div><label for="l-amount">Amount; a cost in US dollars, or 40%</label><input id="l-amount" name="amount" required inputmode="decimal" autocomplete="off"/></div></div>
     <div class="pair"><div><label for="l-window">Within: 1m, 5h, day, month, total</label><input id="l-window" name="window" value="day" autocomplete="off"/></div><div><label for="l-mode">What exceeds it</label><select id="l-mode" name="mode" class="field"><option value="enforce">is refused</option><option value="soft">is told (soft)</option><option value="shadow">is counted only (shadow)</option></select></div></div>
+    <label for="l-upstream">Of a share of the cost: the upstream whose accounts have it, within 5h or 7d</label><input id="l-upstream" name="upstream" autocomplete="off"/>
     <p class="wrong" role="alert">${told(fault)}</p><${Acts} word="Add" busy=${busy} onClose=${onClose}/></form></${Dialog}>`;
 }
 
 function Grant({ path, one, onClose, onDone }) {
   const amount = useRef(null), { fault, busy, send } = useSending(onDone);
   const submit = (event) => { event.preventDefault(); const text = amount.current.value.trim(); send(() => ask("POST", path, { amount: one.limit.kind === "cost" ? text : Number(text) })); };
-  return html`<${Dialog} title="Grant more" onClose=${onClose}><form method="dialog" onSubmit=${submit}><p class="t2">Beside the ${figure(one.limit.kind, one.limit.amount)} of “${named(one.limit)}”, until the present window ends.</p>
+  return html`<${Dialog} title="Grant more" onClose=${onClose}><form method="dialog" onSubmit=${submit}><p class="t2">Beside the ${one.limit.share ? told(one.limit.share) : figure(one.limit.kind, one.limit.amount)} of “${named(one.limit)}”, until the present window ends.</p>
     <label for="g-amount">How much more</label><input id="g-amount" ref=${amount} required inputmode="decimal" autocomplete="off"/><p class="wrong" role="alert">${told(fault)}</p><${Acts} word="Grant it" busy=${busy} onClose=${onClose}/></form></${Dialog}>`;
 }
