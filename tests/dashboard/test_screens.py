@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from dragoman.gateway.testing import RunningGateway
@@ -146,23 +145,3 @@ def test_who_signs_out_is_out_everywhere(page: Page, gateway: RunningGateway) ->
     expect(page.get_by_label("Key of the administration")).to_be_visible()
     status = page.evaluate("fetch('/admin/accounts').then((answer) => answer.status)")
     assert status == 401
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("path", ["", "/accounts", "/accounts/pool-00042", "/requests"])
-def test_all_can_be_read(page: Page, gateway: RunningGateway, width: str, path: str) -> None:
-    """Nothing is wider than the page, and no rule of accessibility is broken badly."""
-    wide, high = WIDTHS[width]
-    page.set_viewport_size({"width": wide, "height": high})
-    sign_in(page, gateway, path=path)
-    page.locator("h1, h2").first.wait_for(state="attached")
-    expect(page.locator("[aria-busy=true]")).to_have_count(0)
-    expect(page.get_by_text("Loading…")).to_have_count(0)
-    expect(page.locator("html")).to_have_js_property("scrollWidth", wide)
-    page.evaluate(AXE.read_text())
-    found = page.evaluate(
-        "axe.run({resultTypes: ['violations']}).then((found) => found.violations"
-        ".filter((one) => ['serious', 'critical'].includes(one.impact))"
-        ".map((one) => one.id + ': ' + one.nodes.map((node) => node.target).join(' ')))"
-    )
-    assert found == []

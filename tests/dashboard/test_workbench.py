@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from dragoman.gateway.testing import RunningGateway
 from tests.dashboard import test_screens
 from tests.dashboard.conftest import Told
-from tests.dashboard.test_screens import WIDTHS, ask, sign_in
+from tests.dashboard.test_screens import ask, sign_in
 
 CHAT = {"model": "m", "seed": 7, "messages": [{"role": "user", "content": "<img src=x>" * 30}]}
 CURL = f"""curl https://llm.example.com/v1/chat/completions -H 'Authorization: Bearer sk-secret' \\
@@ -73,11 +72,6 @@ def test_each_example_can_be_read(page: Page, gateway: RunningGateway, told: Tol
             lossless.add(name)
     assert lossless <= {"calls", "schema"}, lossless
     assert (told.console, told.elsewhere) == ([], [])
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_it_can_be_read(page: Page, gateway: RunningGateway, width: str) -> None:
-    test_screens.test_all_can_be_read(page, gateway, width, "/workbench")
 
 
 def test_what_is_sent_is_seen_frame_by_frame(
