@@ -22,6 +22,22 @@ KEY = "operators-key-0123456789"
 ODD = "<img src=x onerror=alert(1)>"
 """The name of an account, which is text and nothing else."""
 MOST = 10_000
+SCREENS = {
+    "": ".chart svg",
+    "/requests": "tbody tr",
+    "/losses": ".panel",
+    "/accounts?q=pool-0123": "tbody a, .acc a",
+    "/accounts/pool-00042?q=pool-00042": "aside .hist, aside dl",
+    "/keys": "tbody tr",
+    "/routes": "main input",
+    "/workbench": ".ledger",
+    "/clients": ".step",
+    "/config": ".panel h2",
+    "/config/reload": ".banner",
+    "/config/prices?q=sim": "tbody tr, .empty",
+    "/config/audit": "tbody tr",
+}
+"""The screens, and what is there when they are drawn."""
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 

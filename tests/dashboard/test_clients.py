@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from dragoman.gateway.testing import RunningGateway
-from tests.dashboard import test_screens
 from tests.dashboard.conftest import Told
-from tests.dashboard.test_screens import WIDTHS, sign_in
+from tests.dashboard.test_screens import sign_in
 from tests.dashboard.test_workbench import broken_rules
 
 
@@ -32,8 +30,3 @@ def test_a_guide_is_for_this_instance_and_the_doctor_runs(
     expect(page.locator(".checks")).to_contain_text("chat.done")
     assert broken_rules(page) == []
     assert (told.console, told.elsewhere) == ([], [])
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_it_can_be_read(page: Page, gateway: RunningGateway, width: str) -> None:
-    test_screens.test_all_can_be_read(page, gateway, width, "/clients")

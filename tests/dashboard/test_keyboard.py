@@ -5,7 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import Page, expect
 
 from dragoman.gateway.testing import RunningGateway
-from tests.dashboard.conftest import MOST, Told
+from tests.dashboard.conftest import MOST, SCREENS, Told
 from tests.dashboard.test_screens import sign_in
 
 
@@ -87,22 +87,6 @@ def test_an_account_is_disabled_and_enabled_without_a_mouse(
     assert told.console == []
 
 
-SCREENS = {
-    "": ".chart svg",
-    "/requests": "tbody tr",
-    "/losses": ".panel",
-    "/accounts?q=pool-0123": "tbody a",
-    "/accounts/pool-00042?q=pool-00042": "aside .hist, aside dl",
-    "/keys": "tbody tr",
-    "/routes": "main input",
-    "/workbench": ".ledger",
-    "/clients": ".step",
-    "/config": ".panel h2",
-    "/config/reload": ".banner",
-    "/config/prices?q=sim": "tbody tr, .empty",
-    "/config/audit": "tbody tr",
-}
-"""All, and what is there when they are drawn."""
 MISSING = """() => [...document.querySelectorAll(
     'main a[href], main button:not([disabled]), main input, main select, main summary'
   )].filter((one) => one.getClientRects().length && one.tabIndex >= 0 && !one.dataset.reached)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from dragoman.gateway.testing import RunningGateway
-from tests.dashboard import test_screens
 from tests.dashboard.conftest import Told
-from tests.dashboard.test_screens import WIDTHS, ask, sign_in
+from tests.dashboard.test_screens import ask, sign_in
 from tests.gateway.clients import body
 from tests.gateway.http import call
 
@@ -84,9 +82,3 @@ def test_a_viewer_looks_on(page: Page, gateway: RunningGateway) -> None:
     sign_in(page, gateway, made["secret"], path="/keys")
     expect(page.get_by_role("region", name="Keys")).to_be_visible()
     expect(page.get_by_role("button", name=re.compile("Make|Add"))).to_have_count(0)
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_it_can_be_read(page: Page, gateway: RunningGateway, width: str) -> None:
-    test_screens.test_all_can_be_read(page, gateway, width, "/keys/key/ci")
-    expect(page.get_by_role("region", name="Keys")).to_be_visible()

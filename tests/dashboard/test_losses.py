@@ -8,9 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from dragoman.gateway.testing import RunningGateway
-from tests.dashboard import test_screens
 from tests.dashboard.conftest import Told
-from tests.dashboard.test_screens import WIDTHS, ask, sign_in
+from tests.dashboard.test_screens import ask, sign_in
 from tests.gateway.clients import body
 from tests.gateway.http import call
 
@@ -50,9 +49,3 @@ def test_who_loses_what(page: Page, lossy: RunningGateway, told: Told) -> None:
     row.get_by_role("link").click()
     expect(page.get_by_role("heading", name="Lost in translation")).to_be_visible()
     assert (told.console, told.elsewhere) == ([], [])
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_it_can_be_read(page: Page, lossy: RunningGateway, width: str) -> None:
-    test_screens.test_all_can_be_read(page, lossy, width, "/losses")
-    expect(page.get_by_role("region", name="What was lost")).to_be_visible()

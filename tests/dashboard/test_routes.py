@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from dragoman.gateway.testing import RunningGateway
-from tests.dashboard import test_screens
 from tests.dashboard.conftest import Told
-from tests.dashboard.test_screens import WIDTHS, sign_in
+from tests.dashboard.test_screens import sign_in
 
 
 def test_a_name_is_explained_as_one_types(page: Page, gateway: RunningGateway, told: Told) -> None:
@@ -23,9 +21,3 @@ def test_a_name_is_explained_as_one_types(page: Page, gateway: RunningGateway, t
     page.get_by_label("Model", exact=True).fill("no-such-model")
     expect(page.locator(".banner")).to_contain_text("a client is told that there is no such model")
     assert (told.console, told.elsewhere) == ([], [])
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_it_can_be_read(page: Page, gateway: RunningGateway, width: str) -> None:
-    test_screens.test_all_can_be_read(page, gateway, width, "/routes?model=messages/sim-text")
-    expect(page.locator(".steps")).to_be_visible()

@@ -2,10 +2,10 @@
 import { useEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, left, clock, minute, now, say, span, Glyph, State, Meter, Unknown, Dialog, STATES } from "./kit.js";
 import { Icon } from "./icons.js";
-import { ask, isAdmin } from "./api.js";
+import { addressed, ask, isAdmin, useAddress, useEvents, useSoon } from "./api.js";
 import { Add, Import, NewKey, Test } from "./account_dialogs.js";
 
-const ROW = 32, SPARE = 8, EVERY_MS = 10000;
+const ROW = 32, SPARE = 8, EVERY_MS = 10000, SOON_MS = 1000, DAY_S = 86400;
 const CHANGES = { cooled: "cooling", exhausted: "exhausted", disabled: "disabled", enabled: "active", restored: "active" };
 const RANK = { exhausted: 0, cooling: 1, trial: 2, disabled: 3, active: 4 };
 const SORTS = {
@@ -44,7 +44,8 @@ const back = (row) => (row.back && row.back > now.value ? left(row.back - now.va
 
 export function Accounts({ name }) {
   const [table, setTable] = useState(null), [fault, setFault] = useState(""), [stale, setStale] = useState(false);
-  const [filter, setFilter] = useState(new URLSearchParams(location.search).get("q") || ""), [states, setStates] = useState(new Set()), [sort, setSort] = useState("worst");
+  const [filter, setFilter] = useState(addressed("q")), [states, setStates] = useState(new Set(addressed("state").split(",").filter((state) => state in STATES))), [sort, setSort] = useState(addressed("sort") in SORTS ? addressed("sort") : "worst");
+  useAddress({ q: filter, state: [...states].join(","), sort: sort === "worst" ? "" : sort });
   const [ticked, setTicked] = useState(new Set()), [asking, setAsking] = useState(null), [dialog, setDialog] = useState(null);
   const load = () => ask("GET", "accounts/table").then((got) => { setTable(got); setStale(false); setFault(""); }, (refused) => { setStale(true); setFault(refused.message); });
   useEffect(() => {
@@ -52,11 +53,7 @@ export function Accounts({ name }) {
     const timer = setInterval(() => document.hidden || load(), EVERY_MS);
     return () => clearInterval(timer);
   }, []);
-  useEffect(() => {
-    const url = new URL(location.href);
-    filter ? url.searchParams.set("q", filter) : url.searchParams.delete("q");
-    history.replaceState(null, "", url);
-  }, [filter]);
+  useEvents("topics=accounts", { accounts: useSoon(load, SOON_MS) });
   const rows = useMemo(() => (table ? rowsOf(table) : []), [table]);
   const windows = table ? Object.keys(table.columns.windows).slice(0, 2) : [];
   const numbers = useMemo(() => rows.reduce((all, row) => { all[row.state] = (all[row.state] || 0) + 1; return all; }, {}), [rows]);
@@ -180,8 +177,19 @@ function Side({ name, version, disable, enable, newKey }) {
     <section><h2>Last 24 hours</h2><dl class="facts">${facts.map(([key, value]) => html`<dt>${key}</dt><dd>${value}</dd>`)}</dl>
       ${one.last_error && html`<p class="t2 sm why-p">Last error, ${clock(one.last_error.at)}: ${told(one.last_error.kind)}${one.last_error.status ? ", " + one.last_error.status : ""}</p>`}
       <p class="sm why-p"><a href=${"/ui/requests?account=" + encodeURIComponent(name)}>Its requests</a></p></section>
-    <section><h2>History</h2>${got.history.length ? html`<ul class="hist">${got.history.map((entry) => html`<li><span class="t" title=${clock(entry.at)}>${minute(entry.at)}</span><${Glyph} state=${CHANGES[entry.change]}/><span>${told(entry.why || entry.change)}${entry.model && html` <span class="mono">${told(entry.model)}</span>`}${html`<div class="t3 sm">${[entry.status, entry.source || "traffic", entry.until && "until " + clock(entry.until)].filter(Boolean).join(", ")}</div>`}</span></li>`)}</ul>` : html`<p class="t3 sm">Nothing has befallen it.</p>`}</section>
+    <section><h2>History</h2><${Band} history=${got.history}/>${got.history.length ? html`<ul class="hist">${got.history.map((entry) => html`<li><span class="t" title=${clock(entry.at)}>${minute(entry.at)}</span><${Glyph} state=${CHANGES[entry.change]}/><span>${told(entry.why || entry.change)}${entry.model && html` <span class="mono">${told(entry.model)}</span>`}${html`<div class="t3 sm">${[entry.status, entry.source || "traffic", entry.until && "until " + clock(entry.until)].filter(Boolean).join(", ")}</div>`}</span></li>`)}</ul>` : html`<p class="t3 sm">Nothing has befallen it.</p>`}</section>
   </aside>`;
+}
+
+// The states of the last day, as far as they are told; the space before that is left free.
+function Band({ history }) {
+  const from = now.value - DAY_S, at = (time) => Math.max(0, (100 * (time - from)) / DAY_S), told = [...history].sort((a, b) => a.at - b.at), parts = [];
+  told.forEach((entry, i) => {
+    const next = i + 1 < told.length ? told[i + 1].at : now.value, state = CHANGES[entry.change] || "active", over = ["cooling", "exhausted"].includes(state) && entry.until ? Math.min(entry.until, next) : next;
+    parts.push([entry.at, over, state], [over, next, "active"]);
+  });
+  const shown = parts.filter(([begin, end]) => end > from && end > begin);
+  return shown.length > 0 && html`<svg width="100%" height="10" class="band" role="img" aria-label=${"States of the last 24 hours: " + shown.map(([begin, , state]) => STATES[state][1] + " from " + minute(begin)).join(", ")}><rect width="100%" height="10" class="f-sunken"/>${shown.map(([begin, end, state]) => html`<rect x=${at(begin) + "%"} width=${Math.max(0.4, at(end) - at(begin)) + "%"} height="10" class=${"f-" + { active: "calm", cooling: "cool", exhausted: "out", disabled: "off" }[state]}><title>${STATES[state][1]}, ${minute(begin)} to ${minute(end)}</title></rect>`)}</svg><p class="row t3 sm"><span>24 h ago</span><span class="grow"></span><span>now</span></p>`;
 }
 
 function Disable({ names, onClose, onDone }) {

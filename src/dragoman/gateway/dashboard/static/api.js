@@ -1,6 +1,6 @@
 // The administration, as the page asks it: with the cookie of a session, and its token for whatever
 // changes something. Nothing of it is kept in the browser.
-import { useEffect, useState } from "./vendor/hooks.js";
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { signal } from "./vendor/signals.js";
 
 export const session = signal(undefined); // undefined: not known yet; null: nobody is signed in
@@ -43,18 +43,37 @@ export async function text(path) {
 }
 
 // What `read` gives, asked for anew every `everyMs` while the page is seen, and at once when one of
-// `over` changes; with the words of the last refusal, empty after an answer.
+// `over` changes; with the words of the last refusal, empty after an answer, and what asks for it now.
 export function usePolled(read, everyMs, over) {
-  const [got, setGot] = useState(null), [fault, setFault] = useState("");
+  const [got, setGot] = useState(null), [fault, setFault] = useState(""), again = useRef(null);
   useEffect(() => {
     let gone = false;
     const load = () => read().then((found) => { if (!gone) { setGot(found); setFault(""); } }, (refused) => { if (!gone) setFault(refused.message); });
+    again.current = load;
     load();
     const timer = setInterval(() => document.hidden || load(), everyMs);
     return () => { gone = true; clearInterval(timer); };
   }, over);
-  return [got, fault];
+  return [got, fault, () => again.current()];
 }
+
+// Does something soon, once for all that is told until then.
+export function useSoon(run, ms) {
+  const due = useRef(0), latest = useRef(run);
+  latest.current = run;
+  useEffect(() => () => clearTimeout(due.current), []);
+  return () => { due.current ||= setTimeout(() => { due.current = 0; latest.current(); }, ms); };
+}
+
+// Keeps what a screen shows in its address; what is empty is left out.
+export function useAddress(values) {
+  useEffect(() => {
+    const url = new URL(location.href);
+    for (const [name, value] of Object.entries(values)) value ? url.searchParams.set(name, value) : url.searchParams.delete(name);
+    history.replaceState(null, "", url);
+  }, Object.values(values));
+}
+export const addressed = (name) => new URLSearchParams(location.search).get(name) || "";
 
 export const connected = signal(undefined); // whether events come; undefined on a screen without them
 const HIDDEN_MS = 30000, AGAIN_MS = 5000;

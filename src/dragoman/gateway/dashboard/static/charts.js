@@ -1,8 +1,10 @@
 // Lines and areas as SVG, drawn in the width that there is. Each has a name, and says in a sentence
 // what it shows; a gap is where nothing was kept.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
-import { html, minute } from "./kit.js";
+import { signal } from "./vendor/signals.js";
+import { clock, html, minute } from "./kit.js";
 
+const pointed = signal(null); // at what time the pointer is, over any chart of the screen
 const LEFT = 44, TOP = 8, BELOW = 20, PADDING = 28;
 
 // The width of an element, from when it has one.
@@ -44,7 +46,7 @@ export function Spark({ values, wide = 84, high = 16 }) {
 // `series` are {name, values, tone}; those of an area stand upon one another.
 // and `marks` are {at, text}: what happened then.
 export function Chart({ title, aside, series, from, step, unit, stacked, told, marks = [], height = 168 }) {
-  const [own, width] = useWidth(), number = series[0].values.length, room = stacked ? 8 : 62;
+  const [own, width] = useWidth(), [table, setTable] = useState(false), number = series[0].values.length, room = stacked ? 8 : 62;
   const sums = stacked ? series.reduce((all, one) => [...all, one.values.map((value, at) => (value == null ? null : value + (all.length ? all.at(-1)[at] || 0 : 0)))], []) : series.map((one) => one.values);
   const ticks = ticksTo(Math.max(...sums.flat().filter((value) => value != null), 0)), top = ticks.at(-1);
   const wide = width - LEFT - room, high = height - TOP - BELOW;
@@ -54,12 +56,17 @@ export function Chart({ title, aside, series, from, step, unit, stacked, told, m
   const last = (values) => values.findLast((value) => value != null);
   const ends = series.map((one, at) => ({ one, at: last(sums[at]) })).filter((end) => end.at != null).sort((a, b) => b.at - a.at);
   let low = -99;
-  return html`<section class="panel"><header><h2>${title}</h2><span class="r legend">${aside}</span></header><div class="body chart" ref=${own}>
-    ${width > 0 && html`<svg width=${width} height=${height} role="img" aria-label=${title + ": " + told}>
+  const over = pointed.value == null ? -1 : Math.floor((pointed.value - from) / step), under = over >= 0 && over < number;
+  const point = (event) => { const part = (event.clientX - event.currentTarget.getBoundingClientRect().left - LEFT) / wide; pointed.value = part >= 0 && part <= 1 ? from + part * (number - 1) * step + step / 2 : null; };
+  const named = (one) => one.name || title, shown = (value) => (value == null ? "—" : unit(value));
+  if (table) return html`<section class="panel"><header><h2>${title}</h2><span class="r"><button class="link sm" onClick=${() => setTable(false)}>as chart</button></span></header><div class="body astable" tabindex="0" role="region" aria-label=${title + " as a table"}><table><thead><tr><th scope="col">From</th>${series.map((one) => html`<th scope="col" class="r">${named(one)}</th>`)}</tr></thead><tbody>${series[0].values.map((_, at) => number - 1 - at).map((at) => html`<tr key=${at}><td class="num">${clock(from + at * step)}</td>${series.map((one) => html`<td class="r num">${shown(one.values[at])}</td>`)}</tr>`)}</tbody></table></div></section>`;
+  return html`<section class="panel"><header><h2>${title}</h2><span class="r legend">${under ? html`<span class="num">${clock(from + over * step)}: ${series.map((one) => `${one.name} ${shown(one.values[over])}`).join(", ")}</span>` : aside}<button class="link sm" aria-label=${title + " as a table"} onClick=${() => setTable(true)}>as table</button></span></header><div class="body chart" ref=${own}>
+    ${width > 0 && html`<svg width=${width} height=${height} role="img" aria-label=${title + ": " + told} onMouseMove=${point} onMouseLeave=${() => { pointed.value = null; }}>
       ${ticks.map((tick) => html`<line class=${tick ? "grid" : "axis"} x1=${LEFT} x2=${LEFT + wide} y1=${Math.round(y(tick)) + 0.5} y2=${Math.round(y(tick)) + 0.5}/><text x=${LEFT - 8} y=${y(tick) + 4} text-anchor="end">${unit(tick)}</text>`)}
       ${[0, 0.5, 1].map((part) => html`<text x=${LEFT + part * wide} y=${height - 4} text-anchor=${["start", "middle", "end"][part * 2]}>${minute(from + part * number * step)}</text>`)}
       ${stacked ? sums.map((values, level) => html`<path class=${"f-" + series[level].tone} d=${area(values, level)}/>`) : series.map((one) => html`<path class=${"ln c-" + one.tone} stroke-dasharray=${one.dash || ""} d=${runs(one.values, x, y)}/>`)}
       ${marks.map(({ at, text }) => { const place = LEFT + ((at - from) / (number * step)) * wide, right = place > LEFT + wide / 2; return place >= LEFT && html`<line class="mark-at" x1=${place} x2=${place} y1=${TOP} y2=${TOP + high}/><text x=${place + (right ? -5 : 5)} y=${TOP + 10} text-anchor=${right ? "end" : "start"}>${text}</text>`; })}
+      ${under && html`<line class="axis" x1=${x(over)} x2=${x(over)} y1=${TOP} y2=${TOP + high}/>`}
       ${!stacked && ends.map((end) => { low = Math.max(y(end.at) + 4, low + 13); return html`<text class="end" x=${LEFT + wide + 6} y=${low}>${end.one.name} ${unit(end.at)}</text>`; })}
     </svg>`}</div></section>`;
 }

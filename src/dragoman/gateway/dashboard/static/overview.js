@@ -2,10 +2,10 @@
 import { useState } from "./vendor/hooks.js";
 import { html, told, count, short, span, left, clock, now, pairOf, Glyph, Unknown, STATES } from "./kit.js";
 import { Chart, Parts, Spark } from "./charts.js";
-import { ask, useEvents, usePolled } from "./api.js";
+import { addressed, ask, useAddress, useEvents, usePolled, useSoon } from "./api.js";
 
 const SPANS = { "15 min": 900, "1 h": 3600, "6 h": 21600, "24 h": 86400, "7 d": 604800 };
-const EVERY_MS = 10000, MOST_ERRORS = 8, MOST_LOST = 6, MOST_NEEDS = 6, RESTING = 0.25;
+const SOON_MS = 1000, EVERY_MS = 10000, MOST_ERRORS = 8, MOST_LOST = 6, MOST_NEEDS = 6, RESTING = 0.25;
 const WORST = ["active", "cooling", "exhausted", "disabled"];
 const TONES = { active: "calm", trial: "info", cooling: "cool", exhausted: "out", disabled: "off" };
 const ERRORS = { rate_limited: "cool", no_account: "out", overloaded: "out", upstream: "out", timeout: "out" };
@@ -37,13 +37,15 @@ function attention(table, health, keys, teams) {
 }
 
 export function Overview() {
-  const [length, setLength] = useState("1 h"), [upstream, setUpstream] = useState(""), [compares, setCompares] = useState(false);
-  const [read, fault] = usePolled(() => {
+  const [length, setLength] = useState(() => Object.keys(SPANS).find((name) => name.replace(" ", "") === addressed("t")) || "1 h"), [upstream, setUpstream] = useState(() => addressed("upstream")), [compares, setCompares] = useState(() => Boolean(addressed("vs")));
+  useAddress({ t: length === "1 h" ? "" : length.replace(" ", ""), upstream, vs: compares ? "1" : "" });
+  const [read, fault, load] = usePolled(() => {
     const to = Math.floor(Date.now() / 1000), from = to - SPANS[length], only = upstream ? "&upstream=" + encodeURIComponent(upstream) : "";
     return Promise.all([ask("GET", `series?from=${from}${only}`), ask("GET", `series?from=${from - SPANS[length]}&to=${from}${only}`), ask("GET", "accounts/table"), ask("GET", "health"), ask("GET", `losses?from=${from}&by=client,pair,path`), ask("GET", "keys?state=true"), ask("GET", "teams?state=true")]);
   }, EVERY_MS, [length, upstream]);
   const [second, setSecond] = useState(null);
-  const stands = useEvents("topics=now", { now: setSecond });
+  // A slot of the series, or an account whose state has changed: the rest is asked for then.
+  const soon = useSoon(load, SOON_MS), stands = useEvents("topics=now,point,accounts,attention", { now: setSecond, point: soon, accounts: soon, attention: soon });
   const [got, before, table, health, lost, { keys } = {}, { teams } = {}] = read || [];
   const upstreams = table ? [...new Set(table.columns.upstream)] : [];
   const head = html`<div class="head"><h1>Overview</h1>${got && html`<span class="sub not-phone">${clock(got.from)} to ${clock(now.value)}</span>`}<div class="tools"><div class="seg" role="group" aria-label="Time">${Object.keys(SPANS).map((name, i) => html`<button data-key=${String(i + 1)} aria-pressed=${String(name === length)} onClick=${() => setLength(name)}>${name}</button>`)}</div>

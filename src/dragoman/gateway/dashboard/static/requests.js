@@ -1,12 +1,14 @@
 // Requests: what is happening, and what became of this one.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
-import { html, told, count, span, clock, money, outcome, Glyph, LossKind, Protocol, Unknown } from "./kit.js";
+import { go, html, told, count, span, clock, money, outcome, Glyph, LossKind, Protocol, Unknown } from "./kit.js";
 import { Icon } from "./icons.js";
-import { ask, useEvents } from "./api.js";
+import { addressed, ask, useAddress, useEvents } from "./api.js";
 import { Bodies } from "./bodies.js";
 
-const EVERY_MS = 3000, MOST = 500, LIVE = 100, SHARE_OF = 20, SINCE_S = 7 * 86400;
-const FIELDS = ["key", "model", "account", "upstream", "status", "error", "loss", "client"];
+const EVERY_MS = 3000, MOST = 500, LIVE = 100, SHARE_OF = 20;
+const SPANS = { "15min": ["15 minutes", 900], "1h": ["hour", 3600], "24h": ["24 hours", 86400], "": ["7 days", 7 * 86400] };
+let listed = []; // the requests that were listed last, in their order
+const FIELDS = ["key", "model", "account", "upstream", "status", "error", "loss", "client", "min_ms"];
 
 // `account:max-014 status:5xx` is a filter by two fields; a word without one names a model.
 function filtersOf(text) {
@@ -18,7 +20,8 @@ function filtersOf(text) {
   }
   return found;
 }
-const asked = () => FIELDS.map((field) => [field, new URLSearchParams(location.search).get(field)]).filter(([, value]) => value).map(([field, value]) => field + ":" + value).join(" ");
+const unknownIn = (text) => text.split(/\s+/).filter((part) => part.includes(":") && !FIELDS.includes(part.split(":")[0]));
+const asked = () => FIELDS.map((field) => [field, addressed(field)]).filter(([, value]) => value).map(([field, value]) => field + ":" + value).join(" ");
 
 const Outcome = ({ row }) => {
   const [tone, glyph, word] = outcome(row.status, row.error);
@@ -28,10 +31,10 @@ const cost = (row) => (row.cost_usd == null ? html`<${Unknown} why=${row.usage ?
 const tokens = (row) => (row.usage ? count(row.usage.input) + " / " + count(row.usage.output) : "");
 
 export function Requests() {
-  const [filter, setFilter] = useState(asked), [rows, setRows] = useState(null), [next, setNext] = useState(null), [fault, setFault] = useState(""), [paused, setPaused] = useState(false);
+  const [filter, setFilter] = useState(asked), [rows, setRows] = useState(null), [next, setNext] = useState(null), [fault, setFault] = useState(""), [paused, setPaused] = useState(false), [since, setSince] = useState(() => (addressed("t") in SPANS ? addressed("t") : ""));
   const [batches, setBatches] = useState([]), [live, setLive] = useState("");
   const latest = useRef(0);
-  const query = (more) => new URLSearchParams({ ...filtersOf(filter), from: String(Math.floor(Date.now() / 1000 - SINCE_S)), limit: "100", ...more }).toString();
+  const query = (more) => new URLSearchParams({ ...filtersOf(filter), from: String(Math.floor(Date.now() / 1000 - SPANS[since][1])), limit: "100", ...more }).toString();
   const load = async (after) => {
     const turn = ++latest.current;
     try {
@@ -46,11 +49,11 @@ export function Requests() {
   };
   useEffect(() => {
     const soon = setTimeout(() => (paused ? load() : setLive(new URLSearchParams({ ...filtersOf(filter), topics: "requests" }).toString())), 150);
-    const url = new URL("/ui/requests", location.href);
-    for (const [field, value] of Object.entries(filtersOf(filter))) url.searchParams.set(field, value);
-    if (location.pathname === url.pathname) history.replaceState(null, "", url);
     return () => { clearTimeout(soon); latest.current++; setLive(""); setBatches([]); };
-  }, [filter, paused]);
+  }, [filter, paused, since]);
+  const filters = filtersOf(filter), odd = unknownIn(filter);
+  useAddress({ t: since, ...Object.fromEntries(FIELDS.map((field) => [field, filters[field] || ""])) });
+  listed = (rows || []).map((row) => row.id);
   const stands = useEvents(live, { open: () => load(), requests: (told) => {
     setBatches((old) => [...old, told].slice(-SHARE_OF));
     setRows((old) => { const fresh = new Set(told.rows.map((row) => row.id)); return [...told.rows, ...(old || []).filter((row) => !fresh.has(row.id))].slice(0, LIVE); });
@@ -66,7 +69,8 @@ export function Requests() {
   const more = () => { setPaused(true); load(next); };
   return html`<div class="head"><h1>Requests</h1><span class="sub">${how}</span><div class="tools"><button class="btn" data-key=" " aria-pressed=${String(paused)} onClick=${() => setPaused(!paused)}>${paused ? "Follow" : "Hold"}</button></div></div>
     ${fault && html`<p class="banner" role="alert">${fault}</p>`}
-    <div class="filters"><label class="field flt wide"><${Icon} name="search"/><input type="search" placeholder="model, or account: key: status:5xx error: loss:" aria-label="Filter requests" value=${filter} onInput=${(event) => setFilter(event.target.value)}/></label></div>
+    <div class="filters"><label class="field flt wide"><${Icon} name="search"/><input type="search" placeholder="model, or account: key: status:5xx error: loss:" aria-label="Filter requests" value=${filter} onInput=${(event) => setFilter(event.target.value)} aria-describedby="odd"/></label><select class="btn" aria-label="Time" onChange=${(event) => setSince(event.target.value)}>${Object.entries(SPANS).map(([key, [words]]) => html`<option value=${key} selected=${key === since}>Last ${words}</option>`)}</select>
+      <p id="odd" class="t2 sm" role="status">${odd.length ? html`${told(odd.join(", "))}: no such filter. There are ${FIELDS.join(", ")}.` : ""}</p></div>
     <div class="tablewrap"><div class="sideways" tabindex="0" role="region" aria-label="Requests">
       <table class="reqs"><colgroup><col class="w-at"/><col class="w-out"/><col/><col class="w-key"/><col class="w-acct"/><col class="w-n"/><col class="w-n"/><col class="w-tok"/><col class="w-cost"/></colgroup>
       <thead><tr><th scope="col">Time</th><th scope="col">Outcome</th><th scope="col">Model</th><th scope="col">Key</th><th scope="col">Account</th><th scope="col" class="r">Duration</th><th scope="col" class="r">First token</th><th scope="col" class="r">Tokens in / out</th><th scope="col" class="r">Cost</th></tr></thead>
@@ -83,11 +87,12 @@ export function Request({ id }) {
   useEffect(() => { ask("GET", "requests/" + encodeURIComponent(id)).then(setGot, (refused) => setFault(refused.message)); }, [id]);
   const head = html`<a class="btn quiet icon" href="/ui/requests" aria-label="Back to the requests"><${Icon} name="back"/></a><h1 class="mono rid">${told(id)}</h1>`;
   if (!got) return html`<div class="head">${head}</div><p class="empty">${fault || "Loading…"}</p>`;
+  const place = listed.indexOf(id), other = (by, key, label, sign) => { const to = place >= 0 && listed[place + by]; return html`<button class="btn quiet" data-key=${key} aria-label=${label} disabled=${!to} onClick=${() => go("/ui/requests/" + encodeURIComponent(to))}>${sign}</button>`; };
   const [tone, glyph, word] = outcome(got.status, got.error), why = (field) => html`<${Unknown} why=${got.why[field] || "it was not told"}/>`;
   const retries = got.attempts > 1 ? ` after ${got.attempts - 1} ${got.attempts === 2 ? "retry" : "retries"}` : "";
   const summary = [["Model", told(got.model)], ["Key", told(got.key)], ["Duration", span(got.ms / 1000)], ["First token", got.first_ms == null ? why("first_ms") : span(got.first_ms / 1000)], ["Tokens in", got.usage ? count(got.usage.input) : why("usage")], ["Tokens out", got.usage ? count(got.usage.output) : why("usage")], ["Cost", cost(got)]];
   const went = [["Client", told(got.client)], ["User agent", told(got.user_agent)], ["Asked", told(got.route) + (got.stream ? ", stream" : "")], ["Protocol", html`<${Protocol} name=${got.protocol}/>`], ["Upstream", told(got.upstream)], ["Sent as", told(got.upstream_model)], ["Team", told(got.team)], ["Finish reason", told(got.finish)], ["Error", told(got.error)], ["Trace", told(got.trace_id)]].filter(([, value]) => value);
-  return html`<div class="head">${head}<span class=${"pill " + tone}><${Glyph} state=${glyph}/>${word}${retries}</span><span class="sub num">${clock(got.at, true)}</span></div>
+  return html`<div class="head">${head}<span class=${"pill " + tone}><${Glyph} state=${glyph}/>${word}${retries}</span><span class="sub num">${clock(got.at, true)}</span>${place >= 0 && html`<div class="tools">${other(-1, "[", "Newer request", "↑")}${other(1, "]", "Older request", "↓")}</div>`}</div>
     <section class="panel sumwrap" aria-label="Summary"><dl class="sum">${summary.map(([key, value]) => html`<div><dt>${key}</dt><dd>${value}</dd></div>`)}</dl></section>
     <div class="cols"><div class="stack">
       <${Attempts} got=${got}/>
@@ -110,11 +115,16 @@ function Why({ got, from }) {
 
 // One lane for each account that was asked, on one axis of time.
 function Attempts({ got }) {
-  const end = Math.max(got.ms, 1), at = (ms) => (100 * Math.min(ms, end)) / end;
+  // Two thirds for what came before the first token, one for the answer: 200 ms of retries are to be
+  // seen beside 12 s of stream.
+  const end = Math.max(got.ms, 1), fold = got.first_ms && got.first_ms < end ? got.first_ms : null;
+  const at = (ms) => (fold == null ? (100 * Math.min(ms, end)) / end : ms <= fold ? (66 * ms) / fold : 66 + (34 * (Math.min(ms, end) - fold)) / (end - fold));
+  const ticks = fold == null ? [0, end / 2, end] : [0, fold / 2, fold, end], answered = (one, i) => fold != null && i === got.tried.length - 1 && one.end_ms > fold;
   const tone = (one) => (one.status < 400 && !one.kind ? "info" : one.status === 429 ? "cool" : "out");
   return html`<section class="panel"><header><h2>Attempts</h2><span class="t3 sm">${got.tried.length ? `${got.tried.length} of ${got.accounts == null ? "the" : count(got.accounts)} accounts of ${told(got.upstream)}` : "no account was asked"}</span></header>
+    <div class="axisrow" aria-hidden="true"><div><div class="axis2">${ticks.map((ms) => html`<span style=${{ left: at(ms) + "%" }} class=${ms === fold ? "fold" : ms === end ? "end" : ""}>${ms ? span(ms / 1000) : "0"}</span>`)}</div><span></span></div></div>
     <ol class="lanes">${got.queue_ms >= 1 && html`<li><div><b class="strong">Waiting for an account</b></div><div class="lane"><svg width="100%" height="12" role="img" aria-label=${span(got.queue_ms / 1000)}><rect x="0" y="2" height="8" rx="2" width=${at(got.queue_ms) + "%"} class="f-off"/></svg><span class="num sm t2">${span(got.queue_ms / 1000)}</span></div></li>`}
     ${got.tried.map((one, i) => html`<li><div><span class="t3 num">${i + 1}</span> <a class="strong ink" href=${"/ui/accounts/" + encodeURIComponent(one.account)}>${told(one.account)}</a> <span class=${"num state " + (tone(one) === "info" ? "ok" : tone(one))}><b>${one.status || "—"}</b></span> <span class="t2 sm">${told(one.kind || "answered")}</span></div>
-      <div class="lane"><svg width="100%" height="12" role="img" aria-label=${`from ${span(one.start_ms / 1000)} to ${span(one.end_ms / 1000)}`}><rect y="2" height="8" rx="2" x=${at(one.start_ms) + "%"} width=${Math.max(0.6, at(one.end_ms) - at(one.start_ms)) + "%"} class=${"f-" + tone(one)}/></svg><span class="num sm t2">${span((one.end_ms - one.start_ms) / 1000)}</span></div>
+      <div class="lane"><svg width="100%" height="12" role="img" aria-label=${`from ${span(one.start_ms / 1000)} to ${span(one.end_ms / 1000)}`}><rect y="2" height="8" rx="2" x=${at(one.start_ms) + "%"} width=${Math.max(0.6, at(one.end_ms) - at(one.start_ms)) + "%"} class=${"f-" + tone(one) + (answered(one, i) ? " soft" : "")}/>${answered(one, i) && html`<rect y="2" height="8" rx="2" x="66%" width=${at(one.end_ms) - 66 + "%"} class=${"f-" + tone(one)}/>`}${fold != null && html`<line x1="66%" x2="66%" y1="-4" y2="16" class="tick dots"/>`}</svg><span class="num sm t2">${span((one.end_ms - one.start_ms) / 1000)}</span></div>
       ${one.why && html`<p class="sm t2">${one.row ? `Row ${one.row} of ${told(one.table)}: ` : ""}${told(one.why)}${one.rest_s ? `; the account rests ${span(one.rest_s)}` : ""}.</p>`}</li>`)}</ol></section>`;
 }

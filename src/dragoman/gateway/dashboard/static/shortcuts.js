@@ -5,7 +5,7 @@ import { html, told, go, say, Dialog } from "./kit.js";
 import { ask } from "./api.js";
 
 const SCREENS = { o: ["overview", "Overview"], r: ["requests", "Requests"], l: ["losses", "Losses"], a: ["accounts", "Accounts"], k: ["keys", "Keys and teams"], m: ["routes", "Models and routes"], w: ["workbench", "Workbench"], c: ["clients", "Clients"], f: ["config", "Configuration"] };
-const HELP = [["?", "this help"], ["Ctrl K", "go to anything by its name"], ["/", "filter"], ["Esc", "close the panel, or clear the filter"], ["j k", "next and previous row; arrows too"], ["Enter", "open it"], ["x, Shift x", "tick an account, or all up to it"], ["Space", "hold what comes in, or play frames"], ["[ ]", "previous and next in a detail"], ["y", "copy the address of what is shown"], ["1 to 5", "the time that Overview shows"], ["e d t", "enable, disable, test the open account"], ["n p", "next and previous loss in the workbench"]];
+const HELP = [["?", "this help"], ["Ctrl K", "go to anything by its name"], ["/", "filter"], ["Esc", "close the panel, or clear the filter"], ["j k", "next and previous row; arrows too"], ["Enter", "open it"], ["x, Shift x", "tick an account, or all up to it"], ["Space", "hold what comes in"], ["[ ]", "previous and next in a detail"], ["y", "copy the address of what is shown"], ["1 to 5", "the time that Overview shows"], ["e d t", "enable, disable, test the open account"], ["n p", "next and previous loss in the workbench"]];
 const SOON_MS = 1200, MOST = 12;
 const dialog = signal(null), letters = signal(localStorage.getItem("letters") !== "off");
 
