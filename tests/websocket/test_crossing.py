@@ -30,8 +30,10 @@ IDLE = WebSocket(ping_s=0.2, idle_timeout_s=0.3)
 CLIENTS = 32
 
 
-def config(simulator: RunningSimulator) -> Config:
-    return replace(config_for(simulator.base_url), websocket=IDLE)
+def config(simulator: RunningSimulator, why: str = "idle") -> Config:
+    """A gateway that ends connections that are idle, unless it is to be drained."""
+    settings = IDLE if why == "idle" else WebSocket()
+    return replace(config_for(simulator.base_url), websocket=settings)
 
 
 def close_came(sock: Socket) -> None:
@@ -46,7 +48,7 @@ def close_came(sock: Socket) -> None:
 def test_what_crosses_a_close_is_not_carried_out(simulator: RunningSimulator, why: str) -> None:
     """The connection ends with 1001 in the words that have Codex dial again, at once though the
     client has sent more; on another connection the request is answered, once."""
-    with running_gateway(config(simulator)) as gateway:
+    with running_gateway(config(simulator, why)) as gateway:
         with opened(gateway) as sock:
             if why == "drain":
                 gateway.stop()
@@ -58,7 +60,7 @@ def test_what_crosses_a_close_is_not_carried_out(simulator: RunningSimulator, wh
             with pytest.raises(Closed):
                 sock.message(CLOSE)
         assert not simulator.requests
-    with running_gateway(config(simulator)) as gateway, opened(gateway) as again:
+    with running_gateway(config(simulator, why)) as gateway, opened(gateway) as again:
         assert answer_id(again.turn("chat/sim-text", "twice?"))
     assert len(simulator.requests) == 1
 
@@ -71,11 +73,13 @@ def test_nothing_is_lost_or_done_twice(simulator: RunningSimulator, why: str) ->
     answered: list[str] = []
     lock = threading.Lock()
     gate = threading.Barrier(CLIENTS + 1)
+    # A drain ends connections after a second.
+    when = (0.2, 0.6) if why == "idle" else (0.7, 1.3)
 
     def ask(gateway: RunningGateway, number: int) -> None:
         with opened(gateway) as sock:
             gate.wait()
-            time.sleep(random.Random(number).uniform(0.2, 0.6) if why == "idle" else number / 100)
+            time.sleep(random.Random(number).uniform(*when))
             events: list[dict[str, Any]] = []
             code = 1001
             try:
@@ -95,11 +99,10 @@ def test_nothing_is_lost_or_done_twice(simulator: RunningSimulator, why: str) ->
                 done[end["type"]] += 1
                 answered.extend([f"number {number}"] if end["type"] == ENDS[0] else [])
 
-    with running_gateway(config(simulator)) as gateway, ThreadPoolExecutor(CLIENTS) as threads:
+    with running_gateway(config(simulator, why)) as gateway, ThreadPoolExecutor(CLIENTS) as threads:
         tasks = [threads.submit(ask, gateway, number) for number in range(CLIENTS)]
         gate.wait()
         if why == "drain":
-            time.sleep(0.1)
             gateway.stop()
         for task in tasks:
             task.result()
