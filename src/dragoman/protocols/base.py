@@ -424,7 +424,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     idempotency_key: str = ""
     """Name, in lower case, of the header in which its services take a key that tells a repeated
     request from a new one; empty if they take none."""
-    settings: tuple[tuple[str, str], ...] = ()
+    settings: Mapping[str, str] = {}
     """Members of a client's body that are settings, each with what traces call it: the names of
     OpenTelemetry's conventions below `gen_ai.request.`, or those that begin with `conversation`
     below `gen_ai.`."""

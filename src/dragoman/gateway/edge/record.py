@@ -31,7 +31,7 @@ LOSSES_HEADER = b"x-dragoman-losses"
 CLIENT_GONE = "client_gone"
 """The error of a request whose client left: neither the gateway nor an upstream failed."""
 
-_NO_SETTINGS: Mapping[str, bytes] = MappingProxyType({})
+_NO_SETTINGS: Mapping[str, msgspec.Raw] = MappingProxyType({})
 _HEADER_BYTES = 1024
 _SERVER_ERROR = 500
 _PATH_LENGTH = 120
@@ -177,7 +177,7 @@ class Record(Struct, eq=False):
     conversation: str = ""
     moved: bool = False
     trace: RequestTrace | None = None
-    settings: Mapping[str, bytes] = _NO_SETTINGS
+    settings: Mapping[str, msgspec.Raw] = _NO_SETTINGS
     trace_id: int = 0
     kept: KeptBodies | None = None
     standing: Standing | None = None

@@ -48,20 +48,18 @@ def new_span_id() -> int:
     return random.getrandbits(64) or 1
 
 
-class RequestTrace:
+class RequestTrace(Struct, gc=False):
     """The trace of one request while it is served. `parent_id` is the span of the client, 0 for
-    none; `sampled` is whether it is traced whatever becomes of it."""
+    none; `sampled` is whether it is traced whatever becomes of it. `call_id` is the span of the
+    call of the model, 0 until it is asked for."""
 
-    __slots__ = ("_call_id", "parent_id", "sampled", "trace_id")
-
-    def __init__(self, trace_id: int, parent_id: int, *, sampled: bool) -> None:
-        self.trace_id = trace_id
-        self.parent_id = parent_id
-        self.sampled = sampled
-        self._call_id = 0
+    trace_id: int
+    parent_id: int
+    sampled: bool
+    call_id: int = 0
 
     def call(self) -> TraceContext:
         """The span of the call of the model, which upstreams may be told of."""
-        if not self._call_id:
-            self._call_id = new_span_id()
-        return TraceContext(self.trace_id, self._call_id, self.sampled)
+        if not self.call_id:
+            self.call_id = new_span_id()
+        return TraceContext(self.trace_id, self.call_id, self.sampled)

@@ -17,9 +17,8 @@ _log = logging.getLogger("dragoman.gateway")
 
 _MOST_WAITING = 8192
 """Requests that wait to be sent; further ones are dropped, and counted."""
-_AT_ONCE = 16
-"""Requests whose spans are sent at once. Encoding them holds Python's lock for one or two
-milliseconds."""
+_AT_ONCE = 128
+"""Requests whose spans are sent at once."""
 _EVERY_S = 1.0
 
 

@@ -5,28 +5,34 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from msgspec import Struct
-
 _log = logging.getLogger("dragoman.gateway")
 
 _ALWAYS_PER_S = 100
 """Requests a second that are traced for what became of them; further ones have the chance of any
 other: refusals come by the thousand when a client repeats them."""
 
-_SPACE = 1 << 64
+_LOW = (1 << 64) - 1
+"""The bits of an id that decide."""
 
 
-class Sampling(Struct, frozen=True):
-    """`ratio` is the share of the requests that are traced in any case, `slow_s` the seconds from
-    which on a request is traced because it took so long; 0 for none."""
+class Sampling:
+    """Which requests are traced in any case: a share, and what took so many seconds."""
 
-    ratio: float
-    slow_s: float
+    __slots__ = ("_below", "slow_s")
+
+    def __init__(self, ratio: float, slow_s: float) -> None:
+        """
+        Args:
+            ratio: the share, from 0 to 1.
+            slow_s: seconds from which on a request is traced because it took so long; 0 for none.
+        """
+        self._below = int(ratio * (_LOW + 1))
+        self.slow_s = slow_s
 
     def draws(self, trace_id: int) -> bool:
         """Whether a trace is among the share, by its id: all who ask about a trace, with the same
         share, find the same (`TraceIdRatioBased` of OpenTelemetry's SDK specification)."""
-        return trace_id % _SPACE < self.ratio * _SPACE
+        return trace_id & _LOW < self._below
 
 
 class Allowance:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from dragoman.canonical.usage import Usage
 from dragoman.config.settings import Conventions
@@ -193,7 +193,7 @@ def _tokens(usage: Usage) -> Iterator[tuple[str, int]]:
             yield name, tokens
 
 
-def _settings(members: Mapping[str, bytes]) -> Iterator[tuple[str, Value]]:
+def _settings(members: Mapping[str, Raw]) -> Iterator[tuple[str, Value]]:
     """What the client asked for, as far as it has the type that the conventions give it."""
     for name, raw in members.items():
         wanted = _TYPES.get(name)

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Container, Mapping
 from urllib.parse import urlsplit
 
+from msgspec import Raw
+
 from dragoman.config import Config, Upstream
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import CLIENT_GONE, Record
@@ -48,12 +50,12 @@ class Traces:
     def begin(self, incoming: IncomingRequest, record: Record, request: ClientRequest) -> None:
         """A request for generation was read: note what it asks for, which is gone later."""
         record.trace = self._trace(incoming, record)
-        members = request.members
-        record.settings = {
-            name: bytes(raw)
-            for member, name in request.codec.endpoint.settings
-            if (raw := members.get(member)) is not None and len(raw) <= _SMALL
-        }
+        names = request.codec.endpoint.settings
+        asked: dict[str, Raw] = {}
+        for member, raw in request.members.items():
+            if member in names and len(raw) <= _SMALL:
+                asked[names[member]] = raw.copy()
+        record.settings = asked
 
     def end(
         self,
@@ -96,13 +98,13 @@ class Traces:
         parent = None if header is None else parse(header)
         if parent is None:
             trace_id = new_trace_id()
-            return RequestTrace(trace_id, 0, sampled=self._sampling.draws(trace_id))
+            return RequestTrace(trace_id, 0, self._sampling.draws(trace_id))
         sampled = (
             parent.sampled
             if record.caller in self._trusted
             else self._sampling.draws(parent.trace_id)
         )
-        return RequestTrace(parent.trace_id, parent.span_id, sampled=sampled)
+        return RequestTrace(parent.trace_id, parent.span_id, sampled)
 
     def _is_remarkable(self, status: int, record: Record, seconds: float) -> bool:
         slow_s = self._sampling.slow_s

@@ -278,6 +278,8 @@ class Session(WebSocket):
 
     def on_tick(self, now: float) -> None:
         """Look at the connection's age."""
+        if self.is_told:
+            self._used = now  # What is asked is not whole yet.
         if self._is_old(now):
             if self._waiting or not all(one.over for one in self._active.values()):
                 self._retiring = True

@@ -144,6 +144,11 @@ class WebSocket(Taker, ABC):
     # What is sent
 
     @property
+    def is_told(self) -> bool:
+        """Whether a message is under way."""
+        return bool(self._parts)
+
+    @property
     def is_paused(self) -> bool:
         """Whether more waits to be sent than should."""
         return self._resumed is not None
