@@ -72,6 +72,7 @@ class Blocks:
 
     __slots__ = (
         "_at",
+        "_calls",
         "_heads",
         "_inbound",
         "_is_whole",
@@ -80,8 +81,8 @@ class Blocks:
         "_searches",
         "_strays",
         "_texts",
-        "calls",
         "count",
+        "message_id",
     )
 
     def __init__(self, inbound: Inbound) -> None:
@@ -101,8 +102,10 @@ class Blocks:
         """Those blocks, by index: events may spell them once more."""
         self._last = -1
         """Index of the block that began last."""
-        self._searches = SearchBlocks()
-        self.calls = CallBlocks(inbound)
+        self._searches: SearchBlocks | None = None
+        self._calls: CallBlocks | None = None
+        """The calls and searches, once there is one."""
+        self.message_id = ""
         self.count = 0
         """Number of the next block."""
 
@@ -130,8 +133,27 @@ class Blocks:
             if self._lacks_input(kind, number):
                 raise UpstreamError.unreadable(_NEVER_CAME)
             events += self._close(index)
-        events += self._searches.end()
-        return [*events, *(Closed(number) for number in self._strays.values())]
+        if self._searches is not None:
+            events += self._searches.end()
+        if self._strays:
+            events += [Closed(number) for number in self._strays.values()]
+        return events
+
+    def has_calls(self) -> bool:
+        """Whether a tool was called."""
+        return self._calls is not None
+
+    @property
+    def _called(self) -> CallBlocks:
+        if self._calls is None:
+            self._calls = CallBlocks(self._inbound, self.message_id)
+        return self._calls
+
+    @property
+    def _searched(self) -> SearchBlocks:
+        if self._searches is None:
+            self._searches = SearchBlocks()
+        return self._searches
 
     def _lose(self, path: str, detail: str = NO_COUNTERPART) -> None:
         self._inbound.ledger.add(path, LossKind.KNOB, detail)
@@ -184,7 +206,7 @@ class Blocks:
             self._report_unknown(block, known, number)
         if kind == _TOOL:
             self._at[index] = _UNSPELT, number
-            return [self.calls.begin(number, block)]
+            return [self._called.begin(number, block)]
         self._at[index] = kind, number
         # In a whole message nothing more comes of a block.
         text = block.get(kind) if kind in _TEXTS and not self._is_whole else None
@@ -210,7 +232,7 @@ class Blocks:
 
     def _lacks_input(self, kind: str, number: int) -> bool:
         """Whether a block is a call whose start had no input, and of which no piece came."""
-        return kind is _UNSPELT and self.calls.lacks_input(number)
+        return kind is _UNSPELT and self._called.lacks_input(number)
 
     def _search_block(self, index: int, block: JsonObject) -> list[Event] | None:
         """A block of a web search: its call opens what its result closes. None of another block."""
@@ -218,8 +240,8 @@ class Blocks:
             number = self.take_number()
             self._report_unknown(block, wire.BLOCK_FIELDS[_TOOL], number)
             self._at[index] = _SEARCH, number
-            return [self._searches.begin(number, block)]
-        events = self._searches.result(block)
+            return [self._searched.begin(number, block)]
+        events = self._searched.result(block)
         if events is not None:
             number = self.take_number()
             self._at[index] = _SKIPPED, number
@@ -303,7 +325,7 @@ class Blocks:
         if what == "citations_delta" and kind == _TEXT:
             return self._annotated(number, delta.get("citation"))
         if kind is _SEARCH and what == "input_json_delta":
-            self._searches.add(number, delta.get("partial_json"))
+            self._searched.add(number, delta.get("partial_json"))
             return []
         if kind is _REPEATED:
             self._repetitions[index].add(delta)
@@ -335,8 +357,8 @@ class Blocks:
         if text == NO_INPUT and kind is _UNSPELT:
             return []  # in the place of one that the start had, or that is to come
         if text and isinstance(text, str):
-            self.calls.add(number, text)
-            self._at[index] = _SPELT_AGAIN if self.calls.is_given(number) else _TOOL, number
+            self._called.add(number, text)
+            self._at[index] = _SPELT_AGAIN if self._called.is_given(number) else _TOOL, number
             return [Delta(number, text)]
         if not isinstance(text, str):
             raise UpstreamError.unreadable(_MALFORMED)
@@ -415,7 +437,7 @@ class Blocks:
             text = block.get(member)
             said = [Delta(number, text)] if isinstance(text, str) and text else []
         elif self._lacks_input(kind, number) and block.get("input"):
-            self.calls.give(number, block["input"])
+            self._called.give(number, block["input"])
         return [*said, *self._close(index)]
 
     def _close(self, index: int) -> list[Event]:
@@ -431,10 +453,10 @@ class Blocks:
                 raise UpstreamError.unreadable("its blocks are not those that its start has")
         elif kind is _SEARCH:
             # It goes on until its result comes.
-            events = self._searches.query(number)
+            events = self._searched.query(number)
         elif kind is not _SKIPPED:
             if kind in _CALLS:
-                events = self.calls.end(number)
+                events = self._called.end(number)
             events.append(Closed(number))
         if self._strays:
             for at, stray in [place for place in self._strays if place[0] == index]:

@@ -20,18 +20,17 @@ NO_INPUT = "{}"
 class CallBlocks:
     """The calls of one answer."""
 
-    __slots__ = ("_given", "_ids", "_inbound", "_inputs", "count", "message_id")
+    __slots__ = ("_given", "_ids", "_inbound", "_inputs", "_message_id")
 
-    def __init__(self, inbound: Inbound) -> None:
+    def __init__(self, inbound: Inbound, message_id: str) -> None:
         self._inbound = inbound
+        self._message_id = message_id
         self._ids = CallIds("toolu_")
         self._inputs: dict[int, str] = {}
         """The inputs of calls of which no piece came, by number."""
         self._given: dict[int, tuple[Any, list[str]]] = {}
         """Inputs that stood in the starts of calls, and the pieces that then spell them once more,
         by number."""
-        self.count = 0
-        self.message_id = ""
 
     def begin(self, number: int, block: JsonObject) -> Event:
         """A call begins.
@@ -42,10 +41,9 @@ class CallBlocks:
         name, identifier = block.get("name"), block.get("id")
         if not isinstance(name, str) or not name:
             raise UpstreamError.unreadable("a tool call has no name")
-        self.count += 1
         if not isinstance(identifier, str) or not identifier:
-            identifier = f"toolu_{self.message_id}_{number}"
-        call_id = self._ids.take(identifier, f"{self.message_id}:{number}")
+            identifier = f"toolu_{self._message_id}_{number}"
+        call_id = self._ids.take(identifier, f"{self._message_id}:{number}")
         if call_id != identifier:
             self._inbound.ledger.add(
                 f"content[{number}].id", LossKind.REPAIRED, "two calls had one id"

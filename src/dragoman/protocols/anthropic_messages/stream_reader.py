@@ -164,7 +164,7 @@ class MessagesReader:
             self._stop["stop_reason"] = message["stop_reason"]
         identifier, model = message.get("id"), message.get("model")
         self._id = identifier if isinstance(identifier, str) else ""
-        self._blocks.calls.message_id = self._id
+        self._blocks.message_id = self._id
         name = model if isinstance(model, str) else ""
         events: list[Event] = [Started(self._id, name, service_tier=tier, usage=usage)]
         if usage is not None:
@@ -251,7 +251,7 @@ class MessagesReader:
             head = Refusal(text="")
             events += [Opened(index, head), Delta(index, explanation), Closed(index)]
         self._over = True
-        events.append(Finished(read_finish(self._stop, self._blocks.calls.count > 0)))
+        events.append(Finished(read_finish(self._stop, self._blocks.has_calls())))
         events.append(Ended())
         return events
 
