@@ -25,6 +25,7 @@ from dragoman.protocols.anthropic_messages.repetition import (
     is_another,
     is_said_again,
 )
+from dragoman.protocols.anthropic_messages.said import Said, beyond, rest_of_block
 from dragoman.protocols.anthropic_messages.search_blocks import SearchBlocks
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.fields import JsonObject
@@ -59,6 +60,9 @@ than the protocol's may have its text in deltas of text."""
 
 _CALLS = frozenset({_TOOL, _UNSPELT, _SPELT_AGAIN})
 
+_ASIDE = frozenset({_NONE, _CLOSED, _SKIPPED, _REPEATED, _SEARCH})
+"""Kinds of what is no block whose text or input is passed on."""
+
 _NEVER_CAME = "the input of a tool call never came"
 _MALFORMED = "a content_block_delta event is malformed"
 _LATE = "came when its block was over"
@@ -78,6 +82,7 @@ class Blocks:
         "_is_whole",
         "_last",
         "_repetitions",
+        "_said",
         "_searches",
         "_strays",
         "_texts",
@@ -102,6 +107,8 @@ class Blocks:
         """Those blocks, by index: events may spell them once more."""
         self._last = -1
         """Index of the block that began last."""
+        self._said: dict[int, Said] = {}
+        """What was said in each block, by its number."""
         self._searches: SearchBlocks | None = None
         self._calls: CallBlocks | None = None
         """The calls and searches, once there is one."""
@@ -124,6 +131,17 @@ class Blocks:
             events += self._close(index)
             if isinstance(block, dict):
                 self._repetitions[index] = Repetition(block)
+        return events
+
+    def hold_to(self, content: list[Any]) -> list[Event]:
+        """The message is over, and this was its content: what of it was not said."""
+        events: list[Event] = []
+        for index in list(self._at):
+            events += self._close(index)
+        for block in beyond(self._said.values(), content):
+            number = self._last + 1
+            events += self.start({"index": number, "content_block": block})
+            events += self._close(number)
         return events
 
     def end(self) -> list[Event]:
@@ -206,6 +224,7 @@ class Blocks:
             self._report_unknown(block, known, number)
         if kind == _TOOL:
             self._at[index] = _UNSPELT, number
+            self._said[number] = _TOOL, str(block.get("name")), []
             return [self._called.begin(number, block)]
         self._at[index] = kind, number
         # In a whole message nothing more comes of a block.
@@ -249,10 +268,11 @@ class Blocks:
         return events
 
     def _text_start(self, number: int, block: JsonObject) -> list[Event]:
+        self._said[number] = _TEXT, "", []
         events: list[Event] = [Opened(number, _NO_TEXT)]
         text = block.get("text")
         if isinstance(text, str) and text:
-            events.append(Delta(number, text))
+            events += self._piece(number, text)
         citations = block.get("citations")
         for citation in citations if isinstance(citations, list) else ():
             events += self._annotated(number, citation)
@@ -268,16 +288,24 @@ class Blocks:
 
     def _thinking_start(self, number: int, block: JsonObject) -> list[Event]:
         redacted = block["type"] == _REDACTED
+        self._said[number] = _THINKING, "", []
         events: list[Event] = [Opened(number, Reasoning(redacted=redacted))]
         text = "" if redacted else block.get("thinking")
         if isinstance(text, str) and text:
-            events.append(Delta(number, text))
+            events += self._piece(number, text)
         return events + self._sealed(number, block.get("data" if redacted else "signature"))
 
     def _sealed(self, number: int, state: Any) -> list[Event]:
         if not isinstance(state, str) or not state:
             return []
         return [Sealed(number, Opaque(wire.NAME, state, account=self._inbound.account))]
+
+    def _piece(self, number: int, text: str) -> list[Event]:
+        """What a block says further."""
+        if not text:
+            return []
+        self._said[number][2].append(text)
+        return [Delta(number, text)]
 
     # Its deltas.
 
@@ -306,7 +334,10 @@ class Blocks:
             report_unknown(ledger, event, wire.DELTA_EVENT_FIELDS)
         if type(text) is not str:
             raise UpstreamError.unreadable(_MALFORMED)
-        return (Delta(number, text),) if text else ()
+        if not text:
+            return ()
+        self._said[number][2].append(text)
+        return (Delta(number, text),)
 
     def _rare_delta(
         self, index: int, kind: str, number: int, what: str, delta: JsonObject
@@ -319,7 +350,7 @@ class Blocks:
         if kind in _CALLS and what == "input_json_delta":
             return self._input_piece(index, kind, number, delta)
         if kind is _FOREIGN and isinstance(text := delta.get("text"), str):
-            return [Delta(number, text)] if text else []
+            return self._piece(number, text)
         if what == "signature_delta" and kind == _THINKING:
             return self._sealed(number, delta.get("signature"))
         if what == "citations_delta" and kind == _TEXT:
@@ -359,7 +390,7 @@ class Blocks:
         if text and isinstance(text, str):
             self._called.add(number, text)
             self._at[index] = _SPELT_AGAIN if self._called.is_given(number) else _TOOL, number
-            return [Delta(number, text)]
+            return self._piece(number, text)
         if not isinstance(text, str):
             raise UpstreamError.unreadable(_MALFORMED)
         return []
@@ -378,7 +409,7 @@ class Blocks:
         self._at[index] = kind, number
         if head.repeated:
             self._lose(f"content[{number}].{kind}", "its pieces say again what it began with")
-        return [Delta(number, text)]
+        return self._piece(number, text)
 
     def _unannounced(self, index: int, kind: str, what: str, delta: JsonObject) -> list[Event]:
         """A piece of a block that never began, or that is over."""
@@ -398,7 +429,7 @@ class Blocks:
         """Text or thinking under the index of a block of another kind: a block of its own."""
         known = self._strays.get((index, kind))
         if known is not None:
-            return [Delta(known, text)]
+            return self._piece(known, text)
         number = self._strays[index, kind] = self.take_number()
         head = {"type": kind, kind: text}
         if kind == _TEXT:
@@ -420,8 +451,7 @@ class Blocks:
         return self._said_at_stop(index, event)
 
     def _said_at_stop(self, index: int, event: JsonObject) -> list[Event]:
-        """The end of a block that has all of it, as the events of the vendor's own helpers do: it
-        was said before unless nothing was."""
+        """The end of a block that has all of it, as the events of the vendor's own helpers do."""
         kind, number = self._at.get(index, _NO_BLOCK)
         block = event.get("content_block")
         if isinstance(block, dict) and (
@@ -431,13 +461,13 @@ class Blocks:
             begun = self.start({"index": index, "content_block": block})
             return [*begun, *self._close(index)]
         block = block if isinstance(block, dict) else event
-        member = _SILENT.get(kind)
-        said: list[Event] = []
-        if member is not None:
-            text = block.get(member)
-            said = [Delta(number, text)] if isinstance(text, str) and text else []
-        elif self._lacks_input(kind, number) and block.get("input"):
+        if self._lacks_input(kind, number) and block.get("input"):
             self._called.give(number, block["input"])
+        said: list[Event] = []
+        if kind is _HEADED:
+            said = self._end_head(index, number, self._texts[index][1].end())
+        if kind is not _UNSPELT and kind not in _ASIDE:
+            said += self._piece(number, rest_of_block(self._said[number], block))
         return [*said, *self._close(index)]
 
     def _close(self, index: int) -> list[Event]:
@@ -456,7 +486,7 @@ class Blocks:
             events = self._searched.query(number)
         elif kind is not _SKIPPED:
             if kind in _CALLS:
-                events = self._called.end(number)
+                events = self._piece(number, self._called.end(number))
             events.append(Closed(number))
         if self._strays:
             for at, stray in [place for place in self._strays if place[0] == index]:

@@ -7,7 +7,7 @@ from typing import Any
 from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.call_ids import CallIds
 from dragoman.canonical.errors import UpstreamError
-from dragoman.canonical.events import Delta, Event, Opened
+from dragoman.canonical.events import Event, Opened
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.anthropic_messages.loose import object_of
 from dragoman.protocols.base import Inbound, to_json_text
@@ -72,7 +72,7 @@ class CallBlocks:
         if number in self._given:
             self._given[number][1].append(piece)
 
-    def end(self, number: int) -> list[Event]:
+    def end(self, number: int) -> str:
         """What is to be passed on of its input at its end.
 
         Raises:
@@ -82,5 +82,4 @@ class CallBlocks:
         if pieces and object_of("".join(pieces)) != object_of(given):
             problem = "the pieces of a tool call are not the input that its start has"
             raise UpstreamError.unreadable(problem)
-        arguments = self._inputs.pop(number, "")
-        return [Delta(number, arguments)] if arguments else []
+        return self._inputs.pop(number, "")
