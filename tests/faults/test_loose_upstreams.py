@@ -392,6 +392,23 @@ SAID: dict[str, Said] = {
         text="Good",
         calls=[F],
     ),
+    "more in the ends than in the pieces": Said(
+        "messages",
+        [
+            message_start(),
+            *text_block(0, "G")[:-1],
+            {**text_block(0)[-1], "content_block": {**_TEXT, "text": "Go"}},
+            message_end("tool_use")[0],
+            {
+                "type": "message_stop",
+                "message": messages_answer(
+                    {**_TEXT, "text": "Good"}, used("get_weather", {"a": 1})
+                ),
+            },
+        ],
+        text="Good",
+        calls=[F],
+    ),
     "a text beside the parts of its message": Said(
         "responses",
         [CREATED, ended({**message(), "content": [], "text": "Good"})],

@@ -222,6 +222,15 @@ CONTRADICTORY: dict[str, tuple[str, list[Any]]] = {
         "messages",
         [begun({"type": "text", "text": "Good"}), *text_block(0, "Bad"), *message_end()],
     ),
+    "a block that ends with another text": (
+        "messages",
+        [
+            message_start(),
+            *text_block(0, "Good")[:-1],
+            {**text_block(0)[-1], "content_block": {"type": "text", "text": "Bad"}},
+            *message_end(),
+        ],
+    ),
     "a call that ends under another name": (
         "responses",
         [

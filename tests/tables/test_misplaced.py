@@ -24,6 +24,7 @@ from tests.tables.cells import (
     message_start,
     named_stream,
     text_block,
+    tool_block,
 )
 from tests.tables.odd import Row, check, ids
 from tests.tables.requests import A, C, JsonObject, R
@@ -119,6 +120,31 @@ MESSAGES_ROWS = [
         named_stream(BEGIN, *text_block(0, "x"), {**END, "usage": {}}, OVER)),
     Row("all of it once more", named_stream(
         BEGIN, *text_block(0, "x"), END, {**OVER, "message": {"content": CONTENT}}), SAID),
+    Row("more in a block's end than in its pieces", named_stream(
+        BEGIN, *text_block(0, "x")[:-1],
+        {**text_block(0)[-1], "content_block": {"type": "text", "text": "xy"}}, END, OVER),
+        named_stream(BEGIN, *text_block(0, "x", "y"), END, OVER)),
+    Row("something else there", named_stream(
+        BEGIN, *text_block(0, "x")[:-1],
+        {**text_block(0)[-1], "content_block": {"type": "text", "text": "y"}}, END, OVER)),
+    Row("another input there", named_stream(
+        BEGIN, *tool_block(0, 1, ARGUMENTS, name="f")[:-1],
+        {**text_block(0)[-1], "content_block": {**USED, "input": {"a": 2}}}, END, OVER)),
+    Row("more in the last event", named_stream(
+        BEGIN, *text_block(0, "x"), END,
+        {**OVER, "message": {"content": [{"type": "text", "text": "xy"}]}}),
+        named_stream(BEGIN, *text_block(0, "x"), *text_block(1, "y"), END, OVER)),
+    Row("a call that only the last event has", named_stream(
+        BEGIN, *text_block(0, "x"), END,
+        {**OVER, "message": {"content": [*CONTENT, {**USED, "input": {"a": 1}}]}}),
+        named_stream(BEGIN, *text_block(0, "x"), *block(
+            1, USED, {"type": "input_json_delta", "partial_json": ARGUMENTS}), END, OVER)),
+    Row("something else in the last event", named_stream(
+        BEGIN, *text_block(0, "x"), END,
+        {**OVER, "message": {"content": [{"type": "text", "text": "y"}]}})),
+    Row("another call there", named_stream(
+        BEGIN, *tool_block(0, 1, ARGUMENTS, name="f"), END,
+        {**OVER, "message": {"content": [{**USED, "input": {"a": 2}}]}})),
     Row("reasoning under another name, in deltas of text", named_stream(
         BEGIN, *block(0, {"type": "reasoning", "text": ""}, {"type": "text_delta", "text": "h"},
             {"type": "text_delta", "text": "m"}), *text_block(1, "x"), END, OVER),

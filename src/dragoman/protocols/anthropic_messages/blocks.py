@@ -25,6 +25,7 @@ from dragoman.protocols.anthropic_messages.repetition import (
     is_another,
     is_said_again,
 )
+from dragoman.protocols.anthropic_messages.said import Said, beyond, rest_of_block
 from dragoman.protocols.anthropic_messages.search_blocks import SearchBlocks
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.fields import JsonObject
@@ -59,6 +60,9 @@ than the protocol's may have its text in deltas of text."""
 
 _CALLS = frozenset({_TOOL, _UNSPELT, _SPELT_AGAIN})
 
+_ASIDE = frozenset({_NONE, _CLOSED, _SKIPPED, _REPEATED, _SEARCH})
+"""Kinds of what is no block whose text or input is passed on."""
+
 _NEVER_CAME = "the input of a tool call never came"
 _MALFORMED = "a content_block_delta event is malformed"
 _LATE = "came when its block was over"
@@ -72,16 +76,18 @@ class Blocks:
 
     __slots__ = (
         "_at",
+        "_calls",
         "_heads",
         "_inbound",
         "_is_whole",
         "_last",
         "_repetitions",
+        "_said",
         "_searches",
         "_strays",
         "_texts",
-        "calls",
         "count",
+        "message_id",
     )
 
     def __init__(self, inbound: Inbound) -> None:
@@ -101,8 +107,12 @@ class Blocks:
         """Those blocks, by index: events may spell them once more."""
         self._last = -1
         """Index of the block that began last."""
-        self._searches = SearchBlocks()
-        self.calls = CallBlocks(inbound)
+        self._said: dict[int, Said] = {}
+        """What was said in each block, by its number."""
+        self._searches: SearchBlocks | None = None
+        self._calls: CallBlocks | None = None
+        """The calls and searches, once there is one."""
+        self.message_id = ""
         self.count = 0
         """Number of the next block."""
 
@@ -123,6 +133,17 @@ class Blocks:
                 self._repetitions[index] = Repetition(block)
         return events
 
+    def hold_to(self, content: list[Any]) -> list[Event]:
+        """The message is over, and this was its content: what of it was not said."""
+        events: list[Event] = []
+        for index in list(self._at):
+            events += self._close(index)
+        for block in beyond(self._said.values(), content):
+            number = self._last + 1
+            events += self.start({"index": number, "content_block": block})
+            events += self._close(number)
+        return events
+
     def end(self) -> list[Event]:
         """The message is over, and what is open with it."""
         events: list[Event] = []
@@ -130,8 +151,27 @@ class Blocks:
             if self._lacks_input(kind, number):
                 raise UpstreamError.unreadable(_NEVER_CAME)
             events += self._close(index)
-        events += self._searches.end()
-        return [*events, *(Closed(number) for number in self._strays.values())]
+        if self._searches is not None:
+            events += self._searches.end()
+        if self._strays:
+            events += [Closed(number) for number in self._strays.values()]
+        return events
+
+    def has_calls(self) -> bool:
+        """Whether a tool was called."""
+        return self._calls is not None
+
+    @property
+    def _called(self) -> CallBlocks:
+        if self._calls is None:
+            self._calls = CallBlocks(self._inbound, self.message_id)
+        return self._calls
+
+    @property
+    def _searched(self) -> SearchBlocks:
+        if self._searches is None:
+            self._searches = SearchBlocks()
+        return self._searches
 
     def _lose(self, path: str, detail: str = NO_COUNTERPART) -> None:
         self._inbound.ledger.add(path, LossKind.KNOB, detail)
@@ -184,7 +224,8 @@ class Blocks:
             self._report_unknown(block, known, number)
         if kind == _TOOL:
             self._at[index] = _UNSPELT, number
-            return [self.calls.begin(number, block)]
+            self._said[number] = _TOOL, str(block.get("name")), []
+            return [self._called.begin(number, block)]
         self._at[index] = kind, number
         # In a whole message nothing more comes of a block.
         text = block.get(kind) if kind in _TEXTS and not self._is_whole else None
@@ -210,7 +251,7 @@ class Blocks:
 
     def _lacks_input(self, kind: str, number: int) -> bool:
         """Whether a block is a call whose start had no input, and of which no piece came."""
-        return kind is _UNSPELT and self.calls.lacks_input(number)
+        return kind is _UNSPELT and self._called.lacks_input(number)
 
     def _search_block(self, index: int, block: JsonObject) -> list[Event] | None:
         """A block of a web search: its call opens what its result closes. None of another block."""
@@ -218,8 +259,8 @@ class Blocks:
             number = self.take_number()
             self._report_unknown(block, wire.BLOCK_FIELDS[_TOOL], number)
             self._at[index] = _SEARCH, number
-            return [self._searches.begin(number, block)]
-        events = self._searches.result(block)
+            return [self._searched.begin(number, block)]
+        events = self._searched.result(block)
         if events is not None:
             number = self.take_number()
             self._at[index] = _SKIPPED, number
@@ -227,10 +268,11 @@ class Blocks:
         return events
 
     def _text_start(self, number: int, block: JsonObject) -> list[Event]:
+        self._said[number] = _TEXT, "", []
         events: list[Event] = [Opened(number, _NO_TEXT)]
         text = block.get("text")
         if isinstance(text, str) and text:
-            events.append(Delta(number, text))
+            events += self._piece(number, text)
         citations = block.get("citations")
         for citation in citations if isinstance(citations, list) else ():
             events += self._annotated(number, citation)
@@ -246,16 +288,24 @@ class Blocks:
 
     def _thinking_start(self, number: int, block: JsonObject) -> list[Event]:
         redacted = block["type"] == _REDACTED
+        self._said[number] = _THINKING, "", []
         events: list[Event] = [Opened(number, Reasoning(redacted=redacted))]
         text = "" if redacted else block.get("thinking")
         if isinstance(text, str) and text:
-            events.append(Delta(number, text))
+            events += self._piece(number, text)
         return events + self._sealed(number, block.get("data" if redacted else "signature"))
 
     def _sealed(self, number: int, state: Any) -> list[Event]:
         if not isinstance(state, str) or not state:
             return []
         return [Sealed(number, Opaque(wire.NAME, state, account=self._inbound.account))]
+
+    def _piece(self, number: int, text: str) -> list[Event]:
+        """What a block says further."""
+        if not text:
+            return []
+        self._said[number][2].append(text)
+        return [Delta(number, text)]
 
     # Its deltas.
 
@@ -284,7 +334,10 @@ class Blocks:
             report_unknown(ledger, event, wire.DELTA_EVENT_FIELDS)
         if type(text) is not str:
             raise UpstreamError.unreadable(_MALFORMED)
-        return (Delta(number, text),) if text else ()
+        if not text:
+            return ()
+        self._said[number][2].append(text)
+        return (Delta(number, text),)
 
     def _rare_delta(
         self, index: int, kind: str, number: int, what: str, delta: JsonObject
@@ -297,13 +350,13 @@ class Blocks:
         if kind in _CALLS and what == "input_json_delta":
             return self._input_piece(index, kind, number, delta)
         if kind is _FOREIGN and isinstance(text := delta.get("text"), str):
-            return [Delta(number, text)] if text else []
+            return self._piece(number, text)
         if what == "signature_delta" and kind == _THINKING:
             return self._sealed(number, delta.get("signature"))
         if what == "citations_delta" and kind == _TEXT:
             return self._annotated(number, delta.get("citation"))
         if kind is _SEARCH and what == "input_json_delta":
-            self._searches.add(number, delta.get("partial_json"))
+            self._searched.add(number, delta.get("partial_json"))
             return []
         if kind is _REPEATED:
             self._repetitions[index].add(delta)
@@ -335,9 +388,9 @@ class Blocks:
         if text == NO_INPUT and kind is _UNSPELT:
             return []  # in the place of one that the start had, or that is to come
         if text and isinstance(text, str):
-            self.calls.add(number, text)
-            self._at[index] = _SPELT_AGAIN if self.calls.is_given(number) else _TOOL, number
-            return [Delta(number, text)]
+            self._called.add(number, text)
+            self._at[index] = _SPELT_AGAIN if self._called.is_given(number) else _TOOL, number
+            return self._piece(number, text)
         if not isinstance(text, str):
             raise UpstreamError.unreadable(_MALFORMED)
         return []
@@ -356,7 +409,7 @@ class Blocks:
         self._at[index] = kind, number
         if head.repeated:
             self._lose(f"content[{number}].{kind}", "its pieces say again what it began with")
-        return [Delta(number, text)]
+        return self._piece(number, text)
 
     def _unannounced(self, index: int, kind: str, what: str, delta: JsonObject) -> list[Event]:
         """A piece of a block that never began, or that is over."""
@@ -376,7 +429,7 @@ class Blocks:
         """Text or thinking under the index of a block of another kind: a block of its own."""
         known = self._strays.get((index, kind))
         if known is not None:
-            return [Delta(known, text)]
+            return self._piece(known, text)
         number = self._strays[index, kind] = self.take_number()
         head = {"type": kind, kind: text}
         if kind == _TEXT:
@@ -398,8 +451,7 @@ class Blocks:
         return self._said_at_stop(index, event)
 
     def _said_at_stop(self, index: int, event: JsonObject) -> list[Event]:
-        """The end of a block that has all of it, as the events of the vendor's own helpers do: it
-        was said before unless nothing was."""
+        """The end of a block that has all of it, as the events of the vendor's own helpers do."""
         kind, number = self._at.get(index, _NO_BLOCK)
         block = event.get("content_block")
         if isinstance(block, dict) and (
@@ -409,13 +461,13 @@ class Blocks:
             begun = self.start({"index": index, "content_block": block})
             return [*begun, *self._close(index)]
         block = block if isinstance(block, dict) else event
-        member = _SILENT.get(kind)
+        if self._lacks_input(kind, number) and block.get("input"):
+            self._called.give(number, block["input"])
         said: list[Event] = []
-        if member is not None:
-            text = block.get(member)
-            said = [Delta(number, text)] if isinstance(text, str) and text else []
-        elif self._lacks_input(kind, number) and block.get("input"):
-            self.calls.give(number, block["input"])
+        if kind is _HEADED:
+            said = self._end_head(index, number, self._texts[index][1].end())
+        if kind is not _UNSPELT and kind not in _ASIDE:
+            said += self._piece(number, rest_of_block(self._said[number], block))
         return [*said, *self._close(index)]
 
     def _close(self, index: int) -> list[Event]:
@@ -431,10 +483,10 @@ class Blocks:
                 raise UpstreamError.unreadable("its blocks are not those that its start has")
         elif kind is _SEARCH:
             # It goes on until its result comes.
-            events = self._searches.query(number)
+            events = self._searched.query(number)
         elif kind is not _SKIPPED:
             if kind in _CALLS:
-                events = self.calls.end(number)
+                events = self._piece(number, self._called.end(number))
             events.append(Closed(number))
         if self._strays:
             for at, stray in [place for place in self._strays if place[0] == index]:

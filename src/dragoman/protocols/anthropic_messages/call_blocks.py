@@ -7,7 +7,7 @@ from typing import Any
 from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.call_ids import CallIds
 from dragoman.canonical.errors import UpstreamError
-from dragoman.canonical.events import Delta, Event, Opened
+from dragoman.canonical.events import Event, Opened
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.anthropic_messages.loose import object_of
 from dragoman.protocols.base import Inbound, to_json_text
@@ -20,18 +20,17 @@ NO_INPUT = "{}"
 class CallBlocks:
     """The calls of one answer."""
 
-    __slots__ = ("_given", "_ids", "_inbound", "_inputs", "count", "message_id")
+    __slots__ = ("_given", "_ids", "_inbound", "_inputs", "_message_id")
 
-    def __init__(self, inbound: Inbound) -> None:
+    def __init__(self, inbound: Inbound, message_id: str) -> None:
         self._inbound = inbound
+        self._message_id = message_id
         self._ids = CallIds("toolu_")
         self._inputs: dict[int, str] = {}
         """The inputs of calls of which no piece came, by number."""
         self._given: dict[int, tuple[Any, list[str]]] = {}
         """Inputs that stood in the starts of calls, and the pieces that then spell them once more,
         by number."""
-        self.count = 0
-        self.message_id = ""
 
     def begin(self, number: int, block: JsonObject) -> Event:
         """A call begins.
@@ -42,10 +41,9 @@ class CallBlocks:
         name, identifier = block.get("name"), block.get("id")
         if not isinstance(name, str) or not name:
             raise UpstreamError.unreadable("a tool call has no name")
-        self.count += 1
         if not isinstance(identifier, str) or not identifier:
-            identifier = f"toolu_{self.message_id}_{number}"
-        call_id = self._ids.take(identifier, f"{self.message_id}:{number}")
+            identifier = f"toolu_{self._message_id}_{number}"
+        call_id = self._ids.take(identifier, f"{self._message_id}:{number}")
         if call_id != identifier:
             self._inbound.ledger.add(
                 f"content[{number}].id", LossKind.REPAIRED, "two calls had one id"
@@ -74,7 +72,7 @@ class CallBlocks:
         if number in self._given:
             self._given[number][1].append(piece)
 
-    def end(self, number: int) -> list[Event]:
+    def end(self, number: int) -> str:
         """What is to be passed on of its input at its end.
 
         Raises:
@@ -84,5 +82,4 @@ class CallBlocks:
         if pieces and object_of("".join(pieces)) != object_of(given):
             problem = "the pieces of a tool call are not the input that its start has"
             raise UpstreamError.unreadable(problem)
-        arguments = self._inputs.pop(number, "")
-        return [Delta(number, arguments)] if arguments else []
+        return self._inputs.pop(number, "")

@@ -164,7 +164,7 @@ class MessagesReader:
             self._stop["stop_reason"] = message["stop_reason"]
         identifier, model = message.get("id"), message.get("model")
         self._id = identifier if isinstance(identifier, str) else ""
-        self._blocks.calls.message_id = self._id
+        self._blocks.message_id = self._id
         name = model if isinstance(model, str) else ""
         events: list[Event] = [Started(self._id, name, service_tier=tier, usage=usage)]
         if usage is not None:
@@ -209,7 +209,7 @@ class MessagesReader:
         return [*events, Metered(self._counted(), tier)]
 
     def _said_at_end(self, message: JsonObject) -> tuple[list[Event], JsonObject]:
-        """What stands in the end of a message that is none of its end, if nothing was said before;
+        """What stands in the end of a message that is none of its end, unless it was said before;
         and the rest. A delta there is a piece at any time."""
         ledger = self._inbound.ledger
         piece = self._blocks.end_piece(message)
@@ -220,11 +220,13 @@ class MessagesReader:
             content = [as_known({name: message[name] for name in message if name in SPEAKING})]
         if isinstance(content, str) and content:
             content = [{"type": "text", "text": content}]
-        if self._blocks.count or not isinstance(content, list) or not content:
+        if not isinstance(content, list) or not content:
             report_unknown(ledger, message, wire.MESSAGE_FIELDS)
             return [], message
         rest = {name: value for name, value in message.items() if name not in SPEAKING}
         report_unknown(ledger, rest, wire.MESSAGE_FIELDS)
+        if self._blocks.count:
+            return self._blocks.hold_to(content), rest
         return self._content({"content": content}), rest
 
     def _counted(self) -> Usage:
@@ -251,7 +253,7 @@ class MessagesReader:
             head = Refusal(text="")
             events += [Opened(index, head), Delta(index, explanation), Closed(index)]
         self._over = True
-        events.append(Finished(read_finish(self._stop, self._blocks.calls.count > 0)))
+        events.append(Finished(read_finish(self._stop, self._blocks.has_calls())))
         events.append(Ended())
         return events
 

@@ -11,16 +11,12 @@ that the whole output has not (`has_strays`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 from msgspec import Struct
 
 from dragoman.canonical.errors import UpstreamError
-from dragoman.canonical.tools import is_json_object
-from dragoman.jsontext import JsonError, decode, mended
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.loose import (
     CALLS,
@@ -31,6 +27,7 @@ from dragoman.protocols.openai_responses.loose import (
     text_in,
     word,
 )
+from dragoman.protocols.wholes import rest_of, rest_of_arguments
 
 _LOOKED_AT = 8
 """Items of one name that are looked at: a bound of the work, not of what is found."""
@@ -414,50 +411,6 @@ class Items:
         item.name = item.name or word(value, "name")
         self._last = item
         return item
-
-
-def rest_of(said: str, whole: str) -> str | None:
-    """What is missing of `whole` after `said`; None if they contradict each other.
-
-    A whole that has other white space is no contradiction: servers trim it. Nor is an empty one.
-    """
-    if whole.startswith(said):
-        return whole[len(said) :]
-    if not whole or _squeezed(whole) == _squeezed(said):
-        return ""
-    whole, said = mended(whole), mended(said)
-    if whole.startswith(said):
-        return whole[len(said) :]
-    thought = _THOUGHT.match(said)
-    if thought is not None and _squeezed(said[thought.end() :]) == _squeezed(whole):
-        return ""  # servers take it out at the end
-    return None
-
-
-_THOUGHT = re.compile(r"\s*<(think|thinking|thought)>.*?</\1>", re.DOTALL)
-"""Thoughts in a text, as models write them that have no other place for them."""
-
-
-def rest_of_arguments(said: str, whole: str) -> str | None:
-    """What is missing of a call's arguments after `said`; None if they contradict each other."""
-    if whole.startswith(said):
-        return whole[len(said) :]
-    if whole.strip() in ("", "{}"):
-        return ""
-    if is_json_object(said) and _value(said) == _value(whole):
-        return ""  # written anew
-    return None
-
-
-def _value(text: str) -> Any:
-    try:
-        return decode(text)
-    except JsonError:
-        return None
-
-
-def _squeezed(text: str) -> str:
-    return "".join(text.split())
 
 
 def joined(pieces: list[str]) -> str:

@@ -41,8 +41,6 @@ from dragoman.protocols.openai_responses.items import (
     Part,
     Segment,
     joined,
-    rest_of,
-    rest_of_arguments,
 )
 from dragoman.protocols.openai_responses.loose import (
     CALLS,
@@ -55,6 +53,7 @@ from dragoman.protocols.openai_responses.loose import (
     text_in,
     word,
 )
+from dragoman.protocols.wholes import rest_of, rest_of_arguments
 
 _NO_TEXT = Text(text="")
 
