@@ -114,7 +114,8 @@ class AnswerStream:
 
     @property
     def thinks(self) -> bool:
-        """As of a `Relay`."""
+        """Whether nothing came so far but thoughts after which another answer may go on: in plain
+        text, with no signature and no place of their own."""
         return False
 
     @property
