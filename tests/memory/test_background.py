@@ -124,7 +124,7 @@ def test_it_fails_with_a_reason(start: Start, upstream: str, scenario: str) -> N
 
 def test_a_clean_stop_waits_for_it_as_for_other_answers_and_says_so(start: Start) -> None:
     patient = start()
-    hurried = start(routes="[server]\nshutdown_grace_s = 0.5\n")
+    hurried = start("background_again = false", "[server]\nshutdown_grace_s = 0.5\n")
     with client(patient) as me, client(hurried) as other, client(start()) as elsewhere:
         kept = me.responses.create(model=f"chat/{SLOW}", input="Hi", background=True)
         model = "chat/sim-text?words=600&delay_ms=100"

@@ -26,15 +26,15 @@ from tests.storage.cluster import running_cluster
 def test_what_a_killed_worker_was_making_fails(
     simulator: RunningSimulator, tmp_path: Path, kind: str
 ) -> None:
-    """Whoever follows it at another worker, or another instance, is told, whoever polls it as
-    well; and whoever cancels there stops it."""
+    """Where it is not to be made again. Whoever follows it at another worker, or another instance,
+    is told, whoever polls it as well; and whoever cancels there stops it."""
     keys = {"acme": "sk-acme"}
     with ExitStack() as stack:
-        store: dict[str, Any] = {}
+        store: dict[str, Any] = {"storage": "background_again = false"}
         if kind == "postgres":
             pytest.importorskip("psycopg")
             url = stack.enter_context(running_cluster()).url
-            store = {"store": "", "storage": f'url = "{url}"'}
+            store = {"store": "", "storage": f'url = "{url}"\nbackground_again = false'}
         one, two = (
             stack.enter_context(
                 gateway_process(tmp_path, simulator.base_url, keys, name=name, **store)
