@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
@@ -48,6 +49,15 @@ def refused(*arguments: str) -> str:
     result = CliRunner().invoke(cli.main, ["classify", *arguments], catch_exceptions=False)
     assert result.exit_code == 2
     return result.stderr
+
+
+def test_as_json() -> None:
+    told = json.loads("".join(said("--status", "429", "--body", QUOTA, "--json")))
+    assert told["rule"]["verdict"] == "exhaust"
+    assert told["rule"]["table"] == "default"
+    assert told["words"] == ["insufficient_quota"]
+    assert (told["request"], told["account"]) == ("next account", "out for 1 h, then on trial")
+    assert json.loads("".join(said("--status", "418", "--rules", "none", "--json")))["rule"] is None
 
 
 def test_a_quota_error_takes_the_account_out() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dragoman.cli.common import FILE, read_config
+from dragoman.cli.common import FILE, JSON, print_json, read_config
 
 ACCOUNT_RULES = ("default", "sop", "none")
 
@@ -32,6 +32,7 @@ ACCOUNT_RULES = ("default", "sop", "none")
 )
 @click.option("--config", type=FILE, help="Configuration that holds --upstream.")
 @click.option("--upstream", help="Upstream whose rules of its own come before the table.")
+@JSON
 def classify(
     status: int,
     body: str,
@@ -39,6 +40,7 @@ def classify(
     name: str | None,
     config: Path | None,
     upstream: str | None,
+    as_json: bool,
 ) -> None:
     """Tell which rule fits an upstream's error, and what comes of it.
 
@@ -68,11 +70,26 @@ def classify(
         report = read_error_body(body.encode()).report
         symptom = symptom_of_answer(status, _read(headers), report, time.time())
     found = explain(symptom, own + RULE_SETS[table].rules, model="any")
+    is_own = found.row <= len(own)
+    place = f"the rules of {upstream}" if is_own else table
+    row = found.row if is_own else found.row - len(own)
+    if as_json:
+        rule = found.rule
+        fitted = None
+        if rule is not None:
+            fitted = {"table": place, "row": row, "verdict": rule.verdict, "why": rule.why}
+        told = {
+            "rule": fitted,
+            "words": sorted(symptom.words),
+            "retry_after_s": symptom.retry_after,
+            "request": found.request,
+            "account": found.account,
+        }
+        print_json(told)
+        return
     if found.rule is None:
         click.echo(f"no row of {table} fits")
     else:
-        place = table if found.row > len(own) else f"the rules of {upstream}"
-        row = found.row - len(own) if found.row > len(own) else found.row
         click.echo(f'row {row} of {place}: {found.rule.verdict}, "{found.rule.why}"')
     if symptom.words:
         click.echo(f"words: {', '.join(sorted(symptom.words))}")
