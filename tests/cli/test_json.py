@@ -17,7 +17,6 @@ from tests.cli.conftest import Shop
 
 WITHOUT = {
     "accounts export",  # --format
-    "classify",
     "demo",
     "guide",
     "init",

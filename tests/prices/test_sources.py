@@ -9,6 +9,7 @@ import pytest
 
 from dragoman.prices.genai import read_genai
 from dragoman.prices.making import Text, changes, make_from
+from dragoman.prices.pages import PAGES
 from dragoman.prices.rates import Price
 from dragoman.prices.table import PriceError
 
@@ -136,8 +137,21 @@ def test_the_second_source_is_compared_and_fills_in() -> None:
     assert (difference.model, difference.rate) == ("m", "output")
     assert (difference.ours, difference.theirs) == ("10", "11")
     assert [(one.names, one.prices[0].input) for one in made.check.missing] == [(("n",), 500_000)]
-    assert [source.name for source in made.table.sources] == ["genai-prices", "litellm"]
+    assert [source.name for source in made.table.sources[:2]] == ["genai-prices", "litellm"]
     assert made.table.version.startswith("2026-11-18.")
+
+
+def test_what_only_a_page_has_is_added_until_a_source_has_it() -> None:
+    page = PAGES[0]
+    name = page.model.names[0]
+    made = make_from(Text("", source(model({"input_mtok": 1}))), None, NOW)
+    assert page.model in made.table.models
+    assert made.table.sources[-1].address == page.address
+    assert not made.known
+    made = make_from(Text("", source(model({"input_mtok": 9}, {"equals": name}))), None, NOW)
+    assert page.model not in made.table.models
+    assert len(made.table.sources) == 1
+    assert made.known == (f"openai/{name}",)
 
 
 def test_a_rate_of_another_unit_is_pointed_out() -> None:

@@ -54,6 +54,7 @@ GPT = """
 gpt-6-astra        10    1      50
 gpt-6-sol          2     0.2    10
 gpt-6-luna         0.1   0.01   0.5
+gpt-6.2-sol        2     0.1    10
 gpt-6.1-sol        2     0.1    10
 gpt-6.1-terra      1     0.05   5
 gpt-5.6-sol        4     0.4    20
@@ -131,19 +132,31 @@ def test_gpt_models_cost_what_their_page_says(prices: Prices, row: tuple[str, ..
     assert cost(prices, "openai", model, output=part, reasoning=part) == Decimal(made) / 10
 
 
+GPT_WRITES = (
+    ("gpt-6-astra", "12.5"),
+    ("gpt-6-sol", "2.5"),
+    ("gpt-6.2-sol", "2.5"),
+    ("gpt-6-luna", "0.125"),
+)
+
+
 def test_cache_writes_of_gpt_5_6_and_6_cost_a_quarter_more_than_input(prices: Prices) -> None:
     # https://developers.openai.com/api/docs/guides/prompt-caching
-    for model, rate in (("gpt-6-astra", "12.5"), ("gpt-6-sol", "2.5"), ("gpt-6-luna", "0.125")):
+    for model, rate in GPT_WRITES:
         counts = {"input": 1000, "cache_write": 1000}
         assert cost(prices, "openai", model, **counts) == Decimal(rate) / 1000
 
 
 def test_long_prompts_cost_more_for_all_of_their_tokens(prices: Prices) -> None:
-    # https://developers.openai.com/api/docs/models/gpt-6.1-sol: above 272,000 tokens 4, 0.20, 15.
-    short = cost(prices, "openai", "gpt-6.1-sol", input=272_000, cached=72_000, output=1000)
-    assert short == (200_000 * Decimal(2) + 72_000 * Decimal("0.1") + 1000 * Decimal(10)) / MILLION
-    long = cost(prices, "openai", "gpt-6.1-sol", input=272_001, cached=72_001, output=1000)
-    assert long == (200_000 * Decimal(4) + 72_001 * Decimal("0.2") + 1000 * Decimal(15)) / MILLION
+    # https://developers.openai.com/api/docs/models/gpt-6.1-sol and .../gpt-6.2-sol: above 272,000
+    # tokens 4, 0.20, 15.
+    for model in ("gpt-6.1-sol", "gpt-6.2-sol"):
+        short = cost(prices, "openai", model, input=272_000, cached=72_000, output=1000)
+        total = 200_000 * Decimal(2) + 72_000 * Decimal("0.1") + 1000 * Decimal(10)
+        assert short == total / MILLION
+        long = cost(prices, "openai", model, input=272_001, cached=72_001, output=1000)
+        total = 200_000 * Decimal(4) + 72_001 * Decimal("0.2") + 1000 * Decimal(15)
+        assert long == total / MILLION
     # https://platform.claude.com/docs/en/about-claude/pricing: Haiku 5.5 above 100,000 tokens, what
     # is read from a cache and written to one included.
     counts = {"input": 100_001, "cached": 50_000, "cache_write": 40_000, "output": 1000}
@@ -163,6 +176,8 @@ def test_long_prompts_cost_more_for_all_of_their_tokens(prices: Prices) -> None:
     ("provider", "model", "tier", "factor"),
     [
         # https://developers.openai.com/api/docs/pricing, tables "Batch", "Flex" and "Priority"
+        ("openai", "gpt-6.2-sol", "batch", "0.5"),
+        ("openai", "gpt-6.2-sol", "fast", "2"),
         ("openai", "gpt-6.1-sol", "batch", "0.5"),
         ("openai", "gpt-6.1-sol", "flex", "0.5"),
         ("openai", "gpt-6.1-sol", "priority", "2"),

@@ -150,12 +150,14 @@ def update(
                 "check": made.check,
                 "left_out": made.left_out,
                 "high": made.high,
+                "read_by_hand": made.known,
             }
         )
     else:
         _tell("changed", list(changes(old, made.table)))
         _tell_check(made)
         _tell("cannot be told in a table", list(made.left_out))
+        _tell("read off a page, and known to a source by now", list(made.known))
         if made.high and not force:
             _tell("above 1000 dollars for a million tokens", list(made.high))
     if made.high and not force:

@@ -8,10 +8,12 @@ import time
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
+from msgspec.json import encode
 
 from dragoman.prices.genai import read_genai
 from dragoman.prices.litellm import Check, check_against_litellm
 from dragoman.prices.lookup import PriceList
+from dragoman.prices.pages import PAGES
 from dragoman.prices.rates import PER_MILLION, Price, dollars
 from dragoman.prices.table import ModelPrices, PriceError, Source, Table, make_table
 
@@ -28,16 +30,19 @@ class Text(Struct, frozen=True):
 
 class Made(Struct, frozen=True):
     """A table, the comparison with the second source (None without one), what the first says that a
-    table cannot, and rates that are too high to be believed."""
+    table cannot, rates that are too high to be believed, and models of vendors' pages that a source
+    has by now."""
 
     table: Table
     check: Check | None
     left_out: tuple[str, ...]
     high: tuple[str, ...]
+    known: tuple[str, ...] = ()
 
 
 def make_from(first: Text, second: Text | None, now: float) -> Made:
-    """A table from genai-prices' data, compared and filled up with LiteLLM's file.
+    """A table from genai-prices' data, compared and filled up with LiteLLM's file, and then with
+    what was read off vendors' pages.
 
     Raises:
         PriceError: one of them is not of its form.
@@ -56,8 +61,29 @@ def make_from(first: Text, second: Text | None, now: float) -> Made:
         sources.append(_source("litellm", second))
         models += check.missing
     day = time.strftime("%Y-%m-%d", time.gmtime(now))
-    table = make_table(day, sources, reading.providers, models)
-    return Made(table, check, reading.left_out, tuple(_high(models)))
+    table = with_pages(make_table(day, sources, reading.providers, models))
+    known = [_called(page.model) for page in PAGES if page.model not in table.models]
+    return Made(table, check, reading.left_out, tuple(_high(models)), tuple(known))
+
+
+def with_pages(table: Table) -> Table:
+    """A table with those models of vendors' pages that it lacks."""
+    lists = _lists(table.models)
+    missing = [
+        page
+        for page in PAGES
+        if page.model.provider not in lists
+        or not lists[page.model.provider].prices(page.model.names[0])
+    ]
+    if not missing:
+        return table
+    read = [
+        Source(f"page of {page.day}", page.address, hashlib.sha256(encode(page.model)).hexdigest())
+        for page in missing
+    ]
+    models = [*table.models, *(page.model for page in missing)]
+    day = table.version.rpartition(".")[0]
+    return make_table(day, [*table.sources, *read], table.providers, models)
 
 
 def changes(old: Table, new: Table) -> Iterator[str]:
@@ -110,4 +136,8 @@ def _high(models: Iterable[ModelPrices]) -> Iterator[str]:
     for model in models:
         top = max(max(price.input, price.output, price.reasoning) for price in model.prices)
         if top > _HIGH:
-            yield f"{model.provider}/{model.names[0]}: {dollars(top * PER_MILLION)}"
+            yield f"{_called(model)}: {dollars(top * PER_MILLION)}"
+
+
+def _called(model: ModelPrices) -> str:
+    return f"{model.provider}/{model.names[0]}"

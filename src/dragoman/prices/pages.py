@@ -1,0 +1,55 @@
+"""Prices that a vendor's own page has and no source does yet, read by hand. What a source has by
+now is told when a table is made, and is to be taken out here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from msgspec import Struct
+
+from dragoman.prices.rates import BATCH, FAST, PER_MILLION, PRIORITY, Price
+from dragoman.prices.table import ModelPrices
+
+
+class Page(Struct, frozen=True):
+    """A vendor's page about one model, the day on which it was read, and what it says."""
+
+    address: str
+    day: str
+    model: ModelPrices
+
+
+def _gpt_6_2_sol() -> Iterator[Price]:
+    """2 dollars for a million tokens of input, 0.10 cached, 2.50 written to the cache, 10 of
+    output; above 272,000 tokens of input these double and output costs half as much again. Batch
+    costs half, Fast twice as much. Web searches are as for its predecessor."""
+    long_prompts = ((0, 1, Fraction(1)), (272_000, 2, Fraction(3, 2)))
+    for tier, factor in ("", Fraction(1)), (PRIORITY, 2), (FAST, 2), (BATCH, Fraction(1, 2)):
+        for above, given, made in long_prompts:
+            one = factor * given * PER_MILLION
+            written = int(one * Fraction(5, 2))
+            output = int(10 * factor * made * PER_MILLION)
+            yield Price(
+                0,
+                tier,
+                above,
+                0,
+                0,
+                input=int(2 * one),
+                cached=int(one / 10),
+                cache_write=written,
+                cache_write_1h=written,
+                output=output,
+                reasoning=output,
+                search=10_000 * PER_MILLION,
+            )
+
+
+PAGES = (
+    Page(
+        "https://developers.openai.com/api/docs/models/gpt-6.2-sol",
+        "2026-11-23",
+        ModelPrices("openai", ("gpt-6.2-sol", "gpt-6.2-sol-####-##-##"), tuple(_gpt_6_2_sol())),
+    ),
+)
