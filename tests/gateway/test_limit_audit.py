@@ -64,6 +64,7 @@ TOTAL = limit("tokens", 1000, "total")
 SOME = limit("tokens", 1000, "total", models=["gpt-*"])
 COST = limit("cost", "10", "total")
 BILLED = limit("cost", "10", "total", subscriptions="ignore")
+SHARE = Limit(kind="cost", share="50%", upstream="sub", window="5h")
 REQUESTS = limit("requests", 1000, "5h")
 
 
@@ -87,6 +88,8 @@ REQUESTS = limit("requests", 1000, "5h")
         (COST, [ago(1, 30)], 29 * 10**9, 30 * 10**9),
         (COST, [ago(1, 30), ago(1, 50, upstream="sub")], 29 * 10**9, 80 * 10**9),
         (BILLED, [ago(1, 30), ago(1, 50, upstream="sub")], 29 * 10**9, 30 * 10**9),
+        # Of what went elsewhere nothing counts.
+        (SHARE, [ago(1, 30), ago(1, 50, upstream="sub")], 60 * 10**9, 50 * 10**9),
         # A request may have begun before the window did.
         (REQUESTS, [ago(1, 30, requests=3), ago(4, 30, requests=5)], 2, 3),
         (REQUESTS, [ago(1, 30, requests=3), ago(4, 30, requests=5)], 4, 4),

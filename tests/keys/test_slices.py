@@ -14,6 +14,7 @@ from dragoman.config.windows import Fixed, Rolling, span_of
 from dragoman.keys.admission import BoundLimit, Refusal, Reservation, admit, settle, window_of
 from dragoman.keys.counters import RESERVED, cells_of
 from dragoman.keys.ledgers import Ledger, Lent, Report, lend, read_ledger, write_ledger
+from dragoman.keys.shares import POOL, POOL_CELLS, UNTIL
 from dragoman.keys.slices import CEILING, NUMBER, SLICE_CELLS, SPENT, LentLimit, Slice
 from dragoman.storage.shared_limits import private_row
 
@@ -418,20 +419,32 @@ def test_a_refusal_counts_what_is_here() -> None:
 
 
 def test_a_share_that_becomes_known_is_lent_by_that() -> None:
-    """Before, nothing is refused, and much is lent ahead; it is given back at the next reports."""
+    """Before, nothing is refused; and who does not know it holds nothing that others lack."""
     dollar = 10**12
     share = Limit(kind="cost", share="50%", upstream="claude", window="5h")
     world = World(share)
+    pool = private_row(POOL_CELLS).cells
     both = Instance(world, "a", 0.0), Instance(world, "b", 0.0)
     for one in both:
+        window = one.slice.window
+        own = private_row(cells_of(window)).cells
+        one.bound = LentLimit(share, "k", one.row, one.cells, own)
+        one.slice = one.bound.slice
+        one.slice._monotonic = lambda: world.now + 7.0
         assert all(one.request(dollar) for _ in range(3))
-    for _ in range(3):
-        world.now += 1.0
-        for one in both:
-            one.bound.amount = one.slice.amount = share.units_of(20 * dollar)
-            one.exchange()
-    admitted = 6
-    while any(one.request(dollar) for one in both):
-        admitted += 1
-        assert admitted < 20
-    assert world.most_in_a_window() == 10 * dollar
+        one.exchange()
+    knows, other = both
+    knows.bound.pool_cells = pool
+    pool[POOL], pool[UNTIL] = 20 * dollar, int(world.now + 3600) * 1000
+    knows.bound.note_time(world.now)
+    assert [knows.request(dollar) for _ in range(5)] == [True] * 4 + [False]
+    assert all(other.request(dollar) for _ in range(3)), "it knows of no limit"
+    other.bound.pool_cells = pool
+    other.bound.note_time(world.now)
+    world.now += 1.0
+    assert not other.request(dollar)
+    # What was learned is too old.
+    world.now += 3600.0
+    for one in both:
+        one.bound.note_time(world.now)
+        assert one.request(10**5 * dollar)

@@ -368,6 +368,7 @@ class Services:
                 self.account_sync.follow(pool, config.accounts)
         self.keys.redefine(fixed_keys(config), fixed_teams(config))
         self.limits.subscriptions = generation.prices.subscriptions
+        self.limits.expect((*config.clients, *config.teams))
         self.meter.know(named_models(config))
         self.scrape.metrics.know(listed_models(config, generation.prices))
         if self.exporting is not None:
@@ -423,6 +424,8 @@ class Services:
                 self.account_sync.claim,
                 lambda: self.generation.stored.background,
             )
+        config = self.generation.config
+        self.limits.expect((*config.clients, *config.teams))
         self.scrape.start()
         self.prober.start()
         self.alerts.start()

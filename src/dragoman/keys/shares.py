@@ -112,7 +112,9 @@ class PoolLearner:
         if not told:
             return None
         mean = sum(self._each.values()) / len(self._each)
-        return min(_MOST, int(mean * len(accounts))), told + self._seconds
+        # Four digits: more of them would tell nothing.
+        amount = int(float(f"{mean * len(accounts):.3e}"))
+        return min(_MOST, amount), told + self._seconds
 
     def _is_another(self, seen: _Seen, window: ToldWindow) -> bool:
         """Whether a window has begun anew since it was first seen."""

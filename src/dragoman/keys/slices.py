@@ -267,7 +267,7 @@ class LentLimit(BoundLimit):
             row.cells,
             cells,
             own,
-            enforced=self.enforced,
+            enforced=self.enforced and self.is_known,
             when_away=limit.when_away,
         )
 
@@ -275,6 +275,8 @@ class LentLimit(BoundLimit):
         """See `BoundLimit.note_time`."""
         super().note_time(now)
         self.slice.amount = self.amount
+        # Of what is not known nothing is lent: whoever knows it would lack that.
+        self.slice.enforced = self.enforced and self.is_known
 
     def used(self, now: float) -> int:
         """See `BoundLimit.used`."""

@@ -12,6 +12,7 @@ from math import inf
 from typing import Any, NamedTuple, Protocol
 
 from dragoman.accounts.store import StoreError
+from dragoman.config.access_rules import AccessRules
 from dragoman.config.limits import Limit
 from dragoman.config.windows import Rolling, span_of
 from dragoman.gateway.edge.auth import Caller
@@ -182,6 +183,12 @@ class LimitCounters:
             if self.slices is not None:
                 self.slices.on_lent = lambda: self.on_freed()
         return self.shared
+
+    def expect(self, rules: Iterable[AccessRules]) -> None:
+        """Learn what shares are of before anybody comes who is held to one."""
+        for limit in chain.from_iterable(one.limits for one in rules):
+            if limit.upstream is not None and limit.window is not None:
+                self.pools.bound(self._open(), limit.upstream, limit.window)
 
     async def views(self, caller: Caller) -> tuple[LimitView, ...]:
         """The limits of a caller, and what was used of them."""
