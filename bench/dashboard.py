@@ -159,8 +159,10 @@ def left_open(screen: str, seconds: float, faster: int) -> None:
             devtools.send("HeapProfiler.collectGarbage")
             heap = devtools.send("Runtime.getHeapUsage")["usedSize"] / 1e6
             nodes = devtools.send("Memory.getDOMCounters")
+            elements = shown.evaluate("document.querySelectorAll('*').length")
             _say(
                 f"{part * seconds / 10:5.0f} s: heap {heap:.2f} MB, {nodes['nodes']} nodes,"
+                f" {elements} elements in the page,"
                 f" {nodes['jsEventListeners']} listeners; gateway {_memory_mb(child.pid):.1f} MB"
             )
             if part < 10:
