@@ -35,6 +35,7 @@ NONE = "none"
 
 ASKED = ("session", "health", "accounts/table", "series", "requests?limit=100", "keys", "config")
 
+_SETTLED_MS = 5000
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _FASTER = "const slow = setInterval; window.setInterval = (each, ms) => slow(each, ms / %d);"
 _RESTS = """() => performance.getEntriesByName('first-contentful-paint').length
@@ -146,25 +147,33 @@ def paint(loads: int) -> None:
 
 
 def left_open(screen: str, seconds: float, faster: int) -> None:
-    """Tell what a screen costs that stays open."""
+    """Tell what a screen costs that stays open, and once nothing happens any more."""
     with ExitStack() as stack:
         child, port = stack.enter_context(gateway())
         asyncio.run(use_all(port))
         shown = stack.enter_context(page(port, faster))
-        stack.enter_context(traffic(port))
-        shown.goto(f"http://127.0.0.1:{port}/ui/{screen}" if screen != NONE else "about:blank")
         devtools = shown.context.new_cdp_session(shown)
         devtools.send("HeapProfiler.enable")
-        for part in range(11):
+
+        def tell(when: str) -> None:
             devtools.send("HeapProfiler.collectGarbage")
             heap = devtools.send("Runtime.getHeapUsage")["usedSize"] / 1e6
             nodes = devtools.send("Memory.getDOMCounters")
+            elements = shown.evaluate("document.querySelectorAll('*').length")
             _say(
-                f"{part * seconds / 10:5.0f} s: heap {heap:.2f} MB, {nodes['nodes']} nodes,"
+                f"{when}: heap {heap:.2f} MB, {nodes['nodes']} nodes,"
+                f" {elements} elements in the page,"
                 f" {nodes['jsEventListeners']} listeners; gateway {_memory_mb(child.pid):.1f} MB"
             )
-            if part < 10:
-                shown.wait_for_timeout(seconds * 100)
+
+        with traffic(port):
+            shown.goto(f"http://127.0.0.1:{port}/ui/{screen}" if screen != NONE else "about:blank")
+            for part in range(11):
+                tell(f"{part * seconds / 10:5.0f} s")
+                if part < 10:
+                    shown.wait_for_timeout(seconds * 100)
+        shown.wait_for_timeout(_SETTLED_MS)
+        tell("at rest")
 
 
 def _memory_mb(pid: int) -> float:

@@ -8,6 +8,7 @@ import json
 import random
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +25,7 @@ from tests.gateway.clients import PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import call
 
-TRAFFIC_S = 75.0
+TRAFFIC_S = 240.0
 _PROGRAMS = ("claude-cli/2.1.0", "codex_cli_rs/0.80.0", "opencode/1.0.1", "OpenAI/Python 2.8.1")
 _WIDTHS = {"": (1440, 900, "light"), "-dark": (1440, 900, "dark"), "-phone": (390, 844, "light")}
 _POOL = 60
@@ -39,12 +40,18 @@ _MODELS = (
 )
 
 
+def _secret(name: str, number: int) -> str:
+    """Of an account that answers, or of one that is overloaded or refused."""
+    sick = {3: "529-", 9: "401-"}.get(number, "")
+    return f"sk-sim-{sick}{name}-{number}"
+
+
 def config(url: str, folder: Path) -> Config:
     """Some pools of accounts, prices, and who may look."""
     made = config_for(url)
     names = ("chat", "messages", "responses")
     more = [
-        Account(name=f"{name}-{number:02}", upstream=name, key=Secret(f"sk-sim-{name}-{number}"))
+        Account(name=f"{name}-{number:02}", upstream=name, key=Secret(_secret(name, number)))
         for name in names
         for number in range(_POOL // len(names))
     ]
@@ -86,12 +93,11 @@ def people(gateway: RunningGateway) -> list[str]:
     return secrets
 
 
-def use(gateway: RunningGateway, secrets: list[str]) -> None:
-    """Requests of all kinds, for a while."""
+def use(gateway: RunningGateway, secrets: list[str], stop: threading.Event) -> None:
+    """Requests of all kinds, until told to stop."""
     rng = random.Random(5)
     models = [model for model, often in _MODELS for _ in range(often)]
-    until = time.monotonic() + TRAFFIC_S
-    while time.monotonic() < until:
+    while not stop.is_set():
         api = rng.choice(("chat", "chat", "messages", "responses"))
         more: dict[str, Any] = {"temperature": 0.4}
         if api == "chat":
@@ -101,7 +107,7 @@ def use(gateway: RunningGateway, secrets: list[str]) -> None:
         data = json.dumps(made).encode()
         headers = {"content-type": "application/json", **program}
         call(gateway.base_url, "POST", PATHS[api], data, headers, key=rng.choice(secrets))
-        time.sleep(rng.random() * 0.08)
+        time.sleep(rng.random() * 0.16)
 
 
 def _wait(page: Page) -> None:
@@ -126,6 +132,53 @@ def _route(page: Page) -> None:
     page.keyboard.press("Enter")
 
 
+def _retried_request(page: Page) -> None:
+    tried = page.locator("tbody tr", has_text="tried").filter(has_text="200")
+    page.get_by_role("button", name="Hold").click()
+    (tried if tried.count() else page.locator("tbody tr")).first.get_by_role("link").first.click()
+
+
+def _one_account(page: Page) -> None:
+    page.get_by_label("Filter accounts").fill("messages-")
+    page.locator("tbody a, .acc a").first.click()
+
+
+def _disable(page: Page) -> None:
+    boxes = page.locator("tbody input[type=checkbox]")
+    if not boxes.count():  # as on a phone, where one is opened first
+        page.locator(".acc a").first.click()
+    for at in range(min(3, boxes.count())):
+        boxes.nth(at).check()
+    page.get_by_role("button", name="Disable…").first.click()
+
+
+def _import(page: Page) -> None:
+    page.get_by_role("button", name="Import…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("List").fill(
+        "name,upstream,key\nmessages-new-1,messages,sk-ant-one\n"
+        "messages-01,messages,sk-ant-two\nbroken,nowhere,sk-ant-three\n,messages,sk-ant-four\n"
+    )
+    dialog.get_by_role("button", name="Look at it").click()
+
+
+def _send(page: Page) -> None:
+    page.get_by_role("button", name="Send…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Scenario").fill("reasoning_tool")
+    dialog.get_by_role("button", name="Send", exact=True).click()
+    page.get_by_text("Answered with 200").wait_for()
+    page.get_by_role("region", name="Frames").scroll_into_view_if_needed()
+
+
+def _make_key(page: Page) -> None:
+    page.get_by_role("button", name="Make a key…").click()
+
+
+def _prices(page: Page) -> None:
+    page.get_by_label("Find prices").fill("claude-opus")
+
+
 def _nothing(page: Page) -> None:
     return
 
@@ -141,6 +194,16 @@ SCREENS: dict[str, tuple[str, Callable[[Page], None]]] = {
     "workbench": ("workbench", _nothing),
     "clients": ("clients", _nothing),
     "configuration": ("config", _nothing),
+    "account": ("accounts", _one_account),
+    "disable": ("accounts", _disable),
+    "import": ("accounts", _import),
+    "retried": ("requests", _retried_request),
+    "new-key": ("keys", _make_key),
+    "sent": ("workbench", _send),
+    "reload": ("config/reload", _nothing),
+    "prices": ("config/prices", _prices),
+    "audit": ("config/audit", _nothing),
+    "empty": ("requests?error=nothing-of-the-kind", _nothing),
 }
 
 
@@ -181,10 +244,15 @@ def main() -> None:
         running_gateway(config(simulator.base_url, Path(name))) as gateway,
         sync_playwright() as playwright,
     ):
-        use(gateway, people(gateway))
+        stop = threading.Event()
+        client = threading.Thread(target=use, args=(gateway, people(gateway), stop))
+        client.start()
+        time.sleep(TRAFFIC_S)
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         take(browser, gateway, chosen.folder, chosen.screens or list(SCREENS))
         browser.close()
+        stop.set()
+        client.join()
 
 
 if __name__ == "__main__":

@@ -45,6 +45,10 @@ def test_what_runs_and_who_did_what(page: Page, gateway: RunningGateway, told: T
     page.get_by_role("link", name="Audit").click()
     enabled = page.locator("tbody tr").filter(has_text="pool-00021").first
     expect(enabled).to_contain_text("state: disabled → active")
+    page.get_by_label("Find in the audit").fill("pool-00021 action:disable who:admin")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_label("Find in the audit").fill("nobody")
+    expect(page.get_by_text("No such change.")).to_be_visible()
     # The browser itself tells of an answer that is no success.
     assert [one for one in told.console if "409" not in one] == []
     assert told.elsewhere == []

@@ -36,6 +36,7 @@ ASKED = (
     ("chat", f"none/{ODD}"),
 )
 WIDTHS = {"wide": (1440, 900), "phone": (390, 844)}
+NARROWER = {"wide": 1024, "phone": 320}
 FOUND = """(rules) => axe.run({resultTypes: ['violations'], ...rules}).then((all) => all.violations
   .filter((one) => ['serious', 'critical'].includes(one.impact))
   .map((one) => one.id + ': ' + one.nodes.map((node) => node.target).join(' ')))"""
@@ -163,8 +164,10 @@ def test_all_screens_can_be_read(busy: RunningGateway, browser: Browser, width: 
             page.locator(drawn).locator("visible=true").first.wait_for()
             expect(page.get_by_text("Loading…")).to_have_count(0)
             assert page.locator("main img").count() == 0, path
-            if (most := page.evaluate("document.documentElement.scrollWidth")) > WIDTHS[width][0]:
-                broken.append((path, f"{most} wide"))
+            for across in (NARROWER[width], WIDTHS[width][0]):
+                page.set_viewport_size({"width": across, "height": WIDTHS[width][1]})
+                if (most := page.evaluate("document.documentElement.scrollWidth")) > across:
+                    broken.append((path, f"{most} wide, on {across}"))
             page.evaluate(AXE.read_text())
             page.emulate_media(color_scheme="light")
             broken += [(path, one) for one in page.evaluate(FOUND, {})]

@@ -140,11 +140,10 @@ class Connection(asyncio.BufferedProtocol):
             # An answer nobody asked for, such as a 408 for idling: the connection is spent.
             self.abort()
             return
-        if not incoming.has_head:
-            incoming.received += nbytes
-            if incoming.received > _HEAD_LIMIT + READ_BUFFER:
-                incoming.fail(BadAnswer("the head of the answer is too large"))
-                return
+        incoming.received += nbytes
+        if not incoming.has_head and incoming.received > _HEAD_LIMIT + READ_BUFFER:
+            incoming.fail(BadAnswer("the head of the answer is too large"))
+            return
         try:
             self._parser.feed_data(self._buffer[:nbytes])
             incoming.on_read()

@@ -104,7 +104,7 @@ class IncomingResponse:
         self.raw_headers: list[tuple[bytes, bytes]] = []
         """Names, in lower case, and values."""
         self.received = 0
-        """Bytes of the answer that arrived, counted while its head is incomplete."""
+        """Bytes of the answer that arrived, its head and its framing among them."""
         self.has_head = False
         self.paused = False
         """Whether the socket is not read because the caller is slow."""

@@ -51,6 +51,11 @@ class UpstreamResponse:
         """Whether there is nothing more to wait for; some of the body may not be taken yet."""
         return self._incoming.complete
 
+    @property
+    def received(self) -> int:
+        """The bytes of the answer that have arrived, as they were on the connection."""
+        return self._incoming.received
+
     def close(self) -> None:
         """End the call. A body not read to its end closes its connection at once, and whoever
         waits for it in another task gets `Truncated`."""

@@ -48,7 +48,8 @@ class FailedAttempt(Struct, frozen=True, omit_defaults=True):
     0 without one; `model` is the upstream's name of the model; `at` is when it failed, in Unix
     seconds, and `ms` how long it took. What was decided upon it is `verdict`, after the row number
     `row` (from 1) of `table`, a set of rules or `own` for the upstream's own; `why` is that row's,
-    and `rest_s` for how long the upstream asked to be left alone.
+    and `rest_s` for how long the upstream asked to be left alone. `bytes_up` is how large the body
+    of the call was, `bytes_down` what came back, head and framing included.
     """
 
     upstream: str
@@ -63,6 +64,8 @@ class FailedAttempt(Struct, frozen=True, omit_defaults=True):
     row: int = 0
     table: str = ""
     rest_s: float | None = None
+    bytes_up: int = 0
+    bytes_down: int = 0
 
 
 class InVain(Struct, frozen=True):
@@ -131,7 +134,8 @@ class Record(Struct, eq=False):
     were to earlier requests with the same key. `finish` is why the model stopped, `sent_at` when
     the last attempt began, by `time.perf_counter`, 0 without one, and
     `first_at` when its answer began to say something; `queue_s` is how long it waited for accounts,
-    `bytes_up` how large the last request to an upstream was. `conversation` tells by what the
+    `bytes_up` how large the last request to an upstream was, `bytes_down` what came back for it.
+    `conversation` tells by what the
     conversation is known, `named` or `recognised`, empty if it is not; `moved` that another account
     had it before. `admitted` is what the request
     has reserved of its caller's limits, None if nothing; `limit` names the limit that refused it,
@@ -174,6 +178,7 @@ class Record(Struct, eq=False):
     first_at: float = 0.0
     queue_s: float = 0.0
     bytes_up: int = 0
+    bytes_down: int = 0
     conversation: str = ""
     moved: bool = False
     trace: RequestTrace | None = None

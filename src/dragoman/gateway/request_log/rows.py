@@ -61,7 +61,8 @@ class Ended(Struct, frozen=True, gc=False):
 class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One account that was asked: from when to when, in milliseconds from the beginning of the
     request, and what came of it. Of one that failed, `kind`, and which row of the rules fitted:
-    `row` of `table` (counted from 1), the verdict, why, and for how long the account rests."""
+    `row` of `table` (counted from 1), the verdict, why, and for how long the account rests. `bytes_up` is how large the body was that it
+    was sent, `bytes_down` what came back, head and framing included."""
 
     upstream: str
     account: str
@@ -76,6 +77,7 @@ class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     table: str = ""
     rest_s: float | None = None
     bytes_up: int | None = None
+    bytes_down: int | None = None
 
 
 class LossRow(Struct, frozen=True):
@@ -304,6 +306,7 @@ def _attempts(ended: Ended) -> Sequence[Attempt]:
                 start_ms=_ms(record.sent_at - record.started),
                 end_ms=_ms(ended.seconds),
                 bytes_up=record.bytes_up or None,
+                bytes_down=record.bytes_down or None,
             )
         )
     return tried
@@ -324,6 +327,8 @@ def _failed(one: FailedAttempt, began_at: float) -> Attempt:
         row=one.row,
         table=one.table,
         rest_s=one.rest_s,
+        bytes_up=one.bytes_up or None,
+        bytes_down=one.bytes_down or None,
     )
 
 

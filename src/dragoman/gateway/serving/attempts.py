@@ -313,6 +313,8 @@ class Attempts:
             row=ruling.row,
             table=ruling.table,
             rest_s=ruling.rest_s,
+            bytes_up=record.bytes_up,
+            bytes_down=record.bytes_down,
         )
         record.failed = (*record.failed, attempt)
         record.accounts = self._pool.size(name)

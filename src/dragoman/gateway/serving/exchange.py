@@ -342,7 +342,7 @@ class Exchange:
         repeated = False
         while True:
             context.record.sent_at = time.perf_counter()
-            context.record.bytes_up = len(context.call.body)
+            context.record.bytes_up, context.record.bytes_down = len(context.call.body), 0
             try:
                 answer = await client.send(
                     _upstream_request(context, lease, builder),
@@ -360,6 +360,7 @@ class Exchange:
                     else:
                         await deliver_stream(context, context.delivery, lease, answer, builder.mask)
                 finally:
+                    context.record.bytes_down = answer.received
                     answer.close()
                 return
             except CallError as error:

@@ -133,13 +133,14 @@ def _between(before: list[Leaf], after: list[Leaf]) -> list[str]:
     def alike(one: Leaf, other: Leaf) -> bool:
         return one[1] == other[1] and _folded(one[0]) == _folded(other[0])
 
+    # From the end first: elements begin alike, with their types.
     most = min(len(before), len(after))
-    first = 0
-    while first < most and alike(before[first], after[first]):
-        first += 1
     last = 0
-    while last < most - first and alike(before[-1 - last], after[-1 - last]):
+    while last < most and alike(before[-1 - last], after[-1 - last]):
         last += 1
+    first = 0
+    while first < most - last and alike(before[first], after[first]):
+        first += 1
     return [path for path, _ in before[first : len(before) - last]]
 
 

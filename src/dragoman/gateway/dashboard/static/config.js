@@ -1,7 +1,7 @@
 // Configuration: what runs, what a reload would change, what models cost, who did what. The file is never written.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, clock, Dialog } from "./kit.js";
-import { ask, isAdmin } from "./api.js";
+import { addressed, ask, isAdmin, useAddress } from "./api.js";
 
 const TABS = { running: "Running", reload: "Reload", prices: "Prices", audit: "Audit" };
 const TABLES = ["clients", "teams", "upstreams", "accounts", "routes", "prices"];
@@ -82,14 +82,17 @@ function differs({ before, after }) {
 }
 
 function Audit() {
-  const [rows, setRows] = useState(null), [next, setNext] = useState(null), [fault, setFault] = useState("");
-  const load = (before) => ask("GET", `audit?limit=${PAGE}` + (before ? "&before=" + before : "")).then((got) => { setRows((old) => (before ? [...old, ...got.changes] : got.changes)); setNext(got.next); setFault(""); }, (refused) => setFault(refused.message));
-  useEffect(() => { load(); }, []);
+  const [rows, setRows] = useState(null), [next, setNext] = useState(null), [fault, setFault] = useState(""), [filter, setFilter] = useState(addressed("q"));
+  useAddress({ q: filter });
+  // `who:ann kind:key`; a word by itself is a name.
+  const only = () => filter.split(/\s+/).filter(Boolean).map((part) => (part.includes(":") ? part.split(/:(.*)/) : ["name", part])).filter(([, value]) => value).map((pair) => "&" + pair.slice(0, 2).map(encodeURIComponent).join("=")).join("");
+  const load = (before) => ask("GET", `audit?limit=${PAGE}` + only() + (before ? "&before=" + before : "")).then((got) => { setRows((old) => (before ? [...old, ...got.changes] : got.changes)); setNext(got.next); setFault(""); }, (refused) => setFault(refused.message));
+  useEffect(() => { const soon = setTimeout(load, 150); return () => clearTimeout(soon); }, [filter]);
   if (!rows) return html`<p class="empty" aria-busy=${fault ? null : "true"}>${fault || "Loading…"}</p>`;
-  return html`${fault && html`<p class="banner" role="alert">${fault}</p>`}<div class="tablewrap"><div class="sideways" tabindex="0" role="region" aria-label="Audit"><table class="reqs audit"><colgroup><col class="w-at"/><col class="w-key"/><col class="w-key"/><col class="w-key"/><col class="w-from"/><col/><col class="w-from"/></colgroup>
+  return html`<div class="filters"><label class="field flt wide"><input type="search" aria-label="Find in the audit" placeholder="name, or who: kind: action:" value=${filter} onInput=${(event) => setFilter(event.target.value)}/></label></div>${fault && html`<p class="banner" role="alert">${fault}</p>`}<div class="tablewrap"><div class="sideways" tabindex="0" role="region" aria-label="Audit"><table class="reqs audit"><colgroup><col class="w-at"/><col class="w-key"/><col class="w-key"/><col class="w-key"/><col class="w-from"/><col/><col class="w-from"/></colgroup>
     <thead><tr>${["Time", "Who", "Deed", "Kind", "Name", "Change", "From"].map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
     <tbody>${rows.map((one) => html`<tr key=${one.id}><td class="num">${clock(one.at)}</td><td title=${told(one.who)}>${told(one.who)}</td><td>${told(one.action)}</td><td>${told(one.kind)}</td><td title=${told(one.name)}>${told(one.name)}</td><td class="mono" title=${differs(one)}>${differs(one)}</td><td title=${told(one.address)}>${told(one.origin + (one.address ? ", " + one.address : ""))}</td></tr>`)}</tbody></table></div>
-    ${!rows.length && html`<p class="empty">Nothing was changed yet.</p>`}
+    ${!rows.length && html`<p class="empty">No such change.</p>`}
     <div class="tfoot"><span class="num">${count(rows.length)} shown</span><span class="grow"></span>${next && html`<button class="btn quiet" onClick=${() => load(next)}>Older</button>`}</div></div>`;
 }
 

@@ -1,11 +1,10 @@
 // A request that is sent: the upstream's events and the client's beside each other.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
-import { html, told, count, span, say, Copy, Dialog, Protocol, PROTOCOLS } from "./kit.js";
+import { size, html, told, count, span, say, Copy, Dialog, Protocol, PROTOCOLS } from "./kit.js";
 import { follow } from "./api.js";
 import { coloured, linesOf } from "./lines.js";
 
 const SCENARIOS = ["text?words=40&delay_ms=15", "reasoning", "reasoning_tool", "tool", "parallel_tools", "structured", "citations", "refusal", "length", "multibyte"];
-const SIZE = (bytes) => (bytes < 10000 ? count(bytes) + " B" : Math.round(bytes / 1000) + " kB");
 
 // An event in one line: its name, and the field that matters.
 function brief(raw) {
@@ -86,7 +85,7 @@ export function Frames({ request, policy }) {
     ${fault && html`<p class="banner" role="alert">${told(fault)}</p>`}
     ${rows.length > 0 && html`<div class="frames" tabindex="0" role="region" aria-label="Frames" onKeyDown=${keys}><div class="f hd"><div>Upstream ${speaks && html`<${Protocol} name=${speaks}/>`}</div><div>seconds</div><div>Client <${Protocol} name=${request.source}/></div></div>
       ${rows.map((row, i) => (row.attempt ? html`<div class="f whole" key=${i}><div><b class="strong">Attempt ${row.attempt.number}</b> ${told(row.attempt.account)} of ${told(row.attempt.upstream)} answers <b class="num">${row.attempt.status}</b> after ${span(row.attempt.at_ms / 1000)}</div></div>`
-    : html`<div class=${"f" + (i === at ? " at" : "")} key=${i} onClick=${() => { setAt(i); setOpen(open === i ? -1 : i); }}><div>${row.up ? line(row.up.raw) : html`<p class="held">by the gateway itself</p>`}</div><div><b>${((row.up || row.down[0]).at_ms / 1000).toFixed(3)}</b><span class="t3 not-phone"> ${SIZE((row.up || row.down[0]).bytes)}</span></div>
+    : html`<div class=${"f" + (i === at ? " at" : "")} key=${i} onClick=${() => { setAt(i); setOpen(open === i ? -1 : i); }}><div>${row.up ? line(row.up.raw) : html`<p class="held">by the gateway itself</p>`}</div><div><b>${((row.up || row.down[0]).at_ms / 1000).toFixed(3)}</b><span class="t3 not-phone"> ${size((row.up || row.down[0]).bytes)}</span></div>
         <div>${row.down.length ? row.down.flatMap((frame) => eventsIn(frame.raw)).map(line) : html`<p class="held">${row.up.raw.startsWith(":") || /"type": ?"ping"/.test(row.up.raw) ? "ping" : "held: nothing to show for it"}</p>`}</div>
         ${i === open && html`<div class="unfold"><pre>${row.up ? row.up.raw : ""}</pre><pre>${row.down.map((frame) => frame.raw).join("")}</pre></div>`}</div>`))}</div>`}
     ${done && html`<div class="note"><span>${done.status < 400 && !done.error ? "Answered" : "Ended"} with ${done.status || "no status"}${done.error ? ", " + told(done.error) : ""} after ${span(done.at_ms / 1000)}${done.usage ? `; ${count(done.usage.input)} tokens in, ${count(done.usage.output)} out` : ""}${done.left_out ? `; ${count(done.left_out)} more frames are not shown` : ""}. ${sent.scenario ? "" : html`<a href=${"/ui/requests/" + encodeURIComponent(done.id)}>${done.id}</a>`}</span><span class="grow"></span><${Copy} text=${everything("upstream")} word="Copy upstream’s" label="Copy upstream’s events"/><${Copy} text=${everything("client")} word="Copy client’s" label="Copy client’s events"/></div>`}

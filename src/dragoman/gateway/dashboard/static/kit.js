@@ -34,6 +34,7 @@ export function left(s) {
   if (s < 86400) return two(Math.floor(s / 3600), "h", Math.floor((s % 3600) / 60), "min");
   return two(Math.floor(s / 86400), "d", Math.floor((s % 86400) / 3600), "h");
 }
+export const size = (bytes) => (bytes < 10000 ? count(bytes) + " B" : Math.round(bytes / 1000) + " kB");
 export const money = (text) => {
   const usd = Number(text);
   if (!usd) return "$0";

@@ -1,6 +1,6 @@
 // Requests: what is happening, and what became of this one.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
-import { go, html, told, count, span, clock, money, outcome, Glyph, LossKind, Protocol, Unknown } from "./kit.js";
+import { go, size, html, told, count, span, clock, money, outcome, Glyph, LossKind, Protocol, Unknown } from "./kit.js";
 import { Icon } from "./icons.js";
 import { addressed, ask, useAddress, useEvents } from "./api.js";
 import { Bodies } from "./bodies.js";
@@ -124,7 +124,7 @@ function Attempts({ got }) {
   return html`<section class="panel"><header><h2>Attempts</h2><span class="t3 sm">${got.tried.length ? `${got.tried.length} of ${got.accounts == null ? "the" : count(got.accounts)} accounts of ${told(got.upstream)}` : "no account was asked"}</span></header>
     <div class="axisrow" aria-hidden="true"><div><div class="axis2">${ticks.map((ms) => html`<span style=${{ left: at(ms) + "%" }} class=${ms === fold ? "fold" : ms === end ? "end" : ""}>${ms ? span(ms / 1000) : "0"}</span>`)}</div><span></span></div></div>
     <ol class="lanes">${got.queue_ms >= 1 && html`<li><div><b class="strong">Waiting for an account</b></div><div class="lane"><svg width="100%" height="12" role="img" aria-label=${span(got.queue_ms / 1000)}><rect x="0" y="2" height="8" rx="2" width=${at(got.queue_ms) + "%"} class="f-off"/></svg><span class="num sm t2">${span(got.queue_ms / 1000)}</span></div></li>`}
-    ${got.tried.map((one, i) => html`<li><div><span class="t3 num">${i + 1}</span> <a class="strong ink" href=${"/ui/accounts/" + encodeURIComponent(one.account)}>${told(one.account)}</a> <span class=${"num state " + (tone(one) === "info" ? "ok" : tone(one))}><b>${one.status || "—"}</b></span> <span class="t2 sm">${told(one.kind || "answered")}</span></div>
+    ${got.tried.map((one, i) => html`<li><div><span class="t3 num">${i + 1}</span> <a class="strong ink" href=${"/ui/accounts/" + encodeURIComponent(one.account)}>${told(one.account)}</a> <span class=${"num state " + (tone(one) === "info" ? "ok" : tone(one))}><b>${one.status || "—"}</b></span> <span class="t2 sm">${told(one.kind || "answered")}</span>${one.bytes_up && html` <span class="t3 sm num">${size(one.bytes_up)} sent, ${size(one.bytes_down || 0)} back</span>`}</div>
       <div class="lane"><svg width="100%" height="12" role="img" aria-label=${`from ${span(one.start_ms / 1000)} to ${span(one.end_ms / 1000)}`}><rect y="2" height="8" rx="2" x=${at(one.start_ms) + "%"} width=${Math.max(0.6, at(one.end_ms) - at(one.start_ms)) + "%"} class=${"f-" + tone(one) + (answered(one, i) ? " soft" : "")}/>${answered(one, i) && html`<rect y="2" height="8" rx="2" x="66%" width=${at(one.end_ms) - 66 + "%"} class=${"f-" + tone(one)}/>`}${fold != null && html`<line x1="66%" x2="66%" y1="-4" y2="16" class="tick dots"/>`}</svg><span class="num sm t2">${span((one.end_ms - one.start_ms) / 1000)}</span></div>
       ${one.why && html`<p class="sm t2">${one.row ? `Row ${one.row} of ${told(one.table)}: ` : ""}${told(one.why)}${one.rest_s ? `; the account rests ${span(one.rest_s)}` : ""}.</p>`}</li>`)}</ol></section>`;
 }
