@@ -421,8 +421,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     request from a new one; empty if they take none."""
     settings: Mapping[str, str] = {}
     """Members of a client's body that are settings, each with what traces call it: the names of
-    OpenTelemetry's conventions below `gen_ai.request.`, or those that begin with `conversation`
-    below `gen_ai.`."""
+    OpenTelemetry's conventions below `gen_ai.request.`, but for `conversation.id`, `output.type`
+    and `service_tier`, which stand elsewhere."""
     binds_reasoning: bool = False
     """Whether commonly only the account that made encrypted reasoning can use it."""
     stores_responses: bool = False
