@@ -119,8 +119,8 @@ SCHEMA = {"name": "n", "schema": {"type": "object", "properties": {"p" * 200: {}
 def test_the_format_that_is_asked_for(
     trace: Trace, collector: Collector, client: str, asked: dict[str, Any], told: str | None
 ) -> None:
-    made = body(client, f"{client}/sim-text?compatible=1", service_tier="flex") | asked
-    assert call(trace().base_url, "POST", PATHS[client], made).status == 200
+    made = body(client, f"{client}/sim-text?compatible=1", "JSON", service_tier="flex")
+    assert call(trace().base_url, "POST", PATHS[client], made | asked).status == 200
     found = of_kind(collector.wait_for(2), "client").attributes
     assert found.get("gen_ai.output.type") == told
     assert not [name for name in found if name.startswith("openai.")], "it is not OpenAI"
