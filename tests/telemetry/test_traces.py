@@ -90,9 +90,7 @@ def test_a_request_is_two_spans(
     assert found["server.port"] > 0
     assert found["dragoman.upstream.protocol"] == PROTOCOLS[upstream]
     assert found["dragoman.account.id"] == f"{upstream}-0"
-    # What is passed through is not read as far as why it ended.
-    reasons = None if client == upstream else ["stop"]
-    assert found.get("gen_ai.response.finish_reasons") == reasons
+    assert found["gen_ai.response.finish_reasons"] == ["stop"]
     assert found["gen_ai.usage.input_tokens"] == 200
     assert found["gen_ai.usage.output_tokens"] == 50
     assert found["gen_ai.usage.cache_read.input_tokens"] == 64
@@ -103,6 +101,26 @@ def test_a_request_is_two_spans(
     assert found["gen_ai.response.model"] == name
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", APIS)
+def test_why_it_ended(trace: Trace, collector: Collector, api: str, stream: bool) -> None:
+    """In the same words for what is passed through as for what is translated."""
+    gateway = trace()
+    for asked, reason in (("sim-tool", "tool_calls"), ("sim-text?finish=length", "length")):
+        for upstream in (api, "messages" if api == "chat" else "chat"):
+            collector.spans.clear()
+            tools = {"tools": [TOOLS[api]]} if asked == "sim-tool" else {}
+            assert ask(gateway, api, f"{upstream}/{asked}", stream, **tools).status == 200
+            found = of_kind(collector.wait_for(2), "client").attributes
+            assert found["gen_ai.response.finish_reasons"] == [reason], (upstream, asked)
+
+
+_NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
+TOOLS: dict[str, dict[str, Any]] = {
+    "chat": {"type": "function", "function": {"name": "look", "parameters": _NO_ARGUMENTS}},
+    "messages": {"name": "look", "input_schema": _NO_ARGUMENTS},
+    "responses": {"type": "function", "name": "look", "parameters": _NO_ARGUMENTS},
+}
 SCHEMA = {"name": "n", "schema": {"type": "object", "properties": {"p" * 200: {}}}}
 
 

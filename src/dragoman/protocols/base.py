@@ -163,10 +163,12 @@ class Relay(Protocol):
     `blank` counts the characters of white space that the arguments of a tool call have just gone
     on with. `usage` is the last usage, `ended` whether the upstream's own terminator was seen,
     `fault` an error the upstream put into its stream (it is passed on as well), `answer_id` the id
-    by which later requests may name the answer, empty where the protocol has no such thing.
+    by which later requests may name the answer, empty where the protocol has no such thing, and
+    `reason` the word for why the model stopped, empty until it is told.
     """
 
     answer_id: str
+    reason: str
     begun: bool
     blank: int
     usage: Usage | None
@@ -214,10 +216,10 @@ class ResponseForwarder(Protocol):
 
     def __call__(
         self, body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, /
-    ) -> tuple[bytes, Usage | None]:
-        """The answer under the model name the client asked for, and its usage; byte for byte when
-        the name is the same. `shown` are members that Responses clients see instead of the
-        upstream's.
+    ) -> tuple[bytes, Usage | None, str]:
+        """The answer under the model name the client asked for, its usage, and the word for why the
+        model stopped; byte for byte when the name is the same. `shown` are members that Responses
+        clients see instead of the upstream's.
 
         Raises:
             UpstreamError: it is not an answer.

@@ -87,6 +87,7 @@ class ChatRelay:
         "blank",
         "ended",
         "fault",
+        "reason",
         "usage",
     )
 
@@ -131,6 +132,7 @@ class ChatRelay:
         self.begun = False
         self.blank = 0
         self.answer_id = ""
+        self.reason = ""
         self.usage: Usage | None = None
         self.ended = False
         self.fault: Fault | None = None
@@ -394,6 +396,7 @@ class ChatRelay:
                 return self.fail(failure(reason))
             elif reason:
                 self._finished.add(index)
+                self.reason = _text(reason)
         return b""
 
     def _unfinished(self) -> bytes:

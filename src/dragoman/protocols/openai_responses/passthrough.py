@@ -206,9 +206,18 @@ class _Answer(Struct):
     model: Raw = _ABSENT
     service_tier: Any = None
     tool_usage: Any = None
+    incomplete_details: Any = None
 
 
-_LOOKED_AT = ("usage", "error", "status", "id", "service_tier", "tool_usage")
+_LOOKED_AT = (
+    "usage",
+    "error",
+    "status",
+    "id",
+    "service_tier",
+    "tool_usage",
+    "incomplete_details",
+)
 
 
 class _Lifecycle(Struct):
@@ -242,9 +251,9 @@ _opened = jsontext.decoder(_Opened)
 
 def forward_response(
     body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
-) -> tuple[bytes, Usage | None]:
-    """A whole answer under the client's name of the model and with the members in `shown`, and its
-    usage.
+) -> tuple[bytes, Usage | None, str]:
+    """A whole answer under the client's name of the model and with the members in `shown`, its
+    usage, and the word for why it ended.
 
     Raises:
         UpstreamError: it failed, or is not an answer of this protocol.
@@ -262,13 +271,26 @@ def forward_response(
         raise UpstreamError.unreadable("it has no output")
     if _has_failed(answer):
         raise UpstreamError(fault_of(answer.error))
-    return passed, _usage_of(answer)
+    return passed, _usage_of(answer), _reason_in(answer, _has_calls(answer.output))
 
 
 def _has_failed(answer: _Answer) -> bool:
     """Whether a response says that it is no answer, whatever its event says. In any other status it
     may be one that is made in the background."""
     return says_error(answer.error) or is_failure(answer.status)
+
+
+def _reason_in(answer: _Answer, has_calls: bool) -> str:
+    """The word for why an answer ended."""
+    if isinstance(answer.incomplete_details, dict):
+        return str(answer.incomplete_details.get("reason"))
+    return "tool_calls" if has_calls and answer.status == "completed" else str(answer.status)
+
+
+def _has_calls(output: Raw) -> bool:
+    """Whether there is a call among the items of an answer. In a text its quotes were escaped."""
+    items = bytes(output)
+    return b'"function_call"' in items or b'"custom_tool_call"' in items
 
 
 def _usage_of(answer: _Answer) -> Usage | None:
@@ -359,6 +381,7 @@ class ResponsesRelay:
     __slots__ = (
         "_added",
         "_created",
+        "_has_calls",
         "_is_untyped",
         "_last",
         "_names",
@@ -369,6 +392,7 @@ class ResponsesRelay:
         "blank",
         "ended",
         "fault",
+        "reason",
         "usage",
     )
 
@@ -391,6 +415,8 @@ class ResponsesRelay:
         self._last = b""
         self._added: Additions | None = None
         """What was added to the response, once something was accepted."""
+        self._has_calls = False
+        """Whether arguments of a call came."""
         self._names: dict[str, str] = {}
         """By the upstream's ids, those that the responses are shown by, where these are others."""
         self._spent: Usage | None = None
@@ -398,6 +424,7 @@ class ResponsesRelay:
         self.begun = False
         self.blank = 0
         self.answer_id = ""
+        self.reason = ""
         self.usage: Usage | None = None
         self.ended = False
         self.fault: Fault | None = None
@@ -441,6 +468,7 @@ class ResponsesRelay:
             self.begun = _has_content(name, frame.data)
         if name in _ARGUMENTS:
             self.blank = blank_run(self.blank, _BLANK, frame.data)
+            self._has_calls = True
         elif self.blank:
             self.blank = 0
         return frame.raw
@@ -471,8 +499,9 @@ class ResponsesRelay:
         if isinstance(event.type, str) and event.type in _ENDS:
             if event.type != "response.failed" and _has_failed(event.response):
                 return self.fail(fault_of(event.response.error))
+            self.reason = _reason_in(event.response, self._has_calls)
             self.ended = self._added is None or self._added.take(event.type.encode(), data)
-            self._created = b""
+            self._created, self._has_calls = b"", False
             if not self.ended:
                 # What follows goes on from this response, and not from what it went on from.
                 self._spent = self.usage
