@@ -474,6 +474,7 @@ class Relay:
     ) -> None:
         self._model = model
         self.answer_id = ""
+        self.reason = ""
         self.begun = self.ended = False
         self.blank = 0
         self.usage: Usage | None = None
@@ -508,13 +509,14 @@ class Relay:
 
 def forward_response(
     body: bytes, model: str, shown: Mapping[str, Any] = {}, /
-) -> tuple[bytes, Usage | None]:
+) -> tuple[bytes, Usage | None, str]:
     """A whole answer under the name that the client asked for."""
     value: JsonObject = msgspec.json.decode(body)
     if "trouble" in value:
         raise UpstreamError(_fault(value["trouble"], None))
     spent = value["spent"]
-    return to_json({**value, "title": model}), Usage(input=spent["in"], output=spent["out"])
+    usage = Usage(input=spent["in"], output=spent["out"])
+    return to_json({**value, "title": model}), usage, ""
 
 
 def beginning(members: Members) -> Beginning:

@@ -8,12 +8,16 @@ import logging
 from typing import Any
 
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
+from dragoman.canonical.usage import Usage
 from dragoman.config import Client, Config, OwnPrice, Route, Secret
 from dragoman.config.settings import Fallback
+from dragoman.gateway.edge.record import Record
 from dragoman.gateway.processes.listening import bind
 from dragoman.gateway.telemetry import exporting
+from dragoman.gateway.telemetry.spans import Finished, Peer, spans_of
 from dragoman.gateway.testing import RunningGateway
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Failure, Fault
@@ -30,6 +34,7 @@ LIMITS = {
     "messages": {"max_tokens": 77},
     "responses": {"max_output_tokens": 77},
 }
+IDS = {"chat": "chatcmpl-", "messages": "msg_", "responses": "resp_"}
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
@@ -72,6 +77,9 @@ def test_a_request_is_two_spans(
     assert server.attributes["http.response.status_code"] == 200
     assert server.attributes["dragoman.client.protocol"] == PROTOCOLS[client]
     assert server.attributes["dragoman.key.id"] == "tester"
+    assert server.attributes["url.scheme"] == "http"
+    assert server.attributes["server.address"] == "localhost"
+    assert 0 < server.attributes["dragoman.overhead.ms"] < server.seconds * 1000
     found = called.attributes
     name = model.partition("/")[2]
     assert called.name == f"chat {name}"
@@ -82,15 +90,98 @@ def test_a_request_is_two_spans(
     assert found["server.port"] > 0
     assert found["dragoman.upstream.protocol"] == PROTOCOLS[upstream]
     assert found["dragoman.account.id"] == f"{upstream}-0"
-    # What is passed through is not read as far as why it ended.
-    reasons = None if client == upstream else ["stop"]
-    assert found.get("gen_ai.response.finish_reasons") == reasons
+    assert found["gen_ai.response.finish_reasons"] == ["stop"]
     assert found["gen_ai.usage.input_tokens"] == 200
     assert found["gen_ai.usage.output_tokens"] == 50
     assert found["gen_ai.usage.cache_read.input_tokens"] == 64
     assert found.get("gen_ai.request.stream") == (True if stream else None)
     assert ("gen_ai.response.time_to_first_chunk" in found) == stream
     assert found["gen_ai.request.max_tokens"] == 77
+    assert found["gen_ai.response.id"].startswith(IDS[upstream])
+    assert found["gen_ai.response.model"] == name
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", APIS)
+def test_why_it_ended(trace: Trace, collector: Collector, api: str, stream: bool) -> None:
+    """In the same words for what is passed through as for what is translated."""
+    gateway = trace()
+    for asked, reason in (("sim-tool", "tool_calls"), ("sim-text?finish=length", "length")):
+        for upstream in (api, "messages" if api == "chat" else "chat"):
+            collector.spans.clear()
+            tools = {"tools": [TOOLS[api]]} if asked == "sim-tool" else {}
+            assert ask(gateway, api, f"{upstream}/{asked}", stream, **tools).status == 200
+            found = of_kind(collector.wait_for(2), "client").attributes
+            assert found["gen_ai.response.finish_reasons"] == [reason], (upstream, asked)
+
+
+_NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
+TOOLS: dict[str, dict[str, Any]] = {
+    "chat": {"type": "function", "function": {"name": "look", "parameters": _NO_ARGUMENTS}},
+    "messages": {"name": "look", "input_schema": _NO_ARGUMENTS},
+    "responses": {"type": "function", "name": "look", "parameters": _NO_ARGUMENTS},
+}
+SCHEMA = {"name": "n", "schema": {"type": "object", "properties": {"p" * 200: {}}}}
+
+
+@pytest.mark.parametrize(
+    ("client", "asked", "told"),
+    [
+        ("chat", {"response_format": {"type": "json_object"}}, "json"),
+        ("chat", {"response_format": {"type": "json_schema", "json_schema": SCHEMA}}, "json"),
+        ("responses", {"text": {"format": {"type": "text"}, "verbosity": "low"}}, "text"),
+        ("responses", {"text": {"format": {"type": "json_schema", **SCHEMA}}}, "json"),
+        ("responses", {"text": {"verbosity": "low"}}, None),
+    ],
+)
+def test_the_format_that_is_asked_for(
+    trace: Trace, collector: Collector, client: str, asked: dict[str, Any], told: str | None
+) -> None:
+    made = body(client, f"{client}/sim-text?compatible=1", "JSON", service_tier="flex")
+    assert call(trace().base_url, "POST", PATHS[client], made | asked).status == 200
+    found = of_kind(collector.wait_for(2), "client").attributes
+    assert found.get("gen_ai.output.type") == told
+    assert not [name for name in found if name.startswith("openai.")], "it is not OpenAI"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "kind"), [("openai_chat", "chat_completions"), ("openai_responses", "responses")]
+)
+def test_what_openai_itself_is_told_of(protocol: str, kind: str) -> None:
+    record = Record()
+    record.upstream = record.account = "up"
+    record.upstream_model, record.attempts = "m", 1
+    record.settings = {"service_tier": Raw(b'"flex"')}
+    record.usage = Usage(input=1, output=1, tier="priority")
+    finished = Finished(
+        record=record,
+        trace_id=1,
+        span_id=2,
+        parent_id=0,
+        call_id=3,
+        ended_ns=10**18,
+        seconds=1.0,
+        first_byte_s=None,
+        request_id="r",
+        protocol=protocol,
+        method="POST",
+        scheme="https",
+        host="gateway.example:8443",
+        route="/v1/x",
+        path="/v1/x",
+        status=200,
+        user_agent="",
+    )
+    peers = {"up": Peer(protocol, "openai", "api.openai.com", 443)}
+    server, called = spans_of(finished, peers, "both")
+    found = called.attributes
+    assert {name: found[name] for name in found if name.startswith("openai.")} == {
+        "openai.api.type": kind,
+        "openai.request.service_tier": "flex",
+        "openai.response.service_tier": "priority",
+    }
+    told = [server.attributes[f"server.{one}"] for one in ("address", "port")]
+    assert told == ["gateway.example", 8443]
 
 
 def test_names_of_before_and_of_now(trace: Trace, collector: Collector) -> None:

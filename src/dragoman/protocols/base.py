@@ -163,12 +163,14 @@ class Relay(Protocol):
     `blank` counts the characters of white space that the arguments of a tool call have just gone
     on with. `usage` is the last usage, `ended` whether the upstream's own terminator was seen,
     `fault` an error the upstream put into its stream (it is passed on as well), `answer_id` the id
-    by which later requests may name the answer, empty where the protocol has no such thing.
-    `thinks` is whether nothing came so far but thoughts after which another answer may go on: in
-    plain text, with no signature and no place of their own.
+    by which later requests may name the answer, empty where the protocol has no such thing, and
+    `reason` the word for why the model stopped, empty until it is told. `thinks` is whether nothing
+    came so far but thoughts after which another answer may go on: in plain text, with no signature
+    and no place of their own.
     """
 
     answer_id: str
+    reason: str
     begun: bool
     blank: int
     usage: Usage | None
@@ -219,10 +221,10 @@ class ResponseForwarder(Protocol):
 
     def __call__(
         self, body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, /
-    ) -> tuple[bytes, Usage | None]:
-        """The answer under the model name the client asked for, and its usage; byte for byte when
-        the name is the same. `shown` are members that Responses clients see instead of the
-        upstream's.
+    ) -> tuple[bytes, Usage | None, str]:
+        """The answer under the model name the client asked for, its usage, and the word for why the
+        model stopped; byte for byte when the name is the same. `shown` are members that Responses
+        clients see instead of the upstream's.
 
         Raises:
             UpstreamError: it is not an answer.
@@ -426,8 +428,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     request from a new one; empty if they take none."""
     settings: Mapping[str, str] = {}
     """Members of a client's body that are settings, each with what traces call it: the names of
-    OpenTelemetry's conventions below `gen_ai.request.`, or those that begin with `conversation`
-    below `gen_ai.`."""
+    OpenTelemetry's conventions below `gen_ai.request.`, but for `conversation.id`, `output.type`
+    and `service_tier`, which stand elsewhere."""
     binds_reasoning: bool = False
     """Whether commonly only the account that made encrypted reasoning can use it."""
     stores_responses: bool = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.canonical.errors import Fault, FaultKind
-from dragoman.canonical.finish import UNKNOWN_FINISH
+from dragoman.canonical.finish import UNKNOWN_FINISH, Finish, FinishReason
 
 STOP_WORDS = frozenset(
     {
@@ -120,6 +120,30 @@ def failure(reason: str) -> Fault:
     """The fault that such a finish reason stands for."""
     message = f"The upstream stopped with the reason {reason[:60]}."
     return Fault(FaultKind.UPSTREAM_FAILED, message, code="upstream_error")
+
+
+def finish_of(reason: str) -> Finish | None:
+    """The end of an answer that is passed through, by the word for it alone; None if that is not
+    known."""
+    word = plain(reason)
+    found = _OWN.get(word)
+    if found is None:
+        found = next((one for words, one in _REASONS if word in words), None)
+    return None if found is None else Finish(found)
+
+
+_OWN = {
+    "stop_sequence": FinishReason.STOP_SEQUENCE,
+    "stop_sequence_reached": FinishReason.STOP_SEQUENCE,
+    "pause_turn": FinishReason.PAUSE,
+    "model_context_window_exceeded": FinishReason.CONTEXT_WINDOW,
+}
+_REASONS = (
+    (STOP_WORDS, FinishReason.STOP),
+    (TOOL_WORDS, FinishReason.TOOL_CALLS),
+    (LENGTH_WORDS, FinishReason.LENGTH),
+    (FILTER_WORDS, FinishReason.CONTENT_FILTER),
+)
 
 
 def unknown_finish(word: object) -> Fault:

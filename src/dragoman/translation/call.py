@@ -28,6 +28,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import AnswerWriter, Codec, Inbound, Outbound, Reply, to_json
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.finish_words import finish_of
 from dragoman.sse import Decoder, escape
 from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
@@ -281,12 +282,12 @@ class Call:
         outcome = outcome or Outcome()
         if self.passes_through:
             body = mended_answer(body, self.ledger)
-            answer, outcome.usage = self.codec.passthrough.forward_response(
+            answer, outcome.usage, reason = self.codec.passthrough.forward_response(
                 body,
                 self._source.model,
                 self._source.shown,
             )
-            outcome.ended = True
+            outcome.ended, outcome.finish = True, finish_of(reason)
             spoken = self.codec.passthrough.spoken
             if outcome.usage is None and spoken is not None:
                 outcome.said = sum(len(text) for text in spoken.findall(body))

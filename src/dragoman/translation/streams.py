@@ -42,6 +42,7 @@ from dragoman.canonical.tools import ToolRestorer
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import AnswerWriter, Relay, StreamReader
+from dragoman.protocols.finish_words import finish_of
 from dragoman.sse import COMMENT, DONE, Decoder, EventTooLarge, Frame, escape
 from dragoman.translation.estimate import estimate_text
 from dragoman.translation.frame_halves import FrameHalves
@@ -457,6 +458,8 @@ class RelayedStream(AnswerStream):
         """`passed`, the relay's last output; an error with names of accounts hidden."""
         relay, outcome = self._relay, self.outcome
         outcome.usage, outcome.ended, outcome.fault = relay.usage, relay.ended, relay.fault
+        if relay.ended and relay.reason:
+            outcome.finish = finish_of(relay.reason)
         if self._mask is None or outcome.fault is None:
             return passed
         outcome.fault = self._mask.fault(outcome.fault)

@@ -72,11 +72,11 @@ class TestWholeAnswers:
 
     def test_the_same_name_keeps_every_byte(self) -> None:
         body = self.BODY.replace(b' "real"', b'"real"')
-        assert CODEC.passthrough.forward_response(body, "real") == (body, None)
+        assert CODEC.passthrough.forward_response(body, "real")[:2] == (body, None)
 
     def test_another_name_keeps_all_other_values(self) -> None:
         """The reply names the model the client asked for. req: 150"""
-        body, _ = CODEC.passthrough.forward_response(self.BODY, "shown")
+        body, *_ = CODEC.passthrough.forward_response(self.BODY, "shown")
         members = MEMBERS.decode(body)
         assert bytes(members["model"]) == b'"shown"'
         assert bytes(members["output"]) == b'[ {"x" : 1} ]'
@@ -85,12 +85,12 @@ class TestWholeAnswers:
     def test_a_name_that_is_no_text_is_replaced(self) -> None:
         body = self.BODY.replace(b' "real"', b'"r\xffal"')
         expected = self.BODY.replace(b' "real"', b'"shown"')
-        passed, _ = CODEC.passthrough.forward_response(body, "shown")
+        passed, *_ = CODEC.passthrough.forward_response(body, "shown")
         assert MEMBERS.decode(passed) == MEMBERS.decode(expected)
 
     def test_usage_is_seen(self) -> None:
         body = msgspec.json.encode(ANSWER)
-        assert CODEC.passthrough.forward_response(body, "upstream-model") == (body, USAGE)
+        assert CODEC.passthrough.forward_response(body, "upstream-model")[:2] == (body, USAGE)
 
     @pytest.mark.parametrize(
         ("body", "kind"),

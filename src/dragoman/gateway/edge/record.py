@@ -142,7 +142,8 @@ class Record(Struct, eq=False):
     `exceeded` those that would have, if they were enforced, each with its mode.
 
     Where requests are traced, `trace` is the trace, `settings` what the client asked for, as JSON
-    by the name of the setting, and `trace_id`, once the request has ended, 0 if it is not traced.
+    by the name of the setting, `answered` the upstream's id of the answer and its name of the
+    model, as far as they are known, and `trace_id`, once the request has ended, 0 if it is not.
     `kept` has the bodies of a request whose key has them kept, else None; `standing` what the first
     account that was asked at the last upstream was chosen from, None if nothing logs it.
     """
@@ -183,6 +184,7 @@ class Record(Struct, eq=False):
     moved: bool = False
     trace: RequestTrace | None = None
     settings: Mapping[str, msgspec.Raw] = _NO_SETTINGS
+    answered: tuple[str, str] = ("", "")
     trace_id: int = 0
     kept: KeptBodies | None = None
     standing: Standing | None = None

@@ -16,6 +16,7 @@ from dragoman.canonical.blocks import Reasoning
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.requests import Request
 from dragoman.jsontext import JsonError, decoder
+from dragoman.sse import Decoder
 from dragoman.translation import ClientRequest
 
 _SESSION_HEADERS = (
@@ -125,6 +126,33 @@ def response_id(body: bytes) -> str:
     except JsonError:
         return ""
     return name if isinstance(name, str) else ""
+
+
+class _Named(_Identified):
+    """What an answer, or the first event of its stream, is known by."""
+
+    model: Any = None
+    message: _Named | None = None
+    response: _Named | None = None
+
+
+_named = decoder(_Named)
+
+
+def names_in(data: bytes) -> tuple[str, str]:
+    """The id of an answer, and the model that it names, from all of it or the beginning of its
+    stream; each empty if it is not told."""
+    if not data.startswith(b"{"):
+        frame = next(iter(Decoder().feed(data)), None)
+        data = b"" if frame is None else frame.data
+    try:
+        told = _named(data)
+    except JsonError:
+        return "", ""
+    told = told.message or told.response or told
+    return told.id if isinstance(told.id, str) else "", (
+        told.model if isinstance(told.model, str) else ""
+    )
 
 
 def _string_member(request: ClientRequest, name: str) -> str:

@@ -13,7 +13,7 @@ from dragoman.accounts.symptoms import UNREACHABLE, symptom_of_fault
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.masking import Mask
 from dragoman.gateway.edge.delivery import Delivery
-from dragoman.gateway.serving.affinity import response_id
+from dragoman.gateway.serving.affinity import names_in, response_id
 from dragoman.gateway.serving.answers import (
     MOST_BYTES,
     beginning,
@@ -59,6 +59,7 @@ async def deliver_whole(
     hold = context.incoming.hold
     seconds = time.perf_counter() - context.record.sent_at
     body = await answer.read(MOST_BYTES, hold)
+    _note_names(context, body, mask)
     _begins(context, lease, seconds)
     call, outcome = context.call, context.outcome
     name = ""
@@ -98,6 +99,7 @@ async def deliver_stream(
         chunk = await beginning(answer)
         streams = is_stream(answer, chunk)
         if streams:
+            _note_names(context, chunk, mask)
             stream = context.call.open_stream()
             context.read_from(stream)
             held = await _hold_back(context, stream, answer, chunk)
@@ -146,6 +148,7 @@ async def _deliver_whole_as_stream(
     """Send the answer of an upstream that did not stream although it was asked to. `chunk` is what
     was read of it, which began after so many seconds."""
     body = chunk + await answer.read(MOST_BYTES, context.incoming.hold)
+    _note_names(context, body, mask)
     _begins(context, lease, seconds)
     call, outcome = context.call, context.outcome
     name = ""
@@ -374,6 +377,13 @@ def _ending(context: RequestContext, answer: UpstreamResponse) -> _Ending | None
     if not limits.first_byte_s or bounded:
         return None
     return _Ending(context.incoming.clock, answer, limits.first_byte_s)
+
+
+def _note_names(context: RequestContext, data: bytes, mask: Mask) -> None:
+    """An answer begins so. What it is known by is told where it is traced."""
+    trace = context.record.trace
+    if trace is not None and trace.sampled and not is_large(data):
+        context.record.answered = names_in(mask.secrets_in(data))
 
 
 def _begins(context: RequestContext, lease: Lease, seconds: float) -> None:

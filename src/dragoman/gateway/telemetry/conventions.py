@@ -26,7 +26,17 @@ OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 CACHE_READ = "gen_ai.usage.cache_read.input_tokens"
 CACHE_WRITE = "gen_ai.usage.cache_write.input_tokens"
 REASONING = "gen_ai.usage.reasoning.output_tokens"
+OUTPUT_TYPE = "gen_ai.output.type"
+API_TYPE = "openai.api.type"
+REQUEST_TIER = "openai.request.service_tier"
+RESPONSE_TIER = "openai.response.service_tier"
 COST = "dragoman.cost.usd"
+
+API_TYPES: Mapping[str, str] = {
+    "openai_chat": "chat_completions",
+    "openai_responses": "responses",
+}
+"""What the conventions call the protocols of OpenAI itself."""
 
 _BEFORE = {
     CACHE_WRITE: "gen_ai.usage.cache_creation.input_tokens",

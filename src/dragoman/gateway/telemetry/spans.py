@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Raw, Struct
@@ -22,6 +23,9 @@ from dragoman.gateway.telemetry.conventions import named
 _NS = 1_000_000_000
 _SERVER_ERROR = 500
 _LONGEST = 200
+
+OUTPUT_TYPE = "output.type"
+SERVICE_TIER = "service_tier"
 
 Kind = Literal["server", "client"]
 Value = str | bool | int | float | tuple[str, ...]
@@ -52,6 +56,8 @@ class Finished(Struct, frozen=True, kw_only=True, gc=False):
     request_id: str
     protocol: str
     method: str
+    scheme: str
+    host: str
     route: str
     path: str
     status: int
@@ -119,11 +125,20 @@ def _server_attributes(finished: Finished, error: str) -> dict[str, Value]:
         "http.request.method": finished.method,
         "http.route": finished.route,
         "url.path": finished.path,
-        "url.scheme": "http",
+        "url.scheme": finished.scheme,
         "http.response.status_code": finished.status,
         "dragoman.request.id": finished.request_id,
         "dragoman.client.protocol": finished.protocol,
     }
+    address, port = _address(finished.host)
+    if address:
+        found["server.address"] = address
+        if port:
+            found["server.port"] = port
+    if record.limit:
+        found["dragoman.limit.hit"] = record.limit
+    if record.attempts == 1 and record.sent_at:
+        found["dragoman.overhead.ms"] = round((record.sent_at - record.started) * 1000, 3)
     if finished.user_agent:
         found["user_agent.original"] = finished.user_agent
     if record.caller:
@@ -139,6 +154,15 @@ def _server_attributes(finished: Finished, error: str) -> dict[str, Value]:
     if error:
         found["error.type"] = error
     return found
+
+
+def _address(host: str) -> tuple[str, int]:
+    """Name and port of a `Host`; empty and 0 for what it does not tell."""
+    try:
+        url = urlsplit(f"//{host}")
+        return (url.hostname or "")[:_LONGEST], url.port or 0
+    except ValueError:
+        return "", 0
 
 
 def _call_attributes(
@@ -161,6 +185,11 @@ def _call_attributes(
         if finished.first_byte_s is not None:
             found[names.FIRST_CHUNK] = max(0.0, finished.first_byte_s - (sent_ns - began_ns) / _NS)
     found.update(_settings(record.settings))
+    if peer.provider == "openai":
+        found.update(_of_openai(record, peer.protocol))
+    for name, told in zip((names.RESPONSE_ID, names.RESPONSE_MODEL), record.answered, strict=True):
+        if told:
+            found[name] = told[:_LONGEST]
     if record.failed and record.failed[0].upstream != record.upstream:
         found["dragoman.fallback.from"] = record.failed[0].upstream
     if record.finish:
@@ -200,7 +229,9 @@ def _settings(members: Mapping[str, Raw]) -> Iterator[tuple[str, Value]]:
         if wanted is None:
             continue
         value: Any = msgspec.json.decode(raw)
-        if isinstance(value, dict):
+        if name == OUTPUT_TYPE:
+            value = _output_type(value)
+        elif isinstance(value, dict):
             value = value.get("effort", value.get("id"))
         if type(value) is int and wanted is float:
             value = float(value)
@@ -208,9 +239,34 @@ def _settings(members: Mapping[str, Raw]) -> Iterator[tuple[str, Value]]:
             continue
         if isinstance(value, str):
             value = value[:_LONGEST]
-        prefix = "gen_ai" if name.startswith("conversation") else "gen_ai.request"
+        prefix = "gen_ai" if name in _ELSEWHERE else "gen_ai.request"
         yield f"{prefix}.{name}", value
 
+
+def _output_type(asked: Any) -> str | None:
+    """What the answer is to be, by the format that was asked for; None if none was."""
+    if isinstance(asked, dict):
+        asked = asked.get("format", asked)
+    kind = asked.get("type") if isinstance(asked, dict) else asked
+    if not isinstance(kind, str):
+        return None
+    return "json" if kind.startswith("json") else "text" if kind == "text" else None
+
+
+def _of_openai(record: Record, protocol: str) -> Iterator[tuple[str, Value]]:
+    """What the conventions tell of OpenAI's own services besides."""
+    if protocol in names.API_TYPES:
+        yield names.API_TYPE, names.API_TYPES[protocol]
+    asked = record.settings.get(SERVICE_TIER)
+    tier = None if asked is None else msgspec.json.decode(asked)
+    if isinstance(tier, str) and tier != "auto":
+        yield names.REQUEST_TIER, tier
+    if record.usage is not None and record.usage.tier:
+        yield names.RESPONSE_TIER, record.usage.tier
+
+
+_ELSEWHERE = frozenset({"conversation.id", OUTPUT_TYPE})
+"""Settings that the conventions do not tell below `gen_ai.request`."""
 
 _TYPES: Mapping[str, type] = {
     "max_tokens": int,
@@ -224,6 +280,7 @@ _TYPES: Mapping[str, type] = {
     "reasoning.level": str,
     "previous_response.id": str,
     "conversation.id": str,
+    OUTPUT_TYPE: str,
 }
 """Settings of a request by what the conventions call them, with their types. What a stop sequence
 says is content."""

@@ -21,13 +21,15 @@ from dragoman.gateway.edge.trace_context import (
 )
 from dragoman.gateway.telemetry.conventions import provider_of
 from dragoman.gateway.telemetry.sampling import Allowance, Sampling, ratio_of
-from dragoman.gateway.telemetry.spans import Finished, Peer
+from dragoman.gateway.telemetry.spans import OUTPUT_TYPE, Finished, Peer
 from dragoman.translation import ClientRequest
 
 _SERVER_ERROR = 500
 _LONGEST = 200
 _SMALL = 200
 """Most bytes of a member that is a setting: others hold more than one."""
+_SCHEMA = Raw(b'"json"')
+"""In place of a format that is larger: only a schema makes it so."""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -44,6 +46,7 @@ class Traces:
         ratio = ratio_of(os.environ, config.traces.sample)
         self._sampling = Sampling(ratio, config.traces.slow_s)
         self._trusted: Container[str] = frozenset(config.traces.trusted_clients)
+        self._scheme = "http" if config.server.tls_certificate is None else "https"
         self._add = add
         self._allowance = Allowance()
 
@@ -53,8 +56,12 @@ class Traces:
         names = request.codec.endpoint.settings
         asked: dict[str, Raw] = {}
         for member, raw in request.members.items():
-            if member in names and len(raw) <= _SMALL:
+            if member not in names:
+                continue
+            if len(raw) <= _SMALL:
                 asked[names[member]] = raw.copy()
+            elif names[member] == OUTPUT_TYPE:
+                asked[OUTPUT_TYPE] = _SCHEMA
         record.settings = asked
 
     def end(
@@ -86,6 +93,8 @@ class Traces:
                 request_id=incoming.request_id,
                 protocol=incoming.codec.name,
                 method=incoming.method,
+                scheme=self._scheme,
+                host=incoming.headers.get(b"host", b"").decode("latin-1"),
                 route=route,
                 path=incoming.path[:_LONGEST],
                 status=incoming.status,

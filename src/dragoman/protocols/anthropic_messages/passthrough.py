@@ -152,8 +152,8 @@ _read_answer = jsontext.decoder(_Answer)
 
 def forward_response(
     body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
-) -> tuple[bytes, Usage | None]:
-    """A whole answer under the name `model`, and its usage.
+) -> tuple[bytes, Usage | None, str]:
+    """A whole answer under the name `model`, its usage, and why it ended.
 
     Raises:
         UpstreamError: it is an error, or not an answer.
@@ -175,7 +175,7 @@ def forward_response(
     if answer.model != model:
         body = _renamed(body, model)
     usage = read_usage(answer.usage) if isinstance(answer.usage, dict) else None
-    return body, usage
+    return body, usage, reason
 
 
 def _renamed(body: bytes, model: str) -> bytes:

@@ -34,13 +34,13 @@ class MessagesRelay:
         "_is_moved",
         "_model",
         "_next",
-        "_reason",
         "_request_id",
         "answer_id",
         "begun",
         "blank",
         "ended",
         "fault",
+        "reason",
         "usage",
     )
 
@@ -69,8 +69,7 @@ class MessagesRelay:
         self.answer_id = ""
         self.usage: Usage | None = None
         self.ended = False
-        self._reason = ""
-        """Why the model stopped."""
+        self.reason = ""
         self.fault: Fault | None = None
 
     def relay(self, frame: Frame) -> bytes:
@@ -102,9 +101,9 @@ class MessagesRelay:
         elif name == b"message_delta":
             self._note(frame.data, ())
         elif name == b"message_stop":
-            if is_failure(self._reason):
-                return self.fail(failure(self._reason))
-            if not self._reason:
+            if is_failure(self.reason):
+                return self.fail(failure(self.reason))
+            if not self.reason:
                 # As in translated streams: it may have been cut off behind a proxy that closes it.
                 return self.fail(UpstreamError.unreadable("it ends without a reason").fault)
             self.ended = True
@@ -187,7 +186,7 @@ class MessagesRelay:
             value = value.get(name) if isinstance(value, dict) else None
         delta = value.get("delta", value) if isinstance(value, dict) else None
         if isinstance(delta, dict) and told(delta.get("stop_reason")):
-            self._reason = str(delta["stop_reason"])
+            self.reason = str(delta["stop_reason"])
         usage = value.get("usage") if isinstance(value, dict) else None
         if isinstance(usage, dict) and usage:
             merge_usage(self._counts, usage)

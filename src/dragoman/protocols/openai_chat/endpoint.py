@@ -27,6 +27,8 @@ ENDPOINT = Endpoint(
         "seed": "seed",
         "n": "choice.count",
         "reasoning_effort": "reasoning.level",
+        "response_format": "output.type",
+        "service_tier": "service_tier",
     },
     capabilities=ChatCapabilities,
     output_limits=("max_completion_tokens", "max_tokens"),

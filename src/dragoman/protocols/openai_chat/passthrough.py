@@ -120,8 +120,9 @@ def _value(members: Mapping[str, Raw], name: str) -> Any:
 
 def forward_response(
     body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
-) -> tuple[bytes, Usage | None]:
-    """A whole answer under the client's name of the model, and its usage.
+) -> tuple[bytes, Usage | None, str]:
+    """A whole answer under the client's name of the model, its usage, and the word
+    for why it ended, of several choices the last.
 
     Raises:
         UpstreamError: it is an error, or not a finished answer.
@@ -138,12 +139,14 @@ def forward_response(
         raise UpstreamError.unreadable("it has no choices")
     for choice in choices:
         _check_finished(choice)
+    told = choices[-1].get("finish_reason")
+    reason = told if type(told) is str else ""
     usage = answer.get("usage")
     tier = answer.get("service_tier")
     counted = read_usage(usage, tier=tier) if type(usage) is dict else None
     if answer.get("model") == model:
-        return body, counted
-    return to_json({**members, "model": model}), counted
+        return body, counted, reason
+    return to_json({**members, "model": model}), counted, reason
 
 
 def _check_finished(choice: Any) -> None:

@@ -94,6 +94,7 @@ class ChatRelay:
         "blank",
         "ended",
         "fault",
+        "reason",
         "usage",
     )
 
@@ -140,6 +141,7 @@ class ChatRelay:
         self.begun = False
         self.blank = 0
         self.answer_id = ""
+        self.reason = ""
         self.usage: Usage | None = None
         self.ended = False
         self.fault: Fault | None = None
@@ -410,6 +412,7 @@ class ChatRelay:
                 return self.fail(failure(reason))
             elif reason:
                 self._finished.add(index)
+                self.reason = _text(reason)
         return b""
 
     def _unfinished(self) -> bytes:

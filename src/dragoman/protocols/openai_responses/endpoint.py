@@ -51,6 +51,8 @@ ENDPOINT = Endpoint(
         "reasoning": "reasoning.level",
         "previous_response_id": "previous_response.id",
         "conversation": "conversation.id",
+        "text": "output.type",
+        "service_tier": "service_tier",
     },
     binds_reasoning=True,
     stores_responses=True,

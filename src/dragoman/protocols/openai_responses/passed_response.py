@@ -33,6 +33,7 @@ class Answer(Struct):
     model: Raw = ABSENT
     service_tier: Any = None
     tool_usage: Any = None
+    incomplete_details: Any = None
 
 
 _answer = jsontext.decoder(Answer)
@@ -40,9 +41,9 @@ _answer = jsontext.decoder(Answer)
 
 def forward_response(
     body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
-) -> tuple[bytes, Usage | None]:
-    """A whole answer under the client's name of the model and with the members in `shown`, and its
-    usage.
+) -> tuple[bytes, Usage | None, str]:
+    """A whole answer under the client's name of the model and with the members in `shown`, its
+    usage, and the word for why it ended.
 
     Raises:
         UpstreamError: it failed, or is not an answer of this protocol.
@@ -60,13 +61,26 @@ def forward_response(
         raise UpstreamError.unreadable("it has no output")
     if has_failed(answer):
         raise UpstreamError(fault_of(answer.error))
-    return passed, usage_of(answer)
+    return passed, usage_of(answer), reason_in(answer, _has_calls(answer.output))
 
 
 def has_failed(answer: Answer) -> bool:
     """Whether a response says that it is no answer, whatever its event says. In any other status it
     may be one that is made in the background."""
     return says_error(answer.error) or is_failure(answer.status)
+
+
+def reason_in(answer: Answer, has_calls: bool) -> str:
+    """The word for why an answer ended."""
+    if isinstance(answer.incomplete_details, dict):
+        return str(answer.incomplete_details.get("reason"))
+    return "tool_calls" if has_calls and answer.status == "completed" else str(answer.status)
+
+
+def _has_calls(output: Raw) -> bool:
+    """Whether there is a call among the items of an answer. In a text its quotes were escaped."""
+    items = bytes(output)
+    return b'"function_call"' in items or b'"custom_tool_call"' in items
 
 
 def usage_of(answer: Answer) -> Usage | None:

@@ -24,6 +24,7 @@ from dragoman.protocols.openai_responses.passed_response import (
     Answer,
     changed_in,
     has_failed,
+    reason_in,
     usage_of,
 )
 from dragoman.protocols.raw import blank_pattern, blank_run, split_object, text_of
@@ -47,7 +48,15 @@ _ARGUMENTS = frozenset(
 _BLANK = blank_pattern("delta")
 """A piece of a tool call's arguments that is nothing but white space."""
 
-_LOOKED_AT = ("usage", "error", "status", "id", "service_tier", "tool_usage")
+_LOOKED_AT = (
+    "usage",
+    "error",
+    "status",
+    "id",
+    "service_tier",
+    "tool_usage",
+    "incomplete_details",
+)
 
 
 class _Lifecycle(Struct):
@@ -84,6 +93,7 @@ class ResponsesRelay:
     __slots__ = (
         "_added",
         "_created",
+        "_has_calls",
         "_is_untyped",
         "_last",
         "_names",
@@ -94,6 +104,7 @@ class ResponsesRelay:
         "blank",
         "ended",
         "fault",
+        "reason",
         "usage",
     )
 
@@ -118,6 +129,8 @@ class ResponsesRelay:
         self._last = b""
         self._added: Additions | None = None
         """What was added to the response, once something was accepted."""
+        self._has_calls = False
+        """Whether arguments of a call came."""
         self._names: dict[str, str] = {}
         """By the upstream's ids, those that the responses are shown by, where these are others."""
         self._spent: Usage | None = None
@@ -125,6 +138,7 @@ class ResponsesRelay:
         self.begun = False
         self.blank = 0
         self.answer_id = ""
+        self.reason = ""
         self.usage: Usage | None = None
         self.ended = False
         self.fault: Fault | None = None
@@ -168,6 +182,7 @@ class ResponsesRelay:
             self.begun = _has_content(name, frame.data)
         if name in _ARGUMENTS:
             self.blank = blank_run(self.blank, _BLANK, frame.data)
+            self._has_calls = True
         elif self.blank:
             self.blank = 0
         return frame.raw
@@ -198,8 +213,9 @@ class ResponsesRelay:
         if isinstance(event.type, str) and event.type in _ENDS:
             if event.type != "response.failed" and has_failed(event.response):
                 return self.fail(fault_of(event.response.error))
+            self.reason = reason_in(event.response, self._has_calls)
             self.ended = self._added is None or self._added.take(event.type.encode(), data)
-            self._created = b""
+            self._created, self._has_calls = b"", False
             if not self.ended:
                 # What follows goes on from this response, and not from what it went on from.
                 self._spent = self.usage
