@@ -10,7 +10,7 @@ import copy
 import json
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.fuzz.readings import CALL, REASONING, TEXT, Step, Told
@@ -220,30 +220,77 @@ def _calling(step: Step, function: Json) -> Step:
 
 
 def _at_the_stop(rng: random.Random, steps: list[Step]) -> list[Step]:
-    """Blocks whose end has all of them, after their pieces or in their place."""
-    alone = rng.random() < 0.6
-    heads: dict[int, Json] = {}
-    told: dict[int, list[Told]] = {}
+    """Blocks whose end has all of them: after their pieces, or in place of all or the last."""
+    blocks = _blocks(steps)
+    how = rng.choice(("after", "instead", "beyond"))
     kept: list[Step] = []
     for step in steps:
-        event = step.event if isinstance(step.event, dict) else {}
-        index, kind = event.get("index", -1), event.get("type")
-        if kind == "content_block_start":
-            heads[index], told[index] = event["content_block"], []
-        member = _MEMBERS.get(heads[index]["type"]) if index in heads else None
-        if member is not None and kind == "content_block_delta" and step.told:
-            told[index] += step.told
-            if alone:
+        index, kind = _place(step)
+        if index in blocks and kind == "content_block_delta" and step.told:
+            pieces = blocks[index].pieces
+            count = {"after": len(pieces), "instead": 0, "beyond": len(pieces) // 2}[how]
+            if all(step is not piece for piece in pieces[:count]):
+                blocks[index].left += step.told
                 continue
-        if member is not None and kind == "content_block_stop":
-            text = "".join(one.text for one in told[index])
-            said: Any = json.loads(text or "{}") if member == "input" else text
-            event["content_block"] = {**heads[index], member: said}
-            if alone:
-                name = heads[index].get("name", "")
-                step = replace(step, told=tuple(one._replace(name=name) for one in told[index]))
+        if index in blocks and kind == "content_block_stop":
+            step.event["content_block"] = blocks[index].whole()
+            step = replace(step, told=blocks[index].told())
         kept.append(step)
     return kept
+
+
+def _in_the_last_event(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """All blocks in the message's end, of which the last may stand nowhere else."""
+    blocks = _blocks(steps)
+    last = max(blocks)
+    alone = rng.random() < 0.5
+    kept: list[Step] = []
+    for step in steps:
+        index, kind = _place(step)
+        if alone and index == last:
+            blocks[last].left += step.told
+            continue
+        if kind == "message_stop":
+            step.event["message"] = {"content": [block.whole() for block in blocks.values()]}
+            step = replace(step, told=blocks[last].told())
+        kept.append(step)
+    return kept
+
+
+@dataclass
+class _Block:
+    head: Json
+    pieces: list[Step] = field(default_factory=list)
+    left: list[Told] = field(default_factory=list)
+    """What its pieces do not say, but the whole of it."""
+
+    def whole(self) -> Json:
+        """The block with all that its pieces say."""
+        member = _MEMBERS[self.head["type"]]
+        text = "".join(one.text for step in self.pieces for one in step.told)
+        return {**self.head, member: json.loads(text or "{}") if member == "input" else text}
+
+    def told(self) -> tuple[Told, ...]:
+        """What the whole of it alone says."""
+        return tuple(one._replace(name=self.head.get("name", "")) for one in self.left)
+
+
+def _place(step: Step) -> tuple[int, str]:
+    """The index and the type of an event."""
+    event = step.event if isinstance(step.event, dict) else {}
+    return event.get("index", -1), event.get("type", "")
+
+
+def _blocks(steps: list[Step]) -> dict[int, _Block]:
+    """The texts, the thinking and the calls of a stream, by index."""
+    found: dict[int, _Block] = {}
+    for step in steps:
+        index, kind = _place(step)
+        if kind == "content_block_start" and step.event["content_block"]["type"] in _MEMBERS:
+            found[index] = _Block(step.event["content_block"])
+        elif index in found and kind == "content_block_delta" and step.told:
+            found[index].pieces.append(step)
+    return found
 
 
 _MEMBERS = {"text": "text", "thinking": "thinking", "tool_use": "input"}
@@ -412,6 +459,7 @@ SPELLINGS: dict[str, tuple[Spelling, ...]] = {
         _blocks_of_others,
         _empty_input_first,
         _at_the_stop,
+        _in_the_last_event,
     ),
     RESPONSES: (
         _silent_error,

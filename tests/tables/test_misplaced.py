@@ -44,6 +44,8 @@ def choice(**members: Any) -> JsonObject:
 
 
 CHAT_ROWS = [
+    Row("a call of which nothing came", chat_stream(ROLE, X, fragment(0, ""), CALLS)),
+    Row("the same in an answer without calls", chat_stream(ROLE, X, fragment(0, ""), STOP), PLAIN),
     Row("a call, and the same in the older member", chat_stream(ROLE, CALLED, LEGACY, CALLS), ONE),
     Row(
         "a call in pieces, and its twin between them",
@@ -145,6 +147,11 @@ MESSAGES_ROWS = [
     Row("another call there", named_stream(
         BEGIN, *tool_block(0, 1, ARGUMENTS, name="f"), END,
         {**OVER, "message": {"content": [{**USED, "input": {"a": 2}}]}})),
+    Row("an input as text", named_stream(BEGIN, *block(0, {**USED, "input": ARGUMENTS}), END, OVER),
+        named_stream(BEGIN, *block(
+            0, USED, {"type": "input_json_delta", "partial_json": ARGUMENTS}), END, OVER)),
+    Row("an input as text that is none", named_stream(
+        BEGIN, *block(0, {"type": "call", "id": "t", "name": "f", "arguments": "a"}), END, OVER)),
     Row("reasoning under another name, in deltas of text", named_stream(
         BEGIN, *block(0, {"type": "reasoning", "text": ""}, {"type": "text_delta", "text": "h"},
             {"type": "text_delta", "text": "m"}), *text_block(1, "x"), END, OVER),

@@ -48,7 +48,7 @@ class CallBlocks:
             self._inbound.ledger.add(
                 f"content[{number}].id", LossKind.REPAIRED, "two calls had one id"
             )
-        given = block.get("input")
+        given = object_of(block.get("input"))
         if given:
             self._given[number] = given, []
         self._inputs[number] = to_json_text(given or {})

@@ -40,10 +40,11 @@ def as_known(block: JsonObject) -> JsonObject:
 
 
 def object_of(given: Any) -> Any:
-    """The input of a call, which some servers write as text."""
-    if isinstance(given, str):
-        return jsontext.object_of(given) or {}
-    return given
+    """The input of a call, which some servers write as text; itself if it is none."""
+    if not isinstance(given, str):
+        return given
+    found = jsontext.object_of(given) if given.strip() else {}
+    return given if found is None else found
 
 
 def named_delta(delta: JsonObject) -> JsonObject | None:

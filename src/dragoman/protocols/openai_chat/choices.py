@@ -84,6 +84,11 @@ class Choices(Struct, eq=False):
         return has_content(said_by(self.last, self.source))
 
     @property
+    def ended_with_calls(self) -> bool:
+        """Whether a choice ended for its tool calls."""
+        return any(word in _CALLING for word, _ in self.reasons.values())
+
+    @property
     def calls_elsewhere(self) -> bool:
         """Whether the calls are those of another choice."""
         return self.shares is not None and self.shares.get(_CALLS, self.index) != self.index
@@ -109,6 +114,7 @@ class Choices(Struct, eq=False):
         return None if ended is None else read_finish(*ended, has_calls=has_calls)
 
 
+_CALLING = ("tool_calls", "function_call")
 _SHARES = {_TEXT: ("content", "refusal"), _CALLS: ("tool_calls", "function_call")}
 
 

@@ -326,7 +326,11 @@ class ChatRelay:
 
     def _with_delta(self, choice: JsonObject, said: frozenset[str]) -> JsonObject:
         """A choice with a delta that has what its message says beyond `said` and what the messages
-        before it said."""
+        before it said.
+
+        Raises:
+            UpstreamError: it says something else.
+        """
         kept = {name: value for name, value in choice.items() if name not in ("message", "text")}
         message = choice.get("message")
         if type(choice.get("delta")) is str:
@@ -339,7 +343,11 @@ class ChatRelay:
         index = index if type(index) is int else 0
         known = self._messages.get(index)
         if known is None and said:
-            return {**kept, "delta": {name: message[name] for name in message if name not in said}}
+            more: JsonObject = {name: message[name] for name in message if name not in said}
+            if "tool_calls" in said:
+                more["tool_calls"] = self._calls.after(index, message.get("tool_calls"))
+            # What it has beyond them stays where it is: the texts of deltas are not kept.
+            return {**choice, "delta": {name: value for name, value in more.items() if value}}
         before, calls = self._messages.setdefault(index, (Said(), WholeCalls()))
         message = before.rest(message, {}, calls)
         before.add(message)

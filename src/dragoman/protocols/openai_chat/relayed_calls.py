@@ -17,11 +17,12 @@ from dragoman.protocols.fields import JsonObject
 
 
 class _Call:
-    """The latest call at an index of the upstream; `filled`: arguments of it came."""
+    """A call at an index of the upstream; `filled`: arguments of it came."""
 
-    __slots__ = ("_kept", "filled", "id", "name", "pieces", "shown")
+    __slots__ = ("_kept", "at", "filled", "id", "name", "pieces", "shown")
 
-    def __init__(self, shown: int) -> None:
+    def __init__(self, at: int, shown: int) -> None:
+        self.at = at
         self.id = self.name = ""
         self.filled = False
         self.pieces: list[str | bytes] | None = []
@@ -53,10 +54,13 @@ class RelayedCalls:
     """The calls of a stream, by choice and index. `moved` is whether any is shown under another
     index than its own: then every piece of a call has to be looked at."""
 
-    __slots__ = ("_at", "_ids", "_last", "_next", "moved")
+    __slots__ = ("_all", "_at", "_ids", "_last", "_next", "moved")
 
     def __init__(self) -> None:
+        self._all: dict[int, list[_Call]] = {}
+        """The calls of each choice."""
         self._at: dict[tuple[int, int], _Call] = {}
+        """The latest call at each index."""
         self._next: dict[int, int] = {}
         """The index after all that were shown, by choice."""
         self._ids = CallIds("call_")
@@ -104,8 +108,7 @@ class RelayedCalls:
         """
         index = fragment.get("index")
         at = index if type(index) is int else _NO_INDEX
-        body = fragment.get("custom") or fragment.get("function")
-        body = body if type(body) is dict else {}
+        body = _body(fragment)
         changed = False
         if isinstance(body.get("arguments"), dict | list):
             body["arguments"] = to_json_text(body["arguments"])
@@ -113,6 +116,8 @@ class RelayedCalls:
         text = _text(body.get("arguments")) or _text(body.get("input"))
         name, call_id = _text(body.get("name")), _text(fragment.get("id"))
         call = self._at.get((choice, at))
+        if call is not None and call_id and call_id != call.id:
+            call = self._named(choice, at, call_id) or call
         known = None
         if call is not None and name and name == call.name and text.strip() and call.filled:
             known = call.arguments()
@@ -153,8 +158,42 @@ class RelayedCalls:
         free = self._next.get(choice, 0)
         shown = at if before is None and at >= free else free
         self._next[choice] = shown + 1
-        call = self._at[choice, at] = _Call(shown)
+        call = self._at[choice, at] = _Call(at, shown)
+        self._all.setdefault(choice, []).append(call)
         return call
+
+    def _named(self, choice: int, at: int, call_id: str) -> _Call | None:
+        """The call of an id at an index that a later one has, too."""
+        calls = self._all.get(choice, ())
+        return next((call for call in calls if call.id == call_id and call.at == at), None)
+
+    def after(self, choice: int, whole: Any) -> list[JsonObject]:
+        """The calls of a whole message that follows the pieces of calls, without those, which are
+        the first of them.
+
+        Raises:
+            UpstreamError: it has others.
+        """
+        fragments = [one for one in whole if type(one) is dict] if type(whole) is list else []
+        calls = self._all.get(choice, [])
+        # A chunk that nobody looked at may be of another call than the last that was named.
+        told = "".join(call.arguments() or "" for call in calls)
+        for call, fragment in zip(calls, fragments, strict=False):
+            body = _body(fragment)
+            said, text = call.arguments() or "", _text(body.get("arguments"))
+            differs = (
+                text.strip() not in ("", "{}")
+                and text not in told
+                and is_json_object(said)
+                and jsontext.object_of(said) != jsontext.object_of(text)
+            )
+            if differs or _text(body.get("name")) not in ("", call.name):
+                raise UpstreamError.unreadable("a whole message has other calls than its deltas")
+        free = self._next.get(choice, 0)
+        return [
+            {**fragment, "index": free + number}
+            for number, fragment in enumerate(fragments[len(calls) :])
+        ]
 
 
 _NO_INDEX = -1
@@ -171,10 +210,14 @@ def _more(data: bytes) -> str:
     calls = delta.get("tool_calls") if type(delta) is dict else None
     texts = []
     for fragment in calls if type(calls) is list else ():
-        body = fragment.get("custom") or fragment.get("function")
-        if type(body) is dict:
-            texts.append(_text(body.get("arguments")) or _text(body.get("input")))
+        body = _body(fragment)
+        texts.append(_text(body.get("arguments")) or _text(body.get("input")))
     return "".join(texts)
+
+
+def _body(fragment: JsonObject) -> JsonObject:
+    body = fragment.get("custom") or fragment.get("function")
+    return body if type(body) is dict else {}
 
 
 def _is_another(call: _Call, call_id: str, name: str) -> bool:

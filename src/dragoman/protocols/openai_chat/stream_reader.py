@@ -459,6 +459,9 @@ class ChatReader:
                 choices.end("stop")
             if choices.reasons:
                 self._close_all(events)
+            # Only of an answer that ends for its calls an empty one counts.
+            if self._tools is not None and choices.ended_with_calls and self._tools.lacks_names():
+                raise UpstreamError.unreadable("a tool call has no name")
             finish = choices.finish(has_calls=bool(self._tools))
             if finish is None:
                 raise UpstreamError.unreadable("it ends before the model finished")

@@ -102,6 +102,10 @@ class ToolFragments:
         """Whether any call was made."""
         return any(call.opened for call in self._calls)
 
+    def lacks_names(self) -> bool:
+        """Whether a call never got a name."""
+        return not all(call.name for call in self._calls)
+
     def add(self, fragment: Any, events: list[Event]) -> None:
         """Take one element of `tool_calls`; append its events.
 
