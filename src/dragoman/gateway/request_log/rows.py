@@ -61,8 +61,10 @@ class Ended(Struct, frozen=True, gc=False):
 class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One account that was asked: from when to when, in milliseconds from the beginning of the
     request, and what came of it. Of one that failed, `kind`, and which row of the rules fitted:
-    `row` of `table` (counted from 1), the verdict, why, and for how long the account rests. `bytes_up` is how large the body was that it
-    was sent, `bytes_down` what came back, head and framing included."""
+    `row` of `table` (counted from 1), the verdict, why, and for how long the account rests.
+    `bytes_up` is how large the body was that it was sent, `bytes_down` what came back, head and
+    framing included.
+    """
 
     upstream: str
     account: str
