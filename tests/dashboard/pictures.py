@@ -24,8 +24,9 @@ from tests.dashboard.conftest import _BROWSERS, KEY
 from tests.gateway.clients import PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import call
+from tests.gateway.services import services
 
-TRAFFIC_S = 200.0
+TRAFFIC_S = 100.0
 _PROGRAMS = ("claude-cli/2.1.0", "codex_cli_rs/0.80.0", "opencode/1.0.1", "OpenAI/Python 2.8.1")
 _WIDTHS = {"": (1440, 900, "light"), "-dark": (1440, 900, "dark"), "-phone": (390, 844, "light")}
 _POOL = 60
@@ -33,8 +34,8 @@ _SLOW = "chat/sim-text?first_ms=400&delay_ms=60"
 _MODELS = (
     ("chat/sim-text?delay_ms=20", 60),
     ("messages/sim-text?words=40&delay_ms=10", 60),
-    ("responses/sim-cached_usage", 30),
-    ("messages/sim-cached_usage?input=4000&cached=3600", 40),
+    ("responses/sim-text?input=900&cached=600", 30),
+    ("messages/sim-text?input=4000&cached=3600", 40),
     ("messages/sim-reasoning", 30),
     ("messages/sim-error?status=429", 1),
     ("chat/sim-error?status=500", 1),
@@ -109,7 +110,7 @@ def use(gateway: RunningGateway, secrets: list[str], stop: threading.Event) -> N
         data = json.dumps(made).encode()
         headers = {"content-type": "application/json", **program}
         call(gateway.base_url, "POST", PATHS[api], data, headers, key=rng.choice(secrets))
-        time.sleep(rng.random() * 0.16)
+        time.sleep(rng.random() * 0.1)
 
 
 def _wait(page: Page) -> None:
@@ -179,7 +180,7 @@ def _make_key(page: Page) -> None:
 
 
 def _prices(page: Page) -> None:
-    page.get_by_label("Find prices").fill("claude-opus")
+    page.get_by_label("Find prices").fill("sim")
 
 
 def _nothing(page: Page) -> None:
@@ -206,7 +207,6 @@ SCREENS: dict[str, tuple[str, Callable[[Page], None]]] = {
     ),
     "new-key": ("keys", _make_key),
     "sent": ("workbench", _send),
-    "reload": ("config/reload", _nothing),
     "prices": ("config/prices", _prices),
     "audit": ("config/audit", _nothing),
     "empty": ("requests?error=nothing-of-the-kind", _nothing),
@@ -236,6 +236,38 @@ def take(browser: Browser, gateway: RunningGateway, folder: Path, names: list[st
         context.close()
 
 
+MORE = """
+[[routes]]
+match = "gpt-6*"
+upstream = "chat"
+model = "sim-text"
+[[accounts]]
+name = "two"
+upstream = "chat"
+key = "sk-sim-two"
+"""
+
+
+def take_reload(browser: Browser, url: str, folder: Path) -> None:
+    """Take the pictures of a file that says what is not served yet."""
+    with tempfile.TemporaryDirectory() as name, services(Path(name), url) as running:
+        running.start(settings=f'shutdown_grace_s = 1\n[admin]\nkey = "{KEY}"')
+        file = running.folder / "gateway-0.toml"
+        file.write_text(file.read_text() + MORE)
+        for suffix, (width, height, scheme) in _WIDTHS.items():
+            context = browser.new_context(
+                viewport={"width": width, "height": height},
+                color_scheme="dark" if scheme == "dark" else "light",
+            )
+            page = context.new_page()
+            page.goto(f"{running.url}/ui/config/reload")
+            page.get_by_label("Key of the administration").fill(KEY)
+            page.keyboard.press("Enter")
+            page.get_by_role("button", name="Reload…").wait_for()
+            page.screenshot(path=folder / f"reload{suffix}.png")
+            context.close()
+
+
 def main() -> None:
     """Serve, use and look."""
     parser = argparse.ArgumentParser(prog="tests.dashboard.pictures", description=__doc__)
@@ -256,6 +288,7 @@ def main() -> None:
         time.sleep(TRAFFIC_S)
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         take(browser, gateway, chosen.folder, chosen.screens or list(SCREENS))
+        take_reload(browser, simulator.base_url, chosen.folder)
         browser.close()
         stop.set()
         client.join()
