@@ -24,19 +24,22 @@ from tests.dashboard.conftest import _BROWSERS, KEY
 from tests.gateway.clients import PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import call
+from tests.gateway.services import services
 
-TRAFFIC_S = 240.0
+TRAFFIC_S = 100.0
 _PROGRAMS = ("claude-cli/2.1.0", "codex_cli_rs/0.80.0", "opencode/1.0.1", "OpenAI/Python 2.8.1")
 _WIDTHS = {"": (1440, 900, "light"), "-dark": (1440, 900, "dark"), "-phone": (390, 844, "light")}
 _POOL = 60
+_SLOW = "chat/sim-text?first_ms=400&delay_ms=60"
 _MODELS = (
-    ("chat/sim-text", 8),
-    ("messages/sim-text?words=40", 8),
-    ("responses/sim-text", 4),
-    ("messages/sim-reasoning", 4),
+    ("chat/sim-text?delay_ms=20", 60),
+    ("messages/sim-text?words=40&delay_ms=10", 60),
+    ("responses/sim-text?input=900&cached=600", 30),
+    ("messages/sim-text?input=4000&cached=3600", 40),
+    ("messages/sim-reasoning", 30),
     ("messages/sim-error?status=429", 1),
     ("chat/sim-error?status=500", 1),
-    ("chat/sim-text?first_ms=400", 2),
+    (_SLOW, 20),
 )
 
 
@@ -80,9 +83,9 @@ def people(gateway: RunningGateway) -> list[str]:
     administer(gateway, "teams/platform/limits", monthly)
     secrets = []
     for name, team, limits in (
-        ("ci-nightly", "platform", [("requests", 120, "hour"), ("output_tokens", 20_000, "day")]),
-        ("code-review", "platform", [("tokens", 400_000, "5h")]),
-        ("notebooks", "research", [("requests", 90, "1m")]),
+        ("ci-nightly", "platform", [("requests", 900, "hour"), ("output_tokens", 20_000, "day")]),
+        ("code-review", "platform", [("tokens", 900_000, "5h")]),
+        ("notebooks", "research", [("requests", 160, "1m")]),
         ("support-bot", "research", []),
     ):
         secrets.append(administer(gateway, "keys", {"name": name, "team": team})["secret"])
@@ -107,7 +110,7 @@ def use(gateway: RunningGateway, secrets: list[str], stop: threading.Event) -> N
         data = json.dumps(made).encode()
         headers = {"content-type": "application/json", **program}
         call(gateway.base_url, "POST", PATHS[api], data, headers, key=rng.choice(secrets))
-        time.sleep(rng.random() * 0.16)
+        time.sleep(rng.random() * 0.1)
 
 
 def _wait(page: Page) -> None:
@@ -133,7 +136,7 @@ def _route(page: Page) -> None:
 
 
 def _retried_request(page: Page) -> None:
-    tried = page.locator("tbody tr", has_text="tried").filter(has_text="200")
+    tried = page.locator("tbody tr", has_text="tried").filter(has_text="first_ms")
     page.get_by_role("button", name="Hold").click()
     (tried if tried.count() else page.locator("tbody tr")).first.get_by_role("link").first.click()
 
@@ -145,8 +148,9 @@ def _one_account(page: Page) -> None:
 
 def _disable(page: Page) -> None:
     boxes = page.locator("tbody input[type=checkbox]")
+    page.get_by_label("Filter accounts").fill("responses-0")
     if not boxes.count():  # as on a phone, where one is opened first
-        page.locator(".acc a").first.click()
+        page.locator(".acc a", has_text="responses-07").click()
     for at in range(min(3, boxes.count())):
         boxes.nth(at).check()
     page.get_by_role("button", name="Disable…").first.click()
@@ -176,7 +180,7 @@ def _make_key(page: Page) -> None:
 
 
 def _prices(page: Page) -> None:
-    page.get_by_label("Find prices").fill("claude-opus")
+    page.get_by_label("Find prices").fill("sim")
 
 
 def _nothing(page: Page) -> None:
@@ -187,7 +191,7 @@ SCREENS: dict[str, tuple[str, Callable[[Page], None]]] = {
     "overview": ("", _lately),
     "accounts": ("accounts", _nothing),
     "requests": ("requests", _nothing),
-    "request": ("requests?error=rate_limited", _failed_request),
+    "request": ("requests?error=*", _failed_request),
     "keys": ("keys", _key),
     "routes": ("routes", _route),
     "losses": ("losses", _nothing),
@@ -197,10 +201,12 @@ SCREENS: dict[str, tuple[str, Callable[[Page], None]]] = {
     "account": ("accounts", _one_account),
     "disable": ("accounts", _disable),
     "import": ("accounts", _import),
-    "retried": ("requests", _retried_request),
+    "retried": (
+        "requests?model=chat%2Fsim-text%3Ffirst_ms%3D400%26delay_ms%3D60",
+        _retried_request,
+    ),
     "new-key": ("keys", _make_key),
     "sent": ("workbench", _send),
-    "reload": ("config/reload", _nothing),
     "prices": ("config/prices", _prices),
     "audit": ("config/audit", _nothing),
     "empty": ("requests?error=nothing-of-the-kind", _nothing),
@@ -230,6 +236,38 @@ def take(browser: Browser, gateway: RunningGateway, folder: Path, names: list[st
         context.close()
 
 
+MORE = """
+[[routes]]
+match = "gpt-6*"
+upstream = "chat"
+model = "sim-text"
+[[accounts]]
+name = "two"
+upstream = "chat"
+key = "sk-sim-two"
+"""
+
+
+def take_reload(browser: Browser, url: str, folder: Path) -> None:
+    """Take the pictures of a file that says what is not served yet."""
+    with tempfile.TemporaryDirectory() as name, services(Path(name), url) as running:
+        running.start(settings=f'shutdown_grace_s = 1\n[admin]\nkey = "{KEY}"')
+        file = running.folder / "gateway-0.toml"
+        file.write_text(file.read_text() + MORE)
+        for suffix, (width, height, scheme) in _WIDTHS.items():
+            context = browser.new_context(
+                viewport={"width": width, "height": height},
+                color_scheme="dark" if scheme == "dark" else "light",
+            )
+            page = context.new_page()
+            page.goto(f"{running.url}/ui/config/reload")
+            page.get_by_label("Key of the administration").fill(KEY)
+            page.keyboard.press("Enter")
+            page.get_by_role("button", name="Reload…").wait_for()
+            page.screenshot(path=folder / f"reload{suffix}.png")
+            context.close()
+
+
 def main() -> None:
     """Serve, use and look."""
     parser = argparse.ArgumentParser(prog="tests.dashboard.pictures", description=__doc__)
@@ -250,6 +288,7 @@ def main() -> None:
         time.sleep(TRAFFIC_S)
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         take(browser, gateway, chosen.folder, chosen.screens or list(SCREENS))
+        take_reload(browser, simulator.base_url, chosen.folder)
         browser.close()
         stop.set()
         client.join()

@@ -130,6 +130,18 @@ def test_one_account(page: Page, gateway: RunningGateway, told: Told) -> None:
     assert told.console == []
 
 
+def test_what_is_opened_on_a_phone_takes_the_place_of_the_list(
+    page: Page, gateway: RunningGateway
+) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    sign_in(page, gateway, path="/accounts?q=pool-0004")
+    page.get_by_role("link", name="pool-00042").click()
+    side = page.get_by_role("complementary")
+    expect(side.get_by_role("button", name="Disable…")).to_be_in_viewport()
+    side.get_by_role("link", name="Close").click()
+    expect(page.get_by_role("link", name="pool-00042")).to_be_in_viewport()
+
+
 def test_requests(page: Page, gateway: RunningGateway, told: Told) -> None:
     sign_in(page, gateway, path="/requests")
     rows = page.locator("tbody tr")
@@ -141,11 +153,14 @@ def test_requests(page: Page, gateway: RunningGateway, told: Told) -> None:
     page.get_by_label("Filter requests").fill("")
     expect(rows).to_have_count(3)
     rows.nth(1).locator("a").first.click()
+    newer, older = page.get_by_label("Newer request"), page.get_by_label("Older request")
+    expect(newer).to_be_enabled()
     page.keyboard.press("[")
-    expect(page.get_by_label("Newer request")).to_be_disabled()
+    expect(newer).to_be_disabled()
     page.keyboard.press("]")
+    expect(newer).to_be_enabled()
     page.keyboard.press("]")
-    expect(page.get_by_label("Older request")).to_be_disabled()
+    expect(older).to_be_disabled()
     page.get_by_label("Back to the requests").click()
     page.get_by_label("Filter requests").fill("error:*")
     expect(rows).to_have_count(1)

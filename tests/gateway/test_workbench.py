@@ -17,7 +17,7 @@ from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Options
 from dragoman.config import Admin, Config, Route, Secret, Storage
 from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.gateway.workbench.becoming import keys_of
+from dragoman.gateway.workbench.becoming import MOST_BYTES, MOST_PROBES, becoming, keys_of
 from dragoman.protocols import CODECS
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Failure, Fault
@@ -80,6 +80,26 @@ def test_where_what_is_converted_has_gone(gateway: RunningGateway) -> None:
     assert messages_["added"] == ["max_tokens"]
     odd = CHAT | {'a"b]': {"c": [1]}, "stop": "x"}
     assert translate(gateway, "openai_chat", odd).status in (200, 400)
+
+
+def test_what_it_costs_to_find_out_is_bounded() -> None:
+    """Whatever the client sends: so many translations, fewer of a large request."""
+    for size, most in ((100, MOST_PROBES), (MOST_BYTES // 3, 3), (2 * MOST_BYTES, 0)):
+        value = {f"k{number}": 1 for number in range(20)} | {"text": "x" * size}
+        body = json.dumps(value).encode()
+        asked: list[bytes] = []
+
+        def same(body: bytes, asked: list[bytes] = asked) -> bytes:
+            asked.append(body)
+            return body
+
+        found = becoming(body, body, [f"k{number % 20}" for number in range(500)], same)
+        assert len(asked) <= most, size
+        assert set(found.became) == (
+            {f"k{number}" for number in range(20)}
+            if most > 3
+            else {f"k{number}" for number in range(len(asked))}
+        )
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ which is for a person who looks, never for a request that is served.
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 Key = str | int
@@ -22,7 +22,7 @@ Translate = Callable[[bytes], bytes | None]
 """Translates a request; gives None where there is no translation."""
 
 MOST_PROBES = 64
-MOST_BYTES = 4_000_000
+MOST_BYTES = 1_000_000
 """Bytes that are translated to find out, of all probes together."""
 _MOST_PLACES = 8
 
@@ -42,44 +42,49 @@ class Becoming(Struct, frozen=True):
 
 def becoming(body: bytes, made: bytes, paths: Iterable[str], translate: Translate) -> Becoming:
     """Where the parts at `paths` of the request `body` are in its translation `made`."""
-    value, before = json.loads(body), json.loads(made)
+    value, before = msgspec.json.decode(body), msgspec.json.decode(made)
     if not isinstance(value, dict) or not isinstance(before, dict):
         return Becoming({}, ())
     left = min(MOST_PROBES, MOST_BYTES // max(1, len(body)))
     leaves = list(_leaves(before))
 
-    def translated(request: dict[str, Any] | None) -> list[Leaf] | None:
+    def translated(request: object) -> list[Leaf] | None:
         nonlocal left
-        if left <= 0 or request is None:
-            return None
         left -= 1
-        found = translate(json.dumps(request).encode())
-        return None if found is None else list(_leaves(json.loads(found)))
+        found = translate(msgspec.json.encode(request))
+        return None if found is None else list(_leaves(msgspec.json.decode(found)))
 
+    added: tuple[str, ...] = ()
+    if len(value) * 2 <= left:
+        made_of: set[str] = set()
+        for name in value:
+            after = translated(_without(value, [name]))
+            if after is None and type(value[name]) is int:  # of those that no request may lack
+                after = translated(value | {name: value[name] + 1})
+            if after is not None:
+                remaining = dict(after)
+                made_of |= {_first(at) for at, told in leaves if remaining.get(at, ...) != told}
+        added = tuple(name for name in before if name not in {*_MADE_OF_MANY, *made_of})
     became = {}
     for path in dict.fromkeys(paths):
+        if left <= 0:
+            break
         keys = keys_of(path)
-        after = translated(_left_out(value, keys)) if keys else None
-        if after is not None:
-            if isinstance(keys[-1], int):
-                places = _between(leaves, after)
-            else:
-                remaining = dict(after)
-                places = [at for at, told in leaves if remaining.get(at, ...) != told]
-            if places:
-                became[path] = tuple(places[:_MOST_PLACES])
-    candidates = [name for name in before if name not in _MADE_OF_MANY]
-    if left < len(value):
-        return Becoming(became, ())
-    made_of: set[str] = set()
-    for name in value:
-        after = translated(_left_out(value, [name]))
-        if after is None and type(value[name]) is int:  # of those that no request may lack
-            after = translated(value | {name: value[name] + 1})
-        if after is not None:
+        try:
+            rest = _without(value, keys)
+        except (KeyError, IndexError, TypeError):
+            continue  # it names nothing that is there
+        after = translated(rest)
+        if after is None:
+            continue
+        if isinstance(keys[-1], int):
+            places = _between(leaves, after)
+        else:
             remaining = dict(after)
-            made_of |= {_first(at) for at, told in leaves if remaining.get(at, ...) != told}
-    return Becoming(became, tuple(name for name in candidates if name not in made_of))
+            places = [at for at, told in leaves if remaining.get(at, ...) != told]
+        if places:
+            became[path] = tuple(places[:_MOST_PLACES])
+    return Becoming(became, added)
 
 
 def keys_of(path: str) -> list[Key]:
@@ -101,17 +106,21 @@ def _first(path: str) -> str:
     return str(keys[0]) if keys else path
 
 
-def _left_out(value: dict[str, Any], keys: list[Key]) -> dict[str, Any] | None:
-    """A copy without what is at `keys`; None where nothing is."""
-    made: Any = copy.deepcopy(value)
-    at = made
-    try:
-        for key in keys[:-1]:
-            at = at[key]
-        del at[keys[-1]]
-    except (KeyError, IndexError, TypeError):
-        return None
-    return made  # type: ignore[no-any-return]
+def _without(value: Any, keys: list[Key]) -> Any:
+    """A copy without what is at `keys`.
+
+    Raises:
+        KeyError, IndexError, TypeError: nothing is there.
+    """
+    key = keys[0]
+    made: Any = value.copy() if isinstance(value, dict | list) else None
+    if made is None or isinstance(made, dict) == isinstance(key, int):
+        raise TypeError(key)
+    if len(keys) == 1:
+        del made[key]
+    else:
+        made[key] = _without(made[key], keys[1:])
+    return made
 
 
 def _leaves(value: object, path: str = "") -> Iterator[Leaf]:

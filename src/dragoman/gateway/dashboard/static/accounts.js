@@ -5,7 +5,7 @@ import { Icon } from "./icons.js";
 import { addressed, ask, isAdmin, useAddress, useEvents, useSoon } from "./api.js";
 import { Add, Import, NewKey, Test } from "./account_dialogs.js";
 
-const ROW = 32, SPARE = 8, EVERY_MS = 10000, SOON_MS = 1000, DAY_S = 86400;
+const ROW = 32, SPARE = 8, EVERY_MS = 10000, SOON_MS = 3000, DAY_S = 86400;
 const CHANGES = { cooled: "cooling", exhausted: "exhausted", disabled: "disabled", enabled: "active", restored: "active" };
 const RANK = { exhausted: 0, cooling: 1, trial: 2, disabled: 3, active: 4 };
 const SORTS = {

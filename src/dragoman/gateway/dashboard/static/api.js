@@ -47,11 +47,11 @@ export async function text(path) {
 export function usePolled(read, everyMs, over) {
   const [got, setGot] = useState(null), [fault, setFault] = useState(""), again = useRef(null);
   useEffect(() => {
-    let gone = false;
+    let gone = false, fresh = false;
     const load = () => read().then((found) => { if (!gone) { setGot(found); setFault(""); } }, (refused) => { if (!gone) setFault(refused.message); });
-    again.current = load;
+    again.current = () => { fresh = true; load(); };
     load();
-    const timer = setInterval(() => document.hidden || load(), everyMs);
+    const timer = setInterval(() => { if (!fresh && !document.hidden) load(); fresh = false; }, everyMs);
     return () => { gone = true; clearInterval(timer); };
   }, over);
   return [got, fault, () => again.current()];

@@ -5,7 +5,7 @@ import { Chart, Parts, Spark } from "./charts.js";
 import { addressed, ask, useAddress, useEvents, usePolled, useSoon } from "./api.js";
 
 const SPANS = { "15 min": 900, "1 h": 3600, "6 h": 21600, "24 h": 86400, "7 d": 604800 };
-const SOON_MS = 1000, EVERY_MS = 10000, MOST_ERRORS = 8, MOST_LOST = 6, MOST_NEEDS = 6, RESTING = 0.25;
+const SOON_MS = 5000, EVERY_MS = 10000, MOST_ERRORS = 8, MOST_LOST = 6, MOST_NEEDS = 6, RESTING = 0.25;
 const WORST = ["active", "cooling", "exhausted", "disabled"];
 const TONES = { active: "calm", trial: "info", cooling: "cool", exhausted: "out", disabled: "off" };
 const ERRORS = { rate_limited: "cool", no_account: "out", overloaded: "out", upstream: "out", timeout: "out" };
