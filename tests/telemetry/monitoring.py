@@ -128,6 +128,12 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "s",
         ),
         one(
+            "Upstream's own time, p95",
+            quantile(0.95, "dragoman_upstream_duration_seconds", "model", chosen=MODELS),
+            "{{model}}",
+            "s",
+        ),
+        one(
             "Time per output token, p50",
             quantile(0.5, "dragoman_time_per_output_token_seconds", "model", chosen=MODELS),
             "{{model}}",

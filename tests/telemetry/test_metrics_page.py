@@ -111,6 +111,9 @@ def test_a_request_is_told_of(
     assert value(found, "dragoman_unpriced_requests_total") == 0
     assert value(found, "dragoman_time_to_first_token_seconds_count", **one) == 3
     assert value(found, "dragoman_time_per_output_token_seconds_count", **one) == 3
+    assert value(found, "dragoman_upstream_duration_seconds_count", **one) == 6
+    asked = value(found, "dragoman_request_duration_seconds_sum", upstream=one["upstream"])
+    assert 0 < value(found, "dragoman_upstream_duration_seconds_sum", **one) < asked
     assert value(found, "dragoman_overhead_seconds_count") == 6
     assert 0 < value(found, "dragoman_overhead_seconds_sum") < 6
     assert value(found, "process_cpu_seconds_total") > 0

@@ -60,5 +60,6 @@ def test_the_standard_variables(environ: dict[str, str], ratio: float) -> None:
 
 def test_all_of_it_can_be_switched_off() -> None:
     assert is_disabled({"OTEL_SDK_DISABLED": "TRUE"})
-    assert not is_disabled({"OTEL_SDK_DISABLED": "1"})
+    assert is_disabled({"OTEL_TRACES_EXPORTER": "none"})
+    assert not is_disabled({"OTEL_SDK_DISABLED": "1", "OTEL_TRACES_EXPORTER": "otlp"})
     assert not is_disabled({})

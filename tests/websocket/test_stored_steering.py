@@ -3,7 +3,9 @@ own, and what came of it is found in the store, as anybody else finds it."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +14,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dragoman import jsontext
-from dragoman.config import Config, Storage
+from dragoman.config import Client, Config, Secret, Storage
 from dragoman.gateway.stored.conversations import PendingResponse, StoredConversations
 from dragoman.gateway.stored.steerable import SteerableRecorder
 from dragoman.gateway.testing import RunningGateway
@@ -23,7 +25,7 @@ from dragoman.sse import Decoder, encode
 from dragoman.storage.responses import Items
 from tests.gateway.conftest import config_for
 from tests.gateway.http import AUTH, Connection
-from tests.websocket.client import answer_id, opened, text_of
+from tests.websocket.client import Socket, answer_id, handshake, opened, text_of
 from tests.websocket.test_steering import (
     QUICK,
     SLOW,
@@ -170,3 +172,26 @@ async def test_what_follows_a_response_that_could_not_be_kept() -> None:
     ends = [one for one in Decoder().feed(told) if one.event == b"response.completed"]
     assert [jsontext.decode(one.data)["response"]["store"] for one in ends] == [False, False]
     assert kept == ["resp_1"]
+
+
+def test_what_the_upstream_stores_is_steered(
+    start: Start, simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    """Both responses keep the upstream's ids, and both are known to be the client's."""
+    clients = tuple(Client(name=name, key=Secret(f"sk-test-{name}")) for name in ("one", "two"))
+    config = config_for(simulator.base_url, clients=clients)
+    upstreams = [
+        replace(one, websocket="on", stored_responses="pass") if one.name == "responses" else one
+        for one in config.upstreams
+    ]
+    storage = Storage(path=str(tmp_path / "store.db"))
+    gateway = start(replace(config, upstreams=tuple(upstreams), storage=storage))
+    with Socket(gateway.base_url, handshake(authorization="Bearer sk-test-one")) as sock:
+        sock.create(SLOW, "first", store=True)
+        names = [begun(sock)]
+        steer(sock, names[0], f"on {QUICK}")
+        assert sock.events()[-1]["type"] == "response.incomplete"
+        names.append(answer_id(sock.events()))
+    with closing(sqlite3.connect(tmp_path / "store.db")) as store:
+        kept = set(store.execute("SELECT owner, name FROM kept_elsewhere"))
+    assert {("one", name) for name in names} <= kept

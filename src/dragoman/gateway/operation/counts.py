@@ -115,6 +115,7 @@ class ModelCounts(Struct, array_like=True):
     tokens: list[int] = field(default_factory=lambda: [0] * len(TOKENS))
     first_token: Histogram = field(default_factory=lambda: Histogram([0] * (len(FIRST_TOKENS) + 1)))
     per_token: Histogram = field(default_factory=lambda: Histogram([0] * (len(PER_TOKEN) + 1)))
+    upstream: Histogram = field(default_factory=lambda: Histogram([0] * (len(LATENCIES) + 1)))
 
     def add(self, other: ModelCounts) -> None:
         """Add the counts of `other`."""
@@ -125,6 +126,7 @@ class ModelCounts(Struct, array_like=True):
         self.tokens = _sums(self.tokens, other.tokens)
         self.first_token.add(other.first_token)
         self.per_token.add(other.per_token)
+        self.upstream.add(other.upstream)
 
 
 class KeyCounts(Struct, array_like=True):

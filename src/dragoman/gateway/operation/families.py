@@ -260,6 +260,13 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         PER_TOKEN,
         _of_models(lambda found: found.per_token),
     ),
+    HistogramFamily(
+        "dragoman_upstream_duration_seconds",
+        "From when the account that answered was asked to the end of its answer.",
+        _MODEL,
+        LATENCIES,
+        _of_models(lambda found: found.upstream),
+    ),
     Family(
         "dragoman_tokens_total",
         "counter",

@@ -140,6 +140,9 @@ class Metrics:
                 one_more(self.counts.aborts, f"{record.upstream} {side}")
         if record.attempts == 1 and record.sent_at:
             self.counts.overhead.observe(OVERHEADS, record.sent_at - record.started)
+        if record.sent_at and not record.error:
+            waited = record.sent_at - record.started
+            sums.upstream.observe(LATENCIES, max(0.0, seconds - waited))
         if record.stream and first_byte is not None and not record.error:
             sums.first_token.observe(FIRST_TOKENS, first_byte, record.trace_id, at)
             if usage is not None and 1 < usage.output <= _MOST:

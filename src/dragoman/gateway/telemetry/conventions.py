@@ -32,11 +32,12 @@ REQUEST_TIER = "openai.request.service_tier"
 RESPONSE_TIER = "openai.response.service_tier"
 COST = "dragoman.cost.usd"
 
-API_TYPES: Mapping[str, str] = {
-    "openai_chat": "chat_completions",
-    "openai_responses": "responses",
+API_TYPES: Mapping[tuple[str, str], str] = {
+    ("openai", "openai_chat"): "chat_completions",
+    ("openai", "openai_responses"): "responses",
 }
-"""What the conventions call the protocols of OpenAI itself."""
+"""By who serves and the protocol, what the conventions call an API of OpenAI's own, of which they
+have further attributes."""
 
 _BEFORE = {
     CACHE_WRITE: "gen_ai.usage.cache_creation.input_tokens",

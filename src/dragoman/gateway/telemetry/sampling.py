@@ -54,7 +54,10 @@ class Allowance:
 
 
 def is_disabled(environ: Mapping[str, str]) -> bool:
-    """Whether the standard variable `OTEL_SDK_DISABLED` switches all of it off."""
+    """Whether the standard variables switch all of it off: `OTEL_SDK_DISABLED`, or
+    `OTEL_TRACES_EXPORTER` that is `none`."""
+    if environ.get("OTEL_TRACES_EXPORTER", "").strip() == "none":
+        return True
     return environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 

@@ -185,8 +185,10 @@ def _call_attributes(
         if finished.first_byte_s is not None:
             found[names.FIRST_CHUNK] = max(0.0, finished.first_byte_s - (sent_ns - began_ns) / _NS)
     found.update(_settings(record.settings))
-    if peer.provider == "openai":
-        found.update(_of_openai(record, peer.protocol))
+    api_type = names.API_TYPES.get((peer.provider, peer.protocol))
+    if api_type is not None:
+        found[names.API_TYPE] = api_type
+        found.update(_tiers(record))
     for name, told in zip((names.RESPONSE_ID, names.RESPONSE_MODEL), record.answered, strict=True):
         if told:
             found[name] = told[:_LONGEST]
@@ -253,10 +255,8 @@ def _output_type(asked: Any) -> str | None:
     return "json" if kind.startswith("json") else "text" if kind == "text" else None
 
 
-def _of_openai(record: Record, protocol: str) -> Iterator[tuple[str, Value]]:
-    """What the conventions tell of OpenAI's own services besides."""
-    if protocol in names.API_TYPES:
-        yield names.API_TYPE, names.API_TYPES[protocol]
+def _tiers(record: Record) -> Iterator[tuple[str, Value]]:
+    """The service tiers that were asked for and told."""
     asked = record.settings.get(SERVICE_TIER)
     tier = None if asked is None else msgspec.json.decode(asked)
     if isinstance(tier, str) and tier != "auto":
