@@ -61,6 +61,7 @@ TWO_CALLS = [
     fragment(0, '{"b":2}'),
 ]
 H_CALL = function_call(name="h", arguments='{"b":2}')
+START: tuple[str, Any, None] = "get_weather", {}, None
 SAID: dict[str, tuple[str, list[Any], str, list[tuple[str, str]]]] = {
     "a role, then a whole message": (
         "chat",
@@ -157,6 +158,17 @@ SAID: dict[str, tuple[str, list[Any], str, list[tuple[str, str]]]] = {
         "",
         [F, H],
     ),
+    "a start of a call twice": (
+        "messages",
+        [
+            message_start(),
+            *[{"type": "content_block_start", "index": 0, "content_block": tool(*START)}] * 2,
+            *block(0, {}, {"type": "input_json_delta", "partial_json": '{"a":1}'})[1:],
+            *message_end("tool_use"),
+        ],
+        "",
+        [F],
+    ),
     "content in the start of a message": (
         "messages",
         [
@@ -214,7 +226,9 @@ SAID: dict[str, tuple[str, list[Any], str, list[tuple[str, str]]]] = {
     ),
 }
 PASSED = [
-    name for name in SAID if name.startswith(("a role", "a text", "a whole", "an end", "two calls"))
+    name
+    for name in SAID
+    if name.startswith(("a role", "a start", "a text", "a whole", "an end", "two calls"))
 ]
 """What is the same for a client of the upstream's own protocol."""
 

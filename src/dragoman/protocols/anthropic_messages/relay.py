@@ -35,6 +35,7 @@ class MessagesRelay:
         "_model",
         "_next",
         "_request_id",
+        "_unspelt",
         "answer_id",
         "begun",
         "blank",
@@ -59,6 +60,8 @@ class MessagesRelay:
         self._counts: JsonObject = {}
         self._heads: dict[int, tuple[JsonObject, int]] = {}
         """The start of the latest block at each index, and the index that it is shown at."""
+        self._unspelt: JsonObject | None = None
+        """The start of the block that began last, until a piece of a call came."""
         self._id = ""
         self._next = 0
         """The index after all that were shown."""
@@ -90,6 +93,7 @@ class MessagesRelay:
                 self.begun = _has_content(_decoded(frame.data).get("delta"))
             if frame.data.find(b'"partial_json"') >= 0:
                 self.blank = blank_run(self.blank, _BLANK, frame.data)
+                self._unspelt = None
             return frame.raw
         if name == b"message_start":
             return self._start(frame)
@@ -155,10 +159,13 @@ class MessagesRelay:
         if type(block) is not dict:
             return frame.raw
         before = self._heads.get(index)
-        if before is not None and is_said_again(before[0], block, fresh=False):
-            return b""
+        if before is not None:
+            fresh = before[0] is self._unspelt or before[0].get("type") != "tool_use"
+            if is_said_again(before[0], block, fresh):
+                return b""
         shown = index if before is None and index >= self._next else self._next
         self._next = shown + 1
+        self._unspelt = block
         self._heads[index] = block, shown
         if shown == event.get("index"):
             return frame.raw
