@@ -221,11 +221,11 @@ def take(browser: Browser, gateway: RunningGateway, folder: Path, names: list[st
             color_scheme="dark" if scheme == "dark" else "light",
         )
         page = context.new_page()
-        page.set_default_timeout(8000)
+        page.set_default_timeout(20_000)
         page.goto(f"{gateway.base_url}/ui/config")
         page.get_by_label("Key of the administration").fill(KEY)
         page.keyboard.press("Enter")
-        page.get_by_role("heading", level=1).first.wait_for()
+        page.get_by_role("button", name="Sign out").locator("visible=true").first.wait_for()
         for name in names:
             path, act = SCREENS[name]
             page.goto(f"{gateway.base_url}/ui/{path}")
