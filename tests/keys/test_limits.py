@@ -65,8 +65,9 @@ def test_what_is_no_window_is_told(text: str) -> None:
 
 def test_a_zone_that_is_none_is_told() -> None:
     for zone in ("Mars/Base", "", "../etc/passwd"):
-        with pytest.raises(WindowError, match="no time zone"):
-            parse_window("day", zone)
+        for window in ("day", "1m", "total"):
+            with pytest.raises(WindowError, match="no time zone"):
+                parse_window(window, zone)
 
 
 # Window, zone, a time there, and when it begins and ends.

@@ -54,6 +54,10 @@ def parse_window(text: str, zone: str = "UTC") -> Window:
     Raises:
         WindowError: it names none, or there is no such zone.
     """
+    try:
+        ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        raise WindowError("zone", f"no time zone named {zone[:64]!r}") from None
     if found := _ROLLING.match(text):
         return Rolling(int(found[1]) * _SECONDS[found[2]])
     if text == "total":
@@ -61,10 +65,6 @@ def parse_window(text: str, zone: str = "UTC") -> Window:
     if text not in _CALENDAR:
         told = "expected a window such as 30s, 1m, 5h, 7d, hour, day, week, month or total"
         raise WindowError("window", told)
-    try:
-        ZoneInfo(zone)
-    except (KeyError, ValueError, OSError):
-        raise WindowError("zone", f"no time zone named {zone[:64]!r}") from None
     return Fixed(_CALENDAR[text], zone)
 
 
