@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { signal } from "./vendor/signals.js";
 import { html, told, go, say, Dialog } from "./kit.js";
-import { ask } from "./api.js";
+import { ask, session } from "./api.js";
 
 const SCREENS = { o: ["overview", "Overview"], r: ["requests", "Requests"], l: ["losses", "Losses"], a: ["accounts", "Accounts"], k: ["keys", "Keys and teams"], m: ["routes", "Models and routes"], w: ["workbench", "Workbench"], c: ["clients", "Clients"], f: ["config", "Configuration"] };
 const HELP = [["?", "this help"], ["Ctrl K", "go to anything by its name"], ["/", "filter"], ["Esc", "close the panel, or clear the filter"], ["j k", "next and previous row; arrows too"], ["Enter", "open it"], ["x, Shift x", "tick an account, or all up to it"], ["Space", "hold what comes in"], ["[ ]", "previous and next in a detail"], ["y", "copy the address of what is shown"], ["1 to 5", "the time that Overview shows"], ["e d t", "enable, disable, test the open account"], ["n p", "next and previous loss in the workbench"]];
@@ -36,6 +36,7 @@ const link = () => { navigator.clipboard.writeText(location.href).then(() => say
 
 let led = 0; // until when a letter after `g` names a screen
 function typed(event) {
+  if (!session.value) return;
   const { key, target } = event;
   if (key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); dialog.value = "go"; return; }
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
@@ -45,17 +46,17 @@ function typed(event) {
     return;
   }
   if (!letters.value || target.matches("input:not([type=checkbox]), select, textarea") || (key === " " && target.matches("button, a, summary, input"))) return;
-  const first = Date.now() < led;
+  const first = event.timeStamp < led;
   led = 0;
   if (first && SCREENS[key]) go("/ui/" + SCREENS[key][0]);
-  else if (key === "g") led = Date.now() + SOON_MS;
+  else if (key === "g") led = event.timeStamp + SOON_MS;
   else if (key === "?") dialog.value = "help";
   else if (!({ "/": filter, y: link, j: () => walk(1), k: () => walk(-1) }[key] || press)(key)) return;
   event.preventDefault();
 }
+addEventListener("keydown", typed);
 
 export function Shortcuts() {
-  useEffect(() => { addEventListener("keydown", typed); return () => removeEventListener("keydown", typed); }, []);
   const close = () => { dialog.value = null; };
   return dialog.value && (dialog.value === "go" ? html`<${GoTo} onClose=${close}/>` : html`<${Help} onClose=${close}/>`);
 }
