@@ -43,6 +43,10 @@ _STEP = 1024 * 1024
 """Bytes of a stream for which it is asked at once: as many may be kept of what came, until the
 stream ends, by whoever writes its last event."""
 
+_COPIES = 20
+"""Times that what is kept of a stream is in memory while its last events are written, at most: a
+Responses client is told a text four times, each of them put together from pieces of its own."""
+
 _BLANK_RUN = 100
 """Characters of white space in arguments that are no mere indentation."""
 
@@ -206,15 +210,20 @@ async def _relay(
     data = b"".join(held)
     held.clear()
     room = _STEP
+    paid = 1
 
     def pass_on(chunk: bytes) -> bool:
         """Send a chunk's events at once, as for nearly every chunk. False if that cannot be: they
         are left in `data`, for the loop below."""
-        nonlocal data, blank_since, room
+        nonlocal data, blank_since, room, paid
         room -= len(chunk)
         if room < 0:
             room += _STEP
             context.incoming.hold(_STEP)
+            steps = stream.kept // _STEP - paid
+            if steps > 0:
+                paid += steps
+                context.incoming.hold(steps * _STEP * _COPIES)
         data = feed(chunk)
         if stream.over or stream.blank >= _BLANK_RUN:
             return False
