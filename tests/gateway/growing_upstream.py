@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+NOTHING = "nothing"
+"""Events of a Responses stream that say nothing of an answer."""
+
 KINDS = ("text", "reasoning", "arguments", "items")
 FILLER = "x" * 4096
 
@@ -94,6 +97,9 @@ def _responses(kind: str, index: int) -> list[dict[str, Any]]:
     }
     said = "output_text" if kind == "text" else "reasoning_text"
     made: list[dict[str, Any]] = []
+    if kind == NOTHING:
+        told = {"id": "resp_1", "object": "response", "status": "in_progress", "output": []}
+        return [{"type": "response.in_progress", "response": {**told, "instructions": FILLER}}]
     if not index:
         response = {
             "id": "resp_1",

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.gateway.testing import RunningGateway, running_gateway
-from tests.gateway.clients import APIS, PATHS, body, completed, stream_error
+from tests.gateway.clients import APIS, PATHS, body, completed, error_of, stream_error
 from tests.gateway.conftest import PROTOCOLS, SERVER, config_for
-from tests.gateway.growing_upstream import KINDS, Growing, growing
+from tests.gateway.growing_upstream import KINDS, NOTHING, Growing, growing
 from tests.gateway.http import call
 from tests.gateway.processes import gateway_process, until
 
@@ -64,6 +64,18 @@ def test_a_stream_ends_in_an_error_before_the_budget_is_passed(
         assert error is not None
         assert "as many requests and answers as it may" in error["message"]
         assert len(answer.body) < 2 * BUDGET
+    until(lambda: small.server.http.budget.held == 0)
+
+
+def test_what_is_held_back_before_an_answer_begins_is_charged(
+    small: RunningGateway, upstream: Growing
+) -> None:
+    upstream.kind, upstream.size = NOTHING, 2 * BUDGET
+    answer = call(
+        small.base_url, "POST", PATHS["responses"], body("responses", "responses/m", stream=True)
+    )
+    assert answer.status == 503
+    assert "as many requests and answers as it may" in error_of("responses", answer)["message"]
     until(lambda: small.server.http.budget.held == 0)
 
 

@@ -173,10 +173,11 @@ async def _hold_back(
         UpstreamError: it failed, or ended too soon.
         Failure: nothing of it came in time.
         CallError: it broke off.
+        DragomanError: OVERLOADED: there is no memory for what is held back.
     """
     limit = context.target.upstream.timeouts.first_byte_s
     held = [stream.feed(chunk)]
-    size = len(held[0])
+    size, paid = len(held[0]), _STEP
     while not stream.begun and not stream.over and size <= _MOST_HELD:
         chunk = await anext(answer, b"")
         held.append(stream.feed(chunk) if chunk else stream.finish())
@@ -185,6 +186,9 @@ async def _hold_back(
             break
         if limit and time.perf_counter() - context.record.sent_at > limit:
             raise _nothing_came(context)
+        if size > paid:
+            context.incoming.hold(size - paid)
+            paid = size
     fault = stream.outcome.fault
     if not stream.begun and size <= _MOST_HELD and (fault is not None or not stream.outcome.ended):
         raise UpstreamError(fault or _EMPTY)
