@@ -124,6 +124,12 @@ class AnswerStream:
         """About how many bytes of text the model has said."""
         return 0
 
+    @property
+    def kept(self) -> int:
+        """About how many bytes of the answer are kept until it ends, when the last events may
+        repeat them."""
+        return 0
+
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes of the upstream; return the bytes for the client."""
         try:
@@ -185,12 +191,14 @@ class TranslatedStream(AnswerStream):
 
     __slots__ = (
         "_calls",
+        "_carried",
         "_halves",
         "_ledger",
         "_reader",
         "_restorer",
         "_said",
         "_sequencer",
+        "_size",
         "_writer",
     )
 
@@ -213,16 +221,25 @@ class TranslatedStream(AnswerStream):
         self._calls: set[int] = set()
         """Indexes of the blocks that are tool calls."""
         self._said = 0
+        self._carried = 0
+        """Bytes of the frames that say more than a piece of text."""
+        self._size = 0
+        """Bytes of the last frame, 0 if they are among those."""
 
     @property
     def said(self) -> int:
         return self._said
+
+    @property
+    def kept(self) -> int:
+        return self._said + self._carried
 
     def _take(self, frame: Frame) -> bytes:
         outcome = self.outcome
         if outcome.ended or outcome.fault is not None:
             return b""
         events = self._reader.read(frame)
+        self._size = len(frame.data)
         return self._pass_on(events) if events else b""
 
     def _keepalive(self) -> bytes:
@@ -259,6 +276,9 @@ class TranslatedStream(AnswerStream):
                         self._calls.add(event.index)
                 elif type(event) is Closed:
                     self.blank = 0
+                if type(event) is not Delta and type(event) is not Metered:
+                    self._carried += self._size
+                    self._size = 0
                 for changed in self._restorer.push(event):
                     for ordered in sequencer.push(changed):
                         # One by one: an error must not lose what was already written.

@@ -40,8 +40,12 @@ _SMALL = 64 * 1024
 """Bytes of an answer that the memory budget is not asked for."""
 
 _STEP = 1024 * 1024
-"""Bytes of a stream for which it is asked at once: as many may be kept of what came, until the
-stream ends, by whoever writes its last event."""
+"""Bytes of a stream after which it is asked for what is kept of it until it ends, by whoever writes
+its last event."""
+
+_COPIES = 20
+"""Times that what is kept of a stream is in memory while its last events are written, at most: a
+Responses client is told a text four times, each of them put together from pieces of its own."""
 
 _BLANK_RUN = 100
 """Characters of white space in arguments that are no mere indentation."""
@@ -178,10 +182,11 @@ async def _hold_back(
         UpstreamError: it failed, or ended too soon.
         Failure: nothing of it came in time.
         CallError: it broke off.
+        DragomanError: OVERLOADED: there is no memory for what is held back.
     """
     limit = context.target.upstream.timeouts.first_byte_s
     held = [stream.feed(chunk)]
-    size = len(held[0])
+    size, paid = len(held[0]), _STEP
     while not stream.begun and not stream.over and size <= _MOST_HELD:
         chunk = await anext(answer, b"")
         held.append(stream.feed(chunk) if chunk else stream.finish())
@@ -190,6 +195,9 @@ async def _hold_back(
             break
         if limit and time.perf_counter() - context.record.sent_at > limit:
             raise _nothing_came(context)
+        if size > paid:
+            context.incoming.hold(size - paid)
+            paid = size
     fault = stream.outcome.fault
     if not stream.begun and size <= _MOST_HELD and (fault is not None or not stream.outcome.ended):
         raise UpstreamError(fault or _EMPTY)
@@ -227,15 +235,22 @@ async def _relay(
     is_sent = not stream.over
     """Whether the beginning is sent."""
     room = _STEP
+    paid = 1
 
     def pass_on(chunk: bytes) -> bool:
         """Send a chunk's events at once, as for nearly every chunk. False if that cannot be: they
         are left in `data`, for the loop below."""
-        nonlocal data, blank_since, room, thoughts
+        nonlocal data, blank_since, room, thoughts, paid
         room -= len(chunk)
         if room < 0:
             room += _STEP
-            context.incoming.hold(_STEP)
+            if recorder is not None:
+                # Its last event may repeat all of it.
+                context.incoming.hold(_STEP)
+            steps = stream.kept // _STEP - paid
+            if steps > 0:
+                paid += steps
+                context.incoming.hold(steps * _STEP * _COPIES)
         data = feed(chunk)
         if of_first is not None:
             data = of_first(data)
