@@ -171,7 +171,29 @@ def finished(item: JsonObject) -> bytes:
     return responses_stream([first, ITEM, done, last])
 
 
+HEAD = {"type": "function_call", "id": "x", "call_id": "c", "name": "h", "arguments": ""}
 RESPONSES_ROWS = [
+    Row(
+        "arguments in another place, under the id of a call that comes later",
+        responses_stream(
+            [
+                events_of(response())[0],
+                {
+                    "type": "response.function_call_arguments.done",
+                    "item_id": "x",
+                    "output_index": 1,
+                    "arguments": ARGUMENTS,
+                },
+                {"type": "response.output_item.added", "output_index": 3, "item": HEAD},
+                {
+                    "type": "response.output_item.done",
+                    "output_index": 3,
+                    "item": {**HEAD, "id": "y", "call_id": "d", "arguments": '{"b":2}'},
+                },
+                events_of(response())[-1],
+            ]
+        ),
+    ),
     *(
         Row(f"{name} of a message", finished({**BARE, name: "x"}), finished(WHOLE))
         for name in ("text", "output_text")

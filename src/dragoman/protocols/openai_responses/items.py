@@ -114,6 +114,10 @@ class Item(Struct, eq=False):
         """Whether nothing was passed on of it."""
         return self.block is None and not self.parts and not self.held
 
+    def is_elsewhere(self, at: int | None) -> bool:
+        """Whether it began with pieces of another place than `at`: the id may be another's."""
+        return self.head is None and None not in (at, self.at) and at != self.at
+
     def is_framed(self) -> bool:
         """Whether it was announced, or came whole."""
         return self.head is not None or self.done
@@ -258,6 +262,8 @@ class Items:
             known = self._at.get(at)
             if known is not None and known.head not in (None, value):
                 known = None  # this one was announced already
+        elif known is not None and known.is_elsewhere(at):
+            known = None
         if known is None or known.done or not known.may_be(value) or not _alike(known.id, name):
             known = self._add(at, str(value.get("type")))
         known.head = value
