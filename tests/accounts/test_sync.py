@@ -1,4 +1,5 @@
-"""Pools and a store kept in step: real pools, a real file, and a store that fails on demand."""
+"""Pools and a store kept in step: real pools, a real file or database, and a store that fails on
+demand."""
 
 from __future__ import annotations
 
@@ -24,7 +25,12 @@ from dragoman.accounts.usage import Attribution, Meter
 from dragoman.canonical.usage import Usage
 from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.storage.encryption import AesGcmCipher
-from dragoman.storage.sqlite import SqliteStore
+from dragoman.storage.postgres.database import PostgresDatabase
+from dragoman.storage.sqlite_file import SqliteFile
+from dragoman.storage.tables.pool import PoolTables
+from tests.storage.conftest import cluster, kind, url
+
+__all__ = ["cluster", "kind", "url"]
 
 KEY = Secret("correct horse battery")
 UP = Upstream(name="up", protocol="openai_chat", base_url="http://127.0.0.1:9")
@@ -33,11 +39,14 @@ REFUSED = Symptom(401)
 SYNC_S = 0.05
 
 
-class Failing(SqliteStore):
-    """A store that cannot be used while `broken` is set."""
+class Failing(PoolTables):
+    """A store, in a file or in the database of a URL, that cannot be used while `broken` is set."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, place: str) -> None:
+        if place.startswith("postgresql:"):
+            super().__init__(PostgresDatabase(place), instance="test-")
+        else:
+            super().__init__(SqliteFile(place, 5.0))
         self.broken = False
         self.threads: set[int] = set()
         self.exchanges = 0
@@ -53,9 +62,9 @@ class Failing(SqliteStore):
 class Worker:
     """A pool with its synchronisation."""
 
-    def __init__(self, path: Path, *accounts: Account, sync_s: float, key: Secret | None) -> None:
+    def __init__(self, place: str, *accounts: Account, sync_s: float, key: Secret | None) -> None:
         self.pool = AccountPool(Config(upstreams=(UP,), accounts=accounts))
-        self.store = Failing(path)
+        self.store = Failing(place)
         self.meter = Meter()
         self.sync = AccountSync(
             self.pool, self.store, AesGcmCipher(key), accounts, sync_s=sync_s, meter=self.meter
@@ -70,9 +79,9 @@ class Worker:
 
 @asynccontextmanager
 async def working(
-    path: Path, *accounts: Account, sync_s: float = SYNC_S, key: Secret | None = KEY
+    place: str, *accounts: Account, sync_s: float = SYNC_S, key: Secret | None = KEY
 ) -> AsyncIterator[Worker]:
-    worker = Worker(path, *accounts, sync_s=sync_s, key=key)
+    worker = Worker(place, *accounts, sync_s=sync_s, key=key)
     await worker.sync.start()
     try:
         yield worker
@@ -92,12 +101,18 @@ def account(name: str, key: str = "sk-1") -> Account:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def file(tmp_path: Path) -> Path:
     return tmp_path / "store.db"
 
 
-def keep(path: Path, *accounts: Account) -> None:
-    with closing(SqliteStore(path)) as store:
+@pytest.fixture
+def place(request: pytest.FixtureRequest, kind: str, file: Path) -> str:
+    """Where the store is, in either kind of database."""
+    return str(request.getfixturevalue("url") if kind == "postgres" else file)
+
+
+def keep(place: str, *accounts: Account) -> None:
+    with closing(Failing(place)) as store:
         store.define([AesGcmCipher(KEY).seal(one) for one in accounts])
 
 
@@ -108,13 +123,13 @@ def damage(path: Path) -> Callable[[], object]:
     return lambda: path.write_bytes(healthy)
 
 
-async def test_what_was_known_is_known_after_a_restart(path: Path) -> None:
+async def test_what_was_known_is_known_after_a_restart(place: str) -> None:
     both = account("a"), account("b")
-    async with working(path, *both) as worker:
+    async with working(place, *both) as worker:
         worker.pool.observe(Transition("a", Disabled("by me"), time.time()))
         with worker.pool.lease(WANTED) as lease:
             lease.pin(b"digest")
-    async with working(path, *both) as worker:
+    async with working(place, *both) as worker:
         assert worker.pool.state("a").disabled == "by me"
         assert worker.used() == "b"
         worker.pool.observe(Transition("a", Enabled(), time.time()))
@@ -124,9 +139,9 @@ async def test_what_was_known_is_known_after_a_restart(path: Path) -> None:
             assert lease.account.name == "b"
 
 
-async def test_what_one_worker_decides_the_others_obey(path: Path) -> None:
+async def test_what_one_worker_decides_the_others_obey(place: str) -> None:
     both = account("a"), account("b")
-    async with working(path, *both) as one, working(path, *both) as two:
+    async with working(place, *both) as one, working(place, *both) as two:
         while True:
             with one.pool.lease(WANTED) as lease:
                 if lease.account.name == "a":
@@ -139,17 +154,17 @@ async def test_what_one_worker_decides_the_others_obey(path: Path) -> None:
         await until(lambda: not one.pool.state("a").disabled)
 
 
-async def test_a_disable_does_not_wait_for_the_next_exchange(path: Path) -> None:
+async def test_a_disable_does_not_wait_for_the_next_exchange(place: str) -> None:
     """It is told long before the exchange that was due."""
-    async with working(path, account("a"), sync_s=3600.0) as one:
+    async with working(place, account("a"), sync_s=3600.0) as one:
         one.pool.observe(Transition("a", Disabled("by me"), time.time()))
-        with closing(SqliteStore(path)) as other:
+        with closing(Failing(place)) as other:
             await until(lambda: bool(other.states()))
 
 
-async def test_requests_of_other_workers_count(path: Path) -> None:
+async def test_requests_of_other_workers_count(place: str) -> None:
     capped = Account(name="a", upstream="up", max_concurrent=1)
-    async with working(path, capped) as one, working(path, capped) as two:
+    async with working(place, capped) as one, working(place, capped) as two:
         with one.pool.lease(WANTED):
             await until(lambda: two.pool.in_flight("a") == 1)
             with pytest.raises(NoAccount):
@@ -158,9 +173,9 @@ async def test_requests_of_other_workers_count(path: Path) -> None:
         two.pool.lease(WANTED).give_back()
 
 
-async def test_stored_accounts_serve_and_come_and_go(path: Path) -> None:
-    keep(path, account("a", "sk-a"))
-    async with working(path) as one, working(path) as two:
+async def test_stored_accounts_serve_and_come_and_go(place: str) -> None:
+    keep(place, account("a", "sk-a"))
+    async with working(place) as one, working(place) as two:
         for worker in (one, two):
             with worker.pool.lease(WANTED) as lease:
                 assert lease.account == account("a", "sk-a")
@@ -174,16 +189,16 @@ async def test_stored_accounts_serve_and_come_and_go(path: Path) -> None:
         assert {two.used(), two.used()} == {"b"}
 
 
-async def test_nothing_is_left_of_an_account_whose_removal_was_not_heard_of(path: Path) -> None:
+async def test_nothing_is_left_of_an_account_whose_removal_was_not_heard_of(place: str) -> None:
     """It was removed and added again between two exchanges."""
-    keep(path, account("a", "sk-a"))
-    with closing(SqliteStore(path)) as store:
-        async with working(path, sync_s=3600.0) as worker:
+    keep(place, account("a", "sk-a"))
+    with closing(Failing(place)) as store:
+        async with working(place, sync_s=3600.0) as worker:
             lease = worker.pool.lease(WANTED)
             worker.pool.observe(Transition("a", Disabled("broken"), time.time()))
             await until(lambda: "a" in store.states())
             store.remove(["a"])
-            keep(path, account("a", "sk-b"))
+            keep(place, account("a", "sk-b"))
             assert await worker.sync._exchange()
             assert worker.used() == "a"
             # Nor of a request with the former one.
@@ -194,12 +209,12 @@ async def test_nothing_is_left_of_an_account_whose_removal_was_not_heard_of(path
             assert not store.states()["a"].disabled
 
 
-async def test_who_asks_for_everything_again_hears_of_what_is_gone(path: Path) -> None:
+async def test_who_asks_for_everything_again_hears_of_what_is_gone(place: str) -> None:
     """As after a reload with another upstream: the account was removed just before."""
-    keep(path, account("a"), account("b"))
+    keep(place, account("a"), account("b"))
     other = Upstream(name="other", protocol="openai_chat", base_url="http://127.0.0.1:9")
-    async with working(path, sync_s=3600.0) as worker:
-        with closing(SqliteStore(path)) as store:
+    async with working(place, sync_s=3600.0) as worker:
+        with closing(Failing(place)) as store:
             store.remove(["a"])
         after = AccountPool(Config(upstreams=(UP, other)))
         after.define(worker.sync.stored())
@@ -207,9 +222,9 @@ async def test_who_asks_for_everything_again_hears_of_what_is_gone(path: Path) -
         await until(lambda: after.accounts() == [account("b")])
 
 
-async def test_the_configuration_wins(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    keep(path, account("a", "sk-stored"), account("b"))
-    async with working(path, account("a", "sk-own")) as worker:
+async def test_the_configuration_wins(place: str, caplog: pytest.LogCaptureFixture) -> None:
+    keep(place, account("a", "sk-stored"), account("b"))
+    async with working(place, account("a", "sk-own")) as worker:
         assert worker.pool.account("a").key == Secret("sk-own")
         await worker.sync.ask(lambda store: store.remove(["a", "b"]))
         await until(lambda: len(worker.pool.accounts()) == 1)
@@ -218,25 +233,25 @@ async def test_the_configuration_wins(path: Path, caplog: pytest.LogCaptureFixtu
     assert "sk-" not in caplog.text
 
 
-async def test_a_new_key_gives_an_account_another_chance(path: Path) -> None:
+async def test_a_new_key_gives_an_account_another_chance(place: str) -> None:
     """Wherever it is written; the same key does not, nor does it undo what a person did."""
-    async with working(path, account("a", "old"), account("b", "old")) as worker:
+    async with working(place, account("a", "old"), account("b", "old")) as worker:
         for _ in range(2):
             with worker.pool.lease(WANTED) as lease:
                 lease.failed(REFUSED)
         worker.pool.observe(Transition("b", Disabled("by me"), time.time()))
-    async with working(path, account("a", "old"), account("b", "new")) as worker:
+    async with working(place, account("a", "old"), account("b", "new")) as worker:
         assert worker.pool.state("a").disabled
-    async with working(path, account("a", "new"), account("b", "new")) as worker:
+    async with working(place, account("a", "new"), account("b", "new")) as worker:
         assert not worker.pool.state("a").disabled
         assert worker.pool.state("b").disabled == "by me"
-    with closing(SqliteStore(path)) as store:
+    with closing(Failing(place)) as store:
         assert store.history("a")[0].why == "its key changed"
 
 
-async def test_a_stored_accounts_new_key_does_so_at_once(path: Path) -> None:
-    keep(path, account("a", "old"))
-    async with working(path) as one, working(path) as two:
+async def test_a_stored_accounts_new_key_does_so_at_once(place: str) -> None:
+    keep(place, account("a", "old"))
+    async with working(place) as one, working(place) as two:
         with one.pool.lease(WANTED) as before, one.pool.lease(WANTED) as lease:
             lease.failed(REFUSED)
             await until(lambda: bool(two.pool.state("a").disabled))
@@ -250,10 +265,10 @@ async def test_a_stored_accounts_new_key_does_so_at_once(path: Path) -> None:
 
 
 async def test_a_wrong_key_of_the_store_shows_nothing(
-    path: Path, caplog: pytest.LogCaptureFixture
+    place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keep(path, account("a", "sk-hidden"), account("b", "sk-hidden"))
-    async with working(path, account("c"), key=Secret("another horse entirely")) as worker:
+    keep(place, account("a", "sk-hidden"), account("b", "sk-hidden"))
+    async with working(place, account("c"), key=Secret("another horse entirely")) as worker:
         assert [one.name for one in worker.pool.accounts()] == ["c"]
     assert "2 stored accounts cannot be used" in caplog.text
     assert "another [storage] key" in caplog.text
@@ -262,11 +277,11 @@ async def test_a_wrong_key_of_the_store_shows_nothing(
 
 
 async def test_a_failing_store_stops_nothing_and_loses_nothing(
-    path: Path, caplog: pytest.LogCaptureFixture
+    place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     both = account("a"), account("b")
-    async with working(path, *both) as worker:
+    async with working(place, *both) as worker:
         worker.store.broken = True
         tried = worker.store.exchanges
         now = time.time()
@@ -281,7 +296,7 @@ async def test_a_failing_store_stops_nothing_and_loses_nothing(
         assert not worker.sync.working
         worker.store.broken = False
         await until(lambda: worker.sync.working)
-    with closing(SqliteStore(path)) as store:
+    with closing(Failing(place)) as store:
         assert store.states()["a"].disabled == "by me"
         (count,) = store.usage(0, now + 1).values()
         assert (count.requests, count.input) == (5, 50)
@@ -292,12 +307,12 @@ async def test_a_failing_store_stops_nothing_and_loses_nothing(
 
 
 async def test_what_others_had_in_flight_is_forgotten_while_nothing_is_heard_of_them(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They count as lost, so that an account that they kept busy is used again."""
     monkeypatch.setattr(sync_module, "LOST_AFTER_S", 0.1)
     busy = Account(name="a", upstream="up", key=Secret("sk-1"), max_concurrent=1)
-    async with working(path, busy) as one, working(path, busy) as other:
+    async with working(place, busy) as one, working(place, busy) as other:
         with one.pool.lease(WANTED):
             await until(lambda: other.pool.in_flight("a") == 1)
             other.store.broken = True
@@ -307,10 +322,10 @@ async def test_what_others_had_in_flight_is_forgotten_while_nothing_is_heard_of_
             await until(lambda: other.sync.working)
 
 
-async def test_a_store_that_cannot_be_used_at_first_is_loaded_later(path: Path) -> None:
-    keep(path, account("stored"))
-    mend = damage(path)
-    async with working(path, account("a")) as worker:
+async def test_a_store_that_cannot_be_used_at_first_is_loaded_later(file: Path) -> None:
+    keep(str(file), account("stored"))
+    mend = damage(file)
+    async with working(str(file), account("a")) as worker:
         assert worker.used() == "a"
         assert not worker.sync.working
         mend()
@@ -319,17 +334,17 @@ async def test_a_store_that_cannot_be_used_at_first_is_loaded_later(path: Path) 
 
 
 async def test_what_cannot_be_told_at_the_end_is_said_to_be_lost(
-    path: Path, caplog: pytest.LogCaptureFixture
+    place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with working(path, account("a")) as worker:
+    async with working(place, account("a")) as worker:
         worker.store.broken = True
     assert "is lost" in caplog.text
 
 
-async def test_a_slow_disk_delays_nobody(path: Path) -> None:
+async def test_a_slow_disk_delays_nobody(file: Path) -> None:
     """The store is locked by someone else: the loop goes on."""
-    async with working(path, account("a")) as worker:
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+    async with working(str(file), account("a")) as worker:
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             worker.pool.observe(Transition("a", Disabled("by me"), time.time()))
             tried = worker.store.exchanges
@@ -343,13 +358,13 @@ async def test_a_slow_disk_delays_nobody(path: Path) -> None:
 
 
 async def test_many_accounts_are_taken_over_in_parts(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And none is missing, whatever the parts."""
     monkeypatch.setattr(sync_module, "_AT_ONCE", 7)
     names = [f"a{number}" for number in range(50)]
-    keep(path, *(account(name) for name in names))
-    with closing(SqliteStore(path)) as store:
+    keep(place, *(account(name) for name in names))
+    with closing(Failing(place)) as store:
         now = time.time()
         store.apply([Transition(name, Disabled("by me"), now) for name in names[:30]])
         store.exchange(
@@ -361,7 +376,7 @@ async def test_many_accounts_are_taken_over_in_parts(
             ),
             0,
         )
-    async with working(path) as worker:
+    async with working(place) as worker:
         assert sorted(one.name for one in worker.pool.accounts()) == sorted(names)
         assert [bool(worker.pool.state(name).disabled) for name in names] == [True] * 30 + [
             False
@@ -374,32 +389,32 @@ async def test_many_accounts_are_taken_over_in_parts(
         await until(lambda: len(worker.pool.accounts()) == 5)
 
 
-async def test_balances_of_the_configuration_are_told_and_spent(path: Path) -> None:
+async def test_balances_of_the_configuration_are_told_and_spent(place: str) -> None:
     def rich(balance: float) -> Account:
         return Account(name="a", upstream="up", balance=balance)
 
-    async with working(path, rich(1000)) as worker:
+    async with working(place, rich(1000)) as worker:
         with worker.pool.lease(WANTED) as lease:
             lease.succeeded(300)
-    async with working(path, rich(1000)) as worker:
+    async with working(place, rich(1000)) as worker:
         assert worker.pool.balance("a") == 700
-    async with working(path, rich(2000)) as worker:
+    async with working(place, rich(2000)) as worker:
         assert worker.pool.balance("a") == 2000
 
 
 @pytest.mark.parametrize("tokens", [2**80, float("nan")])
-async def test_what_can_never_be_kept_does_not_stop_the_rest(path: Path, tokens: float) -> None:
+async def test_what_can_never_be_kept_does_not_stop_the_rest(place: str, tokens: float) -> None:
     """An upstream may tell any number of tokens."""
     both = account("a"), account("b")
-    async with working(path, *both) as worker:
+    async with working(place, *both) as worker:
         usage = Usage(input=tokens, output=1)  # type: ignore[arg-type]
         now = time.time()
         worker.meter.count(now, Attribution("a", "me", "m", "/"), usage, float(tokens))
         worker.pool.observe(Transition("a", Disabled("by me"), time.time()))
-        with closing(SqliteStore(path)) as store:
+        with closing(Failing(place)) as store:
             await until(lambda: bool(store.states()))
         worker.meter.count(now, Attribution("a", "me", "n", "/"), Usage(input=3, output=1), 1.0)
-    with closing(SqliteStore(path)) as store:
+    with closing(Failing(place)) as store:
         counts = store.usage(0, now + 1)
         assert [count.input for key, count in counts.items() if key.model == "n"] == [3]
         assert store.states()["a"].disabled == "by me"
@@ -411,15 +426,14 @@ def _swept(swept: list[str], name: str, _now: float) -> int:
 
 
 async def test_one_of_all_workers_drops_what_is_too_old(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sync_module, "_SWEEP_S", 0.0)
     swept: list[str] = []
-    path = tmp_path / "store.db"
-    with closing(SqliteStore(path)) as other:
+    with closing(Failing(place)) as other:
         now = time.time()
         assert other.claim({"sweep": now + 600}, now)
-        async with working(path) as first, working(path) as second:
+        async with working(place) as first, working(place) as second:
             for name, worker in (("first", first), ("second", second)):
                 monkeypatch.setattr(worker.store, "sweep", partial(_swept, swept, name))
             enough = 5 + max(first.store.exchanges, second.store.exchanges)

@@ -14,9 +14,9 @@ NODE_MODULES = FOLDER / "node_modules"
 VENV_PYTHON = FOLDER / ".venv" / "bin" / "python"
 FRAMEWORKS_PYTHON = FOLDER / ".venv-frameworks" / "bin" / "python"
 LLAMA_INDEX_PYTHON = FOLDER / ".venv-llama-index" / "bin" / "python"
-"""Pythons with what only recording needs. LlamaIndex holds on to an older SDK than the others."""
+"""LlamaIndex holds on to an older SDK than the others."""
 AIDER = FOLDER / ".venv-aider" / "bin" / "aider"
-"""It needs a Python below 3.13, and so is no part of what all tests need."""
+"""It needs a Python below 3.13."""
 
 _NODE_LEAST = 22
 

@@ -51,7 +51,7 @@ PYTHONS = {
     "pydantic_ai": FRAMEWORKS_PYTHON,
     "llama_index": LLAMA_INDEX_PYTHON,
 }
-"""Pythons that nothing but recording needs; without them these examples are only compiled."""
+"""Which Python has a package."""
 
 
 @dataclass(frozen=True)

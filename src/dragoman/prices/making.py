@@ -13,7 +13,7 @@ from msgspec.json import encode
 from dragoman.prices.genai import read_genai
 from dragoman.prices.litellm import Check, check_against_litellm
 from dragoman.prices.lookup import PriceList
-from dragoman.prices.pages import PAGES
+from dragoman.prices.pages import PAGES, Page
 from dragoman.prices.rates import PER_MILLION, Price, dollars
 from dragoman.prices.table import ModelPrices, PriceError, Source, Table, make_table
 
@@ -61,20 +61,15 @@ def make_from(first: Text, second: Text | None, now: float) -> Made:
         sources.append(_source("litellm", second))
         models += check.missing
     day = time.strftime("%Y-%m-%d", time.gmtime(now))
-    table = with_pages(make_table(day, sources, reading.providers, models))
-    known = [_called(page.model) for page in PAGES if page.model not in table.models]
-    return Made(table, check, reading.left_out, tuple(_high(models)), tuple(known))
+    table = make_table(day, sources, reading.providers, models)
+    missing = _missing(table)
+    known = tuple([_called(page.model) for page in PAGES if page not in missing])
+    return Made(with_pages(table), check, reading.left_out, tuple(_high(models)), known)
 
 
 def with_pages(table: Table) -> Table:
     """A table with those models of vendors' pages that it lacks."""
-    lists = _lists(table.models)
-    missing = [
-        page
-        for page in PAGES
-        if page.model.provider not in lists
-        or not lists[page.model.provider].prices(page.model.names[0])
-    ]
+    missing = _missing(table)
     if not missing:
         return table
     read = [
@@ -84,6 +79,16 @@ def with_pages(table: Table) -> Table:
     models = [*table.models, *(page.model for page in missing)]
     day = table.version.rpartition(".")[0]
     return make_table(day, [*table.sources, *read], table.providers, models)
+
+
+def _missing(table: Table) -> list[Page]:
+    lists = _lists(table.models)
+    return [
+        page
+        for page in PAGES
+        if page.model.provider not in lists
+        or not lists[page.model.provider].prices(page.model.names[0])
+    ]
 
 
 def changes(old: Table, new: Table) -> Iterator[str]:

@@ -23,7 +23,8 @@ class Page(Struct, frozen=True):
 def _gpt_6_2_sol() -> Iterator[Price]:
     """2 dollars for a million tokens of input, 0.10 cached, 2.50 written to the cache, 10 of
     output; above 272,000 tokens of input these double and output costs half as much again. Batch
-    costs half, Fast twice as much. Web searches are as for its predecessor."""
+    costs half, Fast, which is also called priority, twice as much. Web searches are as for its
+    predecessor."""
     long_prompts = ((0, 1, Fraction(1)), (272_000, 2, Fraction(3, 2)))
     for tier, factor in ("", Fraction(1)), (PRIORITY, 2), (FAST, 2), (BATCH, Fraction(1, 2)):
         for above, given, made in long_prompts:
