@@ -53,8 +53,8 @@ What is said here of each client was found in one of these ways:
   service refuses its first request), and what Claude Code sends only when a person is at it: the
   counting of tokens (`/context`) and the request for a title. The tests send those as they were
   seen.
-- **Asked one question** by the tests with the lines of their guide: Copilot CLI, Aider, Continue and
-  Kilo Code.
+- **Asked one question** by the tests with the lines of their guide: Copilot CLI, Aider, Continue
+  and Kilo Code.
 - **Described only**, by the clients' documentation: Cherry Studio, which reads with the AI SDK,
   crush, Goose, OpenHands, Cursor, Zed and Open WebUI. Their lines are checked for their form alone.
 """
