@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,9 @@ def cluster() -> Iterator[Cluster]:
         yield found
 
 
+TOKEN = "admin-token-of-the-test"
+
+
 def instances(
     stack: ExitStack, folder: Path, cluster: Cluster, upstream: str, count: int
 ) -> list[GatewayProcess]:
@@ -38,12 +42,52 @@ def instances(
                 {"a": "sk-a"},
                 workers=2,
                 name=f"instance{number}",
+                server=f'[admin]\nkey = "{TOKEN}"',
                 store="",
                 storage=f'url = "{cluster.url}"',
             )
         )
         for number in range(count)
     ]
+
+
+def test_what_is_changed_at_one_is_obeyed_by_all(tmp_path: Path, cluster: Cluster) -> None:
+    """Keys, their limits and accounts, by both workers of the other instance."""
+
+    def change(method: str, path: str, value: dict[str, Any] | None = None) -> Answer:
+        found = call(one.url, method, f"/admin{path}", value, key=TOKEN)
+        assert found.status < 300, found.body
+        return found
+
+    def obeyed(status: int) -> None:
+        """Ask on new connections until the other gives nothing else, eight times in a row."""
+        in_a_row = 0
+
+        def holds() -> bool:
+            nonlocal in_a_row
+            asked = {**ASKED, "stream": False}
+            told = call(other.url, "POST", "/v1/chat/completions", asked, key=key).status
+            in_a_row = in_a_row + 1 if told == status else 0
+            return in_a_row == 8
+
+        until(holds)
+
+    with ExitStack() as stack:
+        upstream, _ = stack.enter_context(simulator_process())
+        one, other = instances(stack, tmp_path, cluster, f"{upstream}/v1", 2)
+        key = change("POST", "/keys", {"name": "ci"}).json["secret"]
+        obeyed(200)
+        none = {"kind": "requests", "amount": 0, "window": "1m"}
+        change("PATCH", "/keys/ci", {"limits": [none]})
+        obeyed(429)
+        change("PATCH", "/keys/ci", {"limits": []})
+        obeyed(200)
+        change("POST", "/accounts/a/disable")
+        obeyed(403)
+        change("POST", "/accounts/a/enable")
+        obeyed(200)
+        change("POST", "/keys/ci/disable")
+        obeyed(401)
 
 
 def answered(gateway: GatewayProcess, text: str, previous: str | None) -> tuple[int, str]:
