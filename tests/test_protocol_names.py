@@ -36,6 +36,7 @@ REASONS = {
     "gateway/app.py": "the CORS headers that browsers were promised, letter by letter",
     "gateway/telemetry/conventions.py": "hosts of services, and the conventions' names",
     "prices/litellm.py": "providers' names in a list of prices, which is of services",
+    "prices/pages.py": "a provider's name in a list of prices, and the address of its page",
     "gateway/request_log/rows.py": "names of clients, by what their user agents begin with",
     "gateway/websockets/": "the Responses API over WebSocket: no other protocol has such a thing",
     "gateway/stored/": "the Responses API's own: what it stores, makes in the background, and "

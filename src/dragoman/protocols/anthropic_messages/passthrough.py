@@ -175,7 +175,7 @@ def forward_response(
     if answer.model != model:
         body = _renamed(body, model)
     usage = read_usage(answer.usage) if isinstance(answer.usage, dict) else None
-    return body, usage, reason
+    return body, usage, reason if type(reason) is str else ""
 
 
 def _renamed(body: bytes, model: str) -> bytes:

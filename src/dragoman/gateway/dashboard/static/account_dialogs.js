@@ -1,4 +1,4 @@
-// What is asked before accounts are added, imported, tested, or given a new key.
+// Dialogs about accounts.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, span, Dialog, Glyph } from "./kit.js";
 import { ask, follow } from "./api.js";

@@ -104,7 +104,7 @@ export function Accounts({ name }) {
     ${asking && html`<${Disable} names=${asking} onClose=${() => setAsking(null)} onDone=${(reason) => act("disable", asking, reason)}/>`}`;
 }
 
-// Only the rows that are seen are there; the space above and below stands for the others.
+// Only the rows that are seen are there.
 function Grid({ rows, windows, open, ticked, tick, tickAll }) {
   const box = useRef(null), wanted = useRef(null), from = useRef(0), [top, setTop] = useState(0), [height, setHeight] = useState(800), [at, setAt] = useState(0);
   const phone = matchMedia("(max-width:720px)").matches, row = phone ? 62 : ROW;
@@ -181,7 +181,7 @@ function Side({ name, version, disable, enable, newKey }) {
   </aside>`;
 }
 
-// The states of the last day, as far as they are told; the space before that is left free.
+// The states of the last day, as far as they are told.
 function Band({ history }) {
   const from = now.value - DAY_S, at = (time) => Math.max(0, (100 * (time - from)) / DAY_S), told = [...history].sort((a, b) => a.at - b.at), parts = [];
   told.forEach((entry, i) => {

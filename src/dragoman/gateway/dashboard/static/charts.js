@@ -1,5 +1,4 @@
-// Lines and areas as SVG, drawn in the width that there is. Each has a name, and says in a sentence
-// what it shows; a gap is where nothing was kept.
+// Lines and areas as SVG, in the width that there is. Each has a name and says what it shows.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { signal } from "./vendor/signals.js";
 import { clock, html, minute } from "./kit.js";
@@ -37,7 +36,7 @@ function runs(values, x, y) {
   return found.join("");
 }
 
-// A line without axes beside a figure; a gap is where nothing was kept.
+// A line without axes beside a figure.
 export function Spark({ values, wide = 84, high = 16 }) {
   const most = Math.max(...values.map(Number), 0) || 1, step = wide / Math.max(values.length - 1, 1);
   return html`<svg width="100%" height=${high} viewBox=${`0 0 ${wide} ${high}`} preserveAspectRatio="none" class="spark" aria-hidden="true"><path vector-effect="non-scaling-stroke" d=${runs(values, (at) => at * step, (value) => high - 1 - (value / most) * (high - 2))}/></svg>`;

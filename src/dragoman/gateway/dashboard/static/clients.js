@@ -1,4 +1,4 @@
-// Clients: how each is pointed at this instance, what it loses, and whether it gets what it needs.
+// Clients: how each is pointed at this instance, and what it loses.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, clock, Copy, Glyph } from "./kit.js";
 import { ask, follow, isAdmin } from "./api.js";

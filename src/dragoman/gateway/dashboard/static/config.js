@@ -1,4 +1,4 @@
-// Configuration: what runs, what a reload would change, what models cost, who did what. The file is never written.
+// Configuration: what runs, what a reload changes, prices, audit. The file is never written.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, clock, Dialog } from "./kit.js";
 import { addressed, ask, isAdmin, useAddress } from "./api.js";
@@ -28,7 +28,7 @@ function Running() {
       ${got.routes.map((one) => html`<${Settings} title="routes" settings=${one.settings}/>`)}</div>`;
 }
 
-// What the file says that is not served yet, with its faults and warnings; and to serve it.
+// What the file says that is not served yet.
 function Reload() {
   const [found, setFound] = useState(null), [fault, setFault] = useState(""), [asking, setAsking] = useState(false), [report, setReport] = useState(null);
   const look = () => ask("GET", "config/pending").then((got) => { setFound(got); setFault(""); }, (refused) => setFault(refused.message));
@@ -61,7 +61,7 @@ function Settings({ title, settings }) {
   return html`<section class="panel conf"><header><h2>${title}${named && html` <span class="mono">${told(named.value)}</span>`}</h2></header><div class="body"><dl class="facts left">${settings.filter((one) => one !== named).map((one) => html`<dt class="mono">${one.key}</dt><dd><span class="mono">${text(one.value)}</span>${one.restart && html` <span class="t3 sm">a change needs a restart</span>`}</dd>`)}</dl></div></section>`;
 }
 
-// What is different, as the command tells it: by names, never by values.
+// What is different, by names, never by values.
 function linesOf(c) {
   const lines = TABLES.flatMap((table) => ["added", "removed", "changed"].filter((how) => c[table] && c[table][how] && c[table][how].names).map((how) => `${table} ${how}: ${names(c[table][how])}`));
   if (c.settings) lines.push("settings changed: " + c.settings.map(told).join(", "));

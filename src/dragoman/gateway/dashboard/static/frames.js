@@ -1,4 +1,4 @@
-// A request that is sent: the upstream's events and the client's beside each other.
+// A request that is sent: both sides' events beside each other.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { size, html, told, count, span, say, Copy, Dialog, Protocol, PROTOCOLS } from "./kit.js";
 import { follow } from "./api.js";

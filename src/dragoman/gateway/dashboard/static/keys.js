@@ -74,7 +74,7 @@ function Side({ owner, what, ask: open, again }) {
   </aside>`;
 }
 
-// Shown once: it is in no store, and no page has it afterwards.
+// Shown once: it is in no store.
 function Secret({ made, onClose }) {
   return html`<${Dialog} title=${"The secret of " + told(made.name)} onClose=${onClose}><form method="dialog" onSubmit=${(event) => { event.preventDefault(); onClose(); }}><p class="t2">This is the only time that it is shown.</p><div class="row step once"><code class="mono grow">${made.secret}</code><${Copy} text=${made.secret} label="Copy the secret"/></div><div class="acts"><button class="btn primary">Done</button></div></form></${Dialog}>`;
 }

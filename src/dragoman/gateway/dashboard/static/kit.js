@@ -91,7 +91,7 @@ export function Meter({ used, gone, title, width = 52 }) {
     <span class=${"num" + (used > 0.85 ? " strong" : "")}>${percent}%</span></span>`;
 }
 
-// Outcome of a request: colour where it is not as it should be.
+// Outcome of a request.
 export function outcome(status, error) {
   if (error === "client_gone") return ["off", "disabled", "client left"];
   if (status < 400) return ["ok", "active", String(status)];
@@ -104,7 +104,7 @@ export const pairOf = (pair) => pair.split(">").map((name) => (PROTOCOLS[name] |
 const KINDS = { knob: "K", converted: "C", repaired: "R", content: "X" };
 export const LossKind = ({ kind }) => html`<span class=${"kind " + kind} title=${kind}><i>${KINDS[kind] || "?"}</i></span>`;
 
-// What was done, said once, politely; with a way back where there is one.
+// What was done, said once; with a way back.
 export const said = signal(null);
 export const say = (text, undo, bad = false) => { said.value = { text, undo, bad }; };
 export const Said = () => html`<div class="said" role="status" aria-live="polite">${said.value && html`<div class=${"toast" + (said.value.bad ? " bad" : "")}><span>${said.value.text}</span>
