@@ -128,7 +128,7 @@ def test_what_is_made_in_the_background_is_every_instances(
 ) -> None:
     """It is followed and stopped at another one, which also makes it again if its own is killed."""
     asked = {
-        "model": "chat/sim-text?words=150&delay_ms=20",
+        "model": "chat/sim-text?words=400&delay_ms=20",
         "input": "Hi",
         "background": True,
     }
@@ -152,7 +152,7 @@ def test_what_is_made_in_the_background_is_every_instances(
                 assert told(other, "POST", f"{name}/cancel").json["status"] == end
             else:
                 one.kill_all()
-            seen = [data for _, data in events(following.result(60).body)]
+            seen = [data for _, data in events(following.result(120).body)]
             numbers = [data["sequence_number"] for data in seen]
             assert numbers == list(range(len(numbers)))
             begun = [data["type"] for data in seen].count("response.created")
@@ -160,7 +160,7 @@ def test_what_is_made_in_the_background_is_every_instances(
             ends[end] = seen[-1]["response"]["status"], told(other, "GET", name).json["status"]
         assert ends == {end: (end, end) for end in ends}
         made = told(other, "GET", name).json
-        assert len(made["output"][0]["content"][0]["text"].split()) == 150
+        assert len(made["output"][0]["content"][0]["text"].split()) == 400
 
 
 def test_max_concurrent_holds_over_all_instances(tmp_path: Path, cluster: Cluster) -> None:
