@@ -37,6 +37,11 @@ ASKED = (
 )
 WIDTHS = {"wide": (1440, 900), "phone": (390, 844)}
 NARROWER = {"wide": 1024, "phone": 320}
+WIDER = """(wide) => document.documentElement.scrollWidth <= wide ? [] :
+  [...document.querySelectorAll('body *')].filter((one) => !one.children.length
+    && one.getBoundingClientRect().right > wide).slice(0, 4)
+  .map((one) => `${one.parentElement.outerHTML.slice(0, 80)} ${one.outerHTML.slice(0, 200)}`)"""
+"""The innermost elements that reach over the right edge of a page that is too wide."""
 FOUND = """(rules) => axe.run({resultTypes: ['violations'], ...rules}).then((all) => all.violations
   .filter((one) => ['serious', 'critical'].includes(one.impact))
   .map((one) => one.id + ': ' + one.nodes.map((node) => node.target).join(' ')))"""
