@@ -248,10 +248,11 @@ async def _relay(
         room -= len(chunk)
         if room < 0:
             room += _STEP
-            if recorder is not None:
-                # Its last event may repeat all of it.
+            kept = stream.kept
+            if recorder is not None and not kept:
+                # What passes as it is is not kept here, but its last event may repeat all of it.
                 context.incoming.hold(_STEP)
-            steps = stream.kept // _STEP - paid
+            steps = kept // _STEP - paid
             if steps > 0:
                 paid += steps
                 context.incoming.hold(steps * _STEP * _COPIES)
