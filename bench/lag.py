@@ -1,4 +1,4 @@
-"""``python -m bench.lag``: for how long large bodies keep everybody else waiting.
+"""``python -m bench.lag``: for how long large bodies and answers keep everybody else waiting.
 
 The gateway serves in the loop of this process, and beside it a callback that wants to be called
 every millisecond. Clients and upstream are other processes. Told for each body is how late that
@@ -8,7 +8,8 @@ callback was:
 - ``own``: the CPU time that this process took, all threads together, between two calls, at most.
   Whatever else the machine does, it can have kept its own loop waiting for no longer than that.
 
-``small`` is a request of 100 bytes, for comparison.
+``small`` is a request of 100 bytes, for comparison. The answers are streams for a Responses client,
+whose last events repeat the text; that of each is one delta of 11 bytes after another.
 """
 
 import argparse
@@ -20,14 +21,14 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvloop
 
 from bench import targets
-from bench.answers import PATHS
+from bench.answers import DELTA_TEXT, PATHS
 from bench.targets import CLIENT_KEY, Cores
 from dragoman.config import read_config
 from dragoman.gateway.allocation import configure_allocator
@@ -85,10 +86,24 @@ BODIES: dict[str, tuple[str, Callable[[], bytes]]] = {
 }
 
 
+def _answer(megabytes: float, *, store: bool) -> bytes:
+    deltas = int(megabytes * 1e6 / len(DELTA_TEXT))
+    return json.dumps({"input": f"bench-e{deltas}-r0", "stream": True, "store": store}).encode()
+
+
+ANSWERS: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "answer": ("answer, 1.5 MB", lambda: _answer(1.5, store=False)),
+    "stored": ("the same, stored", lambda: _answer(1.5, store=True)),
+    "long answer": ("answer, 6 MB", lambda: _answer(6, store=False)),
+    "long stored": ("the same, stored", lambda: _answer(6, store=True)),
+}
+
+
 def ask(port: int, which: str, model: str, packed: bool) -> None:
     """In a process of its own: one request; tells its status and seconds."""
-    data = BODIES[which][1]()
+    data = (BODIES | ANSWERS)[which][1]()
     data = data.replace(b"{", b'{"model":"%b",' % model.encode(), 1)
+    path = PATHS["openai_responses" if which in ANSWERS else "anthropic_messages"]
     headers = {"authorization": f"Bearer {CLIENT_KEY}", "content-type": "application/json"}
     if packed:
         data = gzip.compress(data, 1)
@@ -96,7 +111,7 @@ def ask(port: int, which: str, model: str, packed: bool) -> None:
     sys.stdin.readline()
     started = time.perf_counter()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-    connection.request("POST", PATHS["anthropic_messages"], data, headers)
+    connection.request("POST", path, data, headers)
     answer = connection.getresponse()
     answer.read()
     sys.stdout.write(f"{answer.status} {time.perf_counter() - started}\n")
@@ -137,14 +152,14 @@ async def measured(port: int, which: str, model: str, packed: bool) -> str:
     status, seconds = told.split()
     late = sorted(watch.late)
     most, usual, own = late[-1], late[int(len(late) * 0.99)], max(watch.own)
-    name = BODIES[which][0] + (", as gzip" if packed else "")
+    name = (BODIES | ANSWERS)[which][0] + (", as gzip" if packed else "")
     return (
         f"{name:32} {model:16} {status.decode():>6} {float(seconds):7.2f} s"
         f" {most * 1000:9.1f} {usual * 1000:7.1f} {own * 1000:7.1f}\n"
     )
 
 
-async def run(config: Path, rounds: int) -> None:
+async def run(config: Path, chosen: Sequence[str], rounds: int) -> None:
     """Serve as a worker of a gateway does, and measure each body."""
     configure_allocator()
     app = build_app(read_config(config).config, log=None)
@@ -156,7 +171,7 @@ async def run(config: Path, rounds: int) -> None:
         port = sock.getsockname()[1]
         titles = f"{'body':32} {'to':16} {'status':>6} {'took':>9} {'late most':>9} {'p99':>7}"
         sys.stdout.write(f"{titles} {'own':>7}\n")
-        for which in BODIES:
+        for which in chosen:
             for model in MODELS + (("bench-chat-tls",) if which == "picture" else ()):
                 for packed in (False, True) if which in ("messages", "picture") else (False,):
                     for _ in range(rounds):
@@ -170,6 +185,7 @@ def main() -> None:
     """Measure and tell."""
     parser = argparse.ArgumentParser(prog="bench.lag", description=__doc__)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--only", nargs="+", choices=(*BODIES, *ANSWERS), metavar="WHAT")
     parser.add_argument("--ask", nargs=3, metavar=("PORT", "BODY", "MODEL"), help="one request")
     parser.add_argument("--packed", action="store_true", help="as gzip")
     chosen = parser.parse_args()
@@ -181,13 +197,13 @@ def main() -> None:
         with targets.upstreams(folder, Cores(None, None)) as up:
             os.environ["SSL_CERT_FILE"] = str(up.cert)
             config = folder / "dragoman.toml"
-            made = targets.configuration(1, up) + '[storage]\npath = ""\n'
+            made = targets.configuration(1, up) + f'[storage]\npath = "{folder}/stored.db"\n'
             # The bodies of many values are to be translated.
             config.write_text(
                 made.replace("[server]", "[server]\nbody_limit_values = 100_000_000", 1)
             )
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(run(config, chosen.rounds))
+                runner.run(run(config, chosen.only or (*BODIES, *ANSWERS), chosen.rounds))
 
 
 if __name__ == "__main__":

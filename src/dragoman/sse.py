@@ -108,6 +108,16 @@ class Decoder:
         self._tail = (self._tail + rest)[-2:] if len(rest) < 2 else rest[-2:]
 
 
+def last_event(data: bytes, end: int) -> tuple[int, Frame | None]:
+    """Of whole events that end at `end`, where the last begins, and what it is: None if it has no
+    data. Lines end with LF."""
+    at = data.rfind(b"\n", 0, max(0, end - 2))
+    while at > 0 and data[at - 1] != _LF:
+        at = data.rfind(b"\n", 0, at)
+    return at + 1, _parse(data[at + 1 : end])
+
+
+_LF = 10
 _BOM = b"\xef\xbb\xbf"
 _NEAR = 512
 """Bytes beyond which one character is found much sooner than two."""

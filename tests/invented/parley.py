@@ -337,6 +337,8 @@ def read_response(body: JsonObject, inbound: Inbound) -> Iterable[Event]:
 class AnswerWriter:
     """Writes an answer for a Parley client."""
 
+    long_texts = ()
+
     def __init__(self, reply: Reply, streamed: bool) -> None:
         self._streamed = streamed
         self._sealer = reply.sealer

@@ -141,6 +141,11 @@ class AnswerWriter(Protocol):
     Raises `IllegalEvent` for an event out of order.
     """
 
+    @property
+    def long_texts(self) -> Sequence[bytes]:
+        """The texts, encoded, for which placeholders stand in what was written so far."""
+        ...
+
     def write(self, event: Event) -> bytes:
         """Take one event. Returns its frames, possibly none (`b""`), ready to be sent in one
         piece; none where the answer is not streamed."""

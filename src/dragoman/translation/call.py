@@ -29,6 +29,7 @@ from dragoman.protocols import CODECS
 from dragoman.protocols.base import AnswerWriter, Codec, Inbound, Outbound, Reply, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import finish_of
+from dragoman.protocols.long_texts import filled
 from dragoman.sse import Decoder, escape
 from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
@@ -343,7 +344,8 @@ class Call:
             UpstreamError: as for `translate_response`.
         """
         writer = self._source.codec.translate.answer_writer(self._reply(), True)
-        return b"".join(self._written(self._events(body), writer, outcome or Outcome()))
+        written = b"".join(self._written(self._events(body), writer, outcome or Outcome()))
+        return b"".join(filled(written, writer.long_texts))
 
     def stream_as_response(self, stream: bytes, outcome: Outcome | None = None) -> bytes:
         """The client's whole answer from an upstream's stream, given whole.

@@ -43,6 +43,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import AnswerWriter, Relay, StreamReader
 from dragoman.protocols.finish_words import finish_of
+from dragoman.protocols.long_texts import filled, has_placeholder
 from dragoman.sse import COMMENT, DONE, Decoder, EventTooLarge, Frame, escape
 from dragoman.translation.estimate import estimate_text
 from dragoman.translation.frame_halves import FrameHalves
@@ -88,12 +89,14 @@ class AnswerStream:
     some models never stop.
     """
 
-    __slots__ = ("_decoder", "_hiding", "_mask", "begun", "blank", "outcome")
+    __slots__ = ("_decoder", "_hiding", "_mask", "_repeats", "begun", "blank", "outcome")
 
     def __init__(self, mask: Mask | None = None) -> None:
         self._decoder = Decoder()
         self._mask = mask
         self._hiding = StreamMask(mask) if mask is not None and mask.secrets.forms else None
+        self._repeats = False
+        """Whether what is written may hold placeholders of long texts."""
         self.outcome = Outcome()
         self.begun = False
         self.blank = 0
@@ -140,7 +143,13 @@ class AnswerStream:
             written = self._take(frames[0])
         else:
             written = b"".join([self._take(frame) for frame in frames])
-        return written if self._hiding is None else self._hidden(written)
+        if self._hiding is None and not self._repeats:
+            return written
+        return self._filled(self._hidden(written))
+
+    def _filled(self, written: bytes) -> bytes:
+        """What was written with the long texts in place of their placeholders."""
+        return written
 
     def _hidden(self, written: bytes) -> bytes:
         """What was written with the account's secrets hidden."""
@@ -158,14 +167,13 @@ class AnswerStream:
     def _finished(self, frames: Iterable[Frame]) -> bytes:
         """The rest for the client, after the last frames."""
         rest = self._hidden(b"".join([self._take(frame) for frame in frames]) + self._close())
-        return rest if self._hiding is None else rest + self._hiding.flush()
+        return self._filled(rest if self._hiding is None else rest + self._hiding.flush())
 
     def fail(self, fault: Fault) -> bytes:
         """End the client's stream with an error in its own form; nothing if it is over."""
         if self.over:
             return b""
-        written = self._failed(fault)
-        return self._hidden(written)
+        return self._filled(self._hidden(self._failed(fault)))
 
     def _failed(self, fault: Fault) -> bytes:
         raise NotImplementedError
@@ -199,6 +207,7 @@ class TranslatedStream(AnswerStream):
         "_said",
         "_sequencer",
         "_size",
+        "_texts",
         "_writer",
     )
 
@@ -225,6 +234,8 @@ class TranslatedStream(AnswerStream):
         """Bytes of the frames that say more than a piece of text."""
         self._size = 0
         """Bytes of the last frame, 0 if they are among those."""
+        self._texts: list[bytes] = []
+        """The long texts that the writer repeats, with the account's secrets hidden."""
 
     @property
     def said(self) -> int:
@@ -233,6 +244,13 @@ class TranslatedStream(AnswerStream):
     @property
     def kept(self) -> int:
         return self._said + self._carried
+
+    def _filled(self, written: bytes) -> bytes:
+        if not has_placeholder(written):
+            return written
+        for text in self._writer.long_texts[len(self._texts) :]:
+            self._texts.append(text if self._mask is None else self._mask.secrets_in(text))
+        return b"".join(filled(written, self._texts))
 
     def _take(self, frame: Frame) -> bytes:
         outcome = self.outcome
@@ -277,6 +295,7 @@ class TranslatedStream(AnswerStream):
                 elif type(event) is Closed:
                     self.blank = 0
                 if type(event) is not Delta and type(event) is not Metered:
+                    self._repeats = True
                     self._carried += self._size
                     self._size = 0
                 for changed in self._restorer.push(event):

@@ -3,6 +3,7 @@ something of an answer comes, or an error."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from math import inf
 
@@ -46,6 +47,9 @@ its last event."""
 _COPIES = 20
 """Times that what is kept of a stream is in memory while its last events are written, at most: a
 Responses client is told a text four times, each of them put together from pieces of its own."""
+
+_PIECE = 256 * 1024
+"""Bytes of the last events that are sent at once."""
 
 _BLANK_RUN = 100
 """Characters of white space in arguments that are no mere indentation."""
@@ -244,10 +248,11 @@ async def _relay(
         room -= len(chunk)
         if room < 0:
             room += _STEP
-            if recorder is not None:
-                # Its last event may repeat all of it.
+            kept = stream.kept
+            if recorder is not None and not kept:
+                # What passes as it is is not kept here, but its last event may repeat all of it.
                 context.incoming.hold(_STEP)
-            steps = stream.kept // _STEP - paid
+            steps = kept // _STEP - paid
             if steps > 0:
                 paid += steps
                 context.incoming.hold(steps * _STEP * _COPIES)
@@ -303,9 +308,19 @@ async def _relay(
         answer.close()
     if recorder is not None:
         data = await recorder.stream(data)
-    await delivery.end(data)
+    await _end(delivery, data)
     await drain(answer)
     return cause
+
+
+async def _end(delivery: Delivery, data: bytes) -> None:
+    """Send the last events, in pieces between which others come, and the client's pace is kept."""
+    sent = 0
+    while len(data) - sent > _PIECE:
+        await delivery.write(data[sent : sent + _PIECE])
+        sent += _PIECE
+        await asyncio.sleep(0)
+    await delivery.end(data[sent:] if sent else data)
 
 
 async def deliver_refusal(context: RequestContext, failure: Failure) -> None:

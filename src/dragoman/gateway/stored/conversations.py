@@ -38,7 +38,7 @@ from dragoman.protocols.openai_responses.conversations import (
     with_stored,
 )
 from dragoman.protocols.raw import join_list, join_object, split_list, split_object
-from dragoman.sse import Decoder, Frame, encode
+from dragoman.sse import Frame, encode, last_event
 from dragoman.storage.responses import (
     FINISHED,
     Items,
@@ -129,10 +129,14 @@ class ResponseRecorder(AnswerRecorder):
     async def stream(self, data: bytes) -> bytes:
         """Keep the response that the last events of a stream hold. Returns the events to send:
         others if it could not be kept."""
-        decoder = Decoder()
-        frames = [*decoder.feed(data), *decoder.finish()]
-        told = [await self.ended(one, data) if one.event in ENDS else one.raw for one in frames]
-        return b"".join(told)
+        begin = end = len(data)
+        while end:
+            begin, frame = last_event(data, end)
+            if frame is not None and frame.event in ENDS:
+                told = await self.ended(frame, data)
+                return data if told is frame.raw else data[:begin] + told + data[end:]
+            end = begin
+        return data
 
     async def ended(self, frame: Frame, data: bytes) -> bytes:
         """Keep the response of a terminal event; `data` is as in `keep`. Returns the event to

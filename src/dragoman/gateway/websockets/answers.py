@@ -98,6 +98,7 @@ class CreateRequest:
         "_error",
         "_headers",
         "_in_part",
+        "_is_between",
         "_items",
         "_last",
         "_responses",
@@ -162,6 +163,8 @@ class CreateRequest:
         self._decoder = Decoder()
         self._in_part = False
         """Whether events come in parts, which the decoder joins."""
+        self._is_between = True
+        """Whether all events that began are whole."""
         self._headers: Mapping[str, str] = {}
         self._created = b""
         """The event that began the response."""
@@ -297,8 +300,9 @@ class CreateRequest:
     def _pass(self, data: bytes) -> None:
         if not data:
             return
-        if data.startswith(b":"):
+        if self._is_between and data.startswith(b":"):
             self._give_sign()
+        self._is_between = data.endswith(b"\n\n")
         frames = b"".join([self._framed(event, payload) for event, payload in self._split(data)])
         if frames:
             self._send(frames)

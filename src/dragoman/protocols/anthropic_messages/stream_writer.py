@@ -6,7 +6,7 @@ What the client is shown of each block, and what is reported as lost, is decided
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -214,6 +214,9 @@ class _CustomBlock(_Block):
 
 class MessagesWriter:
     """Writes one answer; see `base.AnswerWriter`."""
+
+    long_texts: Sequence[bytes] = ()
+    """No event repeats a text."""
 
     __slots__ = (
         "_block",

@@ -1,7 +1,7 @@
 """The frames of a stream (types: response_stream_event.py), and texts in progress.
 
 In a stream a text is kept as the JSON it was sent as, so that nothing is encoded twice and no more
-is held than the answer.
+is held than the answer. A long one is not copied for each of the four events that repeat it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 from dragoman import jsontext
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.long_texts import placeholder
 from dragoman.sse import escape
 
 _EVENT = b'event: %b\ndata: {"type":"%b","sequence_number":%d%b%b}\n\n'
@@ -21,16 +22,29 @@ _encode_text = msgspec.json.Encoder().encode
 _decode_text = jsontext.decoder(str)
 
 JsonText: TypeAlias = str | Raw
-"""A text inside a JSON object, possibly encoded already."""
+"""A text inside a JSON object, possibly encoded already, or the placeholder of a long one."""
+
+_LONG = 64 * 1024
+"""Characters of a text from which on a placeholder stands for it."""
 
 
 class Frames:
-    """Renders the events of a stream. They are numbered from zero."""
+    """Renders the events of a stream. They are numbered from zero. `long_texts` are those for which
+    placeholders stand in them."""
 
-    __slots__ = ("number",)
+    __slots__ = ("long_texts", "number")
 
     def __init__(self) -> None:
         self.number = 0
+        self.long_texts: list[bytes] = []
+
+    def repeated(self, text: str | bytearray) -> JsonText:
+        """A text for the events that repeat it: the text itself, or its JSON without quotes."""
+        if len(text) < _LONG:
+            return text if isinstance(text, str) else Raw(_quoted(text))
+        quoted = escape(_encode_text(text)) if isinstance(text, str) else _quoted(text)
+        self.long_texts.append(quoted)
+        return Raw(placeholder(len(self.long_texts) - 1))
 
     def event(self, kind: str, fields: JsonObject) -> bytes:
         """An event of type `response.` + `kind`."""
@@ -62,6 +76,10 @@ class CollectedText(Struct):
 
     def value(self) -> JsonText:
         """All of it, for the object it belongs to."""
+        return self.plain()
+
+    def plain(self) -> str:
+        """All of it."""
         return "".join(self._pieces)
 
     def length(self) -> int:
@@ -108,11 +126,15 @@ class StreamedText:
 
     def value(self) -> JsonText:
         """All of it, for the object it belongs to."""
-        return Raw(b'"' + self._json + b'"')
+        return self._frames.repeated(self._json)
+
+    def plain(self) -> str:
+        """All of it."""
+        return _decode_text(_quoted(self._json))
 
     def length(self) -> int:
         """How long it is, in characters."""
-        self._length += len(_decode_text(b'"' + self._json[self._counted :] + b'"'))
+        self._length += len(_decode_text(_quoted(self._json[self._counted :])))
         self._counted = len(self._json)
         return self._length
 
@@ -120,6 +142,5 @@ class StreamedText:
 TextInProgress: TypeAlias = CollectedText | StreamedText
 
 
-def plain(text: JsonText) -> str:
-    """The text itself."""
-    return text if isinstance(text, str) else _decode_text(text)
+def _quoted(text: bytearray) -> bytes:
+    return b"".join((b'"', text, b'"'))

@@ -22,7 +22,6 @@ from dragoman.protocols.openai_responses.frames import (
     JsonText,
     StreamedText,
     TextInProgress,
-    plain,
 )
 from dragoman.protocols.openai_responses.machine_tools import PREFIXES, machine_call_item
 from dragoman.protocols.openai_responses.tool_search import TOOL_SEARCH, search_call_item
@@ -35,6 +34,10 @@ class Output(Struct):
 
     frames: Frames | None
     items: list[JsonObject | Raw] = []
+
+    def repeated(self, text: str) -> JsonText:
+        """A text for an item that is over."""
+        return text if self.frames is None else self.frames.repeated(text)
 
     def add(self, item: JsonObject) -> bytes:
         """The next item is over."""
@@ -194,14 +197,15 @@ class CallItem(Item, kw_only=True):
         """Whether its arguments are shown as an object and are none, for they were cut."""
         if self.call.form is None or self.text is None:
             return False
-        return not _is_json(plain(self.text.value()))
+        return not _is_json(self.text.plain())
 
     def finish(self, status: str) -> bytes:
         assert self.text is not None
-        call, payload, frames = self.call, self.text.value(), self.output.frames
+        call, frames = self.call, self.output.frames
         if call.form is not None:
-            self.value = _call_item(self.value["id"], call, plain(payload), status)
+            self.value = _call_item(self.value["id"], call, self.text.plain(), status)
             return self.output.add(self.value)
+        payload = self.text.value()
         field = "input" if call.custom else "arguments"
         self.value[field] = payload
         self.value["status"] = status
@@ -247,12 +251,13 @@ def _is_json(text: str) -> bool:
 
 class ReasoningItem(Item, kw_only=True):
     """Reasoning: its readable parts as a summary or as raw content, and its state. Its status is
-    only told when it was cut short, as the service does."""
+    only told when it was cut short, as the service does. `texts` are the parts that are over."""
 
     block: Reasoning
     sealer: Sealer
     as_summary: bool
     opaque: Opaque | None
+    texts: list[str] = []
 
     @classmethod
     def new(
@@ -298,6 +303,7 @@ class ReasoningItem(Item, kw_only=True):
         if self.text is None:
             return b""
         text, frames = self.text.value(), self.output.frames
+        self.texts.append(self.text.plain())
         self.text = None
         part = self._part(text)
         if frames is None:
@@ -316,9 +322,8 @@ class ReasoningItem(Item, kw_only=True):
 
     def finish(self, status: str) -> bytes:
         ended = self.end_part()
-        shown = self.value["summary"] if self.as_summary else self.value.get("content", ())
-        parts = [plain(part["text"]) for part in shown]
-        self.value["encrypted_content"] = _state(self.block, parts, self.opaque, self.sealer)
+        state = _state(self.block, self.texts, self.opaque, self.sealer)
+        self.value["encrypted_content"] = self.output.repeated(state)
         if status != "completed":
             self.value["status"] = status
         return ended + self.output.add(self.value)
@@ -354,7 +359,7 @@ class HiddenReasoning(Struct):
     def end_part(self) -> bytes:
         """End the open part, if one is: no event."""
         if self.text is not None:
-            self.parts.append(plain(self.text.value()))
+            self.parts.append(self.text.plain())
             self.text = None
         return b""
 
@@ -364,7 +369,8 @@ class HiddenReasoning(Struct):
         if self.opaque is None or self.opaque.origin == MARKER:
             return b""
         item = Item(self.output, {"type": "reasoning", "id": self.id, "summary": []})
-        item.value["encrypted_content"] = _state(self.block, self.parts, self.opaque, self.sealer)
+        state = _state(self.block, self.parts, self.opaque, self.sealer)
+        item.value["encrypted_content"] = self.output.repeated(state)
         return item.begin() + self.output.add(item.value)
 
 

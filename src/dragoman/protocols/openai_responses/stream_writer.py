@@ -10,7 +10,7 @@ each other are one part, and a refusal is a further part of the same message.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dragoman import jsontext
@@ -44,6 +44,7 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Reply, to_json
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.long_texts import filled
 from dragoman.protocols.openai_responses.content_writer import write_annotation
 from dragoman.protocols.openai_responses.errors import (
     error_members,
@@ -155,8 +156,16 @@ class ResponsesWriter:
         """The whole answer, once `Ended` was written."""
         if self._frames is None:
             return selected(self._response, self._own)
-        answer: JsonObject = jsontext.decode(self._rendered())
+        answer: JsonObject = jsontext.decode(self._filled(self._rendered()))
         return answer
+
+    @property
+    def long_texts(self) -> Sequence[bytes]:
+        """The texts that the last events repeat."""
+        return () if self._frames is None else self._frames.long_texts
+
+    def _filled(self, written: bytes) -> bytes:
+        return b"".join(filled(written, self.long_texts))
 
     def keepalive(self) -> bytes:
         """A sign of life: a comment, or an event that counts where the client wants one."""
@@ -345,7 +354,7 @@ class ResponsesWriter:
             response["moderation"] = event.moderation
         action = None
         if self._awaits_tools and self._own.tool_turn == "required_action":
-            action = required_action(jsontext.decode(to_json(self._output.items)))
+            action = required_action(jsontext.decode(self._filled(to_json(self._output.items))))
         if action is not None:
             response["status"] = "incomplete"
             response["required_action"] = action
