@@ -151,6 +151,7 @@ class LimitSlices:
         self._instance = ""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dragoman-limits")
         self._asked = asyncio.Event()
+        self._is_back = asyncio.Event()
         self._answered: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._retry_s = _RETRY_LEAST_S
@@ -228,6 +229,8 @@ class LimitSlices:
         """Ask for what is missing, and try again; the last refusal if it cannot be had."""
         found: Reservation | Refusal = refusal
         give_up = time.monotonic() + _MOST_WAIT_S
+        if self.away_since is not None and self._is_heard_by_another(limits):
+            self._note_back()
         while self.away_since is None and isinstance(found, Refusal):
             lacking = self._lacking(limits, amounts)
             if lacking is None:
@@ -297,6 +300,12 @@ class LimitSlices:
             self._counters.unlock()
         return lacking
 
+    def _is_heard_by_another(self, limits: Sequence[BoundLimit]) -> bool:
+        """Whether another worker was lent something of these limits since this one found the owner
+        away: what it was not lent then is there to be asked for."""
+        known = [self._by_row[limit.row] for limit in limits if limit.row in self._by_row]
+        return any(not one.slice.cells[AWAY] for one in known)
+
     def may_be_lent(self, limit: LentLimit) -> bool:
         """Whether this machine has nothing left of a limit, and the owner may have."""
         return self.away_since is None and bool(self._lacking((limit,), (1,)))
@@ -320,12 +329,11 @@ class LimitSlices:
 
     async def _run(self) -> None:
         while True:
-            if self.away_since is not None:  # nobody waits for it
-                await asyncio.sleep(self._retry_s * random.uniform(0.5, 1.0))
-            else:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_LEAST_S):
-                        await self._asked.wait()
+            away = self.away_since is not None  # then nobody waits for an answer
+            seconds = self._retry_s * random.uniform(0.5, 1.0) if away else _LEAST_S
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await (self._is_back if away else self._asked).wait()
             self._asked.clear()
             answered, self._answered = self._answered, None
             try:
@@ -450,6 +458,7 @@ class LimitSlices:
     def _note_away(self, reason: str) -> None:
         if self.away_since is None:
             self.away_since = time.time()
+            self._is_back.clear()
             self.failures += 1
             _log.error("limits go on with what this machine was lent: %s", reason)
         counters = self._counters
@@ -465,6 +474,7 @@ class LimitSlices:
         if self.away_since is not None:
             _log.warning("limits are shared again, after %.1f s", time.time() - self.away_since)
         self.away_since, self._retry_s = None, _RETRY_LEAST_S
+        self._is_back.set()
 
 
 def _identity(counters: Counters, cells: Cells) -> str:
