@@ -193,6 +193,25 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "{{limit}}, {{mode}}",
             "reqps",
         ),
+        one(
+            "Budgets of which least is left",
+            f"bottomk(20, min by (scope, id, window) (dragoman_budget_remaining_ratio{{{JOB}}}))",
+            "{{scope}} {{id}}, {{window}}",
+            "percentunit",
+        ),
+        one(
+            "Until budgets begin anew",
+            "bottomk(20, min by (scope, id, window) "
+            f"(dragoman_budget_reset_timestamp_seconds{{{JOB}}}) - time())",
+            "{{scope}} {{id}}, {{window}}",
+            "s",
+        ),
+        one(
+            "Reserved by requests under way",
+            f"sum by (instance) (dragoman_limit_reserved_usd{{{JOB}}})",
+            "{{instance}}",
+            "currencyUSD",
+        ),
     ),
     "Accounts": (
         one(
@@ -287,6 +306,17 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                 Query(rate("dragoman_store_failures_total", chosen=JOB), "failures"),
             ),
         ),
+        one(
+            "A write to a store, 95th percentile",
+            quantile(0.95, "dragoman_store_write_seconds", "signal", chosen=JOB),
+            "{{signal}}",
+            "s",
+        ),
+        one(
+            "What waits to be written or sent",
+            f"sum by (signal) (dragoman_store_queue_depth{{{JOB}}})",
+            "{{signal}}",
+        ),
         Panel(
             "What is sent elsewhere",
             (
@@ -374,6 +404,14 @@ RULES: tuple[Alert, ...] = (
         60,
         "info",
         "What {{ $labels.model }} of {{ $labels.upstream }} costs is not known.",
+    ),
+    Alert(
+        "DragomanBudgetNearlySpent",
+        "min by (scope, id, window) (dragoman_budget_remaining_ratio) < 0.1",
+        5,
+        "warning",
+        "The {{ $labels.scope }} {{ $labels.id }} has used 90 % of its budget for"
+        " {{ $labels.window }}.",
     ),
     Alert(
         "DragomanStoreFails",

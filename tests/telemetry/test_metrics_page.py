@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,18 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_plain
 
 from dragoman.canonical.usage import Usage
-from dragoman.config import Config, Fallback, OwnPrice, Route
+from dragoman.config import (
+    Admin,
+    Client,
+    Config,
+    Fallback,
+    OwnPrice,
+    Route,
+    Secret,
+    Storage,
+    Team,
+)
+from dragoman.config.limits import Limit
 from dragoman.gateway.edge.record import FailedAttempt, Record
 from dragoman.gateway.operation.board import Board
 from dragoman.gateway.operation.counts import Counts
@@ -22,7 +35,7 @@ from dragoman.gateway.operation.exposition import render
 from dragoman.gateway.operation.families import FAMILIES, HistogramFamily, QuotaSample, Snapshot
 from dragoman.gateway.operation.listed import listed_models
 from dragoman.gateway.operation.metrics import MOST_ACCOUNTS, MOST_KEYS, MOST_MODELS, Metrics
-from dragoman.gateway.testing import RunningGateway
+from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.prices.loading import load_prices
 from dragoman.prices.lookup import Basis, Charge
 from dragoman.simulator.accounts import KeyBehaviour
@@ -30,7 +43,8 @@ from dragoman.simulator.script import Failure, Fault
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import config_for
-from tests.gateway.http import AUTH, Answer, Connection, call
+from tests.gateway.http import AUTH, KEY, Answer, Connection, call
+from tests.gateway.services import until
 from tests.telemetry.collector import Collector
 from tests.telemetry.conftest import Trace
 
@@ -172,6 +186,68 @@ def test_what_goes_wrong_is_told_of(trace: Trace, simulator: RunningSimulator) -
     assert value(found, "dragoman_stream_aborts_total", upstream="messages", side="client") == 1
     assert value(found, "dragoman_model_errors_total", upstream="chat", model="(other)") == 1
     assert value(found, "dragoman_unpriced_requests_total", upstream="messages") == 2
+
+
+def test_what_is_left_of_budgets_is_told(simulator: RunningSimulator, tmp_path: Path) -> None:
+    """The least of each window, of keys and of their team; of other limits nothing. And how the
+    stores keep up."""
+    team = Team(name="t", limits=(Limit(kind="cost", amount=2, window="month"),))
+    limits = (
+        Limit(kind="cost", amount=1),
+        Limit(kind="cost", amount=10, window="day", models=("none",)),
+        Limit(kind="cost", amount=1, window="day"),
+        Limit(kind="requests", amount=9, window="day"),
+        Limit(kind="concurrent", amount=9),
+    )
+    clients = (
+        Client(name="held", key=Secret(KEY), team="t", limits=limits),
+        Client(name="idle", key=Secret("sk-of-whoever-is-idle"), team="t"),
+        Client(name="free", key=Secret("sk-of-whoever-is-free")),
+    )
+    config = replace(
+        config_for(simulator.base_url),
+        prices=(OwnPrice(model="sim-*", input="1", output="10"),),
+        teams=(team,),
+        clients=clients,
+        storage=Storage(path=str(tmp_path / "d.db"), sync_s=0.05),
+        admin=Admin(key=Secret("the key of the administration")),
+    )
+    with running_gateway(config) as gateway:
+        model = "chat/sim-cached_usage?input=100000&cached=0"
+        assert ask(gateway, "chat", model).status == 200
+        assert ask(gateway, "responses", "chat/sim-text").status == 200
+        found = scrape(gateway)
+        spent = value(found, "dragoman_key_cost_usd_total", key="held")
+        assert spent > 0.1
+        left = {
+            tuple(sample.labels.values()): sample.value
+            for sample in found["dragoman_budget_remaining_ratio"].samples
+        }
+        assert left == pytest.approx(
+            {
+                ("key", "held", "total"): 1 - spent,
+                ("key", "held", "day"): 1 - spent,
+                ("team", "t", "month"): 1 - spent / 2,
+            }
+        )
+        resets = found["dragoman_budget_reset_timestamp_seconds"].samples
+        assert {one.labels["window"] for one in resets} == {"day", "month"}
+        assert all(one.value > time.time() for one in resets)
+        assert value(found, "dragoman_limit_reserved_usd") == 0
+        with Connection(gateway.base_url) as waiting:
+            made = body("chat", "chat/sim-text?delay_ms=500", max_tokens=50_000)
+            waiting.send("POST", PATHS["chat"], made, AUTH)
+            # At the key's two, and at its team's.
+            until(lambda: value(scrape(gateway), "dragoman_limit_reserved_usd") > 1.5)
+            assert waiting.answer().status == 200
+        until(
+            lambda: all(
+                value(scrape(gateway), "dragoman_store_write_seconds_count", signal=signal)
+                for signal in ("usage", "responses", "requests")
+            )
+        )
+        depth = scrape(gateway)["dragoman_store_queue_depth"].samples
+        assert {one.labels["signal"] for one in depth} == {"responses", "requests"}
 
 
 def record(model: str, caller: str = "c", account: str = "a", upstream: str = "chat") -> Record:

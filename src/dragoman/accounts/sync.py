@@ -93,7 +93,7 @@ class AccountSync:
     `fixed` are the accounts of the configuration: they win over stored ones of the same name.
     `meter` counts what goes into the store as usage, `keys` gets the client keys in it. `failures`
     counts exchanges that failed. All methods are for the event loop. `settled` is told when usage
-    was written, None if nobody is.
+    was written, None if nobody is, and `on_exchanged` how many seconds each exchange took.
     """
 
     def __init__(
@@ -109,6 +109,7 @@ class AccountSync:
     ) -> None:
         self._keys = KeyRing() if keys is None else keys
         self.settled: Settled | None = None
+        self.on_exchanged: Callable[[float], object] = lambda seconds: None
         self._next_uses = time.monotonic() + _USES_S
         self.failures = 0
         self.worker = f"{os.getpid()}-{secrets.token_hex(6)}"
@@ -248,6 +249,7 @@ class AccountSync:
             batch.leases = {}
         if not self._loaded or self._tells_balances:
             batch.balances, self._tells_balances = self._balances, False
+        began = time.perf_counter()
         try:
             received = await self._call(lambda: self._receive(batch))
         except StoreError as error:
@@ -263,6 +265,7 @@ class AccountSync:
             if unwritten and self.settled is not None:
                 self.settled.note_written(unwritten)  # it never will be
             return False
+        self.on_exchanged(time.perf_counter() - began)
         if unwritten and self.settled is not None:
             self.settled.note_written(unwritten)
         self._recovered()

@@ -39,9 +39,10 @@ from dragoman.gateway.edge.auth import Keyring
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.models import Catalogue, fetch_models
+from dragoman.gateway.operation.budgets import budgets
 from dragoman.gateway.operation.current import Current
 from dragoman.gateway.operation.listed import listed_models
-from dragoman.gateway.operation.metrics import Metrics
+from dragoman.gateway.operation.metrics import Metrics, Signal
 from dragoman.gateway.operation.own_usage import OwnUsage
 from dragoman.gateway.operation.prober import Prober
 from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
@@ -79,6 +80,7 @@ from dragoman.keys.ring import KeyRing
 from dragoman.keys.shares import Spent
 from dragoman.prices.loading import load_prices
 from dragoman.prices.lookup import Prices
+from dragoman.prices.rates import PICO
 from dragoman.storage.opening import (
     Watching,
     cipher_for,
@@ -169,6 +171,8 @@ class Services:
         )
         self.scrape.slices = self.limits.slices
         self.scrape.limit_drift = lambda: self.limits.drift
+        self.scrape.limit_reserved = lambda: self.limits.reserved_cost() / PICO
+        self.scrape.budgets = lambda: budgets(self.keys.callers(), self.limits)
         self._admission = Admission(self.limits)
         if self.account_sync is not None:
             self.account_sync.settled = self.limits
@@ -183,10 +187,12 @@ class Services:
                 self._watching.bodies,
                 protocols_of(config),
                 self.scrape.metrics.logged,
+                partial(self.scrape.metrics.stored, "requests"),
             )
             if config.request_log.enabled and is_watched
             else None
         )
+        self._tell_of_stores()
         self._keeper = SeriesKeeper(
             self._watching.series, self.scrape.counts, lambda: self.current.generation.number
         )
@@ -225,6 +231,21 @@ class Services:
         )
         self._open_counts = partial(_counts, config, counts)
         self._slots: AccountSlots | None = None
+
+    def _tell_of_stores(self) -> None:
+        """Have the metrics tell how stores keep up."""
+        told = self.scrape.metrics.stored
+        queues: dict[Signal, Callable[[], int]] = {}
+        if self.account_sync is not None:
+            self.account_sync.on_exchanged = partial(told, "usage")
+        if (responses := self.responses) is not None:
+            responses.on_written = partial(told, "responses")
+            queues["responses"] = lambda: responses.waiting
+        if (log := self.request_log) is not None:
+            queues["requests"] = lambda: log.waiting
+        if (exporting := self.exporting) is not None:
+            queues["traces"] = lambda: exporting.waiting
+        self.scrape.queues = queues
 
     def prepare(self, config: Config, number: int) -> Generation:
         """All that is made of a configuration, ready to be served. Nothing is changed; any thread

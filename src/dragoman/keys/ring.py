@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from enum import Enum
 from math import inf
@@ -306,6 +306,10 @@ class KeyRing:
             return self._usable(name, self._clients[name].rules)
         key = self._keys.get(name)
         return None if key is None or key.removed is not None else self._usable(name, key.rules)
+
+    def callers(self) -> Collection[Caller]:
+        """Whoever has a key that is known, each once."""
+        return {one.caller.name: one.caller for one in self._secrets.values()}.values()
 
     def take_uses(self) -> Uses:
         """Which secrets of the store were used since the last call."""

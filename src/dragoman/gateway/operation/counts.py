@@ -19,6 +19,9 @@ PER_TOKEN = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3
 """Upper bounds of the buckets of the time for each token of a stream, in seconds: as the
 conventions of OpenTelemetry for `gen_ai.server.time_per_output_token`, and shorter ones."""
 
+STORE_WRITES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+"""Upper bounds of the buckets of the time that a store takes to write, in seconds."""
+
 OVERHEADS = (5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25)
 """Upper bounds of the buckets of the time until a request is sent on, in seconds."""
 
@@ -154,8 +157,9 @@ class Counts(Struct):
     upstream and model, `keys` by the name of the key. `fallbacks` are by the upstream that was left
     and the kind of its failure, `aborts` streams that broke off by upstream and side. `limits` are
     the requests that limits of clients refused, by limit and mode: those that were not enforced
-    would have. `cpu` is in seconds. `gauges` are what holds now rather than since the start,
-    `started` when the oldest process began, in Unix seconds, 0 if that is not known.
+    would have. `store_writes` are by what is written. `cpu` is in seconds. `gauges` are what holds
+    now rather than since the start, `started` when the oldest process began, in Unix seconds, 0 if
+    that is not known.
     """
 
     series: dict[str, Series] = field(default_factory=dict)
@@ -174,6 +178,7 @@ class Counts(Struct):
     traces: dict[str, int] = field(default_factory=dict)
     logged: dict[str, int] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
+    store_writes: dict[str, Histogram] = field(default_factory=dict)
     store_failures: int = 0
     worker_restarts: int = 0
     cpu: float = 0.0
@@ -190,6 +195,8 @@ class Counts(Struct):
             self.models.setdefault(key, ModelCounts()).add(model)
         for key, sums in other.keys.items():
             self.keys.setdefault(key, KeyCounts()).add(sums)
+        for signal, took in other.store_writes.items():
+            self.store_writes.setdefault(signal, store_writes()).add(took)
         self.overhead.add(other.overhead)
         for mine, its in (
             (self.errors, other.errors),
@@ -212,6 +219,11 @@ class Counts(Struct):
         self.started = min(self.started or other.started, other.started or self.started)
         for name, value in other.gauges.items():
             self.gauges[name] = self.gauges.get(name, 0) + value
+
+
+def store_writes() -> Histogram:
+    """How long a store took, before it was asked for anything."""
+    return Histogram([0] * (len(STORE_WRITES) + 1))
 
 
 def one_more(counts: dict[str, int], name: str, more: int = 1) -> None:

@@ -16,6 +16,7 @@ from dragoman.gateway.operation.counts import (
     LATENCIES,
     OVERHEADS,
     PER_TOKEN,
+    STORE_WRITES,
     TOKENS,
     Counts,
     Histogram,
@@ -36,14 +37,26 @@ class QuotaSample(Struct, frozen=True):
     resets_at: float | None
 
 
+class BudgetSample(Struct, frozen=True):
+    """What is left of a budget, as a share of it. `scope` is `key` or `team`, `id` whose it is,
+    `window` its length; it begins anew at `resets_at`, Unix seconds, None for never."""
+
+    scope: str
+    id: str
+    window: str
+    remaining: float
+    resets_at: float | None
+
+
 class Snapshot(Struct, frozen=True):
     """What a scrape tells. `accounts` is how many there are by upstream and state, `quotas` the
-    windows of accounts' quotas whose use is known."""
+    windows of accounts' quotas whose use is known, `budgets` the limits of cost."""
 
     counts: Counts
     accounts: Mapping[tuple[str, str], int]
     version: str
     quotas: Sequence[QuotaSample] = ()
+    budgets: Sequence[BudgetSample] = ()
 
 
 Labels = tuple[str, ...]
@@ -178,9 +191,31 @@ def _quotas(part: Callable[[QuotaSample], float | None]) -> Callable[[Snapshot],
     return samples
 
 
+def _budgets(part: Callable[[BudgetSample], float | None]) -> Callable[[Snapshot], Samples]:
+    def samples(now: Snapshot) -> Samples:
+        for one in now.budgets:
+            value = part(one)
+            if value is not None:
+                yield (one.scope, one.id, one.window), value
+
+    return samples
+
+
+def _queues(now: Snapshot) -> Samples:
+    return (
+        ((name.removeprefix(QUEUE),), value)
+        for name, value in sorted(now.counts.gauges.items())
+        if name.startswith(QUEUE)
+    )
+
+
+QUEUE = "store_queue "
+"""How the names of gauges begin that tell how much waits to be written, before what it is."""
+
 _ACCOUNT = ("upstream", "account")
 _MODEL = ("upstream", "model")
 _WINDOW = (*_ACCOUNT, "window", "model")
+_BUDGET = ("scope", "id", "window")
 
 FAMILIES: tuple[Family | HistogramFamily, ...] = (
     Family(
@@ -324,6 +359,27 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         lambda now: _split(now.counts.limits),
     ),
     Family(
+        "dragoman_budget_remaining_ratio",
+        "gauge",
+        "What is left of a limit of cost, as a share of it: the least of those of a window.",
+        _BUDGET,
+        _budgets(lambda sample: sample.remaining),
+    ),
+    Family(
+        "dragoman_budget_reset_timestamp_seconds",
+        "gauge",
+        "When nothing counts any more of what is used of a limit of cost, in Unix seconds.",
+        _BUDGET,
+        _budgets(lambda sample: sample.resets_at),
+    ),
+    Family(
+        "dragoman_limit_reserved_usd",
+        "gauge",
+        "US dollars that requests under way have reserved, at each of the limits they are held to.",
+        (),
+        _gauge("limit_reserved_usd"),
+    ),
+    Family(
         "dragoman_attempts_total",
         "counter",
         "Accounts tried for requests, by upstream.",
@@ -420,6 +476,20 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         "Requests in the log of requests: written, failed to be, or dropped for want of time.",
         ("result",),
         lambda now: (((result,), number) for result, number in sorted(now.counts.logged.items())),
+    ),
+    HistogramFamily(
+        "dragoman_store_write_seconds",
+        "How long a store took to write: usage and accounts, responses, or the log of requests.",
+        ("signal",),
+        STORE_WRITES,
+        lambda now: (((name,), took) for name, took in sorted(now.counts.store_writes.items())),
+    ),
+    Family(
+        "dragoman_store_queue_depth",
+        "gauge",
+        "What waits to be written or sent: responses, requests for their log, and traces.",
+        ("signal",),
+        _queues,
     ),
     Family(
         "dragoman_store_failures_total",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 from dragoman.canonical.usage import Usage
 from dragoman.gateway.edge.record import CLIENT_GONE, Record
@@ -20,15 +21,20 @@ from dragoman.gateway.operation.counts import (
     OTHER,
     OVERHEADS,
     PER_TOKEN,
+    STORE_WRITES,
     Counts,
     KeyCounts,
     ModelCounts,
     Outcomes,
     Series,
     one_more,
+    store_writes,
 )
 from dragoman.gateway.operation.outcomes import UNTOLD, outcome_of
 from dragoman.prices.lookup import Charge
+
+Signal: TypeAlias = Literal["usage", "responses", "requests", "traces"]
+"""What is written to a store, or sent away."""
 
 MOST_ACCOUNTS = 1000
 """Accounts that one worker counts separately; further ones are counted together for each upstream,
@@ -236,6 +242,13 @@ class Metrics:
         """Count what became of so many requests in the log of requests: `written`, `failed` or
         `dropped`. Each result is counted by one thread only."""
         self.counts.logged[result] = self.counts.logged.get(result, 0) + requests
+
+    def stored(self, signal: Signal, seconds: float) -> None:
+        """Count one write to a store. Each signal is counted by one thread only."""
+        took = self.counts.store_writes.get(signal)
+        if took is None:
+            took = self.counts.store_writes[signal] = store_writes()
+        took.observe(STORE_WRITES, seconds)
 
 
 def _other(upstream: str, model: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -15,8 +15,8 @@ from dragoman.gateway.operation.board import Board
 from dragoman.gateway.operation.counts import Counts
 from dragoman.gateway.operation.current import Current
 from dragoman.gateway.operation.exposition import render
-from dragoman.gateway.operation.families import QuotaSample, Snapshot
-from dragoman.gateway.operation.metrics import Metrics
+from dragoman.gateway.operation.families import QUEUE, BudgetSample, QuotaSample, Snapshot
+from dragoman.gateway.operation.metrics import Metrics, Signal
 from dragoman.gateway.operation.process_use import ProcessUse
 from dragoman.gateway.processes.table import WorkerTable
 from dragoman.gateway.serving.limit_slices import LimitSlices
@@ -40,6 +40,10 @@ class WorkerSlot(Struct, frozen=True):
     total: int
     table: WorkerTable
     counts: str | None = None
+
+
+async def _no_budgets() -> Sequence[BudgetSample]:
+    return ()
 
 
 class Scrape:
@@ -70,6 +74,12 @@ class Scrape:
         self._task: asyncio.Task[None] | None = None
         self.limit_drift: Callable[[], float] = float
         """Returns by how much limits were found wrong, as a share of them; 0 without any."""
+        self.limit_reserved: Callable[[], float] = float
+        """Returns the US dollars that this worker's requests have reserved."""
+        self.budgets: Callable[[], Awaitable[Sequence[BudgetSample]]] = _no_budgets
+        """Returns what is left of limits of cost."""
+        self.queues: Mapping[Signal, Callable[[], int]] = {}
+        """Return how much of each waits to be written in this worker."""
 
     def start(self) -> None:
         """Publish the counts for the other workers from now on, in the running loop."""
@@ -86,7 +96,8 @@ class Scrape:
     async def text(self, *, openmetrics: bool = False) -> bytes:
         """The counts of all workers in Prometheus's text format, or in OpenMetrics."""
         accounts, quotas = await self.accounts(), self.quotas()
-        snapshot = Snapshot(self.counts(), accounts, dragoman.__version__, quotas)
+        budgets = await self.budgets()
+        snapshot = Snapshot(self.counts(), accounts, dragoman.__version__, quotas, budgets)
         return render(snapshot, openmetrics=openmetrics)
 
     def quotas(self) -> list[QuotaSample]:
@@ -174,6 +185,8 @@ class Scrape:
             "store_working": 0 if self._account_sync is None else int(self._account_sync.working),
             **self._use.gauges(),
             "limit_drift_ratio": self.limit_drift(),
+            "limit_reserved_usd": self.limit_reserved(),
+            **{QUEUE + signal: waiting() for signal, waiting in self.queues.items()},
         }
         counts.cpu = self._cpu_before + self._use.cpu_seconds()
         counts.started = self._use.started

@@ -41,6 +41,7 @@ class RequestLog:
         bodies: BodyFiles,
         protocols: Mapping[str, str],
         count: Callable[[str, int], None],
+        took: Callable[[float], object],
     ) -> None:
         """
         Args:
@@ -49,6 +50,7 @@ class RequestLog:
             protocols: what each upstream speaks, by its name.
             count: is called with what became of how many requests: `written` or `failed` from the
                 thread, `dropped` from where they are added.
+            took: is called in the thread with the seconds of each writing.
         """
         self.files = files
         self.bodies = bodies
@@ -56,6 +58,7 @@ class RequestLog:
         """Bytes of bodies that wait."""
         self._protocols = protocols
         self._count = count
+        self._took = took
         self._thread = BatchThread[Ended](
             "request log",
             self._take,
@@ -69,6 +72,11 @@ class RequestLog:
         self._paths_of = 0
         self._swept_at = 0.0
         self._told_at = 0.0
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait to be written down."""
+        return self._thread.size
 
     def start(self) -> None:
         """Start the thread."""
@@ -126,7 +134,9 @@ class RequestLog:
                 count_losses(ended, protocol, losses, self._paths, _MOST_PATHS)
                 if number % _AT_ONCE == 0:
                     time.sleep(0)
+            began = time.perf_counter()
             self.files.write(entries, losses, dropped)
+            self._took(time.perf_counter() - began)
         except Exception as error:
             self._tell(error)
             self._count("failed", len(batch))

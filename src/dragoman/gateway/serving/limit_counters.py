@@ -19,6 +19,7 @@ from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.serving.limit_slices import LimitSlices
 from dragoman.gateway.serving.pool_shares import Pools
 from dragoman.keys.admission import (
+    OWN_RESERVED,
     BoundLimit,
     BoundLimits,
     Counters,
@@ -189,6 +190,10 @@ class LimitCounters:
         for limit in chain.from_iterable(one.limits for one in rules):
             if limit.upstream is not None and limit.window is not None:
                 self.pools.bound(self._open(), limit.upstream, limit.window)
+
+    def reserved_cost(self) -> int:
+        """Pico-dollars that requests of this worker have reserved, at each of their limits."""
+        return sum(one.own[OWN_RESERVED] for one in self._bound.values() if one.kind is Kind.COST)
 
     async def views(self, caller: Caller) -> tuple[LimitView, ...]:
         """The limits of a caller, and what was used of them."""

@@ -51,6 +51,11 @@ class Exporting:
             every_s=_EVERY_S,
         )
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait to be sent."""
+        return self._thread.size
+
     def start(self) -> None:
         """Start the thread.
 
@@ -75,11 +80,6 @@ class Exporting:
     def close(self) -> None:
         """Send what waits, if it is taken within two seconds, and end the thread."""
         self._thread.close()
-
-    @property
-    def waiting(self) -> int:
-        """How many requests wait to be sent."""
-        return self._thread.size
 
     def _take(self, batch: Sequence[Finished]) -> None:
         if batch:
