@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Page, expect
 
 from dragoman.gateway.testing import RunningGateway
 from tests.dashboard.conftest import KEY, MOST, ODD, Told
+from tests.gateway.clients import body
 from tests.gateway.http import call
 
 AXE = Path(__file__).parents[1] / "node" / "node_modules" / "axe-core" / "axe.min.js"
@@ -64,7 +67,7 @@ def test_overview(page: Page, gateway: RunningGateway, told: Told) -> None:
     )
     needs.get_by_role("link", name="Show accounts").click()
     expect(page.get_by_role("link", name="pool-00007")).to_be_visible()
-    expect(page.locator(".tfoot")).to_have_text(f"1 of {MOST:,}")
+    expect(page.locator(".tfoot .num")).to_have_text(f"1 of {MOST:,}")
     ask(gateway, "POST", "accounts/do", {"do": "enable", "names": ["pool-00007"]})
     assert (told.console, told.elsewhere) == ([], [])
 
@@ -72,7 +75,7 @@ def test_overview(page: Page, gateway: RunningGateway, told: Told) -> None:
 def test_accounts(page: Page, gateway: RunningGateway, told: Told) -> None:
     sign_in(page, gateway)
     expect(page.get_by_role("heading", name="Accounts")).to_be_visible()
-    expect(page.locator(".tfoot")).to_have_text(f"{MOST:,} of {MOST:,}")
+    expect(page.locator(".tfoot .num")).to_have_text(f"{MOST:,} of {MOST:,}")
     assert page.locator("tbody tr").count() < 100  # only those that are seen are there
     expect(page.get_by_role("link", name=ODD, exact=True)).to_be_visible()
     assert page.locator("img").count() == 0
@@ -91,7 +94,7 @@ def test_those_that_are_ticked_are_disabled_and_no_others(
     sign_in(page, gateway)
     find = page.get_by_label("Filter accounts")
     find.fill("pool-0123")
-    expect(page.locator(".tfoot")).to_have_text(f"10 of {MOST:,}")
+    expect(page.locator(".tfoot .num")).to_have_text(f"10 of {MOST:,}")
     wanted = ["pool-01231", "pool-01234", "pool-01238"]
     for name in wanted:
         page.get_by_label(f"Select {name}").check()
@@ -112,6 +115,30 @@ def test_those_that_are_ticked_are_disabled_and_no_others(
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_contain_text("3 accounts enabled.")
     assert told.console == []
+
+
+def test_of_many_the_number_is_typed(page: Page, gateway: RunningGateway, told: Told) -> None:
+    sign_in(page, gateway)
+    page.get_by_label("Filter accounts").fill("pool-005")
+    expect(page.locator(".tfoot .num")).to_have_text(f"100 of {MOST:,}")
+    page.get_by_label("Select all that the filter shows").check()
+    page.get_by_role("button", name="Disable…").click()
+    dialog = page.get_by_role("dialog", name="Disable 100 accounts")
+    expect(dialog.get_by_text("and 92 more")).to_be_visible()
+    dialog.get_by_label("Type 100 to confirm").fill("99")
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_visible()
+    dialog.get_by_label("Type 100 to confirm").fill("100")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status")).to_contain_text("100 accounts disabled.")
+
+    page.get_by_label("Select all that the filter shows").check()
+    page.get_by_role("button", name="Enable…").click()
+    dialog = page.get_by_role("dialog", name="Enable 100 accounts")
+    dialog.get_by_label("Type 100 to confirm").fill("100")
+    dialog.get_by_role("button", name="Enable").click()
+    expect(page.get_by_role("status")).to_contain_text("100 accounts enabled.")
+    assert (told.console, told.elsewhere) == ([], [])
 
 
 def test_one_account(page: Page, gateway: RunningGateway, told: Told) -> None:
@@ -181,6 +208,7 @@ def test_a_viewer_may_look(page: Page, gateway: RunningGateway) -> None:
     expect(side).to_contain_text("Last 24 hours")
     assert side.get_by_role("button").count() == 0
     assert page.locator("tbody input[type=checkbox]").count() == 0
+    assert page.get_by_role("button", name="CSV").count() == 0
 
 
 def test_who_signs_out_is_out_everywhere(page: Page, gateway: RunningGateway) -> None:
@@ -189,3 +217,31 @@ def test_who_signs_out_is_out_everywhere(page: Page, gateway: RunningGateway) ->
     expect(page.get_by_label("Key of the administration")).to_be_visible()
     status = page.evaluate("fetch('/admin/accounts').then((answer) => answer.status)")
     assert status == 401
+
+
+def saved(page: Page) -> list[dict[str, str]]:
+    """The rows of the file that a table is saved as."""
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save what is shown as CSV").press("Enter")
+    return list(csv.DictReader(download.value.path().read_text().splitlines()))
+
+
+def test_what_is_shown_is_saved_as_csv(page: Page, gateway: RunningGateway, told: Told) -> None:
+    call(gateway.base_url, "POST", "/v1/chat/completions", body("chat", '=1+"1"'))
+    sign_in(page, gateway)
+    page.get_by_label("Filter accounts").fill("pool-0123")
+    expect(page.locator(".tfoot .num")).to_have_text(f"10 of {MOST:,}")
+    accounts = saved(page)
+    assert {row["name"] for row in accounts} == {f"pool-0123{number}" for number in range(10)}
+    assert {row["state"] for row in accounts} == {"active"}
+    page.goto(f"{gateway.base_url}/ui/requests")
+    expect(page.locator("tbody")).to_contain_text('=1+"1"')
+    found: Any = ask(gateway, "GET", "requests")
+    requests = {row["id"]: row["model"] for row in saved(page)}
+    assert set(requests) == {row["id"] for row in found["rows"]}
+    assert requests[found["rows"][0]["id"]] == '\'=1+"1"'
+    ask(gateway, "POST", "accounts/do", {"do": "disable", "names": [ODD]})
+    page.goto(f"{gateway.base_url}/ui/config/audit")
+    expect(page.locator("tbody")).to_contain_text("disable")
+    assert saved(page)[0]["name"] == ODD
+    assert (told.console, told.elsewhere) == ([], [])

@@ -1,9 +1,9 @@
 // Accounts: which can serve, which cannot, why, and until when.
 import { useEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
-import { html, told, count, left, clock, minute, now, say, span, Glyph, State, Meter, Unknown, Dialog, STATES } from "./kit.js";
-import { Icon } from "./icons.js";
+import { html, told, count, left, clock, minute, now, say, span, Csv, Glyph, State, Meter, Unknown, STATES } from "./kit.js";
+import { Find, Icon } from "./icons.js";
 import { addressed, ask, isAdmin, useAddress, useEvents, useSoon } from "./api.js";
-import { Add, Import, NewKey, Test } from "./account_dialogs.js";
+import { Add, Import, NewKey, Test, Turn } from "./account_dialogs.js";
 
 const ROW = 32, SPARE = 8, EVERY_MS = 10000, SOON_MS = 3000, DAY_S = 86400;
 const CHANGES = { cooled: "cooling", exhausted: "exhausted", disabled: "disabled", enabled: "active", restored: "active" };
@@ -40,6 +40,7 @@ function windowTitle(w) {
   return `${Math.round(w.used * 100)} % used${w.resets ? "; resets " + clock(w.resets) : ""}; as told ${clock(w.told)}`;
 }
 const Window = ({ of, width }) => html`<${Meter} used=${of && of.used} gone=${of && gone(of)} title=${windowTitle(of)} width=${width}/>`;
+const exported = ({ name, upstream, state, why, back: back_at, requests, errors, windows }) => ({ name, upstream, state, why, back_at, requests, errors, ...Object.fromEntries(Object.entries(windows).map(([window, of]) => ["used_" + window, of && of.used])) });
 const back = (row) => (row.back && row.back > now.value ? left(row.back - now.value) : "");
 
 export function Accounts({ name }) {
@@ -83,25 +84,25 @@ export function Accounts({ name }) {
   return html`<div class="head"><h1>Accounts</h1>${table && html`<span class="sub">${count(rows.length)} on ${new Set(rows.map((row) => row.upstream)).size} upstreams, ${count(canServe)} can serve</span>`}${isAdmin() && html`<div class="tools"><button class="btn" onClick=${() => setDialog({ import: true })}>Import…</button><button class="btn" onClick=${() => setDialog({ add: true })}>Add…</button></div>`}</div>
     ${stale && html`<p class="banner" role="alert">Not live: ${fault}</p>`}
     <div class="filters">
-      <label class="field flt"><${Icon} name="search"/><input type="search" placeholder="Name, upstream:, why:" aria-label="Filter accounts" value=${filter} onInput=${(event) => setFilter(event.target.value)}/></label>
+      <${Find} label="Filter accounts" hint="Name, upstream:, why:" value=${filter} set=${setFilter} wide=""/>
       <div class="row chips">${["active", "cooling", "exhausted", "disabled"].map((state) => html`<button class="chip" aria-pressed=${String(states.has(state))} onClick=${() => toggle(state)}><${Glyph} state=${state}/>${STATES[state][1]} <b>${count(numbers[state] || 0)}</b></button>`)}
       <span class="t3 sm sortby">Sort</span>${Object.entries(SORTS).map(([key, [label]]) => html`<button class="chip" aria-pressed=${String(sort === key)} onClick=${() => setSort(key)}>${label}</button>`)}</div>
     </div>
     <div class=${name ? "split" : ""}>
       <div class="tablewrap">
         ${ticked.size > 0 && html`<div class="bulk"><b class="strong">${count(ticked.size)} selected</b><span class="t2 not-phone">of ${count(rows.length)}; nothing outside the selection is touched</span><span class="grow"></span>
-          <button class="btn" onClick=${() => setDialog({ test: [...ticked] })}>Test…</button><button class="btn" onClick=${() => act("enable", [...ticked])}>Enable</button><button class="btn" onClick=${() => setAsking([...ticked])}>Disable…</button><button class="btn quiet" onClick=${() => setTicked(new Set())}>Clear</button></div>`}
+          <button class="btn" onClick=${() => setDialog({ test: [...ticked] })}>Test…</button><button class="btn" onClick=${() => (ticked.size > 1 ? setAsking({ what: "enable", names: [...ticked] }) : act("enable", [...ticked]))}>Enable${ticked.size > 1 ? "…" : ""}</button><button class="btn" onClick=${() => setAsking({ what: "disable", names: [...ticked] })}>Disable…</button><button class="btn quiet" onClick=${() => setTicked(new Set())}>Clear</button></div>`}
         ${table ? html`<${Grid} rows=${shown} windows=${windows} open=${name} ticked=${ticked} tick=${tick} tickAll=${() => setTicked(ticked.size ? new Set() : new Set(shown.map((row) => row.name)))}/>` : html`<p class="empty" aria-busy="true">${fault || "Loading…"}</p>`}
         ${table && !shown.length && html`<p class="empty">${rows.length ? "No account fits the filter." : "There is no account yet."}</p>`}
-        <div class="tfoot"><span class="num">${count(shown.length)} of ${count(rows.length)}</span></div>
+        <div class="tfoot"><span class="num">${count(shown.length)} of ${count(rows.length)}</span><${Csv} name="accounts" rows=${() => shown.map(exported)}/></div>
       </div>
-      ${name && html`<${Side} key=${name} name=${name} version=${table && table.version} disable=${() => setAsking([name])} enable=${() => act("enable", [name])} newKey=${() => setDialog({ key: name })}/>`}
+      ${name && html`<${Side} key=${name} name=${name} version=${table && table.version} disable=${() => setAsking({ what: "disable", names: [name] })} enable=${() => act("enable", [name])} newKey=${() => setDialog({ key: name })}/>`}
     </div>
     ${dialog && dialog.add && html`<${Add} upstreams=${[...new Set(rows.map((row) => row.upstream))]} onClose=${close} onDone=${(made) => { close(); say(told(made) + " was added."); load(); }}/>`}
     ${dialog && dialog.import && html`<${Import} onClose=${close} onDone=${(done) => { close(); say(`${count(done.added)} added, ${count(done.replaced)} replaced.`); load(); }}/>`}
     ${dialog && dialog.test && html`<${Test} names=${dialog.test} onClose=${() => { close(); load(); }}/>`}
     ${dialog && dialog.key && html`<${NewKey} name=${dialog.key} onClose=${close} onDone=${(done) => { close(); say(`${told(dialog.key)} has a new key${done.finding ? `, which answered in ${span(done.finding.milliseconds / 1000)}` : ""}.`); load(); }}/>`}
-    ${asking && html`<${Disable} names=${asking} onClose=${() => setAsking(null)} onDone=${(reason) => act("disable", asking, reason)}/>`}`;
+    ${asking && html`<${Turn} ...${asking} onClose=${() => setAsking(null)} onDone=${(reason) => act(asking.what, asking.names, reason)}/>`}`;
 }
 
 // Only the rows that are seen are there.
@@ -140,7 +141,7 @@ function Grid({ rows, windows, open, ticked, tick, tickAll }) {
     ${phone ? html`<ul class="acc" aria-label="Accounts"><li class="gap" style=${{ height: first * row + "px" }} aria-hidden="true"></li>${rows.slice(first, last).map((one) => html`<li key=${one.name}><${Glyph} state=${one.state} size="12"/><span class="cut"><a class="strong ink" href=${link(one)}>${told(one.name)}</a> <span class="t3">${told(one.upstream)}</span></span><span class="num t2 sm">${back(one) ? "back in " + back(one) : count(one.requests) + " req."}</span><span class=${"why2 sm cut state " + STATES[one.state][0]}>${one.why ? told(one.why) : STATES[one.state][1]}</span></li>`)}<li class="gap" style=${{ height: (rows.length - last) * row + "px" }} aria-hidden="true"></li></ul>`
     : html`<table class="acct" aria-rowcount=${rows.length + 1}>
       <colgroup>${mayTick && html`<col class="w-cb"/>`}<col class="w-name"/><col class="w-state"/><col/><col class="w-back"/>${windows.map(() => html`<col class="w-m"/>`)}<col class="w-n"/><col class="w-e"/></colgroup>
-      <thead><tr>${mayTick && html`<th scope="col"><input type="checkbox" aria-label="Select all that the filter shows" checked=${ticked.size > 0 && ticked.size === rows.length} onChange=${tickAll}/></th>`}<th scope="col">Account</th><th scope="col">State</th><th scope="col">Why</th><th scope="col" class="r">Back in</th>${windows.map((one) => html`<th scope="col">${told(one)}</th>`)}<th scope="col" class="r" title="Of the last 24 hours">Requests</th><th scope="col" class="r" title="Of the last 24 hours">Errors</th></tr></thead>
+      <thead><tr>${mayTick && html`<th><input type="checkbox" aria-label="Select all that the filter shows" checked=${ticked.size > 0 && ticked.size === rows.length} onChange=${tickAll}/></th>`}<th>Account</th><th>State</th><th>Why</th><th class="r">Back in</th>${windows.map((one) => html`<th>${told(one)}</th>`)}<th class="r" title="Of the last 24 hours">Requests</th><th class="r" title="Of the last 24 hours">Errors</th></tr></thead>
       <tbody><tr class="gap" aria-hidden="true"><td colspan=${7 + windows.length} style=${{ height: first * row + "px" }}></td></tr>
       ${rows.slice(first, last).map((one, i) => html`<tr key=${one.name} aria-rowindex=${first + i + 2} aria-selected=${String(one.name === open)}>
         ${mayTick && html`<td><input type="checkbox" aria-label=${"Select " + told(one.name)} checked=${ticked.has(one.name)} onChange=${() => tick(one.name)}/></td>`}
@@ -155,8 +156,9 @@ function Grid({ rows, windows, open, ticked, tick, tickAll }) {
 function Side({ name, version, disable, enable, newKey }) {
   const [got, setGot] = useState(null), [fault, setFault] = useState("");
   useEffect(() => { ask("GET", "accounts/" + encodeURIComponent(name) + "?history=30").then(setGot, (refused) => setFault(refused.message)); }, [name, version]);
-  const one = got && got.account, close = "/ui/accounts" + location.search;
-  if (!one) return html`<aside class="side" aria-label=${"Account " + told(name)}><header><div class="row"><h2 class="grow cut">${told(name)}</h2><a class="btn quiet icon" href=${close} aria-label="Close"><${Icon} name="close"/></a></div></header><section>${fault || "Loading…"}</section></aside>`;
+  const one = got && got.account;
+  const top = html`<div class="row"><h2 class="grow cut" title=${told(name)}>${told(name)}</h2><a class="btn quiet icon" href=${"/ui/accounts" + location.search} aria-label="Close"><${Icon} name="close"/></a></div>`;
+  if (!one) return html`<aside class="side" aria-label=${"Account " + told(name)}><header>${top}</header><section>${fault || "Loading…"}</section></aside>`;
   const state = one.trial ? "trial" : one.state, test = async () => {
     try {
       const found = await ask("POST", "accounts/" + encodeURIComponent(name) + "/test", {});
@@ -167,7 +169,7 @@ function Side({ name, version, disable, enable, newKey }) {
   };
   const facts = [["Requests", count(one.requests)], ["Errors", count(one.errors)], ["Retries it caused", count(one.retries)], ["In flight", one.in_flight + (one.max_concurrent ? " of " + one.max_concurrent : "")], ["Used last", one.last_used ? clock(one.last_used) : html`<${Unknown} why="it was not used yet"/>`], ["Key", one.secrets.includes("key") ? "set; shown nowhere" : "none"]];
   return html`<aside class="side" aria-label=${"Account " + told(name)}>
-    <header><div class="row"><h2 class="grow cut" title=${told(name)}>${told(name)}</h2><a class="btn quiet icon" href=${close} aria-label="Close"><${Icon} name="close"/></a></div>
+    <header>${top}
       <div class="sm t2">${told(one.upstream)} · ${one.origin === "store" ? "kept in the store" : "in the configuration file"} · priority ${one.priority}</div>
       ${isAdmin() && html`<div class="acts"><button class="btn" data-key="t" onClick=${test}>Test</button>${one.origin === "store" && html`<button class="btn" onClick=${newKey}>New key…</button>`}${one.state === "active" ? html`<button class="btn" data-key="d" onClick=${disable}>Disable…</button>` : html`<button class="btn" data-key="e" onClick=${enable}>Enable</button>`}</div>`}</header>
     <section><p><span class=${"pill " + STATES[state][0]}><${Glyph} state=${state}/>${STATES[state][1]}</span> ${one.back_at && one.back_at > now.value && html`<span class="num">back in <b class="strong">${left(one.back_at - now.value)}</b>, at ${minute(one.back_at)}</span>`}</p>
@@ -190,15 +192,4 @@ function Band({ history }) {
   });
   const shown = parts.filter(([begin, end]) => end > from && end > begin);
   return shown.length > 0 && html`<svg width="100%" height="10" class="band" role="img" aria-label=${"States of the last 24 hours: " + shown.map(([begin, , state]) => STATES[state][1] + " from " + minute(begin)).join(", ")}><rect width="100%" height="10" class="f-sunken"/>${shown.map(([begin, end, state]) => html`<rect x=${at(begin) + "%"} width=${Math.max(0.4, at(end) - at(begin)) + "%"} height="10" class=${"f-" + { active: "calm", cooling: "cool", exhausted: "out", disabled: "off" }[state]}><title>${STATES[state][1]}, ${minute(begin)} to ${minute(end)}</title></rect>`)}</svg><p class="row t3 sm"><span>24 h ago</span><span class="grow"></span><span>now</span></p>`;
-}
-
-function Disable({ names, onClose, onDone }) {
-  const reason = useRef(null);
-  const few = names.slice(0, 5).map(told).join(", ") + (names.length > 5 ? ` and ${count(names.length - 5)} more` : "");
-  return html`<${Dialog} title=${`Disable ${count(names.length)} ${names.length === 1 ? "account" : "accounts"}`} onClose=${onClose}>
-    <form method="dialog" onSubmit=${(event) => { event.preventDefault(); onDone(reason.current.value); }}>
-      <p class="t2">${few} will get no request until somebody enables ${names.length === 1 ? "it" : "them"}. Requests in flight are finished.</p>
-      <label for="reason">Reason</label><input id="reason" class="field" ref=${reason} maxlength="200"/>
-      <div class="acts"><button class="btn primary">Disable</button><button type="button" class="btn" onClick=${onClose}>Cancel</button></div>
-    </form></${Dialog}>`;
 }

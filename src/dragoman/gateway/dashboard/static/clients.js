@@ -1,6 +1,6 @@
 // Clients: how each is pointed at this instance, and what it loses.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
-import { html, told, count, clock, Copy, Glyph } from "./kit.js";
+import { html, told, count, clock, Copy, Glyph, banner } from "./kit.js";
 import { ask, follow, isAdmin } from "./api.js";
 
 const ORDER = ["broken", "warning", "not_seen", "ok"];
@@ -30,7 +30,7 @@ export function Clients({ name }) {
   return html`<div class="head"><h1>Clients</h1><span class="sub not-phone">how each is pointed at this instance</span></div>
     <div class="wbtop"><label for="gmodel">Model</label><span class="field opt"><input id="gmodel" list="gmodels" placeholder=${got ? told(got.model) : ""} value=${model} onChange=${(event) => setModel(event.target.value.trim())}/></span><datalist id="gmodels">${got && got.models.map((one) => html`<option value=${one}/>`)}</datalist>
       <label for="gurl">Address</label><span class="field opt"><input id="gurl" type="url" value=${address} onChange=${(event) => setAddress(event.target.value.trim() || location.origin)}/></span><span class="t3 sm">The key stays in <code class="mono">DRAGOMAN_KEY</code>.</span></div>
-    ${fault && html`<p class="banner" role="alert">${told(fault)}</p>`}
+    ${banner(fault)}
     ${!guide ? html`<p class="empty">${fault ? "" : "Loading…"}</p>` : html`<div class="clients">
       <nav class="panel clist not-phone" aria-label="Clients"><ul>${guides.map((one) => html`<li><a href=${link(one)} aria-current=${one === guide ? "page" : null}>${one.name}<span class="sm" title=${one.speaks.join(", ")}>${one.speaks.map((word) => word[0]).join(" ")}</span></a></li>`)}</ul></nav>
       <div class="only-phone pick"><label class="vh" for="client">Client</label><select id="client" class="btn" onChange=${follows}>${guides.map((one) => html`<option value=${slug(one.name)} selected=${one === guide}>${one.name}</option>`)}</select></div>

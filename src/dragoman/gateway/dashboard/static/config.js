@@ -1,6 +1,7 @@
 // Configuration: what runs, what a reload changes, prices, audit. The file is never written.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
-import { html, told, count, clock, Dialog } from "./kit.js";
+import { html, told, count, clock, Csv, Dialog, banner } from "./kit.js";
+import { Find } from "./icons.js";
 import { addressed, ask, isAdmin, useAddress } from "./api.js";
 
 const TABS = { running: "Running", reload: "Reload", prices: "Prices", audit: "Audit" };
@@ -43,16 +44,16 @@ function Reload() {
     look();
   };
   const outcome = report && html`<${Report} ...${report}/>`;
-  if (!found || fault) return html`${outcome}${fault ? html`<p class="banner" role="alert">${fault}</p>` : html`<p class="empty" aria-busy="true">Loading…</p>`}`;
+  if (!found || fault) return html`${outcome}${banner(fault) || html`<p class="empty" aria-busy="true">Loading…</p>`}`;
   const lines = linesOf(found.changes || {}), problems = found.problems || [], warnings = found.warnings || [];
   const list = (texts) => html`<ul class="plain">${texts.map((text) => html`<li>${text}</li>`)}</ul>`;
   return html`${outcome}<div class="filters"><span class="t2">${problems.length ? "The file cannot be used" : `The file now: ${told(found.digest)}`}</span><span class="grow"></span><button class="btn" onClick=${look}>Look again</button>${isAdmin() && !problems.length && html`<button class="btn primary" onClick=${() => setAsking(true)}>Reload…</button>`}</div>
     <div class="stack">${problems.length ? html`<section class="panel"><header><h2>Problems</h2></header><div class="body mono">${list(problems.map(told))}</div></section>` : html`<section class="panel"><header><h2>What a reload would change</h2></header><div class="body">${list(lines.length ? lines : ["Nothing: what the file says is served."])}</div></section>`}
       ${!problems.length && html`<section class="panel"><header><h2>Warnings</h2></header><div class="body">${list(warnings.length ? warnings.map(told) : ["The file gives no cause for any."])}</div></section>`}</div>
-    ${asking && html`<${Dialog} title="Reload the configuration" onClose=${() => setAsking(false)}><form method="dialog" onSubmit=${(event) => { event.preventDefault(); reload(); }}>
-      ${list(lines.length ? lines : ["Nothing in the file is different."])}
+    ${asking && html`<${Dialog} title="Reload the configuration" onClose=${() => setAsking(false)} onSubmit=${() => reload()}>
+    ${list(lines.length ? lines : ["Nothing in the file is different."])}
       <p class="t2">All workers read the file anew; if it cannot be used nothing is changed. Requests in flight end on what they began with. To undo it, put the file back and reload.</p>
-      <div class="acts"><button class="btn primary">Reload</button><button type="button" class="btn" onClick=${() => setAsking(false)}>Cancel</button></div></form></${Dialog}>`}`;
+      <div class="acts"><button class="btn primary">Reload</button><button type="button" class="btn" onClick=${() => setAsking(false)}>Cancel</button></div></${Dialog}>`}`;
 }
 
 // One table of the file: a name is given by its own first setting.
@@ -89,17 +90,17 @@ function Audit() {
   const load = (before) => ask("GET", `audit?limit=${PAGE}` + only() + (before ? "&before=" + before : "")).then((got) => { setRows((old) => (before ? [...old, ...got.changes] : got.changes)); setNext(got.next); setFault(""); }, (refused) => setFault(refused.message));
   useEffect(() => { const soon = setTimeout(load, 150); return () => clearTimeout(soon); }, [filter]);
   if (!rows) return html`<p class="empty" aria-busy=${fault ? null : "true"}>${fault || "Loading…"}</p>`;
-  return html`<div class="filters"><label class="field flt wide"><input type="search" aria-label="Find in the audit" placeholder="name, or who: kind: action:" value=${filter} onInput=${(event) => setFilter(event.target.value)}/></label></div>${fault && html`<p class="banner" role="alert">${fault}</p>`}<div class="tablewrap"><div class="sideways" tabindex="0" role="region" aria-label="Audit"><table class="reqs audit"><colgroup><col class="w-at"/><col class="w-key"/><col class="w-key"/><col class="w-key"/><col class="w-from"/><col/><col class="w-from"/></colgroup>
-    <thead><tr>${["Time", "Who", "Deed", "Kind", "Name", "Change", "From"].map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+  return html`<div class="filters"><${Find} label="Find in the audit" hint="name, or who: kind: action:" value=${filter} set=${setFilter}/></div>${banner(fault)}<div class="tablewrap"><div class="sideways" tabindex="0" role="region" aria-label="Audit"><table class="reqs audit"><colgroup><col class="w-at"/><col class="w-key"/><col class="w-key"/><col class="w-key"/><col class="w-from"/><col/><col class="w-from"/></colgroup>
+    <thead><tr>${["Time", "Who", "Deed", "Kind", "Name", "Change", "From"].map((name) => html`<th>${name}</th>`)}</tr></thead>
     <tbody>${rows.map((one) => html`<tr key=${one.id}><td class="num">${clock(one.at)}</td><td title=${told(one.who)}>${told(one.who)}</td><td>${told(one.action)}</td><td>${told(one.kind)}</td><td title=${told(one.name)}>${told(one.name)}</td><td class="mono" title=${differs(one)}>${differs(one)}</td><td title=${told(one.address)}>${told(one.origin + (one.address ? ", " + one.address : ""))}</td></tr>`)}</tbody></table></div>
     ${!rows.length && html`<p class="empty">No such change.</p>`}
-    <div class="tfoot"><span class="num">${count(rows.length)} shown</span><span class="grow"></span>${next && html`<button class="btn quiet" onClick=${() => load(next)}>Older</button>`}</div></div>`;
+    <div class="tfoot"><span class="num">${count(rows.length)} shown</span><${Csv} name="audit" rows=${() => rows.map((one) => ({ at: new Date(one.at * 1000).toISOString(), who: one.who, action: one.action, kind: one.kind, name: one.name, change: differs(one), origin: one.origin, address: one.address }))}/>${next && html`<button class="btn quiet" onClick=${() => load(next)}>Older</button>`}</div></div>`;
 }
 
 // What models cost: own prices first, then those of the table.
 const RATES = ["input", "cached", "cache_write", "output"], RATE_HEADS = ["Input", "Cached", "Written to the cache", "Output"];
 function Prices() {
-  const [search, setSearch] = useState(new URLSearchParams(location.search).get("q") || ""), [got, setGot] = useState(null), [fault, setFault] = useState("");
+  const [search, setSearch] = useState(addressed("q")), [got, setGot] = useState(null), [fault, setFault] = useState("");
   const latest = useRef(0);
   useEffect(() => {
     const turn = ++latest.current, soon = setTimeout(() => ask("GET", `prices?limit=${PAGE}&search=` + encodeURIComponent(search)).then((found) => { if (turn === latest.current) { setGot(found); setFault(""); } }, (refused) => setFault(refused.message)), 150);
@@ -107,10 +108,10 @@ function Prices() {
     return () => clearTimeout(soon);
   }, [search]);
   const when = (one) => [one.since && "from " + one.since, one.hours, one.tier, one.above && "above " + count(one.above) + " tokens"].filter(Boolean).join(", ");
-  return html`<div class="filters"><label class="field flt wide"><input type="search" aria-label="Find prices" placeholder="model or upstream" value=${search} onInput=${(event) => setSearch(event.target.value)}/></label><span class="t2">US dollars for a million tokens${got && html`; prices of ${told(got.version)}`}</span></div>
-    ${fault && html`<p class="banner" role="alert">${fault}</p>`}
+  return html`<div class="filters"><${Find} label="Find prices" hint="model or upstream" value=${search} set=${setSearch}/><span class="t2">US dollars for a million tokens${got && html`; prices of ${told(got.version)}`}</span></div>
+    ${banner(fault)}
     <div class="tablewrap"><div class="sideways" tabindex="0" role="region" aria-label="Prices"><table class="reqs"><colgroup><col/><col class="w-key"/><col class="w-from"/><col class="w-key"/>${RATES.map(() => html`<col class="w-n"/>`)}</colgroup>
-    <thead><tr>${["Model", "Upstream", "When", "Source"].map((name) => html`<th scope="col">${name}</th>`)}${RATE_HEADS.map((name) => html`<th scope="col" class="r" title=${name}>${name}</th>`)}</tr></thead>
+    <thead><tr>${["Model", "Upstream", "When", "Source"].map((name) => html`<th>${name}</th>`)}${RATE_HEADS.map((name) => html`<th class="r" title=${name}>${name}</th>`)}</tr></thead>
     <tbody>${(got ? got.rows : []).flatMap((row) => row.prices.map((one, at) => html`<tr key=${[row.name, row.upstreams, at].join()}><td class="mono" title=${told(row.name)}>${at ? "" : told(row.name)}</td><td title=${row.upstreams.map(told).join(", ")}>${at ? "" : row.upstreams.map(told).join(", ")}</td><td class="t2" title=${when(one)}>${when(one)}</td><td>${row.own ? "own" : "table"}</td>${RATES.map((rate) => html`<td class="r num">${one[rate]}</td>`)}</tr>`))}</tbody></table></div>
     ${got && !got.rows.length && html`<p class="empty">${search ? "No price fits." : "No upstream has a list of prices, and the file has none of its own."}</p>`}
     <div class="tfoot"><span class="num">${got ? `${count(got.rows.length)} of ${count(got.total)}` : "Loading…"}</span></div></div>`;

@@ -1,8 +1,8 @@
 // Keys and teams: who may call, how much is left, and until when.
 import { useRef, useState } from "./vendor/hooks.js";
-import { html, told, count, money, clock, left, now, say, Copy, Dialog, Glyph, Unknown } from "./kit.js";
-import { Icon } from "./icons.js";
-import { ask, isAdmin, usePolled } from "./api.js";
+import { html, told, count, money, clock, left, now, say, Copy, Dialog, Glyph, Unknown, banner } from "./kit.js";
+import { Find, Icon } from "./icons.js";
+import { addressed, ask, isAdmin, usePolled } from "./api.js";
 import { Acts, useSending } from "./sending.js";
 
 const EVERY_MS = 5000;
@@ -34,7 +34,7 @@ const Ends = ({ one }) => { const when = at(one.state.exhausted_at); return when
 const Standing = ({ of }) => { const [tone, glyph] = STATES[of] || STATES.expired; return html`<span class=${"state " + tone}><${Glyph} state=${glyph}/><b>${told(of)}</b></span>`; };
 
 export function Keys({ kind, name }) {
-  const query = new URLSearchParams(location.search), [filter, setFilter] = useState(query.get("q") || ""), [dialog, setDialog] = useState(null), [turn, setTurn] = useState(0);
+  const [filter, setFilter] = useState(addressed("q")), [dialog, setDialog] = useState(null), [turn, setTurn] = useState(0);
   const [read, fault] = usePolled(() => Promise.all([ask("GET", "keys?state=true"), ask("GET", "teams?state=true")]), EVERY_MS, [turn]);
   const keys = read && read[0].keys, teams = read ? read[1].teams : [];
   const again = () => setTurn(turn + 1), close = () => setDialog(null), text = filter.trim().toLowerCase();
@@ -43,10 +43,10 @@ export function Keys({ kind, name }) {
   const link = (what, one) => `/ui/keys/${what}/${encoded(one)}`;
   const row = (one, what) => { const worst = tightest(one.limits); return html`<tr key=${what + one.name} aria-selected=${String(what === kind && one.name === name)}><td title=${told(one.name)}><a class="strong ink" href=${link(what, one.name)}>${told(one.name)}</a></td><td>${what === "key" ? told(one.rules.team || "") : count(one.keys) + (one.keys === 1 ? " key" : " keys")}</td><td><${Standing} of=${one.state}/></td>
     ${worst ? html`<td class="t2" title=${named(worst.limit)}>${named(worst.limit)}</td><td><${Bar} one=${worst}/></td><td class="r"><${Used} one=${worst}/></td><td class="r"><${Resets} one=${worst}/></td><td class="r"><${Ends} one=${worst}/></td>` : html`<td colspan="5" class="t3">no limit</td>`}</tr>`; };
-  const table = (label, rows, what, none) => html`<section class="panel gapbelow"><header><h2>${label}</h2><span class="t3 sm">${count(rows.length)}</span></header><div class="sideways" tabindex="0" role="region" aria-label=${label}><table class="plist keys"><thead><tr><th scope="col">${what === "key" ? "Key" : "Team"}</th><th scope="col">${what === "key" ? "Team" : "Keys"}</th><th scope="col" class="w-st">State</th><th scope="col">Tightest limit</th><th scope="col" class="w-bar"><span class="vh">Share</span></th><th scope="col" class="r w-used">Used</th><th scope="col" class="r w-t">Resets in</th><th scope="col" class="r w-t" title="At the pace of late, where that is before the reset">Used up in</th></tr></thead><tbody>${rows.map((one) => row(one, what))}</tbody></table></div>${rows.length ? null : html`<p class="empty">${none}</p>`}</section>`;
+  const table = (label, rows, what, none) => html`<section class="panel gapbelow"><header><h2>${label}</h2><span class="t3 sm">${count(rows.length)}</span></header><div class="sideways" tabindex="0" role="region" aria-label=${label}><table class="plist keys"><thead><tr><th>${what === "key" ? "Key" : "Team"}</th><th>${what === "key" ? "Team" : "Keys"}</th><th class="w-st">State</th><th>Tightest limit</th><th class="w-bar"><span class="vh">Share</span></th><th class="r w-used">Used</th><th class="r w-t">Resets in</th><th class="r w-t" title="At the pace of late, where that is before the reset">Used up in</th></tr></thead><tbody>${rows.map((one) => row(one, what))}</tbody></table></div>${rows.length ? null : html`<p class="empty">${none}</p>`}</section>`;
   return html`<div class="head"><h1>Keys and teams</h1><span class="sub num">${keys ? count(keys.length) : ""}</span>${isAdmin() && html`<div class="tools"><button class="btn" onClick=${() => setDialog({ make: "team" })}>Add a team…</button><button class="btn primary" onClick=${() => setDialog({ make: "key" })}>Make a key…</button></div>`}</div>
-    ${fault && html`<p class="banner" role="alert">${told(fault)}</p>`}
-    <div class="filters"><label class="field flt"><${Icon} name="search"/><input type="search" placeholder="name or team" aria-label="Filter keys" value=${filter} onInput=${(event) => setFilter(event.target.value)}/></label></div>
+    ${banner(fault)}
+    <div class="filters"><${Find} label="Filter keys" hint="name or team" value=${filter} set=${setFilter} wide=""/></div>
     ${!keys ? html`<p class="empty">${fault ? "" : "Loading…"}</p>` : html`<div class=${owner ? "split" : ""}><div>${table("Keys", shown, "key", text ? "No key fits the filter." : "There is no key yet: whoever reaches the gateway may call.")}${teams.length > 0 && table("Teams", teams, "team", "")}</div>
       ${owner && html`<${Side} key=${kind + name} owner=${owner} what=${kind} ask=${setDialog} again=${again}/>`}</div>`}
     ${dialog && dialog.make && html`<${Make} what=${dialog.make} teams=${teams} onClose=${close} onDone=${(made) => { again(); setDialog(made.secret ? { secret: made } : null); }}/>`}
@@ -76,48 +76,46 @@ function Side({ owner, what, ask: open, again }) {
 
 // Shown once: it is in no store.
 function Secret({ made, onClose }) {
-  return html`<${Dialog} title=${"The secret of " + told(made.name)} onClose=${onClose}><form method="dialog" onSubmit=${(event) => { event.preventDefault(); onClose(); }}><p class="t2">This is the only time that it is shown.</p><div class="row step once"><code class="mono grow">${made.secret}</code><${Copy} text=${made.secret} label="Copy the secret"/></div><div class="acts"><button class="btn primary">Done</button></div></form></${Dialog}>`;
+  return html`<${Dialog} title=${"The secret of " + told(made.name)} onClose=${onClose}><p class="t2">This is the only time that it is shown.</p><div class="row step once"><code class="mono grow">${made.secret}</code><${Copy} text=${made.secret} label="Copy the secret"/></div><div class="acts"><button class="btn primary">Done</button></div></${Dialog}>`;
 }
 
 function Make({ what, teams, onClose, onDone }) {
   const form = useRef(null), { fault, busy, send } = useSending(onDone);
-  const submit = (event) => {
-    event.preventDefault();
+  const submit = () => {
     const get = (name) => (form.current.elements[name] ? form.current.elements[name].value.trim() : ""), models = get("models").split(/[\s,]+/).filter(Boolean);
     send(() => ask("POST", what === "team" ? "teams" : "keys", { name: get("name"), ...(get("team") ? { team: get("team") } : {}), ...(models.length ? { models } : {}) }));
   };
-  return html`<${Dialog} title=${what === "team" ? "Add a team" : "Make a key"} onClose=${onClose}><form method="dialog" ref=${form} onSubmit=${submit}>
+  return html`<${Dialog} title=${what === "team" ? "Add a team" : "Make a key"} onClose=${onClose} form=${form} onSubmit=${submit}>
     <label for="k-name">Name</label><input id="k-name" name="name" required maxlength="100" autocomplete="off" spellcheck="false"/>
     ${what === "key" && html`<label for="k-team">Team; empty for none</label><input id="k-team" name="team" list="k-teams" autocomplete="off"/><datalist id="k-teams">${teams.map((one) => html`<option value=${one.name}/>`)}</datalist>`}
     <label for="k-models">Models it may ask for, * allowed; empty for all</label><input id="k-models" name="models" autocomplete="off" spellcheck="false"/>
-    <p class="wrong" role="alert">${told(fault)}</p><${Acts} word=${what === "team" ? "Add" : "Make"} busy=${busy} onClose=${onClose}/></form></${Dialog}>`;
+    <${Acts} fault=${fault} word=${what === "team" ? "Add" : "Make"} busy=${busy} onClose=${onClose}/></${Dialog}>`;
 }
 
 function Rotate({ of, onClose, onDone }) {
   const hours = useRef(null), { fault, busy, send } = useSending(onDone);
-  const submit = (event) => { event.preventDefault(); send(() => ask("POST", "keys/" + encoded(of) + "/rotate", { grace_s: 3600 * Number(hours.current.value) })); };
-  return html`<${Dialog} title=${"Another secret for " + told(of)} onClose=${onClose}><form method="dialog" onSubmit=${submit}><p class="t2">The new one is shown once. The one there is goes on for a while, so that clients can be changed.</p>
-    <label for="k-hours">Hours until the former ends</label><input id="k-hours" type="number" min="0" max="720" step="any" required ref=${hours} value="24"/><p class="wrong" role="alert">${told(fault)}</p><${Acts} word="Make it" busy=${busy} onClose=${onClose}/></form></${Dialog}>`;
+  const submit = () => { send(() => ask("POST", "keys/" + encoded(of) + "/rotate", { grace_s: 3600 * Number(hours.current.value) })); };
+  return html`<${Dialog} title=${"Another secret for " + told(of)} onClose=${onClose} onSubmit=${submit}><p class="t2">The new one is shown once. The one there is goes on for a while, so that clients can be changed.</p>
+    <label for="k-hours">Hours until the former ends</label><input id="k-hours" type="number" min="0" max="720" step="any" required ref=${hours} value="24"/><${Acts} fault=${fault} word="Make it" busy=${busy} onClose=${onClose}/></${Dialog}>`;
 }
 
 function AddLimit({ path, onClose, onDone }) {
   const form = useRef(null), { fault, busy, send } = useSending(onDone);
-  const submit = (event) => {
-    event.preventDefault();
+  const submit = () => {
     const get = (name) => form.current.elements[name].value.trim(), kind = get("kind");
     const amount = get("amount"), much = amount.endsWith("%") ? { share: amount, upstream: get("upstream") } : { amount: kind === "cost" ? amount : Number(amount) };
     send(() => ask("POST", path, { kind, ...much, ...(kind === "concurrent" ? {} : { window: get("window") }), ...(get("mode") === "enforce" ? {} : { mode: get("mode") }) }));
   };
-  return html`<${Dialog} title="Add a limit" onClose=${onClose}><form method="dialog" ref=${form} onSubmit=${submit}>
+  return html`<${Dialog} title="Add a limit" onClose=${onClose} form=${form} onSubmit=${submit}>
     <div class="pair"><div><label for="l-kind">Of</label><select id="l-kind" name="kind" class="field">${Object.entries(KINDS).map(([kind, words]) => html`<option value=${kind}>${words}</option>`)}</select></div><div><label for="l-amount">Amount; a cost in US dollars, or 40%</label><input id="l-amount" name="amount" required inputmode="decimal" autocomplete="off"/></div></div>
     <div class="pair"><div><label for="l-window">Within: 1m, 5h, day, month, total</label><input id="l-window" name="window" value="day" autocomplete="off"/></div><div><label for="l-mode">What exceeds it</label><select id="l-mode" name="mode" class="field"><option value="enforce">is refused</option><option value="soft">is told (soft)</option><option value="shadow">is counted only (shadow)</option></select></div></div>
     <label for="l-upstream">Of a share of the cost: the upstream whose accounts have it, within 5h or 7d</label><input id="l-upstream" name="upstream" autocomplete="off"/>
-    <p class="wrong" role="alert">${told(fault)}</p><${Acts} word="Add" busy=${busy} onClose=${onClose}/></form></${Dialog}>`;
+    <${Acts} fault=${fault} word="Add" busy=${busy} onClose=${onClose}/></${Dialog}>`;
 }
 
 function Grant({ path, one, onClose, onDone }) {
   const amount = useRef(null), { fault, busy, send } = useSending(onDone);
-  const submit = (event) => { event.preventDefault(); const text = amount.current.value.trim(); send(() => ask("POST", path, { amount: one.limit.kind === "cost" ? text : Number(text) })); };
-  return html`<${Dialog} title="Grant more" onClose=${onClose}><form method="dialog" onSubmit=${submit}><p class="t2">Beside the ${one.limit.share ? told(one.limit.share) : figure(one.limit.kind, one.limit.amount)} of “${named(one.limit)}”, until the present window ends.</p>
-    <label for="g-amount">How much more</label><input id="g-amount" ref=${amount} required inputmode="decimal" autocomplete="off"/><p class="wrong" role="alert">${told(fault)}</p><${Acts} word="Grant it" busy=${busy} onClose=${onClose}/></form></${Dialog}>`;
+  const submit = () => { const text = amount.current.value.trim(); send(() => ask("POST", path, { amount: one.limit.kind === "cost" ? text : Number(text) })); };
+  return html`<${Dialog} title="Grant more" onClose=${onClose} onSubmit=${submit}><p class="t2">Beside the ${one.limit.share ? told(one.limit.share) : figure(one.limit.kind, one.limit.amount)} of “${named(one.limit)}”, until the present window ends.</p>
+    <label for="g-amount">How much more</label><input id="g-amount" ref=${amount} required inputmode="decimal" autocomplete="off"/><${Acts} fault=${fault} word="Grant it" busy=${busy} onClose=${onClose}/></${Dialog}>`;
 }

@@ -4,6 +4,7 @@ import { h } from "./vendor/preact.js";
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { signal } from "./vendor/signals.js";
 import htm from "./vendor/htm.js";
+import { isAdmin } from "./api.js";
 
 export const html = htm.bind(h);
 
@@ -111,16 +112,19 @@ export const Said = () => html`<div class="said" role="status" aria-live="polite
   ${said.value.undo && html`<button class="btn quiet" onClick=${() => { const { undo } = said.value; said.value = null; undo(); }}>Undo</button>`}
   <button class="btn quiet icon" aria-label="Dismiss" onClick=${() => { said.value = null; }}>✕</button></div>`}</div>`;
 
-// A dialog of the browser's own: it keeps the focus, and gives it back.
-export function Dialog({ title, onClose, children }) {
+// A dialog of the browser's own: it keeps the focus, and gives it back. What it holds is a form.
+export function Dialog({ title, onClose, onSubmit = onClose, form, class: kind, children }) {
   const own = useRef(null);
   useEffect(() => {
     const before = document.activeElement;
     own.current.showModal();
     return () => before && before.focus();
   }, []);
-  return html`<dialog ref=${own} aria-label=${title} onClose=${onClose} onCancel=${onClose}><h2>${title}</h2>${children}</dialog>`;
+  return html`<dialog ref=${own} aria-label=${title} onClose=${onClose} onCancel=${onClose}><h2>${title}</h2><form class=${kind} ref=${form} onSubmit=${(event) => { event.preventDefault(); onSubmit(); }}>${children}</form></dialog>`;
 }
+
+// Why what a screen shows could not be had.
+export const banner = (fault) => fault && html`<p class="banner" role="alert">${told(fault)}</p>`;
 
 // One timer for all that counts down.
 export const now = signal(Date.now() / 1000);
@@ -135,4 +139,16 @@ export function Copy({ text, label = "Copy", word }) {
     setTimeout(() => setDone(false), 1500);
   };
   return html`<button class="btn quiet copy" aria-label=${done ? "Copied" : label} onClick=${copy}>${done ? "Copied" : word || "Copy"}</button>`;
+}
+
+// What a table shows as a file: what a spreadsheet would take for a formula begins with an apostrophe.
+const cell = (value) => { const text = typeof value === "string" ? value.replace(/^[=+@\t\r-]/, "'$&") : String(value ?? ""); return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text; };
+export function Csv({ name, rows }) {
+  const save = () => {
+    const all = rows(), lines = [Object.keys(all[0] || {}), ...all.map(Object.values)].map((line) => line.map(cell).join(",") + "\r\n");
+    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob(lines, { type: "text/csv" })), download: name + ".csv" });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  };
+  return isAdmin() && html`<span class="grow"></span><button class="btn quiet" aria-label="Save what is shown as CSV" onClick=${save}>CSV</button>`;
 }

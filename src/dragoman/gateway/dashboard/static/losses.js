@@ -1,7 +1,7 @@
 // Losses: who loses what, where?
 import { useEffect, useState } from "./vendor/hooks.js";
-import { html, told, count, clock, pairOf, LossKind } from "./kit.js";
-import { ask, usePolled } from "./api.js";
+import { html, told, count, clock, pairOf, LossKind, banner } from "./kit.js";
+import { addressed, ask, usePolled } from "./api.js";
 import { Spark } from "./charts.js";
 
 const SPANS = { "1 h": 3600, "24 h": 86400, "7 d": 604800 }, EVERY_MS = 10000, MOST = 500;
@@ -11,7 +11,7 @@ const FIELDS = ["client", "pair", "kind"];
 const spoken = (pair) => pairOf(pair).split("→").map((letter) => WORDS[letter] || letter).join(" to ");
 const share = (part) => (part == null ? "" : part < 0.01 && part > 0 ? "< 1%" : Math.round(part * 100) + "%");
 
-const asked = () => Object.fromEntries(FIELDS.map((field) => [field, new URLSearchParams(location.search).get(field) || ""]));
+const asked = () => Object.fromEntries(FIELDS.map((field) => [field, addressed(field)]));
 
 export function Losses() {
   const [length, setLength] = useState("24 h"), [wanted, setWanted] = useState(asked);
@@ -28,7 +28,7 @@ export function Losses() {
   const [got, cells] = read || [];
   const filtered = FIELDS.some((field) => wanted[field]);
   return html`<div class="head"><h1>Losses</h1><span class="sub not-phone">what translations leave out, and for whom</span><div class="tools"><div class="seg" role="group" aria-label="Time">${Object.keys(SPANS).map((name) => html`<button aria-pressed=${String(name === length)} onClick=${() => setLength(name)}>${name}</button>`)}</div></div></div>
-    ${fault && html`<p class="banner" role="alert">${told(fault)}</p>`}
+    ${banner(fault)}
     <div class="filters" role="group" aria-label="Kinds of losses">${Object.entries(KINDS).map(([kind, words]) => html`<button class="chip" aria-pressed=${String(wanted.kind === kind)} onClick=${() => choose({ kind: wanted.kind === kind ? "" : kind })}><${LossKind} kind=${kind}/>${words}</button>`)}
       ${["client", "pair"].filter((field) => wanted[field]).map((field) => html`<button class="chip" aria-pressed="true" aria-label=${"Show every " + field} onClick=${() => choose({ [field]: "" })}>${field === "pair" ? spoken(wanted.pair) : told(wanted.client)} ✕</button>`)}</div>
     ${!got ? html`<p class="empty">${fault ? "" : "Loading…"}</p>` : html`
@@ -48,13 +48,13 @@ function Matrix({ cells, wanted, onChoose }) {
     return html`<td class=${"r heat h" + Math.ceil((4 * row.requests) / most)}><button class="link num" aria-pressed=${String(on)} aria-label=${`${told(client)}, ${spoken(pair)}: ${count(row.requests)}`} onClick=${() => onChoose(on ? { client: "", pair: "" } : { client, pair })}>${count(row.requests)}</button></td>`;
   };
   return html`<section class="panel gapbelow"><header><h2>Clients and pairs</h2><span class="t3 sm">losses by client and by the protocols between which they happen</span></header>
-    <div class="sideways" tabindex="0" role="region" aria-label="Clients and pairs"><table class="plist"><thead><tr><th scope="col" class="w-client">Client</th>${pairs.map((pair) => html`<th scope="col" class="r" title=${spoken(pair)}>${pairOf(pair)}</th>`)}</tr></thead>
+    <div class="sideways" tabindex="0" role="region" aria-label="Clients and pairs"><table class="plist"><thead><tr><th class="w-client">Client</th>${pairs.map((pair) => html`<th class="r" title=${spoken(pair)}>${pairOf(pair)}</th>`)}</tr></thead>
     <tbody>${clients.map((client) => html`<tr><td>${told(client) || html`<span class="t3">not told</span>`}</td>${pairs.map((pair) => cell(client, pair))}</tr>`)}</tbody></table></div></section>`;
 }
 
 function Table({ got, filtered }) {
   if (!got.rows.length) return html`<section class="panel"><p class="empty">${filtered ? "Nothing of that was lost." : `Nothing was lost in ${count(got.requests)} requests.`}</p></section>`;
   return html`<section class="panel"><header><h2>What was lost</h2><span class="t3 sm">${count(got.rows.length)} paths in ${count(got.requests)} requests, the most frequent first</span></header>
-    <div class="sideways" tabindex="0" role="region" aria-label="What was lost"><table class="plist lost"><thead><tr><th scope="col" class="w-kind"><span class="vh">Kind</span></th><th scope="col">Path</th><th scope="col" class="w-pair">Pair</th><th scope="col">Client</th><th scope="col" class="r w-n">Requests</th><th scope="col" class="r w-n">Refused</th><th scope="col" class="r w-n">Share</th><th scope="col" class="w-spark"><span class="vh">Over time</span></th><th scope="col" class="w-at">Last</th></tr></thead>
+    <div class="sideways" tabindex="0" role="region" aria-label="What was lost"><table class="plist lost"><thead><tr><th class="w-kind"><span class="vh">Kind</span></th><th>Path</th><th class="w-pair">Pair</th><th>Client</th><th class="r w-n">Requests</th><th class="r w-n">Refused</th><th class="r w-n">Share</th><th class="w-spark"><span class="vh">Over time</span></th><th class="w-at">Last</th></tr></thead>
     <tbody>${got.rows.slice(0, MOST).map((row) => html`<tr><td><${LossKind} kind=${row.kind}/></td><td class="mono whole">${told(row.path)}</td><td title=${spoken(row.pair)}>${pairOf(row.pair)}</td><td title=${told(row.client)}>${told(row.client)}</td><td class="r num">${count(row.requests)}</td><td class="r num">${row.refused ? count(row.refused) : ""}</td><td class="r num">${share(row.share)}</td><td>${row.series.length > 1 && html`<${Spark} values=${row.series}/>`}</td><td class="num"><a href=${"/ui/requests/" + encodeURIComponent(row.example)}>${clock(row.last)}</a></td></tr>`)}</tbody></table></div></section>`;
 }

@@ -1,7 +1,7 @@
 // Requests: what is happening, and what became of this one.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
-import { go, size, html, told, count, span, clock, money, outcome, Glyph, LossKind, Protocol, Unknown } from "./kit.js";
-import { Icon } from "./icons.js";
+import { go, size, html, told, count, span, clock, money, outcome, Csv, Glyph, LossKind, Protocol, Unknown, banner } from "./kit.js";
+import { Find, Icon } from "./icons.js";
 import { addressed, ask, useAddress, useEvents } from "./api.js";
 import { Bodies } from "./bodies.js";
 
@@ -29,6 +29,8 @@ const Outcome = ({ row }) => {
 };
 const cost = (row) => (row.cost_usd == null ? html`<${Unknown} why=${row.usage ? "no price is known for this model" : "no usage was told"}/>` : money(row.cost_usd) + (row.estimated ? " est." : ""));
 const tokens = (row) => (row.usage ? count(row.usage.input) + " / " + count(row.usage.output) : "");
+
+const exported = ({ at, id, status, error, key, client, model, upstream, account, attempts, first_ms, ms, usage: of, cost_usd, losses_total }) => ({ at: new Date(at * 1000).toISOString(), id, status, error, key, client, model, upstream, account, attempts, first_ms, ms, input: of && of.input, cached: of && of.cached, output: of && of.output, cost_usd, losses_total });
 
 export function Requests() {
   const [filter, setFilter] = useState(asked), [rows, setRows] = useState(null), [next, setNext] = useState(null), [fault, setFault] = useState(""), [paused, setPaused] = useState(false), [since, setSince] = useState(() => (addressed("t") in SPANS ? addressed("t") : ""));
@@ -68,17 +70,17 @@ export function Requests() {
   const how = paused ? "held" : stands === false ? "not live: asked for each 3 s" : sampled ? `live, a sample: ${((100 * total("shown")) / total("seen")).toFixed(1)} % of what comes in` : "live, the latest first";
   const more = () => { setPaused(true); load(next); };
   return html`<div class="head"><h1>Requests</h1><span class="sub">${how}</span><div class="tools"><button class="btn" data-key=" " aria-pressed=${String(paused)} onClick=${() => setPaused(!paused)}>${paused ? "Follow" : "Hold"}</button></div></div>
-    ${fault && html`<p class="banner" role="alert">${fault}</p>`}
-    <div class="filters"><label class="field flt wide"><${Icon} name="search"/><input type="search" placeholder="model, or account: key: status:5xx error: loss:" aria-label="Filter requests" value=${filter} onInput=${(event) => setFilter(event.target.value)} aria-describedby="odd"/></label><select class="btn" aria-label="Time" onChange=${(event) => setSince(event.target.value)}>${Object.entries(SPANS).map(([key, [words]]) => html`<option value=${key} selected=${key === since}>Last ${words}</option>`)}</select>
+    ${banner(fault)}
+    <div class="filters"><${Find} label="Filter requests" hint="model, or account: key: status:5xx error: loss:" value=${filter} set=${setFilter} aria-describedby="odd"/><select class="btn" aria-label="Time" onChange=${(event) => setSince(event.target.value)}>${Object.entries(SPANS).map(([key, [words]]) => html`<option value=${key} selected=${key === since}>Last ${words}</option>`)}</select>
       <p id="odd" class="t2 sm" role="status">${odd.length ? html`${told(odd.join(", "))}: no such filter. There are ${FIELDS.join(", ")}.` : ""}</p></div>
     <div class="tablewrap"><div class="sideways" tabindex="0" role="region" aria-label="Requests">
       <table class="reqs"><colgroup><col class="w-at"/><col class="w-out"/><col/><col class="w-key"/><col class="w-acct"/><col class="w-n"/><col class="w-n"/><col class="w-tok"/><col class="w-cost"/></colgroup>
-      <thead><tr><th scope="col">Time</th><th scope="col">Outcome</th><th scope="col">Model</th><th scope="col">Key</th><th scope="col">Account</th><th scope="col" class="r">Duration</th><th scope="col" class="r">First token</th><th scope="col" class="r">Tokens in / out</th><th scope="col" class="r">Cost</th></tr></thead>
+      <thead><tr><th>Time</th><th>Outcome</th><th>Model</th><th>Key</th><th>Account</th><th class="r">Duration</th><th class="r">First token</th><th class="r">Tokens in / out</th><th class="r">Cost</th></tr></thead>
       <tbody>${(rows || []).map((row) => html`<tr key=${row.id}><td class="num"><a href=${"/ui/requests/" + encodeURIComponent(row.id)}>${clock(row.at)}</a></td><td><${Outcome} row=${row}/>${row.attempts > 1 && html` <span class="t3 sm">${row.attempts} tried</span>`}</td>
         <td title=${told(row.model)}>${told(row.model)}${row.losses_total > 0 && html` <span class="kinds" title=${row.losses_total + " lost in translation"}>${row.loss_kinds.map((kind) => html`<${LossKind} kind=${kind}/>`)}</span>`}</td><td title=${told(row.key)}>${told(row.key)}</td><td title=${told(row.account)}>${told(row.account)}</td>
         <td class="r num">${span(row.ms / 1000)}</td><td class="r num">${row.first_ms == null ? "" : span(row.first_ms / 1000)}</td><td class="r num">${tokens(row)}</td><td class="r num">${cost(row)}</td></tr>`)}</tbody></table></div>
       ${rows && !rows.length && html`<p class="empty">${filter ? "No request fits the filter." : "No request was made yet."}</p>`}
-      <div class="tfoot"><span class="num">${rows ? count(rows.length) + " shown" : "Loading…"}</span><span class="grow"></span>${next && rows.length < MOST && html`<button class="btn quiet" onClick=${more}>Older</button>`}</div>
+      <div class="tfoot"><span class="num">${rows ? count(rows.length) + " shown" : "Loading…"}</span><${Csv} name="requests" rows=${() => (rows || []).map(exported)}/>${next && rows.length < MOST && html`<button class="btn quiet" onClick=${more}>Older</button>`}</div>
     </div>`;
 }
 

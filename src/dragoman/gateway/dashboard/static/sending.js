@@ -1,6 +1,6 @@
 // What dialogs that change something have in common.
 import { useState } from "./vendor/hooks.js";
-import { html } from "./kit.js";
+import { count, html, told } from "./kit.js";
 
 const faultsOf = (refused) => (refused.error && refused.error.faults ? refused.error.faults.map((one) => `${one.field}: ${one.message}`).join("; ") : refused.message);
 
@@ -14,4 +14,9 @@ export function useSending(onDone) {
   };
   return { fault, busy, send };
 }
-export const Acts = ({ word, busy, onClose }) => html`<div class="acts"><button class="btn primary" disabled=${busy}>${word}</button><button type="button" class="btn" onClick=${onClose}>Cancel</button></div>`;
+export const Acts = ({ word, busy, onClose, fault }) => html`<p class="wrong" role="alert">${told(fault || "")}</p><div class="acts"><button class="btn primary" disabled=${busy}>${word}</button><button type="button" class="btn" onClick=${onClose}>Cancel</button></div>`;
+
+// Of many things the number has to be typed: the browser holds the form back until it is.
+const MANY = 20, NAMED = 8;
+export const Typed = ({ number }) => number > MANY && html`<label for="typed">Type ${count(number)} to confirm</label><input id="typed" required inputmode="numeric" autocomplete="off" pattern=${count(number).replaceAll(",", ",?")} title=${count(number)}/>`;
+export const Names = ({ of }) => html`${of.slice(0, NAMED).map(told).join(", ")}${of.length > NAMED && html`<details><summary>and ${count(of.length - NAMED)} more</summary><div class="scrolls" tabindex="0" role="region" aria-label="The others">${of.slice(NAMED).map(told).join(", ")}</div></details>`}`;

@@ -64,8 +64,8 @@ export const showHelp = () => { dialog.value = "help"; };
 
 function Help({ onClose }) {
   const change = (event) => { letters.value = event.target.checked; localStorage.setItem("letters", letters.value ? "on" : "off"); };
-  return html`<${Dialog} title="Keys" onClose=${onClose}><form method="dialog"><dl class="facts left keyhelp">${[...HELP, ...Object.entries(SCREENS).map(([key, [, title]]) => ["g " + key, title])].map(([key, words]) => html`<dt><kbd>${key}</kbd></dt><dd>${words}</dd>`)}</dl>
-    <label class="tick"><input type="checkbox" checked=${letters.value} onChange=${change}/> Single letters do something</label><div class="acts"><button class="btn primary">Close</button></div></form></${Dialog}>`;
+  return html`<${Dialog} title="Keys" onClose=${onClose}><dl class="facts left keyhelp">${[...HELP, ...Object.entries(SCREENS).map(([key, [, title]]) => ["g " + key, title])].map(([key, words]) => html`<dt><kbd>${key}</kbd></dt><dd>${words}</dd>`)}</dl>
+    <label class="tick"><input type="checkbox" checked=${letters.value} onChange=${change}/> Single letters do something</label><div class="acts"><button class="btn primary">Close</button></div></${Dialog}>`;
 }
 
 function GoTo({ onClose }) {
@@ -84,7 +84,7 @@ function GoTo({ onClose }) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) { event.preventDefault(); setAt(Math.max(0, Math.min(found.length - 1, at + step))); }
   };
-  return html`<${Dialog} title="Go to" onClose=${onClose}><form method="dialog" onSubmit=${(event) => { event.preventDefault(); if (found[at]) open(found[at]); }}>
+  return html`<${Dialog} title="Go to" onClose=${onClose} onSubmit=${() => { if (found[at]) open(found[at]); }}>
     <label for="go-to">Screen, account, key, team, model, or the id of a request</label><input id="go-to" ref=${field} role="combobox" aria-expanded="true" aria-controls="go-found" aria-activedescendant=${"go-" + at} autocomplete="off" spellcheck="false" value=${text} onInput=${(event) => { setText(event.target.value); setAt(0); }} onKeyDown=${keys}/>
-    <ul id="go-found" role="listbox" aria-label="Found" class="results gofound">${found.map((one, i) => html`<li role="option" id=${"go-" + i} aria-selected=${String(i === at)} onClick=${() => open(one)}><span class="cut grow">${told(one[1])}</span><span class="t3 sm">${one[0]}</span></li>`)}</ul></form></${Dialog}>`;
+    <ul id="go-found" role="listbox" aria-label="Found" class="results gofound">${found.map((one, i) => html`<li role="option" id=${"go-" + i} aria-selected=${String(i === at)} onClick=${() => open(one)}><span class="cut grow">${told(one[1])}</span><span class="t3 sm">${one[0]}</span></li>`)}</ul></${Dialog}>`;
 }

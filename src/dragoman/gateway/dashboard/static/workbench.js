@@ -1,7 +1,7 @@
 // Workbench: what would become of this request, and what each policy says of it.
 import { useEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
-import { html, told, count, Copy, Dialog, Glyph, LossKind, Protocol, PROTOCOLS } from "./kit.js";
-import { ask, isAdmin, text } from "./api.js";
+import { html, told, count, Copy, Dialog, Glyph, LossKind, Protocol, PROTOCOLS, banner } from "./kit.js";
+import { addressed, ask, isAdmin, text } from "./api.js";
 import { EXAMPLES } from "./examples.js";
 import { Frames } from "./frames.js";
 import { coloured, lineOf, linesOf } from "./lines.js";
@@ -9,7 +9,7 @@ import { coloured, lineOf, linesOf } from "./lines.js";
 const POLICIES = ["strict", "balanced", "lenient"], SOON_MS = 200;
 const LETTERS = { knob: "K", converted: "C", repaired: "R", content: "X", added: "+" }, WORST = ["content", "converted", "repaired", "knob", "added"];
 const PATHS = { "/chat/completions": "openai_chat", "/messages": "anthropic_messages", "/responses": "openai_responses" };
-const begun = () => { const wanted = new URLSearchParams(location.search).get("example"); return EXAMPLES[wanted] ? wanted : Object.keys(EXAMPLES)[0]; };
+const begun = () => { const wanted = addressed("example"); return EXAMPLES[wanted] ? wanted : Object.keys(EXAMPLES)[0]; };
 const written = (value) => JSON.stringify(value, null, 2);
 
 // By what only one protocol has; Chat is what is left.
@@ -68,7 +68,7 @@ export function Workbench() {
     if (url.pathname === "/ui/workbench") history.replaceState(null, "", url);
   }, [example]);
   useEffect(() => {
-    const request = new URLSearchParams(location.search).get("request");
+    const request = addressed("request");
     if (!request || !isAdmin()) return;
     const path = "requests/" + encodeURIComponent(request);
     Promise.all([ask("GET", path), text(path + "/bodies/client_request")]).then(([row, found]) => { setExample(""); setBody(found); setSource(row.protocol); setModel(row.model); }, (refused) => setFault(refused.message));
@@ -85,7 +85,7 @@ export function Workbench() {
     <div class="wbtop">${segment("The client speaks", Object.entries(PROTOCOLS).map(([key, [, word]]) => [key, word]), source, setSource)}${segment("Policy", POLICIES.map((one) => [one, one]), policy, setPolicy)}
       <label for="options-of">Options of the model</label><span class="field opt"><input id="options-of" placeholder="the defaults" value=${model} onChange=${(event) => setModel(event.target.value.trim())}/></span>
       <span class="grow"></span><span class="legend not-phone">${[["knob", "left out"], ["converted", "converted"], ["repaired", "repaired"], ["content", "content lost"], ["added", "added"]].map(([kind, word]) => html`<span class=${"kind " + kind}><i>${LETTERS[kind]}</i>${word}</span>`)}<button class="btn quiet" data-key="p" aria-label="Previous loss" onClick=${() => step(-1, setLit)}>↑</button><button class="btn quiet" data-key="n" aria-label="Next loss" onClick=${() => step(1, setLit)}>↓</button></span></div>
-    ${fault && html`<p class="banner" role="alert">${told(fault)}</p>`}
+    ${banner(fault)}
     <div class="json3"><div class="ptabs only-phone" role="tablist" aria-label="Protocols">${shown.map((one, i) => html`<button role="tab" aria-selected=${String(i === pane)} onClick=${() => setPane(i)}>${PROTOCOLS[one.protocol][1]}</button>`)}</div>
       ${shown.map((one, i) => html`<${Pane} key=${one.protocol} of=${one} lit=${lit} light=${setLit} chosen=${i === Math.min(pane, shown.length - 1)}/>`)}</div>
     ${targets.length > 0 && html`<div class="cols wbcols"><${Ledger} targets=${targets} own=${own}/><${Verdicts} targets=${targets} policy=${policy} choose=${setPolicy} got=${got}/></div>`}
@@ -117,7 +117,7 @@ function Ledger({ targets, own }) {
   const sorted = [...rows.values()].sort((a, b) => lineOf(lines, a.path) - lineOf(lines, b.path));
   const details = (row) => [...new Set(row.of.flat().map((loss) => loss.detail))].map(told).join("; ");
   return html`<section class="panel"><header><h2>Ledger</h2><span class="t3 sm">paths of the client’s request</span></header>
-    ${sorted.length ? html`<table class="ledger"><colgroup><col class="l1"/>${targets.map(() => html`<col class="l2"/>`)}<col class="l3"/></colgroup><thead><tr><th scope="col">Path</th>${targets.map((one) => html`<th scope="col">${PROTOCOLS[one.protocol][1]}</th>`)}<th scope="col" class="not-phone">What happens</th></tr></thead>
+    ${sorted.length ? html`<table class="ledger"><colgroup><col class="l1"/>${targets.map(() => html`<col class="l2"/>`)}<col class="l3"/></colgroup><thead><tr><th>Path</th>${targets.map((one) => html`<th>${PROTOCOLS[one.protocol][1]}</th>`)}<th class="not-phone">What happens</th></tr></thead>
     <tbody>${sorted.map((row) => html`<tr key=${row.path}><td class="mono" title=${told(row.path)}>${told(row.path)}<div class="only-phone t2 sm said-below">${details(row)}</div></td>${row.of.map((losses, i) => html`<td key=${targets[i].protocol}>${losses.length ? [...new Set(losses.map((loss) => loss.kind))].map((kind) => html`<span class="row gap4"><${LossKind} kind=${kind}/><span class="not-phone">${kind}</span></span>`) : html`<span class="t3">kept</span>`}</td>`)}<td class="t2 not-phone" title=${details(row)}>${details(row)}</td></tr>`)}</tbody></table>` : html`<p class="empty">Nothing is lost.</p>`}</section>`;
 }
 
@@ -135,15 +135,14 @@ function Verdicts({ targets, policy, choose, got }) {
 
 function Paste({ body, onClose, onDone }) {
   const field = useRef(null), [fault, setFault] = useState("");
-  const done = (event) => {
-    event.preventDefault();
+  const done = () => {
     const { body: text, from } = pasted(field.current.value), wrong = faultIn(text);
     if (wrong) { setFault(wrong); return; }
     onDone(text, from || spoken(JSON.parse(text)));
   };
-  return html`<${Dialog} title="Paste a request" onClose=${onClose}><form method="dialog" onSubmit=${done}>
+  return html`<${Dialog} title="Paste a request" onClose=${onClose} onSubmit=${done}>
     <p class="t2">JSON, or a curl command, whose headers are cut off here: no key leaves the browser. The request is kept nowhere.</p>
     <label for="pasted">Request</label><textarea id="pasted" class="pasted" rows="16" spellcheck="false" maxlength="1000000" ref=${field} aria-describedby="pasted-wrong" aria-invalid=${fault ? "true" : null}>${body}</textarea>
     <p id="pasted-wrong" class="wrong" role="alert">${fault}</p>
-    <div class="acts"><button class="btn primary">Show it</button><button type="button" class="btn" onClick=${onClose}>Cancel</button></div></form></${Dialog}>`;
+    <div class="acts"><button class="btn primary">Show it</button><button type="button" class="btn" onClick=${onClose}>Cancel</button></div></${Dialog}>`;
 }
