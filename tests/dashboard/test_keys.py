@@ -52,6 +52,20 @@ def test_a_key_is_made_limited_and_ended(page: Page, gateway: RunningGateway, to
     expect(side.locator(".limitlist")).to_contain_text("1 of 10")
     assert limits_of(gateway, "keys/ci/limits")[0]["limit"]["granted"] == 6
 
+    side.get_by_role("button", name="Change…").click()
+    dialog = page.get_by_role("dialog", name="Change a limit")
+    expect(dialog.get_by_label("Amount; a cost in US dollars")).to_have_value("4")
+    dialog.get_by_label("Amount; a cost in US dollars").fill("0")
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_role("status")).to_contain_text("exceeded in 1 of 1 hours with use")
+    assert limits_of(gateway, "keys/ci/limits")[0]["limit"]["amount"] == 4
+    dialog.get_by_label("Amount; a cost in US dollars").fill("5")
+    expect(dialog.get_by_role("status")).to_be_empty()
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_role("status")).to_contain_text("it would have refused nothing")
+    page.keyboard.press("Enter")
+    expect(side.locator(".limitlist")).to_contain_text("1 of 11")
+
     side.get_by_role("button", name="Add a limit…").click()
     page.get_by_label("Of", exact=True).select_option("cost")
     page.get_by_label("Amount; a cost in US dollars").fill("40%")
@@ -81,4 +95,9 @@ def test_a_viewer_looks_on(page: Page, gateway: RunningGateway) -> None:
     made: Any = ask(gateway, "POST", "admins", {"name": "wall", "role": "viewer"})
     sign_in(page, gateway, made["secret"], path="/keys")
     expect(page.get_by_role("region", name="Keys")).to_be_visible()
-    expect(page.get_by_role("button", name=re.compile("Make|Add"))).to_have_count(0)
+    ask(gateway, "POST", "keys", {"name": "watched"})
+    ask(gateway, "POST", "keys/watched/limits", {"kind": "concurrent", "amount": 2})
+    page.goto(f"{gateway.base_url}/ui/keys/key/watched")
+    expect(page.get_by_role("complementary")).to_contain_text("at one time")
+    writes = re.compile("Make|Add|Change|Grant|Remove")
+    expect(page.get_by_role("button", name=writes)).to_have_count(0)

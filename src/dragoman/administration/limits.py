@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from dragoman.administration.drafts import FieldError, InvalidDraft
 from dragoman.administration.keys import KeyAdministration
 from dragoman.config import AccessRules
-from dragoman.config.limits import Limit
+from dragoman.config.limits import Limit, limit_faults
 from dragoman.config.windows import Rolling, parse_window, span_of
 
 Owner = Literal["key", "team"]
@@ -45,6 +45,23 @@ class _Grant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     until: Annotated[datetime, Meta(tz=True)] | None = None
 
 
+def read_limit(fields: Mapping[str, Any]) -> Limit:
+    """The limit that fields make, which is stored nowhere; None is no field.
+
+    Raises:
+        InvalidDraft: a field is wrong.
+    """
+    try:
+        told = {name: value for name, value in fields.items() if value is not None}
+        limit = msgspec.convert(told, Limit)
+    except msgspec.ValidationError as error:
+        raise InvalidDraft((FieldError("limit", str(error)),)) from None
+    faults = [FieldError(str(where[-1]), told) for where, told in limit_faults([limit])]
+    if faults:
+        raise InvalidDraft(tuple(faults))
+    return limit
+
+
 class LimitAdministration:
     """What can be done with the limits of keys and teams.
 
@@ -68,6 +85,26 @@ class LimitAdministration:
             InvalidDraft: a field is wrong.
         """
         return self._change(owner, name, lambda limits: [*map(_plain, limits), dict(fields)])
+
+    def change(
+        self, owner: Owner, name: str, number: int, fields: Mapping[str, Any]
+    ) -> tuple[NumberedLimit, ...]:
+        """Change fields of a limit; None takes one away. What was used stays used where
+        the limit still counts the same within the same window. Returns all limits.
+
+        Raises:
+            UnknownLimit: there is none of this number.
+            InvalidDraft: a field is wrong.
+        """
+
+        def changed(limits: Sequence[Limit]) -> list[Any]:
+            _find(name, limits, number)
+            plain = [_plain(one) for one in limits]
+            made = plain[number - 1] | dict(fields)
+            plain[number - 1] = {key: value for key, value in made.items() if value is not None}
+            return plain
+
+        return self._change(owner, name, changed)
 
     def remove(self, owner: Owner, name: str, number: int) -> tuple[NumberedLimit, ...]:
         """Remove a limit. Returns those that are left.

@@ -4,6 +4,7 @@ administration itself."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from io import BytesIO
 from operator import attrgetter
@@ -15,7 +16,7 @@ from dragoman.administration.admins import AdminAdministration
 from dragoman.administration.drafts import FieldError, InvalidDraft
 from dragoman.administration.foreign_keys import Source, read_keys
 from dragoman.administration.keys import GRACE_S, KeyAdministration, KeyView, TeamView
-from dragoman.administration.limits import LimitAdministration, Owner
+from dragoman.administration.limits import LimitAdministration, Owner, read_limit
 from dragoman.administration.times import LONGEST_SPAN_S
 from dragoman.config.limits import Limit
 from dragoman.gateway.admin.calls import (
@@ -31,9 +32,15 @@ from dragoman.gateway.admin.calls import (
     only,
     read_object,
 )
+from dragoman.gateway.serving.limits_told import amount_text, moment_text
+from dragoman.gateway.serving.past_use import PastUse
 from dragoman.gateway.serving.simulated_admission import SimulatedAdmission, state_of
+from dragoman.keys.admission import kind_of
 
 T = TypeVar("T")
+
+_PAST_S = 7 * 86_400.0
+"""Seconds of the past with which a limit is compared that is not stored yet."""
 
 
 class AskKeys(Protocol):
@@ -123,6 +130,23 @@ class KeyRoutes:
             limits = [one.limit for one in numbered]
             return 200, {"limits": await self._states(name, limits, is_team=owner == "team")}
 
+        async def change(call: Call) -> Reply:
+            fields = await read_object(call.incoming)
+            return await on(
+                lambda limits, name, number: limits.change(owner, name, number, fields)
+            )(call)
+
+        async def simulate(call: Call) -> Reply:
+            only(call.query)
+            (name,) = call.names
+            limit = read_limit(await read_object(call.incoming))
+            await self._ask(lambda keys: LimitAdministration(keys).limits(owner, name))
+            since = time.time() - _PAST_S
+            past = await self._simulated.limits.past_use(
+                name, limit, since, is_team=owner == "team"
+            )
+            return 200, {"since": moment_text(since), **_past_told(limit, past)}
+
         async def grant(call: Call) -> Reply:
             fields = await read_object(call.incoming)
             return await on(lambda limits, name, number: limits.grant(owner, name, number, fields))(
@@ -139,8 +163,14 @@ class KeyRoutes:
                 {"POST": on(lambda limits, name, _: limits.reset(owner, name))},
             ),
             AdminRoute(
+                f"{parent}/*/limits/simulate", {"POST": simulate}, reads=frozenset({"POST"})
+            ),
+            AdminRoute(
                 f"{parent}/*/limits/*",
-                {"DELETE": on(lambda limits, name, number: limits.remove(owner, name, number))},
+                {
+                    "PATCH": change,
+                    "DELETE": on(lambda limits, name, number: limits.remove(owner, name, number)),
+                },
             ),
             AdminRoute(
                 f"{parent}/*/limits/*/reset",
@@ -306,6 +336,17 @@ class AdminKeyRoutes:
         only(call.query)
         (name,) = call.names
         return 200, {"removed": await self._ask(lambda admins: admins.remove(name))}
+
+
+def _past_told(limit: Limit, past: PastUse | None) -> dict[str, object]:
+    if past is None:
+        return {"hours": None, "over": None, "first": None, "most": None}
+    return {
+        "hours": past.hours,
+        "over": past.over,
+        "first": None if past.first is None else moment_text(past.first),
+        "most": amount_text(kind_of(limit), past.most),
+    }
 
 
 def _number(call: Call) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain
@@ -17,6 +18,7 @@ from dragoman.config.limits import Limit
 from dragoman.config.windows import Rolling, span_of
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.serving.limit_slices import LimitSlices
+from dragoman.gateway.serving.past_use import HOUR_S, PastUse, past_use
 from dragoman.gateway.serving.pool_shares import Pools
 from dragoman.keys.admission import (
     OWN_RESERVED,
@@ -208,6 +210,35 @@ class LimitCounters:
             return ()
         await self._restore_all(bound)
         return self._views(bound)
+
+    async def past_use(
+        self, name: str, limit: Limit, since: float, *, is_team: bool
+    ) -> PastUse | None:
+        """How a limit that a key or a team of this name need not have compares with what was used
+        since a time (Unix seconds). None if rows of usage, which are sums of hours, cannot tell:
+        of requests at one time, of a share, and of a window shorter than an hour.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        window = window_of(limit)
+        if window is None or limit.share is not None or self._used_since is None:
+            return None
+        if isinstance(window, Rolling):
+            if window.seconds < HOUR_S:
+                return None
+            begin = since - window.seconds
+        else:
+            begin = span_of(window, since)[0]
+        if limit.since is not None:
+            begin = max(begin, limit.since.timestamp())
+        cells = memoryview(bytearray(8 * cells_of(window))).cast("q")
+        bound = BoundLimit(limit, name, Row(cells, cells), is_team=is_team)
+        used: Counter[int] = Counter()
+        for row in await self._used_since(name, begin, is_team=is_team):
+            if row.hour >= begin and bound.concerns((row.model,), (row.upstream,)):
+                used[row.hour] += bound.amount_of(self._counts(row))
+        return past_use(window, limit.units, sorted(used.items()), since)
 
     def _views(self, limits: Sequence[BoundLimit]) -> tuple[LimitView, ...]:
         now = time.time()

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, left, clock, minute, now, say, span, Csv, Glyph, State, Meter, Unknown, STATES } from "./kit.js";
 import { Find, Icon } from "./icons.js";
 import { addressed, ask, isAdmin, useAddress, useEvents, useSoon } from "./api.js";
-import { Add, Import, NewKey, Test, Turn } from "./account_dialogs.js";
+import { Add, Import, many, NewKey, Test, Turn } from "./account_dialogs.js";
 
 const ROW = 32, SPARE = 8, EVERY_MS = 10000, SOON_MS = 3000, DAY_S = 86400;
 const CHANGES = { cooled: "cooling", exhausted: "exhausted", disabled: "disabled", enabled: "active", restored: "active" };
@@ -73,7 +73,7 @@ export function Accounts({ name }) {
       const done = await ask("POST", "accounts/do", { do: what, names, reason });
       const word = what === "enable" ? "enabled" : "disabled", other = what === "enable" ? "disable" : "enable";
       const refused = done.refused.map((one) => told(one.name) + ": " + told(one.message)).join("; ");
-      say(`${count(done.done.length)} ${done.done.length === 1 ? "account" : "accounts"} ${word}.${refused ? " Not done: " + refused : ""}`, done.done.length && what === "disable" ? () => act(other, done.done) : null, Boolean(refused));
+      say(`${many(done.done)} ${word}.${refused ? " Not done: " + refused : ""}`, done.done.length && what === "disable" ? () => act(other, done.done) : null, Boolean(refused));
       setTicked(new Set());
     } catch (refused) {
       say(refused.message, null, true);

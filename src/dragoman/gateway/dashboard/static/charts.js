@@ -1,7 +1,7 @@
 // Lines and areas as SVG, in the width that there is. Each has a name and says what it shows.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { signal } from "./vendor/signals.js";
-import { clock, html, minute } from "./kit.js";
+import { clock, html, minute, region } from "./kit.js";
 
 const pointed = signal(null); // at what time the pointer is, over any chart of the screen
 const LEFT = 44, TOP = 8, BELOW = 20, PADDING = 28;
@@ -58,7 +58,7 @@ export function Chart({ title, aside, series, from, step, unit, stacked, told, m
   const over = pointed.value == null ? -1 : Math.floor((pointed.value - from) / step), under = over >= 0 && over < number;
   const point = (event) => { const part = (event.clientX - event.currentTarget.getBoundingClientRect().left - LEFT) / wide; pointed.value = part >= 0 && part <= 1 ? from + part * (number - 1) * step + step / 2 : null; };
   const named = (one) => one.name || title, shown = (value) => (value == null ? "—" : unit(value));
-  if (table) return html`<section class="panel"><header><h2>${title}</h2><span class="r"><button class="link sm" onClick=${() => setTable(false)}>chart</button></span></header><div class="body astable" tabindex="0" role="region" aria-label=${title + " as a table"}><table><thead><tr><th>From</th>${series.map((one) => html`<th class="r">${named(one)}</th>`)}</tr></thead><tbody>${series[0].values.map((_, at) => number - 1 - at).map((at) => html`<tr key=${at}><td class="num">${clock(from + at * step)}</td>${series.map((one) => html`<td class="r num">${shown(one.values[at])}</td>`)}</tr>`)}</tbody></table></div></section>`;
+  if (table) return html`<section class="panel"><header><h2>${title}</h2><span class="r"><button class="link sm" onClick=${() => setTable(false)}>chart</button></span></header><div class="body astable" ...${region(title + " as a table")}><table><thead><tr><th>From</th>${series.map((one) => html`<th class="r">${named(one)}</th>`)}</tr></thead><tbody>${series[0].values.map((_, at) => number - 1 - at).map((at) => html`<tr key=${at}><td class="num">${clock(from + at * step)}</td>${series.map((one) => html`<td class="r num">${shown(one.values[at])}</td>`)}</tr>`)}</tbody></table></div></section>`;
   return html`<section class="panel"><header><h2>${title}</h2><span class="r legend">${under ? html`<span class="num">${clock(from + over * step)}: ${series.map((one) => `${one.name} ${shown(one.values[over])}`).join(", ")}</span>` : aside}<button class="link sm" aria-label=${title + " as a table"} onClick=${() => setTable(true)}>table</button></span></header><div class="body chart" ref=${own}>
     ${width > 0 && html`<svg width=${width} height=${height} role="img" aria-label=${title + ": " + told} onMouseMove=${point} onMouseLeave=${() => { pointed.value = null; }}>
       ${ticks.map((tick) => html`<line class=${tick ? "grid" : "axis"} x1=${LEFT} x2=${LEFT + wide} y1=${Math.round(y(tick)) + 0.5} y2=${Math.round(y(tick)) + 0.5}/><text x=${LEFT - 8} y=${y(tick) + 4} text-anchor="end">${unit(tick)}</text>`)}

@@ -1,7 +1,8 @@
 // Configuration: what runs, what a reload changes, prices, audit. The file is never written.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
-import { html, told, count, clock, Csv, Dialog, banner } from "./kit.js";
+import { html, told, count, clock, Csv, Dialog, banner, region } from "./kit.js";
 import { Find } from "./icons.js";
+import { Acts } from "./sending.js";
 import { addressed, ask, isAdmin, useAddress } from "./api.js";
 
 const TABS = { running: "Running", reload: "Reload", prices: "Prices", audit: "Audit" };
@@ -53,7 +54,7 @@ function Reload() {
     ${asking && html`<${Dialog} title="Reload the configuration" onClose=${() => setAsking(false)} onSubmit=${() => reload()}>
     ${list(lines.length ? lines : ["Nothing in the file is different."])}
       <p class="t2">All workers read the file anew; if it cannot be used nothing is changed. Requests in flight end on what they began with. To undo it, put the file back and reload.</p>
-      <div class="acts"><button class="btn primary">Reload</button><button type="button" class="btn" onClick=${() => setAsking(false)}>Cancel</button></div></${Dialog}>`}`;
+      <${Acts} word="Reload" onClose=${() => setAsking(false)}/></${Dialog}>`}`;
 }
 
 // One table of the file: a name is given by its own first setting.
@@ -90,11 +91,11 @@ function Audit() {
   const load = (before) => ask("GET", `audit?limit=${PAGE}` + only() + (before ? "&before=" + before : "")).then((got) => { setRows((old) => (before ? [...old, ...got.changes] : got.changes)); setNext(got.next); setFault(""); }, (refused) => setFault(refused.message));
   useEffect(() => { const soon = setTimeout(load, 150); return () => clearTimeout(soon); }, [filter]);
   if (!rows) return html`<p class="empty" aria-busy=${fault ? null : "true"}>${fault || "Loading…"}</p>`;
-  return html`<div class="filters"><${Find} label="Find in the audit" hint="name, or who: kind: action:" value=${filter} set=${setFilter}/></div>${banner(fault)}<div class="tablewrap"><div class="sideways" tabindex="0" role="region" aria-label="Audit"><table class="reqs audit"><colgroup><col class="w-at"/><col class="w-key"/><col class="w-key"/><col class="w-key"/><col class="w-from"/><col/><col class="w-from"/></colgroup>
+  return html`<div class="filters"><${Find} label="Find in the audit" hint="name, or who: kind: action:" value=${filter} set=${setFilter}/></div>${banner(fault)}<div class="tablewrap"><div class="sideways" ...${region("Audit")}><table class="reqs audit"><colgroup><col class="w-at"/><col class="w-key"/><col class="w-key"/><col class="w-key"/><col class="w-from"/><col/><col class="w-from"/></colgroup>
     <thead><tr>${["Time", "Who", "Deed", "Kind", "Name", "Change", "From"].map((name) => html`<th>${name}</th>`)}</tr></thead>
     <tbody>${rows.map((one) => html`<tr key=${one.id}><td class="num">${clock(one.at)}</td><td title=${told(one.who)}>${told(one.who)}</td><td>${told(one.action)}</td><td>${told(one.kind)}</td><td title=${told(one.name)}>${told(one.name)}</td><td class="mono" title=${differs(one)}>${differs(one)}</td><td title=${told(one.address)}>${told(one.origin + (one.address ? ", " + one.address : ""))}</td></tr>`)}</tbody></table></div>
     ${!rows.length && html`<p class="empty">No such change.</p>`}
-    <div class="tfoot"><span class="num">${count(rows.length)} shown</span><${Csv} name="audit" rows=${() => rows.map((one) => ({ at: new Date(one.at * 1000).toISOString(), who: one.who, action: one.action, kind: one.kind, name: one.name, change: differs(one), origin: one.origin, address: one.address }))}/>${next && html`<button class="btn quiet" onClick=${() => load(next)}>Older</button>`}</div></div>`;
+    <div class="tfoot"><span class="num">${count(rows.length)} shown</span><${Csv} name="audit" rows=${() => rows.map(({ before, after, ...one }) => ({ ...one, at: new Date(one.at * 1000).toISOString(), change: differs({ before, after }) }))}/>${next && html`<button class="btn quiet" onClick=${() => load(next)}>Older</button>`}</div></div>`;
 }
 
 // What models cost: own prices first, then those of the table.
@@ -110,7 +111,7 @@ function Prices() {
   const when = (one) => [one.since && "from " + one.since, one.hours, one.tier, one.above && "above " + count(one.above) + " tokens"].filter(Boolean).join(", ");
   return html`<div class="filters"><${Find} label="Find prices" hint="model or upstream" value=${search} set=${setSearch}/><span class="t2">US dollars for a million tokens${got && html`; prices of ${told(got.version)}`}</span></div>
     ${banner(fault)}
-    <div class="tablewrap"><div class="sideways" tabindex="0" role="region" aria-label="Prices"><table class="reqs"><colgroup><col/><col class="w-key"/><col class="w-from"/><col class="w-key"/>${RATES.map(() => html`<col class="w-n"/>`)}</colgroup>
+    <div class="tablewrap"><div class="sideways" ...${region("Prices")}><table class="reqs"><colgroup><col/><col class="w-key"/><col class="w-from"/><col class="w-key"/>${RATES.map(() => html`<col class="w-n"/>`)}</colgroup>
     <thead><tr>${["Model", "Upstream", "When", "Source"].map((name) => html`<th>${name}</th>`)}${RATE_HEADS.map((name) => html`<th class="r" title=${name}>${name}</th>`)}</tr></thead>
     <tbody>${(got ? got.rows : []).flatMap((row) => row.prices.map((one, at) => html`<tr key=${[row.name, row.upstreams, at].join()}><td class="mono" title=${told(row.name)}>${at ? "" : told(row.name)}</td><td title=${row.upstreams.map(told).join(", ")}>${at ? "" : row.upstreams.map(told).join(", ")}</td><td class="t2" title=${when(one)}>${when(one)}</td><td>${row.own ? "own" : "table"}</td>${RATES.map((rate) => html`<td class="r num">${one[rate]}</td>`)}</tr>`))}</tbody></table></div>
     ${got && !got.rows.length && html`<p class="empty">${search ? "No price fits." : "No upstream has a list of prices, and the file has none of its own."}</p>`}

@@ -1,8 +1,9 @@
 // A request that is sent: both sides' events beside each other.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
-import { size, html, told, count, span, Copy, Dialog, Protocol, PROTOCOLS, banner } from "./kit.js";
+import { size, html, told, count, span, Copy, Dialog, Protocol, PROTOCOLS, banner, region } from "./kit.js";
 import { follow } from "./api.js";
 import { coloured, linesOf } from "./lines.js";
+import { Acts, field } from "./sending.js";
 
 const SCENARIOS = ["text?words=40&delay_ms=15", "reasoning", "reasoning_tool", "tool", "parallel_tools", "structured", "citations", "refusal", "length", "multibyte"];
 
@@ -83,7 +84,7 @@ export function Frames({ request, policy }) {
   return html`<section class="panel framespanel"><header><h2>The stream, frame by frame</h2><span class="t3 sm">${sent ? (sent.scenario ? "simulator, scenario " + told(sent.scenario) : "to " + told(sent.model || "the model of the request")) : "nothing was sent yet"}</span>
       <span class="r row">${rows.length > 0 && html`<span class="num t2 sm">${at >= 0 ? at + 1 + " of " : ""}${count(rows.length)}</span>`}${ending.current ? html`<button class="btn" onClick=${() => ending.current.abort()}>Stop</button>` : html`<button class="btn primary" disabled=${!request.valid} onClick=${() => setAsking(true)}>Send…</button>`}</span></header>
     ${banner(fault)}
-    ${rows.length > 0 && html`<div class="frames" tabindex="0" role="region" aria-label="Frames" onKeyDown=${keys}><div class="f hd"><div>Upstream ${speaks && html`<${Protocol} name=${speaks}/>`}</div><div>seconds</div><div>Client <${Protocol} name=${request.source}/></div></div>
+    ${rows.length > 0 && html`<div class="frames" ...${region("Frames")} onKeyDown=${keys}><div class="f hd"><div>Upstream ${speaks && html`<${Protocol} name=${speaks}/>`}</div><div>seconds</div><div>Client <${Protocol} name=${request.source}/></div></div>
       ${rows.map((row, i) => (row.attempt ? html`<div class="f whole" key=${i}><div><b class="strong">Attempt ${row.attempt.number}</b> ${told(row.attempt.account)} of ${told(row.attempt.upstream)} answers <b class="num">${row.attempt.status}</b> after ${span(row.attempt.at_ms / 1000)}</div></div>`
     : html`<div class=${"f" + (i === at ? " at" : "")} key=${i} onClick=${() => { setAt(i); setOpen(open === i ? -1 : i); }}><div>${row.up ? line(row.up.raw) : html`<p class="held">by the gateway itself</p>`}</div><div><b>${((row.up || row.down[0]).at_ms / 1000).toFixed(3)}</b><span class="t3 not-phone"> ${size((row.up || row.down[0]).bytes)}</span></div>
         <div>${row.down.length ? row.down.flatMap((frame) => eventsIn(frame.raw)).map(line) : html`<p class="held">${row.up.raw.startsWith(":") || /"type": ?"ping"/.test(row.up.raw) ? "ping" : "held: nothing to show for it"}</p>`}</div>
@@ -113,8 +114,7 @@ function Send({ request, onClose, onDone }) {
   return html`<${Dialog} title="Send this request" onClose=${onClose} form=${form} onSubmit=${done}>
     <fieldset class="row"><legend class="vh">Where to</legend><label><input type="radio" name="where" checked=${where === "simulator"} onChange=${() => setWhere("simulator")}/> To a simulator</label><label><input type="radio" name="where" checked=${where === "route"} onChange=${() => setWhere("route")}/> By a route</label></fieldset>
     ${where === "simulator" ? html`<p class="t2">Nothing leaves this machine, and nothing is counted.</p><label for="to">The simulator speaks</label><select id="to" name="to" class="field">${Object.entries(PROTOCOLS).map(([key, [, word]]) => html`<option value=${key} selected=${key === Object.keys(PROTOCOLS).find((one) => one !== request.source)}>${word}</option>`)}</select>
-      <label for="scenario">Scenario</label><input id="scenario" name="scenario" class="field" list="scenarios" value="text?words=40&delay_ms=15" required/><datalist id="scenarios">${SCENARIOS.map((one) => html`<option value=${one}/>`)}</datalist>`
-    : html`<p class="t2">One request to the upstream of the route, by an account that the pool chooses. It costs what any other does, counts for the key <b>workbench</b>, and is in the audit.</p><label for="model">Model</label><input id="model" name="model" class="field" value=${request.model}/><label for="most">Most output tokens</label><input id="most" name="most" class="field" type="number" min="1" max="1000000" value="1024" required/>`}
-    <p class="wrong" role="alert">${wrong}</p>
-    <div class="acts"><button class="btn primary">Send</button><button type="button" class="btn" onClick=${onClose}>Cancel</button></div></${Dialog}>`;
+      ${field("scenario", "Scenario", { list: "scenarios", defaultValue: "text?words=40&delay_ms=15", required: true })}<datalist id="scenarios">${SCENARIOS.map((one) => html`<option value=${one}/>`)}</datalist>`
+    : html`<p class="t2">One request to the upstream of the route, by an account that the pool chooses. It costs what any other does, counts for the key <b>workbench</b>, and is in the audit.</p>${field("model", "Model", { defaultValue: request.model })}${field("most", "Most output tokens", { type: "number", min: 1, max: 1e6, defaultValue: 1024, required: true })}`}
+    <${Acts} fault=${wrong} word="Send" onClose=${onClose}/></${Dialog}>`;
 }

@@ -1,9 +1,9 @@
 // Keys and teams: who may call, how much is left, and until when.
 import { useRef, useState } from "./vendor/hooks.js";
-import { html, told, count, money, clock, left, now, say, Copy, Dialog, Glyph, Unknown, banner } from "./kit.js";
+import { html, told, count, money, clock, left, now, say, Copy, Dialog, Glyph, Unknown, banner, region } from "./kit.js";
 import { Find, Icon } from "./icons.js";
 import { addressed, ask, isAdmin, usePolled } from "./api.js";
-import { Acts, useSending } from "./sending.js";
+import { Acts, field, useSending } from "./sending.js";
 
 const EVERY_MS = 5000;
 const STATES = { active: ["ok", "active"], disabled: ["off", "disabled"], expired: ["out", "exhausted"] };
@@ -43,7 +43,7 @@ export function Keys({ kind, name }) {
   const link = (what, one) => `/ui/keys/${what}/${encoded(one)}`;
   const row = (one, what) => { const worst = tightest(one.limits); return html`<tr key=${what + one.name} aria-selected=${String(what === kind && one.name === name)}><td title=${told(one.name)}><a class="strong ink" href=${link(what, one.name)}>${told(one.name)}</a></td><td>${what === "key" ? told(one.rules.team || "") : count(one.keys) + (one.keys === 1 ? " key" : " keys")}</td><td><${Standing} of=${one.state}/></td>
     ${worst ? html`<td class="t2" title=${named(worst.limit)}>${named(worst.limit)}</td><td><${Bar} one=${worst}/></td><td class="r"><${Used} one=${worst}/></td><td class="r"><${Resets} one=${worst}/></td><td class="r"><${Ends} one=${worst}/></td>` : html`<td colspan="5" class="t3">no limit</td>`}</tr>`; };
-  const table = (label, rows, what, none) => html`<section class="panel gapbelow"><header><h2>${label}</h2><span class="t3 sm">${count(rows.length)}</span></header><div class="sideways" tabindex="0" role="region" aria-label=${label}><table class="plist keys"><thead><tr><th>${what === "key" ? "Key" : "Team"}</th><th>${what === "key" ? "Team" : "Keys"}</th><th class="w-st">State</th><th>Tightest limit</th><th class="w-bar"><span class="vh">Share</span></th><th class="r w-used">Used</th><th class="r w-t">Resets in</th><th class="r w-t" title="At the pace of late, where that is before the reset">Used up in</th></tr></thead><tbody>${rows.map((one) => row(one, what))}</tbody></table></div>${rows.length ? null : html`<p class="empty">${none}</p>`}</section>`;
+  const table = (label, rows, what, none) => html`<section class="panel gapbelow"><header><h2>${label}</h2><span class="t3 sm">${count(rows.length)}</span></header><div class="sideways" ...${region(label)}><table class="plist keys"><thead><tr><th>${what === "key" ? "Key" : "Team"}</th><th>${what === "key" ? "Team" : "Keys"}</th><th class="w-st">State</th><th>Tightest limit</th><th class="w-bar"><span class="vh">Share</span></th><th class="r w-used">Used</th><th class="r w-t">Resets in</th><th class="r w-t" title="At the pace of late, where that is before the reset">Used up in</th></tr></thead><tbody>${rows.map((one) => row(one, what))}</tbody></table></div>${rows.length ? null : html`<p class="empty">${none}</p>`}</section>`;
   return html`<div class="head"><h1>Keys and teams</h1><span class="sub num">${keys ? count(keys.length) : ""}</span>${isAdmin() && html`<div class="tools"><button class="btn" onClick=${() => setDialog({ make: "team" })}>Add a team…</button><button class="btn primary" onClick=${() => setDialog({ make: "key" })}>Make a key…</button></div>`}</div>
     ${banner(fault)}
     <div class="filters"><${Find} label="Filter keys" hint="name or team" value=${filter} set=${setFilter} wide=""/></div>
@@ -52,7 +52,7 @@ export function Keys({ kind, name }) {
     ${dialog && dialog.make && html`<${Make} what=${dialog.make} teams=${teams} onClose=${close} onDone=${(made) => { again(); setDialog(made.secret ? { secret: made } : null); }}/>`}
     ${dialog && dialog.rotate && html`<${Rotate} of=${dialog.rotate} onClose=${close} onDone=${(made) => { again(); setDialog({ secret: made }); }}/>`}
     ${dialog && dialog.secret && html`<${Secret} made=${dialog.secret} onClose=${close}/>`}
-    ${dialog && dialog.limit && html`<${AddLimit} path=${dialog.limit} onClose=${close} onDone=${() => { close(); again(); }}/>`}
+    ${dialog && dialog.limit && html`<${SetLimit} path=${dialog.limit} one=${dialog.one} onClose=${close} onDone=${() => { close(); again(); }}/>`}
     ${dialog && dialog.grant && html`<${Grant} path=${dialog.grant} one=${dialog.one} onClose=${close} onDone=${() => { close(); again(); }}/>`}`;
 }
 
@@ -67,7 +67,7 @@ function Side({ owner, what, ask: open, again }) {
     <section><p><${Standing} of=${owner.state}/></p></section>
     <section><h2>Limits</h2>${owner.limits.length ? html`<ul class="limitlist">${owner.limits.map((one) => html`<li><div class="row"><b class="strong grow">${named(one.limit)}</b>${one.limit.mode && html`<span class="t3 sm">${one.limit.mode}</span>`}</div><${Bar} one=${one} width="250"/><div class="row sm t2"><${Used} one=${one}/><span class="grow"></span><span>resets in <${Resets} one=${one}/></span></div>
       ${one.limit.granted && html`<p class="sm t2">${figure(one.limit.kind, one.limit.granted)} of it granted until ${clock(at(one.limit.granted_until))}</p>`}${at(one.state.exhausted_at) > now.value && html`<p class="sm">At the pace of late it is used up in <${Ends} one=${one}/>.</p>`}
-      ${own && html`<div class="row sm"><button class="link" onClick=${() => open({ grant: path + "/limits/" + one.number + "/grant", one })}>Grant more…</button><button class="link" onClick=${() => act("POST", "/limits/" + one.number + "/reset", "The limit begins anew.")}>Begin anew</button><button class="link" onClick=${() => act("DELETE", "/limits/" + one.number, "The limit was removed.")}>Remove</button></div>`}</li>`)}</ul>` : html`<p class="t2">None of its own.</p>`}</section>
+      ${own && html`<div class="row sm"><button class="link" onClick=${() => open({ limit: path + "/limits", one })}>Change…</button><button class="link" onClick=${() => open({ grant: path + "/limits/" + one.number + "/grant", one })}>Grant more…</button><button class="link" onClick=${() => act("POST", "/limits/" + one.number + "/reset", "The limit begins anew.")}>Begin anew</button><button class="link" onClick=${() => act("DELETE", "/limits/" + one.number, "The limit was removed.")}>Remove</button></div>`}</li>`)}</ul>` : html`<p class="t2">None of its own.</p>`}</section>
     ${rules.length > 0 && html`<section><h2>Rules</h2><dl class="facts left wide">${rules.map(([field, value]) => html`<dt class="mono">${field}</dt><dd class="mono">${told(typeof value === "string" ? value : JSON.stringify(value))}</dd>`)}</dl></section>`}
     ${what === "key" && html`<section><h2>Secrets</h2>${owner.secrets.length ? html`<ul class="hist plain">${owner.secrets.map((one) => html`<li><span class="mono">…${told(one.ending)}</span><span class="t2 sm">made ${clock(at(one.created))}${one.revoked ? ", ends " + clock(at(one.revoked)) : ""}</span></li>`)}</ul>` : html`<p class="t2">In the configuration file.</p>`}
       <p class="t2 sm why-p">Used last: ${owner.used ? clock(at(owner.used)) : html`<${Unknown} why="it was not used yet"/>`}</p><p class="sm why-p"><a href=${"/ui/requests?key=" + encoded(owner.name)}>Its requests</a></p></section>`}
@@ -86,9 +86,9 @@ function Make({ what, teams, onClose, onDone }) {
     send(() => ask("POST", what === "team" ? "teams" : "keys", { name: get("name"), ...(get("team") ? { team: get("team") } : {}), ...(models.length ? { models } : {}) }));
   };
   return html`<${Dialog} title=${what === "team" ? "Add a team" : "Make a key"} onClose=${onClose} form=${form} onSubmit=${submit}>
-    <label for="k-name">Name</label><input id="k-name" name="name" required maxlength="100" autocomplete="off" spellcheck="false"/>
-    ${what === "key" && html`<label for="k-team">Team; empty for none</label><input id="k-team" name="team" list="k-teams" autocomplete="off"/><datalist id="k-teams">${teams.map((one) => html`<option value=${one.name}/>`)}</datalist>`}
-    <label for="k-models">Models it may ask for, * allowed; empty for all</label><input id="k-models" name="models" autocomplete="off" spellcheck="false"/>
+    ${field("name", "Name", { required: true, maxlength: 100 })}
+    ${what === "key" && html`${field("team", "Team; empty for none", { list: "k-teams" })}<datalist id="k-teams">${teams.map((one) => html`<option value=${one.name}/>`)}</datalist>`}
+    ${field("models", "Models it may ask for, * allowed; empty for all")}
     <${Acts} fault=${fault} word=${what === "team" ? "Add" : "Make"} busy=${busy} onClose=${onClose}/></${Dialog}>`;
 }
 
@@ -96,26 +96,33 @@ function Rotate({ of, onClose, onDone }) {
   const hours = useRef(null), { fault, busy, send } = useSending(onDone);
   const submit = () => { send(() => ask("POST", "keys/" + encoded(of) + "/rotate", { grace_s: 3600 * Number(hours.current.value) })); };
   return html`<${Dialog} title=${"Another secret for " + told(of)} onClose=${onClose} onSubmit=${submit}><p class="t2">The new one is shown once. The one there is goes on for a while, so that clients can be changed.</p>
-    <label for="k-hours">Hours until the former ends</label><input id="k-hours" type="number" min="0" max="720" step="any" required ref=${hours} value="24"/><${Acts} fault=${fault} word="Make it" busy=${busy} onClose=${onClose}/></${Dialog}>`;
+    ${field("hours", "Hours until the former ends", { type: "number", min: 0, max: 720, step: "any", required: true, ref: hours, defaultValue: 24 })}<${Acts} fault=${fault} word="Make it" busy=${busy} onClose=${onClose}/></${Dialog}>`;
 }
 
-function AddLimit({ path, onClose, onDone }) {
-  const form = useRef(null), { fault, busy, send } = useSending(onDone);
+// A limit that is new, or another for `one`: of that is told what it would have done before it is kept.
+function SetLimit({ path, one, onClose, onDone }) {
+  const form = useRef(null), [past, setPast] = useState(null), { fault, busy, send } = useSending((next) => next()), old = one ? one.limit : { window: "day" }, none = one ? null : undefined;
+  const choice = (name, label, all) => html`<label for=${name}>${label}</label><select id=${name} name=${name} class="field">${all.map(([value, words]) => html`<option value=${value} selected=${value === (old[name] || "")}>${words}</option>`)}</select>`;
   const submit = () => {
-    const get = (name) => form.current.elements[name].value.trim(), kind = get("kind");
-    const amount = get("amount"), much = amount.endsWith("%") ? { share: amount, upstream: get("upstream") } : { amount: kind === "cost" ? amount : Number(amount) };
-    send(() => ask("POST", path, { kind, ...much, ...(kind === "concurrent" ? {} : { window: get("window") }), ...(get("mode") === "enforce" ? {} : { mode: get("mode") }) }));
+    const get = (name) => form.current.elements[name].value.trim(), kind = get("kind"), amount = get("amount"), isShare = amount.endsWith("%"), mode = get("mode");
+    const made = { kind, amount: isShare ? none : kind === "cost" ? amount : Number(amount), share: isShare ? amount : none, upstream: isShare ? get("upstream") : none, window: kind === "concurrent" ? none : get("window"), mode: mode || none };
+    send(async () => {
+      if (one && !past) { const found = await ask("POST", path + "/simulate", { ...old, ...made }); return () => setPast({ ...found, kind }); }
+      await ask(one ? "PATCH" : "POST", path + (one ? "/" + one.number : ""), made);
+      return onDone;
+    });
   };
-  return html`<${Dialog} title="Add a limit" onClose=${onClose} form=${form} onSubmit=${submit}>
-    <div class="pair"><div><label for="l-kind">Of</label><select id="l-kind" name="kind" class="field">${Object.entries(KINDS).map(([kind, words]) => html`<option value=${kind}>${words}</option>`)}</select></div><div><label for="l-amount">Amount; a cost in US dollars, or 40%</label><input id="l-amount" name="amount" required inputmode="decimal" autocomplete="off"/></div></div>
-    <div class="pair"><div><label for="l-window">Within: 1m, 5h, day, month, total</label><input id="l-window" name="window" value="day" autocomplete="off"/></div><div><label for="l-mode">What exceeds it</label><select id="l-mode" name="mode" class="field"><option value="enforce">is refused</option><option value="soft">is told (soft)</option><option value="shadow">is counted only (shadow)</option></select></div></div>
-    <label for="l-upstream">Of a share of the cost: the upstream whose accounts have it, within 5h or 7d</label><input id="l-upstream" name="upstream" autocomplete="off"/>
-    <${Acts} fault=${fault} word="Add" busy=${busy} onClose=${onClose}/></${Dialog}>`;
+  return html`<${Dialog} title=${(one ? "Change" : "Add") + " a limit"} onClose=${onClose} form=${form} onInput=${() => setPast(null)} onSubmit=${submit}>
+    <div class="pair"><div>${choice("kind", "Of", Object.entries(KINDS))}</div><div>${field("amount", "Amount; a cost in US dollars, or 40%", { required: true, inputmode: "decimal", defaultValue: old.share || old.amount })}</div></div>
+    <div class="pair"><div>${field("window", "Within: 1m, 5h, day, month, total", { defaultValue: old.window })}</div><div>${choice("mode", "What exceeds it", [["", "is refused"], ["soft", "is told (soft)"], ["shadow", "is counted only (shadow)"]])}</div></div>
+    ${field("upstream", "Of a share of the cost: the upstream whose accounts have it, within 5h or 7d", { defaultValue: old.upstream })}
+    <p role="status">${past && (past.over == null ? "Use is kept by the hour: of this limit it tells nothing." : `In the last 7 days ${past.over ? `it would have been exceeded in ${count(past.over)} of ${count(past.hours)} hours with use, first ${clock(at(past.first))}` : "it would have refused nothing"}; the most within its window was ${figure(past.kind, past.most)}.`)}</p>
+    <${Acts} fault=${fault} word=${past ? "Save" : one ? "Look at the last 7 days" : "Add"} busy=${busy} onClose=${onClose}/></${Dialog}>`;
 }
 
 function Grant({ path, one, onClose, onDone }) {
   const amount = useRef(null), { fault, busy, send } = useSending(onDone);
   const submit = () => { const text = amount.current.value.trim(); send(() => ask("POST", path, { amount: one.limit.kind === "cost" ? text : Number(text) })); };
   return html`<${Dialog} title="Grant more" onClose=${onClose} onSubmit=${submit}><p class="t2">Beside the ${one.limit.share ? told(one.limit.share) : figure(one.limit.kind, one.limit.amount)} of “${named(one.limit)}”, until the present window ends.</p>
-    <label for="g-amount">How much more</label><input id="g-amount" ref=${amount} required inputmode="decimal" autocomplete="off"/><${Acts} fault=${fault} word="Grant it" busy=${busy} onClose=${onClose}/></${Dialog}>`;
+    ${field("amount", "How much more", { ref: amount, required: true, inputmode: "decimal" })}<${Acts} fault=${fault} word="Grant it" busy=${busy} onClose=${onClose}/></${Dialog}>`;
 }

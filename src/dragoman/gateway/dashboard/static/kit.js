@@ -113,15 +113,18 @@ export const Said = () => html`<div class="said" role="status" aria-live="polite
   <button class="btn quiet icon" aria-label="Dismiss" onClick=${() => { said.value = null; }}>✕</button></div>`}</div>`;
 
 // A dialog of the browser's own: it keeps the focus, and gives it back. What it holds is a form.
-export function Dialog({ title, onClose, onSubmit = onClose, form, class: kind, children }) {
+export function Dialog({ title, onClose, onSubmit = onClose, onInput, form, class: kind, children }) {
   const own = useRef(null);
   useEffect(() => {
     const before = document.activeElement;
     own.current.showModal();
     return () => before && before.focus();
   }, []);
-  return html`<dialog ref=${own} aria-label=${title} onClose=${onClose} onCancel=${onClose}><h2>${title}</h2><form class=${kind} ref=${form} onSubmit=${(event) => { event.preventDefault(); onSubmit(); }}>${children}</form></dialog>`;
+  return html`<dialog ref=${own} aria-label=${title} onClose=${onClose} onCancel=${onClose}><h2>${title}</h2><form class=${kind} ref=${form} onInput=${onInput} onSubmit=${(event) => { event.preventDefault(); onSubmit(); }}>${children}</form></dialog>`;
 }
+
+// What scrolls is reached by the keyboard, and has a name.
+export const region = (name) => ({ tabindex: 0, role: "region", "aria-label": name });
 
 // Why what a screen shows could not be had.
 export const banner = (fault) => fault && html`<p class="banner" role="alert">${told(fault)}</p>`;

@@ -1,6 +1,6 @@
 // Requests: what is happening, and what became of this one.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
-import { go, size, html, told, count, span, clock, money, outcome, Csv, Glyph, LossKind, Protocol, Unknown, banner } from "./kit.js";
+import { go, size, html, told, count, span, clock, money, outcome, Csv, Glyph, LossKind, Protocol, Unknown, banner, region } from "./kit.js";
 import { Find, Icon } from "./icons.js";
 import { addressed, ask, useAddress, useEvents } from "./api.js";
 import { Bodies } from "./bodies.js";
@@ -73,7 +73,7 @@ export function Requests() {
     ${banner(fault)}
     <div class="filters"><${Find} label="Filter requests" hint="model, or account: key: status:5xx error: loss:" value=${filter} set=${setFilter} aria-describedby="odd"/><select class="btn" aria-label="Time" onChange=${(event) => setSince(event.target.value)}>${Object.entries(SPANS).map(([key, [words]]) => html`<option value=${key} selected=${key === since}>Last ${words}</option>`)}</select>
       <p id="odd" class="t2 sm" role="status">${odd.length ? html`${told(odd.join(", "))}: no such filter. There are ${FIELDS.join(", ")}.` : ""}</p></div>
-    <div class="tablewrap"><div class="sideways" tabindex="0" role="region" aria-label="Requests">
+    <div class="tablewrap"><div class="sideways" ...${region("Requests")}>
       <table class="reqs"><colgroup><col class="w-at"/><col class="w-out"/><col/><col class="w-key"/><col class="w-acct"/><col class="w-n"/><col class="w-n"/><col class="w-tok"/><col class="w-cost"/></colgroup>
       <thead><tr><th>Time</th><th>Outcome</th><th>Model</th><th>Key</th><th>Account</th><th class="r">Duration</th><th class="r">First token</th><th class="r">Tokens in / out</th><th class="r">Cost</th></tr></thead>
       <tbody>${(rows || []).map((row) => html`<tr key=${row.id}><td class="num"><a href=${"/ui/requests/" + encodeURIComponent(row.id)}>${clock(row.at)}</a></td><td><${Outcome} row=${row}/>${row.attempts > 1 && html` <span class="t3 sm">${row.attempts} tried</span>`}</td>

@@ -1,6 +1,6 @@
 // Models and routes: where would this name go, and why?
 import { useEffect, useState } from "./vendor/hooks.js";
-import { html, told, count, Protocol, Unknown, banner } from "./kit.js";
+import { html, told, count, Protocol, Unknown, banner, region } from "./kit.js";
 import { Find } from "./icons.js";
 import { ask } from "./api.js";
 
@@ -64,7 +64,7 @@ function Prices({ got }) {
   const cell = (price) => ["input", "cached", "cache_write", "output"].map((name) => html`<td class="r num">${price[name]}</td>`);
   const when = (price) => [price.tier && price.tier + " tier", price.above && "prompts above " + count(price.above), price.hours, price.since && "since " + price.since].filter(Boolean).join(", ") || "always";
   return html`<section class="panel"><header><h2>Price</h2><span class="t3 sm">US dollars for a million tokens</span></header>
-    <div class="sideways" tabindex="0" role="region" aria-label="Prices"><table class="plist"><thead><tr><th>Upstream</th><th>When</th><th class="r">In</th><th class="r">Cached</th><th class="r">Written</th><th class="r">Out</th></tr></thead>
+    <div class="sideways" ...${region("Prices")}><table class="plist"><thead><tr><th>Upstream</th><th>When</th><th class="r">In</th><th class="r">Cached</th><th class="r">Written</th><th class="r">Out</th></tr></thead>
     <tbody>${got.destinations.map((at) => (at.prices.length ? at.prices.map((price) => html`<tr><td>${told(at.upstream)}</td><td>${when(price)}</td>${cell(price)}</tr>`) : html`<tr><td>${told(at.upstream)}</td><td colspan="5"><${Unknown} why="no price is known for this model"/> <span class="t2">no price: counted as unpriced</span></td></tr>`))}</tbody></table></div></section>`;
 }
 
@@ -72,7 +72,7 @@ function Table({ all, matched, onPick }) {
   if (!all) return null;
   const names = Object.entries(all.aliases);
   return html`<section class="panel"><header><h2>Routes</h2><span class="t3 sm">${count(all.routes.length)}, the first that fits is taken</span></header>
-    <div class="sideways" tabindex="0" role="region" aria-label="Routes"><table class="plist"><thead><tr><th class="r w-nth">#</th><th>Name</th><th>Upstream</th><th>As</th><th>Else</th><th>Policy</th></tr></thead>
+    <div class="sideways" ...${region("Routes")}><table class="plist"><thead><tr><th class="r w-nth">#</th><th>Name</th><th>Upstream</th><th>As</th><th>Else</th><th>Policy</th></tr></thead>
     <tbody>${all.routes.map((one, at) => html`<tr aria-current=${matched && matched.number === at + 1 ? "true" : null}><td class="r num t3">${at + 1}</td><td class="mono">${one.match.includes("*") ? told(one.match) : html`<button class="link" onClick=${() => onPick(one.match)}>${told(one.match)}</button>`}</td><td>${told(one.upstream)}</td><td class="mono">${one.model ? told(one.model) : html`<span class="t3">the same</span>`}</td><td class="whole">${one.fallbacks.map(told).join(", ") || html`<span class="t3">nothing</span>`}</td><td>${one.policy}</td></tr>`)}</tbody></table></div>
     ${names.length > 0 && html`<div class="body"><p class="t2">${names.map(([name, of], at) => html`${at ? ", " : ""}<button class="link mono" onClick=${() => onPick(name)}>${told(name)}</button> stands for <span class="mono">${told(of)}</span>`)}</p></div>`}</section>`;
 }

@@ -1,6 +1,6 @@
 // What dialogs that change something have in common.
 import { useState } from "./vendor/hooks.js";
-import { count, html, told } from "./kit.js";
+import { count, html, told, region } from "./kit.js";
 
 const faultsOf = (refused) => (refused.error && refused.error.faults ? refused.error.faults.map((one) => `${one.field}: ${one.message}`).join("; ") : refused.message);
 
@@ -16,7 +16,9 @@ export function useSending(onDone) {
 }
 export const Acts = ({ word, busy, onClose, fault }) => html`<p class="wrong" role="alert">${told(fault || "")}</p><div class="acts"><button class="btn primary" disabled=${busy}>${word}</button><button type="button" class="btn" onClick=${onClose}>Cancel</button></div>`;
 
+export const field = (name, label, more) => html`<label for=${name}>${label}</label><input id=${name} name=${name} autocomplete="off" spellcheck="false" ...${more}/>`;
+
 // Of many things the number has to be typed: the browser holds the form back until it is.
 const MANY = 20, NAMED = 8;
-export const Typed = ({ number }) => number > MANY && html`<label for="typed">Type ${count(number)} to confirm</label><input id="typed" required inputmode="numeric" autocomplete="off" pattern=${count(number).replaceAll(",", ",?")} title=${count(number)}/>`;
-export const Names = ({ of }) => html`${of.slice(0, NAMED).map(told).join(", ")}${of.length > NAMED && html`<details><summary>and ${count(of.length - NAMED)} more</summary><div class="scrolls" tabindex="0" role="region" aria-label="The others">${of.slice(NAMED).map(told).join(", ")}</div></details>`}`;
+export const Typed = ({ number }) => number > MANY && field("typed", `Type ${count(number)} to confirm`, { required: true, inputmode: "numeric", pattern: count(number).replaceAll(",", ",?"), title: count(number) });
+export const Names = ({ of }) => html`${of.slice(0, NAMED).map(told).join(", ")}${of.length > NAMED && html`<details><summary>and ${count(of.length - NAMED)} more</summary><div class="scrolls" ...${region("The others")}>${of.slice(NAMED).map(told).join(", ")}</div></details>`}`;

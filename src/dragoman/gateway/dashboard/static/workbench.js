@@ -1,6 +1,6 @@
 // Workbench: what would become of this request, and what each policy says of it.
 import { useEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
-import { html, told, count, Copy, Dialog, Glyph, LossKind, Protocol, PROTOCOLS, banner } from "./kit.js";
+import { html, told, count, Copy, Dialog, Glyph, LossKind, Protocol, PROTOCOLS, banner, region } from "./kit.js";
 import { addressed, ask, isAdmin, text } from "./api.js";
 import { EXAMPLES } from "./examples.js";
 import { Frames } from "./frames.js";
@@ -107,7 +107,7 @@ function Pane({ of, chosen, lit, light }) {
   const worst = (line) => WORST.find((kind) => (line.losses || []).some((loss) => loss.kind === kind));
   const said = (line) => [...new Set(line.losses.map((loss) => loss.of || loss.kind === "added" ? told(loss.detail) : `${told(loss.path)}: ${told(loss.detail)}`))].join("\n");
   return html`<section class=${chosen ? "" : "not-phone"}><header><${Protocol} name=${of.protocol}/><span class="t3 sm cut">${of.what}</span>${of.text && html`<${Copy} text=${of.text} label=${"Copy the request of " + PROTOCOLS[of.protocol][1]}/>`}</header>
-    ${lines ? html`<div class="code" tabindex="0" role="region" aria-label=${PROTOCOLS[of.protocol][1] + " request"}><ol>${lines.map((line) => { const kind = worst(line); return html`<li class=${(kind ? "lost-" + kind : "") + (isLit(line) ? " lit" : "")} data-path=${kind && kind !== "added" ? own(line.losses[0]) : null} title=${kind ? said(line) : null} onMouseEnter=${kind ? () => light(own(line.losses[0])) : null}><i>${LETTERS[kind] || ""}</i><code>${coloured(line.text)}</code></li>`; })}</ol></div>` : html`<p class="empty">There is no such request: see below.</p>`}</section>`;
+    ${lines ? html`<div class="code" ...${region(PROTOCOLS[of.protocol][1] + " request")}><ol>${lines.map((line) => { const kind = worst(line); return html`<li class=${(kind ? "lost-" + kind : "") + (isLit(line) ? " lit" : "")} data-path=${kind && kind !== "added" ? own(line.losses[0]) : null} title=${kind ? said(line) : null} onMouseEnter=${kind ? () => light(own(line.losses[0])) : null}><i>${LETTERS[kind] || ""}</i><code>${coloured(line.text)}</code></li>`; })}</ol></div>` : html`<p class="empty">There is no such request: see below.</p>`}</section>`;
 }
 
 function Ledger({ targets, own }) {
