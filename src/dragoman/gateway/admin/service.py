@@ -215,7 +215,7 @@ class Admin:
         if found is not None and method in found[0].open:
             operator = _NOBODY
         else:
-            operator = await self._operators.identify(incoming, touch=path not in _UNTOUCHED)
+            operator = await self._operators.identify(incoming)
         if found is None:
             raise Refusal(404, "not_found", "There is nothing at this path.")
         route, names = found
@@ -373,10 +373,6 @@ class Admin:
         return await self._account_sync.ask(
             lambda store: work(Administration(self._config, store, self._cipher, actor))
         )
-
-
-_UNTOUCHED = frozenset({"events"})
-"""Paths that a page asks for without anybody at it: they keep no session alive."""
 
 
 def _may(operator: Operator, route: AdminRoute, method: str) -> bool:
