@@ -93,7 +93,7 @@ function Audit() {
     <thead><tr>${["Time", "Who", "Deed", "Kind", "Name", "Change", "From"].map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
     <tbody>${rows.map((one) => html`<tr key=${one.id}><td class="num">${clock(one.at)}</td><td title=${told(one.who)}>${told(one.who)}</td><td>${told(one.action)}</td><td>${told(one.kind)}</td><td title=${told(one.name)}>${told(one.name)}</td><td class="mono" title=${differs(one)}>${differs(one)}</td><td title=${told(one.address)}>${told(one.origin + (one.address ? ", " + one.address : ""))}</td></tr>`)}</tbody></table></div>
     ${!rows.length && html`<p class="empty">No such change.</p>`}
-    <div class="tfoot"><span class="num">${count(rows.length)} shown</span><span class="grow"></span>${next && html`<button class="btn quiet" onClick=${() => load(next)}>Older</button>`}</div></div>`;
+    <div class="tfoot"><span class="num">${count(rows.length)} shown</span><span class="grow"></span><a download href=${"/admin/audit?format=csv" + only()}>CSV</a>${next && html`<button class="btn quiet" onClick=${() => load(next)}>Older</button>`}</div></div>`;
 }
 
 // What models cost: own prices first, then those of the table.
