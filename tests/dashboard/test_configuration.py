@@ -47,6 +47,11 @@ def test_what_runs_and_who_did_what(page: Page, gateway: RunningGateway, told: T
     expect(enabled).to_contain_text("state: disabled → active")
     page.get_by_label("Find in the audit").fill("pool-00021 action:disable who:admin")
     expect(page.locator("tbody tr")).to_have_count(1)
+    with page.expect_download() as begun:
+        page.get_by_role("link", name="CSV").click()
+    sheet = begun.value.path().read_text()
+    assert len(sheet.splitlines()) == 2
+    assert "pool-00021" in sheet
     page.get_by_label("Find in the audit").fill("nobody")
     expect(page.get_by_text("No such change.")).to_be_visible()
     # The browser itself tells of an answer that is no success.

@@ -240,8 +240,4 @@ def test_what_is_shown_is_saved_as_csv(page: Page, gateway: RunningGateway, told
     requests = {row["id"]: row["model"] for row in saved(page)}
     assert set(requests) == {row["id"] for row in found["rows"]}
     assert requests[found["rows"][0]["id"]] == '\'=1+"1"'
-    ask(gateway, "POST", "accounts/do", {"do": "disable", "names": [ODD]})
-    page.goto(f"{gateway.base_url}/ui/config/audit")
-    expect(page.locator("tbody")).to_contain_text("disable")
-    assert saved(page)[0]["name"] == ODD
     assert (told.console, told.elsewhere) == ([], [])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dragoman.administration.sheets import audit_sheet
+from dragoman.audit import Line
 from dragoman.config import Admin, Secret, Storage
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
@@ -74,7 +78,33 @@ def test_pages_and_filters(gateway: RunningGateway) -> None:
     assert admin(gateway, "GET", "/audit?kind=team").json["changes"] == []
 
 
-@pytest.mark.parametrize("query", ["limit=0", "before=x", "since=soonish", "nonsense=1"])
+def test_a_sheet(gateway: RunningGateway) -> None:
+    """All of it, and what people named so runs nowhere."""
+    for number in range(120):
+        admin(gateway, "POST", "/keys", {"name": f"k{number}"})
+    admin(gateway, "PATCH", "/keys/k7", {"note": '=HYPERLINK("x"), "y"\nz'})
+    answer = admin(gateway, "GET", "/audit?format=csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    heading, last, *rest = csv.reader(io.StringIO(answer.body.decode(), newline=""))
+    assert heading[:7] == ["number", "time", "who", "from", "action", "kind", "name"]
+    assert last[2:7] == ["admin", "192.0.2.7", "change", "key", "k7"]
+    assert last[8] == 'note==HYPERLINK("x"), "y"\nz'
+    assert len(rest) == 120
+    made = Line(
+        id=1, at=0, who="=1+1", origin="command", address="", action="add", kind="key", name="-x"
+    )
+    assert audit_sheet([made]).splitlines()[1] == (
+        b"1,1970-01-01T00:00:00+00:00,'=1+1,command,add,key,'-x,,"
+    )
+    assert len(admin(gateway, "GET", "/audit?format=csv&name=k7").body.splitlines()) >= 3
+    viewer = admin(gateway, "POST", "/admins", {"name": "v", "role": "viewer"}).json["secret"]
+    seen = call(gateway.base_url, "GET", "/admin/audit?format=csv", key=viewer)
+    assert b"192.0.2.7" not in seen.body
+
+
+@pytest.mark.parametrize(
+    "query", ["format=xml", "limit=0", "before=x", "since=soonish", "nonsense=1"]
+)
 def test_bad_questions(gateway: RunningGateway, query: str) -> None:
     assert admin(gateway, "GET", f"/audit?{query}").status == 400
 

@@ -29,6 +29,7 @@ from dragoman.gateway.operation.outcomes import (
 from dragoman.gateway.operation.series import percentile, series
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
+from dragoman.storage import shared_sessions
 from dragoman.storage.series import SeriesFile, Slot
 from tests.gateway.clients import body
 from tests.gateway.conftest import config_for
@@ -139,6 +140,20 @@ def test_a_page_is_told_what_happens(gateway: RunningGateway) -> None:
             assert first["seen"] == 1
     assert ask(gateway, "GET", "/events?topics=x", key=TOKEN).status == 400
     assert ask(gateway, "GET", "/events?topics=now&foo=1", key=TOKEN).status == 400
+
+
+def test_a_session_lasts_while_a_page_is_told_of_events(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long nothing else is asked for; and it is over once the page is gone for long."""
+    monkeypatch.setattr(shared_sessions, "IDLE_S", idle_s := 1.5)
+    headers = signed_in(gateway, made(gateway, "eve", "viewer"))
+    with closing(Page(gateway, "topics=now", headers)) as page:
+        begun = time.monotonic()
+        eventually(lambda: len(page.of("now")) > 3 and time.monotonic() > begun + 2 * idle_s)
+        assert "bye" not in dict(page.events)
+    time.sleep(2 * idle_s)
+    assert ask(gateway, "GET", "/health", headers=headers).status == 401
 
 
 def test_a_page_is_sent_away(gateway: RunningGateway) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from dragoman.gateway.testing import RunningGateway, running_gateway
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, stream_error
 from tests.gateway.conftest import PROTOCOLS, SERVER, config_for
 from tests.gateway.growing_upstream import KINDS, NOTHING, Growing, growing
-from tests.gateway.http import call
+from tests.gateway.http import KEY, call
 from tests.gateway.processes import gateway_process, until
+from tests.websocket.client import opened
 
 BUDGET = 12_000_000
 UPSTREAM = """
@@ -64,6 +66,26 @@ def test_a_stream_ends_in_an_error_before_the_budget_is_passed(
         assert error is not None
         assert "as many requests and answers as it may" in error["message"]
         assert len(answer.body) < 2 * BUDGET
+    until(lambda: small.server.http.budget.held == 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_so_does_one_over_a_websocket(
+    small: RunningGateway, upstream: Growing, name: str, kind: str
+) -> None:
+    upstream.kind, upstream.size = kind, BUDGET if name == "responses" else BUDGET // 2
+    with opened(small, authorization=f"Bearer {KEY}") as socket:
+        socket.create(f"{name}/m")
+        *events, last = socket.events()
+        came = sum(len(json.dumps(event)) for event in events)
+        if name == "responses":
+            assert came >= BUDGET // 2
+        else:
+            assert last["type"] in ("error", "response.failed")
+            error = last.get("error") or last["response"]["error"]
+            assert "as many requests and answers as it may" in error["message"]
+            assert came < 2 * BUDGET
     until(lambda: small.server.http.budget.held == 0)
 
 

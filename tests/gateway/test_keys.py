@@ -148,6 +148,42 @@ def test_models_and_upstreams(simulator: RunningSimulator, tmp_path: Path) -> No
         assert call(gateway.base_url, "POST", path, counted, key=one).status == 404
 
 
+def test_denied_models(simulator: RunningSimulator, tmp_path: Path) -> None:
+    """Whatever name leads to one, and also what a request names besides, or falls back to."""
+    fallback = Fallback(upstream="chat", model="sim-text")
+    routes = (
+        Route(match="plain", upstream="chat", model="sim-text"),
+        Route(match="late", upstream="messages", model="sim-503", fallbacks=(fallback,)),
+        Route(match="other", upstream="messages", model="sim-reasoning"),
+    )
+    config = settings(simulator.base_url, tmp_path, routes=routes)
+    with running_gateway(config) as gateway:
+        admin(gateway, "POST", "/teams", {"name": "t", "models_denied": ["*reasoning*"]})
+        key = made(gateway, "one", team="t", models_denied=["sim-text"])
+        below = made(gateway, "two", models=["*"], models_denied=["chat/*"])
+        for who, model, status in (
+            (key, "plain", 404),
+            (key, "chat/sim-text", 404),
+            (key, "messages/sim-text", 404),
+            (key, "late", 503),
+            (key, "other", 404),
+            (key, "messages/sim-multibyte", 200),
+            (below, "plain", 404),
+            (below, "chat/sim-multibyte", 404),
+            (below, "messages/sim-text", 200),
+            (below, "late", 503),
+        ):
+            assert ask(gateway, who, model).status == status, model
+        besides = body("chat", "messages/sim-multibyte", models=["sim-text"])
+        assert call(gateway.base_url, "POST", PATHS["chat"], besides, key=key).status == 404
+        listed = call(gateway.base_url, "GET", "/v1/models", key=key).json["data"]
+        names = {model["id"] for model in listed}
+        assert "late" in names
+        assert not {"plain", "other"} & names
+        explained = admin(gateway, "GET", "/explain?model=plain&key=one").json
+        assert explained["permission"]["allowed"] is False, explained
+
+
 def test_no_detour_leads_past_a_keys_upstreams(simulator: RunningSimulator, tmp_path: Path) -> None:
     """Not of the route's upstream, nor of a fallback."""
     fallback = Fallback(upstream="chat", model="sim-text")

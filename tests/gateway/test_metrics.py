@@ -169,7 +169,7 @@ def test_a_half_written_place_is_not_believed() -> None:
 
 
 def test_what_does_not_fit_leaves_what_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boards, "_SLOT_BYTES", 256)
+    monkeypatch.setattr(boards, "_SLOT_BYTES", 288)
     board = Board(2)
     board.publish(0, Counts(errors={"up x": 5}))
     board.publish(0, Counts(errors={f"up {number}": 5 for number in range(100)}))

@@ -145,7 +145,7 @@ def test_a_session_ends_with_its_key(gateway: RunningGateway) -> None:
     left, other = signed_in(gateway, secret), signed_in(gateway, secret)
     told = ask(gateway, "GET", "/session", headers=left).json
     assert (told["name"], told["role"], told["csrf"]) == ("ann", "admin", left["x-dragoman-csrf"])
-    assert 1790 < told["expires_at"] - time.time() <= IDLE_S
+    assert LONGEST_S - 10 < told["expires_at"] - time.time() <= LONGEST_S
     assert ask(gateway, "DELETE", "/session", headers=left).status == 200
     assert (is_in(left), is_in(other)) == (False, True)
     ask(gateway, "PATCH", "/admins/ann", {"role": "viewer"}, key=TOKEN)
@@ -201,8 +201,8 @@ def test_sessions_end_by_time_and_are_shared(tmp_path: Path) -> None:
     found = other.find(b"a" * 32, now + IDLE_S - 1)
     assert found is not None
     assert (found.name, found.mark, found.began) == ("ann", b"m" * 32, now)
-    assert one.find(b"a" * 32, now + 2 * IDLE_S - 2, touch=False) is not None
-    assert one.find(b"a" * 32, now + 2 * IDLE_S) is None
+    assert one.find(b"a" * 32, now + 2 * IDLE_S - 2) is not None
+    assert one.find(b"a" * 32, now + 3 * IDLE_S - 1) is None
     for step in range(1, 24):
         one.find(b"a" * 32, now + step * IDLE_S * 0.99)
     assert one.find(b"a" * 32, now + LONGEST_S - 1) is None  # idle since
@@ -226,7 +226,7 @@ def test_sessions_end_by_time_and_are_shared(tmp_path: Path) -> None:
     alone.begin(b"a" * 32, "ann", b"m" * 32, now)
     for step in range(30):
         alone.find(b"a" * 32, now + step * IDLE_S * 0.9)
-    assert alone.find(b"a" * 32, now + LONGEST_S, touch=False) is None
+    assert alone.find(b"a" * 32, now + LONGEST_S) is None
 
 
 def test_large_answers_are_packed_for_who_can_read_it(gateway: RunningGateway) -> None:

@@ -40,7 +40,7 @@ _DAY_S = 24 * 3600.0
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": _DAY_S, "w": 7 * _DAY_S}
 _LONGEST_TEXT = 16
 """Characters of a span: more digits are more than any."""
-_LIST_FIELDS = ("addresses", "addresses_denied", "models", "upstreams")
+_LIST_FIELDS = ("addresses", "addresses_denied", "models", "models_denied", "upstreams")
 _NONE = "none"
 
 
@@ -121,6 +121,7 @@ def _rules(function: F) -> F:
     for option in (
         click.option("--max-output-tokens", type=Tokens(), help="Longest answers; none for any."),
         click.option("--upstream", "upstreams", multiple=True, help="Upstream that may be used."),
+        click.option("--deny-model", "models_denied", multiple=True, help="Model refused; *."),
         click.option("--model", "models", multiple=True, help="Model that may be asked for; *."),
         click.option("--deny", "addresses_denied", multiple=True, help="Network refused."),
         click.option("--address", "addresses", multiple=True, help="Network allowed: 10.0.0.0/8."),

@@ -52,6 +52,10 @@ class AccessRules(
     model of `upstream/model` (an entry with a slash has both), and models that a request names
     besides (`fallbacks`, an advisor among its tools). Allowed with their name are what an entry
     without `*` stands for, and what a route sets."""
+    models_denied: tuple[NonEmpty, ...] = ()
+    """Model names that may not be asked for, `*` allowed in each, also out of `models`: neither by
+    that name nor by another that leads to it. An entry with a slash is `upstream/model`. Fallbacks
+    to such models are left out."""
     upstreams: tuple[Name, ...] | None = None
     """Names of the upstreams that may be used; absent: all. Fallbacks to others are left out."""
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None

@@ -127,6 +127,7 @@ class Caller:
 
     __slots__ = (
         "_access",
+        "_models_denied",
         "bound",
         "dialect",
         "ends",
@@ -136,6 +137,7 @@ class Caller:
         "lists",
         "most_output",
         "name",
+        "names_models",
         "policy",
         "restricted",
         "shows_amounts",
@@ -173,10 +175,13 @@ class Caller:
         self.most_output = min(caps) if caps else None
         self.ends = min((_seconds(one.expires, inf) for one in given), default=inf)
         self.lists = tuple(ModelList(one.models) for one in given if one.models is not None)
+        self._models_denied = tuple(name for one in given for name in one.models_denied)
         upstreams = [frozenset(one.upstreams) for one in given if one.upstreams is not None]
         self.upstreams = frozenset.intersection(*upstreams) if upstreams else None
-        self.restricted = bool(self.lists) or self.upstreams is not None
-        """Whether there are models that the caller may not ask for."""
+        self.names_models = bool(self.lists or self._models_denied)
+        """Whether there are models that the caller may not ask for, by their names."""
+        self.restricted = self.names_models or self.upstreams is not None
+        """Whether there are any, by their names or their upstreams."""
         access = [Access(one) for one in given]
         self._access = tuple(one for one in access if not one.is_open)
 
@@ -189,9 +194,13 @@ class Caller:
         """Whether it matters from where the caller calls."""
         return any(access.asks_address for access in self._access)
 
+    def denies(self, *names: str) -> bool:
+        """Whether one of these names of a model is denied."""
+        return any(matches(denied, name) for denied in self._models_denied for name in names)
+
     def allows(self, model: str) -> bool:
-        """Whether the caller's lists have `model`."""
-        return all(one.allows(model) for one in self.lists)
+        """Whether the caller's lists have `model`, and it is not denied."""
+        return all(one.allows(model) for one in self.lists) and not self.denies(model)
 
     def check(self, now: float, address: Address | None) -> None:
         """Make sure that the caller may call at `now` (Unix seconds) from `address`.

@@ -8,12 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+LONG = 64 * 1024
+"""Bytes of a text's JSON from which on a placeholder stands for it."""
+
+_LONGEST_ESCAPE = 8
+"""Bytes of JSON that a byte of text becomes, at most; `\\u0000` has six."""
+
 _EDGE = b"\0"
 
 
 def placeholder(index: int) -> bytes:
     """What stands for the long text of that index."""
     return b"%b%d%b" % (_EDGE, index, _EDGE)
+
+
+def may_be_long(said: int) -> bool:
+    """Whether there may be a long text among so many bytes."""
+    return said * _LONGEST_ESCAPE >= LONG
 
 
 def has_placeholder(written: bytes) -> bool:

@@ -18,7 +18,8 @@ from msgspec import Struct
 from dragoman.storage.shared_file import SharedFile
 
 IDLE_S: Final = 30 * 60.0
-"""Seconds without a request after which a session ends."""
+"""Seconds without a request after which a session ends. A page that is seen asks, or is told of
+events, all the time."""
 
 LONGEST_S: Final = 12 * 3600.0
 """Seconds after which a session ends in any case."""
@@ -49,8 +50,8 @@ class Session(Struct, frozen=True):
 
     @property
     def ends(self) -> float:
-        """When it ends, if no request comes before."""
-        return min(self.seen + IDLE_S, self.began + LONGEST_S)
+        """When it ends, however much it is used."""
+        return self.began + LONGEST_S
 
 
 class Sessions:
@@ -72,16 +73,14 @@ class Sessions:
             _ROW.pack_into(self._memory, _HEAD + free * _ROW.size, *row)
         return Session(name, mark, now, now)
 
-    def find(self, digest: bytes, now: float, *, touch: bool = True) -> Session | None:
-        """The session of a cookie, None if there is none, or it has ended. It goes on for longer
-        by it, unless not to `touch` it."""
+    def find(self, digest: bytes, now: float) -> Session | None:
+        """The session of a cookie, None if there is none, or it has ended. It is used by that."""
         with self._locked():
             for place in _places():
                 row = _ROW.unpack_from(self._memory, place)
                 if row[0] == digest and _lives(row, now):
-                    if touch:
-                        row = (*row[:4], now)
-                        _ROW.pack_into(self._memory, place, *row)
+                    row = (*row[:4], now)
+                    _ROW.pack_into(self._memory, place, *row)
                     return Session(row[2].rstrip(b"\0").decode(), row[1], row[3], row[4])
         return None
 

@@ -43,7 +43,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import AnswerWriter, Relay, StreamReader
 from dragoman.protocols.finish_words import finish_of
-from dragoman.protocols.long_texts import filled, has_placeholder
+from dragoman.protocols.long_texts import filled, has_placeholder, may_be_long
 from dragoman.sse import COMMENT, DONE, Decoder, EventTooLarge, Frame, escape
 from dragoman.translation.estimate import estimate_text
 from dragoman.translation.frame_halves import FrameHalves
@@ -295,9 +295,9 @@ class TranslatedStream(AnswerStream):
                 elif type(event) is Closed:
                     self.blank = 0
                 if type(event) is not Delta and type(event) is not Metered:
-                    self._repeats = True
                     self._carried += self._size
                     self._size = 0
+                    self._repeats = may_be_long(self._said + self._carried)
                 for changed in self._restorer.push(event):
                     for ordered in sequencer.push(changed):
                         # One by one: an error must not lose what was already written.

@@ -66,11 +66,11 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(one)
 
 
-def _long(written: bytes) -> list[tuple[str, str]]:
+def _long(written: bytes, least: int = 60_000) -> list[tuple[str, str]]:
     """The events that hold a long text, by their types."""
     events = [json.loads(frame.data) for frame in frames(written)]
     return [
-        (event["type"], text) for event in events for text in _texts(event) if len(text) > 60_000
+        (event["type"], text) for event in events for text in _texts(event) if len(text) > least
     ]
 
 
@@ -87,6 +87,14 @@ def test_each_of_the_last_events_tells_all_of_it(kind: str) -> None:
         assert (json.loads(text)["a"] if kind == "arguments" else text) == whole, name
     assert b"\x00" not in written
     assert not {"\u2028", "\u0085"} & set(written.decode())
+
+
+def test_a_text_that_is_long_as_json_alone() -> None:
+    pieces = ["\x00" * 100] * 120
+    written = _told(_call().open_stream(), _upstream("text", pieces))
+    found = _long(written, 10_000)
+    assert len(found) == 4
+    assert {text for _, text in found} == {"".join(pieces)}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -200,6 +200,8 @@ class ExplainRoutes:
             return Permission(key, False, f"The key {denials[0].value}.")
         if not caller.may_reach(target.upstream.name):
             return Permission(key, False, f"It may not reach the upstream {target.upstream.name}.")
+        if caller.denies(model, target.name, target.model):
+            return Permission(key, False, "It may not ask for that model, or its team may not.")
         if not caller.allows(model) or not may_use(caller, model, target):
             told = model if not caller.allows(model) else target.name
             return Permission(key, False, f"Its models, or its team's, do not have {told}.")

@@ -78,8 +78,8 @@ class Operators:
         """Whether there is an administration."""
         return self._digest is not None or self._enabled
 
-    async def identify(self, incoming: IncomingRequest, *, touch: bool = True) -> Operator:
-        """Who asks. A session goes on for longer by it, unless not to `touch` it.
+    async def identify(self, incoming: IncomingRequest) -> Operator:
+        """Who asks. A session is used by that.
 
         Raises:
             Refusal: there is no key and no session, or it is none; or a page from elsewhere may
@@ -93,7 +93,7 @@ class Operators:
         if cookie is None:
             raise _unknown()
         digest = digest_of(cookie)
-        session = self._sessions().find(digest, time.time(), touch=touch)
+        session = self._sessions().find(digest, time.time())
         role = None if session is None else await self._role(session)
         if session is None or role is None:
             self._sessions().end(digest)
@@ -106,14 +106,14 @@ class Operators:
         return Operator(session.name, role, session, digest)
 
     async def holds(self, operator: Operator) -> bool:
-        """Whether who asked for something that goes on may still have it.
+        """Whether who asked for something that goes on may still have it. A session is used by it.
 
         Raises:
             StoreError: the keys of the store cannot be read.
         """
         if operator.session is None:
             return True
-        found = self._sessions().find(operator.digest, time.time(), touch=False)
+        found = self._sessions().find(operator.digest, time.time())
         return found is not None and await self._role(found) is not None
 
     def routes(self) -> list[AdminRoute]:

@@ -29,6 +29,7 @@ from dragoman.administration.keys import KeyAdministration, Unknown
 from dragoman.administration.limits import UnknownLimit
 from dragoman.administration.pricing import found_prices, price_views, reprice
 from dragoman.administration.service import Administration
+from dragoman.administration.sheets import audit_sheet
 from dragoman.audit import Actor, Change
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
@@ -43,6 +44,7 @@ from dragoman.gateway.admin.calls import (
     Refusal,
     Reply,
     Table,
+    choice,
     flag,
     nothing_kept,
     number,
@@ -215,7 +217,7 @@ class Admin:
         if found is not None and method in found[0].open:
             operator = _NOBODY
         else:
-            operator = await self._operators.identify(incoming, touch=path not in _UNTOUCHED)
+            operator = await self._operators.identify(incoming)
         if found is None:
             raise Refusal(404, "not_found", "There is nothing at this path.")
         route, names = found
@@ -263,8 +265,11 @@ class Admin:
     async def _audit(self, call: Call) -> Reply:
         query = call.query
         filters = ("who", "kind", "name", "action")
-        only(query, "limit", "before", "since", *filters)
-        limit = number(query, "limit", PAGE, MOST_ON_PAGE)
+        only(query, "format", "limit", "before", "since", *filters)
+        is_sheet = choice(query, "format", ("csv", "json")) == "csv"
+        limit = _MOST_LINES
+        if not is_sheet or "limit" in query:
+            limit = number(query, "limit", PAGE, MOST_ON_PAGE)
         before = number(query, "before", 1, 10**9) if "before" in query else None
         since = times(query)[0] if "since" in query else 0.0
         wanted = {name: query[name] for name in filters if name in query}
@@ -274,6 +279,9 @@ class Admin:
         if call.operator.role == "viewer":
             changes = tuple(msgspec.structs.replace(one, address="") for one in page.changes)
             page = msgspec.structs.replace(page, changes=changes)
+        if is_sheet:
+            sheet = await asyncio.to_thread(audit_sheet, page.changes)
+            return 200, Raw(sheet, b"text/csv; charset=utf-8")
         return 200, page
 
     async def _prices_of(self, call: Call) -> Reply:
@@ -375,8 +383,8 @@ class Admin:
         )
 
 
-_UNTOUCHED = frozenset({"events"})
-"""Paths that a page asks for without anybody at it: they keep no session alive."""
+_MOST_LINES = 10_000
+"""Lines of a sheet, if no other number is asked for."""
 
 
 def _may(operator: Operator, route: AdminRoute, method: str) -> bool:

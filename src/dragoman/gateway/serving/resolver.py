@@ -18,7 +18,7 @@ from dragoman.gateway.serving.routing import (
     check_allowed,
     detoured,
     model_not_found,
-    within_upstreams,
+    within_reach,
 )
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
@@ -88,7 +88,7 @@ class RequestResolver:
             check_allowed(caller, model, self._router, request)
         target = detoured(self._router.resolve(model), request)
         if caller.restricted:
-            target = within_upstreams(caller, model, target)
+            target = within_reach(caller, model, target)
         record.upstream, record.upstream_model = target.upstream.name, target.model
         return target
 

@@ -199,10 +199,16 @@ def may_use(caller: Caller, name: str, target: Target) -> bool:
     Its lists, its own and its team's, must have the name, and what it stands for: the name that an
     alias or a prefix left out or added leads to, and the model of `upstream/model`. What an entry
     without `*` leads to is allowed with it; so is the model that a route of the configuration sets.
+    None of these names may be denied.
     """
-    if not caller.may_reach(target.upstream.name):
+    if not caller.may_reach(target.upstream.name) or caller.denies(name, *_names_of(target)):
         return False
     return all(_allowed_by(models, name, target) for models in caller.lists)
+
+
+def _names_of(target: Target) -> tuple[str, str, str]:
+    """What the model of a target is called: here, by its upstream, and with that before it."""
+    return target.name, target.model, f"{target.upstream.name}/{target.model}"
 
 
 def _allowed_by(models: ModelList, name: str, target: Target) -> bool:
@@ -225,24 +231,26 @@ def check_allowed(caller: Caller, name: str, router: Router, request: ClientRequ
     """
     if not caller.allows(name) or not may_use(caller, name, router.resolve(name)):
         raise model_not_found(name)
-    if caller.lists:
+    if caller.names_models:
         for other in models_besides(request):
             if not caller.allows(other):
                 raise model_not_found(other)
 
 
-def within_upstreams(caller: Caller, name: str, target: Target) -> Target:
+def within_reach(caller: Caller, name: str, target: Target) -> Target:
     """The target of the model `name` with those of its fallbacks that the client may use.
 
     Raises:
-        DragomanError: MODEL_NOT_FOUND: its own upstream is none that the client may use.
+        DragomanError: MODEL_NOT_FOUND: it is itself none that the client may use.
     """
-    if caller.upstreams is None:
-        return target
-    if not caller.may_reach(target.upstream.name):
+    if not _is_within_reach(caller, target):
         raise model_not_found(name)
-    fallbacks = tuple(one for one in target.fallbacks if caller.may_reach(one.upstream.name))
+    fallbacks = tuple(one for one in target.fallbacks if _is_within_reach(caller, one))
     return target if fallbacks == target.fallbacks else replace(target, fallbacks=fallbacks)
+
+
+def _is_within_reach(caller: Caller, target: Target) -> bool:
+    return caller.may_reach(target.upstream.name) and not caller.denies(*_names_of(target))
 
 
 def _thinks_with_tools(request: Request) -> bool:

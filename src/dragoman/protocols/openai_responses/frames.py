@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from dragoman import jsontext
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.long_texts import placeholder
+from dragoman.protocols.long_texts import LONG, placeholder
 from dragoman.sse import escape
 
 _EVENT = b'event: %b\ndata: {"type":"%b","sequence_number":%d%b%b}\n\n'
@@ -23,9 +23,6 @@ _decode_text = jsontext.decoder(str)
 
 JsonText: TypeAlias = str | Raw
 """A text inside a JSON object, possibly encoded already, or the placeholder of a long one."""
-
-_LONG = 64 * 1024
-"""Characters of a text from which on a placeholder stands for it."""
 
 
 class Frames:
@@ -40,7 +37,7 @@ class Frames:
 
     def repeated(self, text: str | bytearray) -> JsonText:
         """A text for the events that repeat it: the text itself, or its JSON without quotes."""
-        if len(text) < _LONG:
+        if len(text) < LONG:
             return text if isinstance(text, str) else Raw(_quoted(text))
         quoted = escape(_encode_text(text)) if isinstance(text, str) else _quoted(text)
         self.long_texts.append(quoted)

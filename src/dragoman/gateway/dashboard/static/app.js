@@ -68,7 +68,7 @@ function Frame() {
     </nav>
     <header class="topbar"><${Mark}/><h1>${title}</h1><span class="grow"></span><button class="btn quiet" onClick=${signOut}>Sign out</button></header>
     <main id="main" class="page" tabindex="-1">
-      ${remains < WARN_S && html`<p class="banner" role="alert">You will be signed out in ${left(Math.max(0, remains))}; anything you do goes on with the session.</p>`}
+      ${remains < WARN_S && html`<p class="banner" role="alert">You will be signed out in ${left(Math.max(0, remains))}.</p>`}
       ${of(rest)}
     </main>
     <nav class="tabs-bottom" aria-label="Screens on a phone">${ON_A_PHONE.map((name) => html`<a href=${"/ui/" + name} aria-current=${name === screen ? "page" : null}><${Icon} name=${name} size="20"/>${SCREENS[name].short || SCREENS[name].title}</a>`)}</nav>

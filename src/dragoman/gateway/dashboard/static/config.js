@@ -1,6 +1,6 @@
 // Configuration: what runs, what a reload changes, prices, audit. The file is never written.
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
-import { html, told, count, clock, Csv, Dialog, banner, region } from "./kit.js";
+import { html, told, count, clock, Dialog, banner, region } from "./kit.js";
 import { Find } from "./icons.js";
 import { Acts } from "./sending.js";
 import { addressed, ask, isAdmin, useAddress } from "./api.js";
@@ -95,7 +95,7 @@ function Audit() {
     <thead><tr>${["Time", "Who", "Deed", "Kind", "Name", "Change", "From"].map((name) => html`<th>${name}</th>`)}</tr></thead>
     <tbody>${rows.map((one) => html`<tr key=${one.id}><td class="num">${clock(one.at)}</td><td title=${told(one.who)}>${told(one.who)}</td><td>${told(one.action)}</td><td>${told(one.kind)}</td><td title=${told(one.name)}>${told(one.name)}</td><td class="mono" title=${differs(one)}>${differs(one)}</td><td title=${told(one.address)}>${told(one.origin + (one.address ? ", " + one.address : ""))}</td></tr>`)}</tbody></table></div>
     ${!rows.length && html`<p class="empty">No such change.</p>`}
-    <div class="tfoot"><span class="num">${count(rows.length)} shown</span><${Csv} name="audit" rows=${() => rows.map(({ before, after, ...one }) => ({ ...one, at: new Date(one.at * 1000).toISOString(), change: differs({ before, after }) }))}/>${next && html`<button class="btn quiet" onClick=${() => load(next)}>Older</button>`}</div></div>`;
+    <div class="tfoot"><span class="num">${count(rows.length)} shown</span><span class="grow"></span><a download href=${"/admin/audit?format=csv" + only()}>CSV</a>${next && html`<button class="btn quiet" onClick=${() => load(next)}>Older</button>`}</div></div>`;
 }
 
 // What models cost: own prices first, then those of the table.
