@@ -155,7 +155,7 @@ def test_accounts_of_the_store_reach_running_workers(
                 return ask(connection).status == 200 and uses(simulator, secret) > used
 
             until(served)
-        for file in tmp_path.iterdir():
+        for file in filter(Path.is_file, tmp_path.rglob("*")):
             assert secret.encode() not in file.read_bytes()
         with closing(SqliteStore(gateway.store)) as store:
             store.remove(["added"])
