@@ -186,6 +186,7 @@ BAD: list[tuple[Source, str, list[tuple[int, str]]]] = [
         [(2, "addresses")]),
     ("new-api", '[5, {"key": "abcdefghijkl", "name": "x", "unlimited_quota": true}]', [(1, "")]),
     ("openrouter", "name,disabled\n,false\n", [(2, "name")]),
+    ("openrouter", "name,disabled\na\nb,true\nc,true,1\n", [(2, ""), (4, "")]),
 ]  # fmt: skip
 
 

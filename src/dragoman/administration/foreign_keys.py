@@ -270,7 +270,9 @@ def read_keys(file: BinaryIO, source: Source) -> list[ForeignKey | BadRow]:
     for at, values in _rows(file.read()):
         if not isinstance(values, dict) or None in values:
             problem = (
-                "more cells than columns" if isinstance(values, dict) else "expected an object"
+                "expected as many cells as columns"
+                if isinstance(values, dict)
+                else "expected an object"
             )
             found.append(BadRow(at, "", (FieldError("", problem),)))
             continue
@@ -338,6 +340,9 @@ def _csv_rows(text: str) -> Iterator[tuple[int, Any]]:
             raise BadFile("the first line must name the columns")
         reader.fieldnames = columns
         for values in reader:
+            if None in values.values():
+                # What is cut off may be the limits of a key: it is marked like what is too long.
+                values[None] = []
             yield reader.line_num, values
     except csv.Error as error:
         raise BadFile(f"line {reader.line_num}: {error}") from None
