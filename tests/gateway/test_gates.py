@@ -72,10 +72,11 @@ def below(gateway: RunningGateway) -> list[str]:
         gateway.base_url, "POST", "/v1/responses", body("responses", "responses/sim-text"),
         key=FREE_KEY,
     ).json["id"]  # fmt: skip
+    routes = gateway.app._current.find.__self__  # type: ignore[attr-defined]
+    ends = (*routes.below_response, "compact")
+    assert {"", "cancel"} < set(ends)
     paths = [
-        f"/v1/responses/{name}{rest}"
-        for name in (stored, "resp_none")
-        for rest in ("", "/input_items", "/cancel", "/submit_tool_outputs", "/compact")
+        f"/v1/responses/{name}/{end}".rstrip("/") for name in (stored, "resp_none") for end in ends
     ]
     return [*paths, "/v1/responses/compact", "/v1/chat/completions/x", "/v1/models/chat/sim-text"]
 

@@ -49,12 +49,13 @@ class Routes:
     def __init__(self, services: Generation, open_handlers: Mapping[str, Handler]) -> None:
         self._services = services
         stored = services.stored
-        self._below_response = {
+        self.below_response = {
             "": {"GET": stored.show, "HEAD": stored.show, "DELETE": stored.delete},
             "input_items": {"GET": stored.items},
             "cancel": {"POST": stored.cancel},
             "submit_tool_outputs": {"POST": stored.submit},
         }
+        """What serves a path below that of a response, by its end and the method."""
         self.fixed: dict[str, Route] = {}
         for codec in CODECS.values():
             self._add_endpoint(codec)
@@ -118,7 +119,7 @@ class Routes:
             return Route(dict.fromkeys(("GET", "POST", "DELETE"), refuse), codec)
         if name and endpoint.stores_responses:
             response, _, below = name.partition("/")
-            handlers = self._below_response.get(below)
+            handlers = self.below_response.get(below)
             if handlers is not None and response not in _NO_RESPONSES:
                 methods: dict[str, Handler] = {
                     method: partial(serve, response) for method, serve in handlers.items()
