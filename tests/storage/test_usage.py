@@ -12,6 +12,7 @@ from msgspec.structs import astuple, replace
 
 from dragoman.accounts.store import (
     SWEPT_AT_ONCE,
+    Attempts,
     Batch,
     ChargeCount,
     ChargeKey,
@@ -78,6 +79,20 @@ def test_sums_by_any_dimension(store: Store) -> None:
         ("n", "a"): (1, 3),
     }
     assert store.sums(0, MADE) == {}
+
+
+def test_attempts_of_accounts_are_those_of_their_sums(store: Store) -> None:
+    counts = {
+        key(): UsageCount(2, attempts=5, failed=4, retries=3),
+        key(MADE + HOUR, user="u"): UsageCount(attempts=2, failed=1),
+        key(MADE + DAY): UsageCount(attempts=7),
+        key(MADE, account="b"): UsageCount(attempts=1),
+    }
+    store.exchange("w", Batch(usage=counts), 0)
+    found = store.attempts(MADE, MADE + DAY)
+    assert found == {"a": Attempts(7, 5, 3), "b": Attempts(1, 0, 0)}
+    assert {type(number) for one in found.values() for number in astuple(one)} == {int}
+    assert store.attempts(0, MADE) == {}
 
 
 def test_a_request_counts_for_each_of_its_tags(store: Store) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dragoman.accounts.cipher import AccountCipher, SealError
 from dragoman.accounts.states import AccountState
 from dragoman.accounts.store import (
     DIMENSIONS,
+    Attempts,
     Batch,
     Changes,
     Definition,
     LastError,
     Store,
     Sums,
-    UsageCount,
 )
 from dragoman.administration.drafts import SECRETS, FieldError, InvalidDraft, shortened
 from dragoman.administration.errors import Conflict, UnknownAccount
@@ -79,7 +79,7 @@ class AccountQueries:
         Raises:
             InvalidDraft: no upstream of this name is configured, nor has an account.
         """
-        snapshot = self._snapshot(with_usage=with_usage)
+        snapshot = self._snapshot(with_usage=with_usage, with_errors=with_usage)
         found = [
             (name, status_of(snapshot.changes.states.get(name), snapshot.now))
             for name, one in snapshot.accounts.items()
@@ -95,6 +95,15 @@ class AccountQueries:
             accounts=tuple(self._view(name, now, snapshot) for name, now in shown),
             next=shown[-1][0] if shown and len(shown) < len(rest) else None,
             total=len(found),
+        )
+
+    def each(self) -> Iterator[AccountView]:
+        """All accounts in order of name, without their errors: as they are at the call, each made
+        when it is asked for, in any one thread, so that never all of them are held at once."""
+        snapshot = self._snapshot(with_errors=False)
+        return (
+            self._view(name, status_of(snapshot.changes.states.get(name), snapshot.now), snapshot)
+            for name in snapshot.accounts
         )
 
     def show(self, name: str, history: int = _HISTORY) -> AccountDetails:
@@ -153,27 +162,25 @@ class AccountQueries:
         """What is known of the accounts of which anything is."""
         return self._store.states()
 
-    def _snapshot(self, *, with_usage: bool = True) -> _Snapshot:
+    def _snapshot(self, *, with_usage: bool = True, with_errors: bool = True) -> _Snapshot:
         now = self._clock()
+        since, until = now // _HOUR_S * _HOUR_S - _DAY_S + _HOUR_S, now + _HOUR_S
         changes = self._store.exchange("", Batch(), 0)
-        usage: Mapping[str, UsageCount] = {}
+        attempts = self._store.attempts(since, until) if with_usage else {}
         errors: dict[str, dict[str, int]] = {}
         last: Mapping[str, LastError] = {}
-        if with_usage:
-            since, until = now // _HOUR_S * _HOUR_S - _DAY_S + _HOUR_S, now + _HOUR_S
-            sums = self._store.sums(since, until, ["account"])
-            usage = {account: one.usage for (account,), one in sums.items()}
+        if with_errors:
             for key, number in sorted(self._store.errors(since, until).items()):
                 kinds = errors.setdefault(key.account, {})
                 kinds[key.kind] = kinds.get(key.kind, 0) + number
             last = self._store.last_errors()
         accounts = {one.name: one for one in changes.definitions} | self._fixed
-        return _Snapshot(now, dict(sorted(accounts.items())), changes, usage, errors, last)
+        return _Snapshot(now, dict(sorted(accounts.items())), changes, attempts, errors, last)
 
     def _view(self, name: str, found: Status, snapshot: _Snapshot) -> AccountView:
         account, problem = self._readable(snapshot.accounts[name])
         changes = snapshot.changes
-        sums = snapshot.usage.get(name, UsageCount())
+        asked = snapshot.attempts.get(name, Attempts())
         return AccountView(
             name=name,
             upstream=account.upstream,
@@ -190,9 +197,9 @@ class AccountQueries:
             trial=found.trial,
             in_flight=changes.leases.get(name, 0),
             last_used=changes.used.get(name),
-            requests=sums.attempts,
-            errors=sums.failed,
-            retries=sums.retries,
+            requests=asked.attempts,
+            errors=asked.failed,
+            retries=asked.retries,
             errors_by_kind=snapshot.errors.get(name, {}),
             last_error=snapshot.last_errors.get(name),
             quotas=tuple(
@@ -231,13 +238,13 @@ class AccountQueries:
 
 
 class _Snapshot(NamedTuple):
-    """All that is known at one time: accounts by name, in order; usage by account, its
+    """All that is known at one time: accounts by name, in order; what was asked of each, its
     failed attempts by kind, and the last of them."""
 
     now: float
     accounts: Mapping[str, Account | Definition]
     changes: Changes
-    usage: Mapping[str, UsageCount]
+    attempts: Mapping[str, Attempts]
     errors: Mapping[str, dict[str, int]]
     last_errors: Mapping[str, LastError]
 

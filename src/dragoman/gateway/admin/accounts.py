@@ -115,9 +115,9 @@ class AccountRoutes:
 
     async def _table(self, call: Call) -> Reply:
         only(call.query)
-        page = await self._ask(lambda administration: administration.page())
+        accounts = await self._ask(lambda administration: administration.each())
         # Not in the thread of the store, nor in that of the loop, which others wait for.
-        return 200, await asyncio.to_thread(columns, page.accounts)
+        return 200, await asyncio.to_thread(columns, accounts)
 
     async def _do(self, call: Call) -> Reply:
         only(call.query)

@@ -13,6 +13,7 @@ from msgspec.structs import astuple
 
 from dragoman.accounts.store import (
     SWEPT_AT_ONCE,
+    Attempts,
     Batch,
     ChargeCount,
     ChargeKey,
@@ -81,6 +82,10 @@ def _fold(
 _DELETE_CHARGES = "DELETE FROM charges WHERE " + " AND ".join(
     f"{name} = ?" for name in _CHARGE_KEYED
 )
+_ATTEMPTS = (
+    f"SELECT account, {', '.join(f'sum({name})' for name in Attempts.__struct_fields__)}"
+    " FROM usage WHERE hour >= ? AND hour < ? GROUP BY account"
+)
 _SET_LAST_ERROR = (
     "INSERT INTO last_errors (account, at, error) VALUES (?1, ?2, ?3)"
     " ON CONFLICT (account) DO UPDATE SET at = ?2, error = ?3 WHERE last_errors.at < ?2"
@@ -140,6 +145,12 @@ class UsageTables:
                 for group in _groups(row, by, only):
                     found.setdefault(group, Sums()).charged.add(ChargeCount(*row[len(by) :]))
         return dict(sorted(found.items()))
+
+    def attempts(self, since: float, until: float) -> dict[str, Attempts]:
+        """See `Store.attempts`."""
+        with self._database.reading() as connection:
+            rows = connection.execute(_ATTEMPTS, (ceil(since), ceil(until)))
+            return {account: Attempts(*counts) for account, *counts in rows}
 
     def errors(self, since: float, until: float) -> dict[ErrorKey, int]:
         """See `Store.errors`."""
