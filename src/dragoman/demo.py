@@ -47,7 +47,7 @@ def demo_config(
         clients=(Client(name="demo", key=Secret(KEY)),),
         upstreams=upstreams,
         accounts=tuple(
-            Account(name=f"{name}-1", upstream=name, key=Secret("sk-sim-demo"))
+            Account(name=f"{name}-1", upstream=name, key=Secret(f"sk-sim-max-{name}"))
             for name in _PROTOCOLS
         ),
         routes=tuple(Route(match=f"sim-{name}", upstream=name) for name in _PROTOCOLS),

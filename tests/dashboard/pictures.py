@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import random
 import shutil
 import tempfile
@@ -19,7 +21,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from dragoman.config import Account, Admin, Config, OwnPrice, Secret, Storage
 from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import running_simulator
+from dragoman.simulator import Failure, Fault
+from dragoman.simulator.accounts import KeyBehaviour
+from dragoman.simulator.testing import RunningSimulator, running_simulator
+from dragoman.storage.series import SLOT_S, SeriesFile, merged
 from tests.dashboard.conftest import _BROWSERS, KEY
 from tests.gateway.clients import PATHS, body
 from tests.gateway.conftest import config_for
@@ -45,8 +50,38 @@ _MODELS = (
 
 def _secret(name: str, number: int) -> str:
     """Of an account that answers, or of one that is overloaded or refused."""
-    sick = {3: "529-", 9: "401-"}.get(number, "")
-    return f"sk-sim-{sick}{name}-{number}"
+    sick = {3: "529", 9: "401"}.get(number)
+    return f"sk-sim-{sick or ('a' if name == 'chat' else 'max')}-{name}-{number}"
+
+
+def spend(simulator: RunningSimulator) -> None:
+    """Let some accounts have used up one of their windows."""
+    for number, window, left_s in ((4, "5h", 4300), (7, "7d", 190_000), (11, "5h", 9100)):
+        key, start = _secret("messages", number), "anthropic-ratelimit-unified-"
+        told = {
+            f"{start}status": "rejected",
+            f"{start}{window}-status": "rejected",
+            f"{start}{window}-utilization": "1.0",
+            f"{start}{window}-reset": str(int(time.time()) + left_s),
+        }
+        fault = Fault("error", failure=Failure(429))
+        behaviour = KeyBehaviour(fault, headers=tuple(told.items()), subscription=True)
+        simulator.app.keys.behaviours[key] = behaviour
+
+
+def remember(path: Path) -> None:
+    """Put two hours like what was counted lately before it, as if the gateway had served then."""
+    now = time.time()
+    file, made = SeriesFile(path), SeriesFile(path.with_name("made"))
+    lately = [slots for _, slots in file.read(now - TRAFFIC_S, now, now) if slots]
+    rng, begin = random.Random(7), int(now - TRAFFIC_S) // SLOT_S * SLOT_S
+    for at in range(begin - 2 * 3600, begin, SLOT_S):
+        # Two or three of what was counted in as many seconds: the load goes up and down.
+        several = rng.choices(lately, k=2 + (math.sin(at / 700) + rng.random() > 0.5))
+        made.write(at, merged(several))
+    for at, slots in file.read(begin, now, now):
+        made.write(at, slots)
+    os.replace(made.path, file.path)
 
 
 def config(url: str, folder: Path) -> Config:
@@ -118,10 +153,6 @@ def _wait(page: Page) -> None:
     page.wait_for_timeout(900)
 
 
-def _lately(page: Page) -> None:
-    page.get_by_role("button", name="15 min").click()
-
-
 def _failed_request(page: Page) -> None:
     page.locator("tbody tr", has_text="messages/sim-error").first.get_by_role("link").first.click()
 
@@ -142,8 +173,9 @@ def _retried_request(page: Page) -> None:
 
 
 def _one_account(page: Page) -> None:
-    page.get_by_label("Filter accounts").fill("messages-")
+    page.get_by_label("Filter accounts").fill("messages-04")
     page.locator("tbody a, .acc a").first.click()
+    page.get_by_label("Filter accounts").fill("")
 
 
 def _disable(page: Page) -> None:
@@ -188,7 +220,7 @@ def _nothing(page: Page) -> None:
 
 
 SCREENS: dict[str, tuple[str, Callable[[Page], None]]] = {
-    "overview": ("", _lately),
+    "overview": ("", _nothing),
     "accounts": ("accounts", _nothing),
     "requests": ("requests", _nothing),
     "request": ("requests?error=*", _failed_request),
@@ -284,8 +316,10 @@ def main() -> None:
     ):
         stop = threading.Event()
         client = threading.Thread(target=use, args=(gateway, people(gateway), stop))
+        spend(simulator)
         client.start()
         time.sleep(TRAFFIC_S)
+        remember(Path(name) / "dragoman.db-series")
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         take(browser, gateway, chosen.folder, chosen.screens or list(SCREENS))
         take_reload(browser, simulator.base_url, chosen.folder)

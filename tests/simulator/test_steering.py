@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 from urllib.parse import quote
 
@@ -10,6 +11,7 @@ import anthropic
 import openai
 import pytest
 
+from dragoman.accounts.quota import windows_of
 from dragoman.simulator import (
     Failure,
     Fault,
@@ -260,3 +262,22 @@ def test_a_scenario_sees_the_request() -> None:
         ["get_weather", "get_time", "apply_patch"]
     ] * 3
     assert [view.reasoning_asked for view in seen] == [True] * 3
+
+
+@pytest.mark.parametrize("protocol", ["messages", "responses"])
+def test_answers_to_a_subscription_tell_of_its_windows(
+    simulator: RunningSimulator, protocol: Protocol
+) -> None:
+    def told(key: str) -> dict[str, tuple[float, float]]:
+        answer = post(simulator, protocol, plain(protocol, "sim-text"), key=key)
+        found = windows_of(answer.headers, "sim-text", time.time())
+        return {one.name: (one.used, one.resets_at or 0.0) for one in found}
+
+    first, second, other = told("sk-sim-max-a"), told("sk-sim-max-a"), told("sk-sim-max-b")
+    assert list(first) == list(other) == ["5h", "7d"]
+    assert all(second[name][0] > first[name][0] for name in first)
+    assert first != other
+    ends = [second[name][1] - time.time() for name in ("5h", "7d")]
+    assert 0 < ends[0] <= 5 * 3600
+    assert 0 < ends[1] <= 7 * 86400
+    assert told("sk-sim-a") == {}

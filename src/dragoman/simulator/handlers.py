@@ -1,12 +1,13 @@
 """One request that asks for an answer: check it, read it, find its scenario, and deliver."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
 import msgspec
 
-from dragoman.simulator.accounts import KeyBehaviour
+from dragoman.simulator.accounts import KeyBehaviour, subscription_headers
 from dragoman.simulator.connection import Connection
 from dragoman.simulator.delivery import Headers, Reply, full_actions, stream_actions
 from dragoman.simulator.errors import ApiError, error_body, error_headers
@@ -145,8 +146,12 @@ class Handlers:
         keys = self._simulator.keys
         key = context.authenticate()
         behaviour = keys.behaviour(key)
+        before = keys.count(key)
         context.own_headers = behaviour.headers
-        key_fault = behaviour.fault_of(keys.count(key))
+        if behaviour.subscription:
+            told = subscription_headers(context.protocol, key, before, time.time())
+            context.own_headers = (*told, *behaviour.headers)
+        key_fault = behaviour.fault_of(before)
         if key_fault is not None and key_fault.kind == "error":
             await context.fail(key_fault.failure)
             return None

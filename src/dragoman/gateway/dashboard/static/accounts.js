@@ -1,6 +1,6 @@
 // Accounts: which can serve, which cannot, why, and until when.
 import { useEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
-import { html, told, count, left, clock, minute, now, say, span, Csv, Glyph, State, Meter, Unknown, STATES } from "./kit.js";
+import { html, told, count, short, left, clock, minute, money, now, say, span, Csv, Glyph, State, Meter, Unknown, STATES } from "./kit.js";
 import { Find, Icon } from "./icons.js";
 import { addressed, ask, isAdmin, useAddress, useEvents, useSoon } from "./api.js";
 import { Add, Import, many, NewKey, Test, Turn } from "./account_dialogs.js";
@@ -154,20 +154,20 @@ function Grid({ rows, windows, open, ticked, tick, tickAll }) {
 
 // One account: what it is, why it rests, its windows, and what became of it.
 function Side({ name, version, disable, enable, newKey }) {
-  const [got, setGot] = useState(null), [fault, setFault] = useState("");
-  useEffect(() => { ask("GET", "accounts/" + encodeURIComponent(name) + "?history=30").then(setGot, (refused) => setFault(refused.message)); }, [name, version]);
-  const one = got && got.account;
+  const [read, setRead] = useState([]), [fault, setFault] = useState(""), path = encodeURIComponent(name);
+  useEffect(() => { Promise.all([ask("GET", `accounts/${path}?history=30`), ask("GET", "usage?account=" + path)]).then(setRead, (refused) => setFault(refused.message)); }, [name, version]);
+  const [got, used] = read, one = got && got.account;
   const top = html`<div class="row"><h2 class="grow cut" title=${told(name)}>${told(name)}</h2><a class="btn quiet icon" href=${"/ui/accounts" + location.search} aria-label="Close"><${Icon} name="close"/></a></div>`;
   if (!one) return html`<aside class="side" aria-label=${"Account " + told(name)}><header>${top}</header><section>${fault || "Loading…"}</section></aside>`;
   const state = one.trial ? "trial" : one.state, test = async () => {
     try {
-      const found = await ask("POST", "accounts/" + encodeURIComponent(name) + "/test", {});
+      const found = await ask("POST", `accounts/${path}/test`, {});
       say(told(name) + ": " + (found.passed ? `answered in ${span(found.milliseconds / 1000)}.` : told(found.told || found.why)), null, !found.passed);
     } catch (refused) {
       say(refused.message, null, true);
     }
   };
-  const facts = [["Requests", count(one.requests)], ["Errors", count(one.errors)], ["Retries it caused", count(one.retries)], ["In flight", one.in_flight + (one.max_concurrent ? " of " + one.max_concurrent : "")], ["Used last", one.last_used ? clock(one.last_used) : html`<${Unknown} why="it was not used yet"/>`], ["Key", one.secrets.includes("key") ? "set; shown nowhere" : "none"]];
+  const { total } = used, facts = [["Requests", count(one.requests)], ["Errors", count(one.errors)], ["Retries it caused", count(one.retries)], ["Tokens in, cached", `${short(total.input)}, ${total.input ? Math.round((100 * total.cached) / total.input) : 0} %`], ["Tokens out", short(total.output)], ["Cost at list price", money(total.cost_usd)], ["In flight", one.in_flight + (one.max_concurrent ? " of " + one.max_concurrent : "")], ["Used last", one.last_used ? clock(one.last_used) : html`<${Unknown} why="it was not used yet"/>`], ["Key", one.secrets.includes("key") ? "set; shown nowhere" : "none"]];
   return html`<aside class="side" aria-label=${"Account " + told(name)}>
     <header>${top}
       <div class="sm t2">${told(one.upstream)} · ${one.origin === "store" ? "kept in the store" : "in the configuration file"} · priority ${one.priority}</div>
@@ -178,7 +178,7 @@ function Side({ name, version, disable, enable, newKey }) {
     ${one.quotas.length > 0 && html`<section><h2>Quota windows, as the upstream tells them</h2><div class="wins">${one.quotas.map((w) => { const of = { used: w.used, resets: w.resets_at, told: w.told_at, seconds: w.seconds }; return html`<span class="t2">${told(w.name)}${w.model && " " + told(w.model)}</span><${Window} of=${of} width="92"/><span class="t3 sm num tr">${w.resets_at ? "resets " + minute(w.resets_at) : ""}</span>`; })}</div><p class="t3 sm">The tick is how much of the window’s time is gone.</p></section>`}
     <section><h2>Last 24 hours</h2><dl class="facts">${facts.map(([key, value]) => html`<dt>${key}</dt><dd>${value}</dd>`)}</dl>
       ${one.last_error && html`<p class="t2 sm why-p">Last error, ${clock(one.last_error.at)}: ${told(one.last_error.kind)}${one.last_error.status ? ", " + one.last_error.status : ""}</p>`}
-      <p class="sm why-p"><a href=${"/ui/requests?account=" + encodeURIComponent(name)}>Its requests</a></p></section>
+      <p class="sm why-p"><a href=${"/ui/requests?account=" + path}>Its requests</a></p></section>
     <section><h2>History</h2><${Band} history=${got.history}/>${got.history.length ? html`<ul class="hist">${got.history.map((entry) => html`<li><span class="t" title=${clock(entry.at)}>${minute(entry.at)}</span><${Glyph} state=${CHANGES[entry.change]}/><span>${told(entry.why || entry.change)}${entry.model && html` <span class="mono">${told(entry.model)}</span>`}${html`<div class="t3 sm">${[entry.status, entry.source || "traffic", entry.until && "until " + clock(entry.until)].filter(Boolean).join(", ")}</div>`}</span></li>`)}</ul>` : html`<p class="t3 sm">Nothing has befallen it.</p>`}</section>
   </aside>`;
 }

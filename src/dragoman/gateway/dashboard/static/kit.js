@@ -101,7 +101,8 @@ export function outcome(status, error) {
 }
 export const PROTOCOLS = { openai_chat: ["C", "Chat"], anthropic_messages: ["M", "Messages"], openai_responses: ["R", "Responses"] };
 export const Protocol = ({ name }) => PROTOCOLS[name] ? html`<span class=${"proto " + PROTOCOLS[name][0]}>${PROTOCOLS[name][1]}</span>` : told(name);
-export const pairOf = (pair) => pair.split(">").map((name) => (PROTOCOLS[name] || [name])[0]).join("→");
+export const spoken = (pair) => pair.split(">").map((name) => (PROTOCOLS[name] || [0, name])[1]).join(" to ");
+export const Pair = ({ of }) => html`<span class="nowrap" title=${spoken(of)}>${of.split(">").map((name, i) => html`${i ? "→" : ""}<span class=${"proto " + PROTOCOLS[name]?.[0]}>${PROTOCOLS[name]?.[0] || told(name)}</span>`)}</span>`;
 const KINDS = { knob: "K", converted: "C", repaired: "R", content: "X" };
 export const LossKind = ({ kind }) => html`<span class=${"kind " + kind} title=${kind}><i>${KINDS[kind] || "?"}</i></span>`;
 

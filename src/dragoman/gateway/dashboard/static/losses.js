@@ -1,14 +1,12 @@
 // Losses: who loses what, where?
 import { useEffect, useState } from "./vendor/hooks.js";
-import { html, told, count, clock, pairOf, LossKind, banner, region } from "./kit.js";
+import { html, told, count, clock, spoken, LossKind, Pair, banner, region } from "./kit.js";
 import { addressed, ask, usePolled } from "./api.js";
 import { Spark } from "./charts.js";
 
 const SPANS = { "1 h": 3600, "24 h": 86400, "7 d": 604800 }, EVERY_MS = 10000, MOST = 500;
 const KINDS = { knob: "settings left out", converted: "kept in another form", repaired: "completed or put in order", content: "content that was left out" };
-const WORDS = { C: "Chat", M: "Messages", R: "Responses" };
 const FIELDS = ["client", "pair", "kind"];
-const spoken = (pair) => pairOf(pair).split("→").map((letter) => WORDS[letter] || letter).join(" to ");
 const share = (part) => (part == null ? "" : part < 0.01 && part > 0 ? "< 1%" : Math.round(part * 100) + "%");
 
 const asked = () => Object.fromEntries(FIELDS.map((field) => [field, addressed(field)]));
@@ -48,7 +46,7 @@ function Matrix({ cells, wanted, onChoose }) {
     return html`<td class=${"r heat h" + Math.ceil((4 * row.requests) / most)}><button class="link num" aria-pressed=${String(on)} aria-label=${`${told(client)}, ${spoken(pair)}: ${count(row.requests)}`} onClick=${() => onChoose(on ? { client: "", pair: "" } : { client, pair })}>${count(row.requests)}</button></td>`;
   };
   return html`<section class="panel gapbelow"><header><h2>Clients and pairs</h2><span class="t3 sm">losses by client and by the protocols between which they happen</span></header>
-    <div class="sideways" ...${region("Clients and pairs")}><table class="plist"><thead><tr><th class="w-client">Client</th>${pairs.map((pair) => html`<th class="r" title=${spoken(pair)}>${pairOf(pair)}</th>`)}</tr></thead>
+    <div class="sideways" ...${region("Clients and pairs")}><table class="plist"><thead><tr><th class="w-client">Client</th>${pairs.map((pair) => html`<th class="r"><${Pair} of=${pair}/></th>`)}</tr></thead>
     <tbody>${clients.map((client) => html`<tr><td>${told(client) || html`<span class="t3">not told</span>`}</td>${pairs.map((pair) => cell(client, pair))}</tr>`)}</tbody></table></div></section>`;
 }
 
@@ -56,5 +54,5 @@ function Table({ got, filtered }) {
   if (!got.rows.length) return html`<section class="panel"><p class="empty">${filtered ? "Nothing of that was lost." : `Nothing was lost in ${count(got.requests)} requests.`}</p></section>`;
   return html`<section class="panel"><header><h2>What was lost</h2><span class="t3 sm">${count(got.rows.length)} paths in ${count(got.requests)} requests, the most frequent first</span></header>
     <div class="sideways" ...${region("What was lost")}><table class="plist lost"><thead><tr><th class="w-kind"><span class="vh">Kind</span></th><th>Path</th><th class="w-pair">Pair</th><th>Client</th><th class="r w-n">Requests</th><th class="r w-n">Refused</th><th class="r w-n">Share</th><th class="w-spark"><span class="vh">Over time</span></th><th class="w-at">Last</th></tr></thead>
-    <tbody>${got.rows.slice(0, MOST).map((row) => html`<tr><td><${LossKind} kind=${row.kind}/></td><td class="mono whole">${told(row.path)}</td><td title=${spoken(row.pair)}>${pairOf(row.pair)}</td><td title=${told(row.client)}>${told(row.client)}</td><td class="r num">${count(row.requests)}</td><td class="r num">${row.refused ? count(row.refused) : ""}</td><td class="r num">${share(row.share)}</td><td>${row.series.length > 1 && html`<${Spark} values=${row.series}/>`}</td><td class="num"><a href=${"/ui/requests/" + encodeURIComponent(row.example)}>${clock(row.last)}</a></td></tr>`)}</tbody></table></div></section>`;
+    <tbody>${got.rows.slice(0, MOST).map((row) => html`<tr><td><${LossKind} kind=${row.kind}/></td><td class="mono whole">${told(row.path)}</td><td><${Pair} of=${row.pair}/></td><td title=${told(row.client)}>${told(row.client)}</td><td class="r num">${count(row.requests)}</td><td class="r num">${row.refused ? count(row.refused) : ""}</td><td class="r num">${share(row.share)}</td><td>${row.series.length > 1 && html`<${Spark} values=${row.series}/>`}</td><td class="num"><a href=${"/ui/requests/" + encodeURIComponent(row.example)}>${clock(row.last)}</a></td></tr>`)}</tbody></table></div></section>`;
 }

@@ -1,6 +1,6 @@
 // Overview: does anything need me, and is it as it was?
 import { useState } from "./vendor/hooks.js";
-import { html, told, count, short, span, left, clock, now, pairOf, Glyph, Unknown, STATES } from "./kit.js";
+import { html, told, count, short, span, left, clock, now, Glyph, Pair, Unknown, STATES } from "./kit.js";
 import { Chart, Parts, Spark } from "./charts.js";
 import { addressed, ask, useAddress, useEvents, usePolled, useSoon } from "./api.js";
 
@@ -97,15 +97,15 @@ function Charts({ got, before }) {
   const seconds = (value) => (value === 0 ? "0" : span(value)), tokens = [["cached", "info soft"], ["input", "info mid"], ["output", "info"]];
   const hourly = (of) => of.cost_usd.map((value) => (value == null ? null : (Number(value) * 3600) / of.step_s)), spent = hourly(got);
   return html`<${Chart} title="Requests" aside=${legend(outcomes, (name) => count(sum(r[name])))} ...${at} stacked marks=${got.marks} unit=${(value) => Number(value.toPrecision(3)) + "/s"} told=${`${count(sum(r.answered))} answered, ${count(sum(r.failed))} failed`} series=${outcomes.map(([name, tone]) => ({ name, tone, values: rate(r[name]) }))}/>
-    <div class="two"><${Chart} title="First token" ...${at} unit=${seconds} told=${"p95 " + latest(got.first_token_s.p95)} series=${times("first_token_s")}/>
-    <${Chart} title="Duration" ...${at} unit=${seconds} told=${"p95 " + latest(got.duration_s.p95)} series=${times("duration_s")}/></div>
+    <div class="two"><${Chart} title="First token" aside="log" ...${at} log unit=${seconds} told=${"p95 " + latest(got.first_token_s.p95)} series=${times("first_token_s")}/>
+    <${Chart} title="Duration" aside="log" ...${at} log unit=${seconds} told=${"p95 " + latest(got.duration_s.p95)} series=${times("duration_s")}/></div>
     <div class="two"><${Chart} title="Tokens" aside=${legend(tokens, (name) => short(sum(got.tokens[name])))} ...${at} stacked unit=${(value) => short(value) + "/s"} told=${short(sum(got.tokens.output)) + " of output"} series=${tokens.map(([name, tone]) => ({ name, tone, values: rate(got.tokens[name]) }))}/>
     <${Chart} title="Cost" aside="at list price" ...${at} unit=${(value) => "$" + Number(value.toPrecision(2)) + "/h"} told=${"$" + sum(got.cost_usd).toFixed(2)} series=${[{ name: "", tone: "info", values: spent }, ...(before ? [{ name: "before", tone: "t3", dash: "5 3", values: fit(hourly(before)) }] : [])]}/></div>`;
 }
 
 function Lost({ lost }) {
   const rows = lost.rows.slice(0, MOST_LOST);
-  return html`<section class="panel"><header><h2>Lost in translation</h2><a class="r" href="/ui/losses">all losses</a></header>${rows.length ? html`<div class="body"><ul class="bars">${rows.map((row) => html`<li class="gone"><a class="ink cut" href=${"/ui/losses?" + new URLSearchParams({ client: row.client, pair: row.pair })} title=${told(row.client + " " + row.path)}>${row.client === "(none)" ? html`<span class="t3">not told</span>` : told(row.client)} <code class="t3">${told(row.path)}</code></a><span class="t2 nowrap">${pairOf(row.pair)}</span><span class="num">${count(row.requests)}</span></li>`)}</ul></div>` : html`<p class="empty">Nothing was lost.</p>`}</section>`;
+  return html`<section class="panel"><header><h2>Lost in translation</h2><a class="r" href="/ui/losses">all losses</a></header>${rows.length ? html`<div class="body"><ul class="bars">${rows.map((row) => html`<li class="gone"><a class="ink cut" href=${"/ui/losses?" + new URLSearchParams({ client: row.client, pair: row.pair })} title=${told(row.client + " " + row.path)}>${row.client === "(none)" ? html`<span class="t3">not told</span>` : told(row.client)} <code class="t3">${told(row.path)}</code></a><${Pair} of=${row.pair}/><span class="num">${count(row.requests)}</span></li>`)}</ul></div>` : html`<p class="empty">Nothing was lost.</p>`}</section>`;
 }
 
 function Pools({ table }) {
