@@ -56,17 +56,21 @@ def _secret(name: str, number: int) -> str:
 
 def spend(simulator: RunningSimulator) -> None:
     """Let some accounts have used up one of their windows."""
+    start, now = "anthropic-ratelimit-unified-", int(time.time())
     for number, window, left_s in ((4, "5h", 4300), (7, "7d", 190_000), (11, "5h", 9100)):
-        key, start = _secret("messages", number), "anthropic-ratelimit-unified-"
         told = {
+            f"{start}5h-utilization": "0.31",
+            f"{start}5h-reset": str(now + 2900),
+            f"{start}7d-utilization": "0.64",
+            f"{start}7d-reset": str(now + 290_000),
             f"{start}status": "rejected",
             f"{start}{window}-status": "rejected",
             f"{start}{window}-utilization": "1.0",
-            f"{start}{window}-reset": str(int(time.time()) + left_s),
+            f"{start}{window}-reset": str(now + left_s),
         }
         fault = Fault("error", failure=Failure(429))
-        behaviour = KeyBehaviour(fault, headers=tuple(told.items()), subscription=True)
-        simulator.app.keys.behaviours[key] = behaviour
+        behaviour = KeyBehaviour(fault, headers=tuple(told.items()))
+        simulator.app.keys.behaviours[_secret("messages", number)] = behaviour
 
 
 def remember(path: Path) -> None:
@@ -76,8 +80,8 @@ def remember(path: Path) -> None:
     lately = [slots for _, slots in file.read(now - TRAFFIC_S, now, now) if slots]
     rng, begin = random.Random(7), int(now - TRAFFIC_S) // SLOT_S * SLOT_S
     for at in range(begin - 2 * 3600, begin, SLOT_S):
-        # Two or three of what was counted in as many seconds: the load goes up and down.
-        several = rng.choices(lately, k=2 + (math.sin(at / 700) + rng.random() > 0.5))
+        # One or two of what was counted in as many seconds: the load goes up and down.
+        several = rng.choices(lately, k=1 + (math.sin(at / 700) + rng.random() > 1.2))
         made.write(at, merged(several))
     for at, slots in file.read(begin, now, now):
         made.write(at, slots)

@@ -7,7 +7,7 @@ second.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -61,6 +61,63 @@ def _owner(of_team: bool) -> Owner:
     return "team" if of_team else "key"
 
 
+_SETTINGS = (
+    click.option("--amount", help="How much; a cost in US dollars: 12.50."),
+    click.option(
+        "--share", help="Of what accounts of --upstream have, in place of an amount: 40%."
+    ),
+    click.option("--upstream", help="Upstream that --share is of."),
+    click.option("--window", help="30s, 1m, 5h, 7d, hour, day, week, month or total."),
+    click.option("--zone", help="Time zone of the calendar."),
+    click.option("--mode", help="enforce (the default), soft or shadow."),
+    click.option("--model", "models", multiple=True, help="Model that is counted; *."),
+    click.option(
+        "--clamp/--no-clamp", default=None, help="Lower output limits to what is left, or do not."
+    ),
+    click.option(
+        "--count-cached/--no-count-cached",
+        default=None,
+        help="Count cached tokens, too, or do not.",
+    ),
+    click.option(
+        "--weight",
+        "weights",
+        multiple=True,
+        metavar="PART=N",
+        help="What a token counts: input, cached, cache_write, output or reasoning=N.",
+    ),
+    click.option("--unpriced", help="refuse (the default) or allow models without a price."),
+    click.option("--subscriptions", help="count (the default) or ignore what they would cost."),
+    click.option("--queue", "queue_s", help="Seconds to wait for a turn."),
+)
+
+
+def _settings(command: F) -> F:
+    for option in reversed(_SETTINGS):
+        command = option(command)
+    return command
+
+
+def _fields(options: dict[str, Any], kind: str | None) -> dict[str, Any]:
+    """The settings that are given for a limit of a kind; None for one that is taken away."""
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    fields = {
+        name: None if value in ("none", ("none",)) else value for name, value in given.items()
+    }
+    amount, queue_s = fields.get("amount") or "", fields.get("queue_s") or ""
+    if kind != "cost" and amount.lstrip("-").isdecimal():
+        fields["amount"] = int(amount)
+    with suppress(ValueError):
+        if queue_s:
+            fields["queue_s"] = float(queue_s)
+    if weights := fields.get("weights"):
+        pairs = (one.partition("=") for one in weights)
+        fields["weights"] = {
+            part: int(weight) if weight.isdecimal() else weight for part, _, weight in pairs
+        }
+    return fields
+
+
 @limit.command()
 @CONFIG
 @_TEAM
@@ -69,40 +126,40 @@ def _owner(of_team: bool) -> Owner:
     required=True,
     help="requests, tokens, input_tokens, output_tokens, cost or concurrent.",
 )
-@click.option("--amount", help="How much; a cost in US dollars: 12.50.")
-@click.option("--share", help="Of what accounts of --upstream have, in place of an amount: 40%.")
-@click.option("--upstream", help="Upstream that --share is of.")
-@click.option("--window", help="30s, 1m, 5h, 7d, hour, day, week, month or total.")
-@click.option("--zone", help="Time zone of the calendar.")
-@click.option("--mode", help="enforce (the default), soft or shadow.")
-@click.option("--model", "models", multiple=True, help="Model that is counted; *.")
-@click.option("--clamp", is_flag=True, help="Lower output limits to what is left.")
-@click.option("--count-cached", is_flag=True, help="Count cached tokens, too.")
-@click.option(
-    "--weight",
-    "weights",
-    multiple=True,
-    metavar="PART=N",
-    help="What a token counts: input, cached, cache_write, output or reasoning=N.",
-)
-@click.option("--unpriced", help="refuse (the default) or allow models without a price.")
-@click.option("--subscriptions", help="count (the default) or ignore what they would cost.")
-@click.option("--queue", "queue_s", type=float, help="Seconds to wait for a turn.")
+@_settings
 @JSON
 @click.argument("name")
-def add(config: Path, of_team: bool, as_json: bool, name: str, **options: Any) -> None:
+def add(config: Path, of_team: bool, as_json: bool, name: str, kind: str, **options: Any) -> None:
     """Add a limit to the key NAME."""
-    fields = {field: value for field, value in options.items() if value not in (None, (), False)}
-    amount = fields.get("amount", "")
-    if fields["kind"] != "cost" and amount.lstrip("-").isdecimal():
-        fields["amount"] = int(amount)
-    if "weights" in fields:
-        pairs = (one.partition("=") for one in fields["weights"])
-        fields["weights"] = {
-            part: int(weight) if weight.isdecimal() else weight for part, _, weight in pairs
-        }
+    fields = {"kind": kind, **_fields(options, kind)}
+    given = {field: value for field, value in fields.items() if value is not None}
     with _opened(config) as administration:
-        limits = administration.add(_owner(of_team), name, fields)
+        limits = administration.add(_owner(of_team), name, given)
+    _print(limits, as_json)
+
+
+@limit.command("set")
+@CONFIG
+@_TEAM
+@_settings
+@JSON
+@click.argument("name")
+@click.argument("number", type=int)
+def set_limit(
+    config: Path, of_team: bool, as_json: bool, name: str, number: int, **options: Any
+) -> None:
+    """Change limit NUMBER of the key NAME; `none` takes a setting away.
+
+    What was used stays used, unless the limit counts something else from now on, or in another
+    window.
+    """
+    with _opened(config) as administration:
+        owner = _owner(of_team)
+        kinds = {one.number: one.limit.kind for one in administration.limits(owner, name)}
+        fields = _fields(options, kinds.get(number))
+        if not fields:
+            raise click.UsageError("name at least one setting to change")
+        limits = administration.change(owner, name, number, fields)
     _print(limits, as_json)
 
 

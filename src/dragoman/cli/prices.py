@@ -6,11 +6,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.common import CONFIG, FILE, JSON, failures_told, print_json, read_config, table
+from dragoman.cli.common import (
+    CONFIG,
+    FILE,
+    JSON,
+    failures_told,
+    print_json,
+    read_config,
+    table,
+    tell,
+)
 from dragoman.printable import count
 
 if TYPE_CHECKING:
@@ -170,6 +179,83 @@ def update(
         raise click.ClickException(f"cannot write {out}: {error.strerror}") from None
     if not as_json:
         click.echo(f"{out}: {made.table.version}, {count(len(made.table.models), 'model')}")
+
+
+@prices.command()
+@CONFIG
+@JSON
+@click.argument("old", type=FILE)
+@click.argument("new", type=FILE, required=False)
+def diff(config: Path, as_json: bool, old: Path, new: Path | None) -> None:
+    """Show what differs between two tables of prices.
+
+    OLD is compared with NEW, or with the table that the configuration uses. Prices are told as
+    those of input, of cached input and of output, in US dollars for a million tokens.
+    """
+    from dragoman.prices.loading import load_table
+    from dragoman.prices.making import changes
+
+    with _told():
+        before = load_table(str(old))
+        if new is not None:
+            after = load_table(str(new))
+        else:
+            after = load_table(read_config(config, serving=False).pricing.table)
+    found = list(changes(before, after))
+    if as_json:
+        print_json({"old": before.version, "new": after.version, "changed": found})
+        return
+    click.echo(f"{before.version} -> {after.version}: {count(len(found), 'model')} differ")
+    for line in found:
+        click.echo(line)
+
+
+@prices.command("set")
+@CONFIG
+@click.option("--upstream", help="Upstream that has this price; all without it.")
+@click.option("--input", "input_", required=True, help="For a million tokens of input.")
+@click.option("--output", required=True, help="For a million tokens of output.")
+@click.option("--cached", help="For input read from a prompt cache; as --input without it.")
+@click.option("--cache-write", help="For input written to one; as --input without it.")
+@click.option("--cache-write-1h", help="For input written to one for an hour.")
+@click.option("--reasoning", help="For reasoning; as --output without it.")
+@click.option("--search", help="For a thousand of the vendor's web searches.")
+@click.option("--tier", help="Service tier that has it: batch, flex, priority or fast.")
+@click.option("--above", type=int, help="Tokens of a prompt above which it holds.")
+@click.option("--force", is_flag=True, help="Take rates above 1000 dollars for a million tokens.")
+@JSON
+@click.argument("model")
+def set_price(config: Path, input_: str, force: bool, as_json: bool, **fields: Any) -> None:
+    """Set a price of your own for MODEL, which may have a `*`, in US dollars.
+
+    It is written to the configuration file, as `[[prices]]` before those that are there, and wins
+    over the table and over them. One for the same model, upstream, tier and length is replaced. A
+    running gateway takes it over with `dragoman reload`, what was counted with `dragoman prices
+    reprice`.
+    """
+    from dragoman.administration.own_prices import HighPrice, PricesInline, with_price
+
+    given = {"model": fields.pop("model"), "input": input_}
+    given |= {name: value for name, value in fields.items() if value is not None}
+    read_config(config, serving=False)
+    file = config.resolve()
+    try:
+        text = with_price(file.read_text(encoding="utf-8"), given, force=force)
+    except HighPrice as error:
+        raise click.ClickException(f"nothing was written: {error}; --force takes it") from None
+    except PricesInline as error:
+        raise click.ClickException(f"nothing was written: {error}") from None
+    made = file.with_name(f".{file.name}.new")
+    try:
+        made.touch(file.stat().st_mode & 0o777)
+        made.write_text(text, encoding="utf-8")
+        read_config(made, serving=False)
+        made.replace(file)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {config}: {error.strerror}") from None
+    finally:
+        made.unlink(missing_ok=True)
+    tell({"set": given}, as_json)
 
 
 @prices.command()

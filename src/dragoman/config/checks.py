@@ -100,10 +100,10 @@ def warnings(config: Config) -> Iterator[Fault]:
     for index, price in enumerate(config.prices):
         for rate in _RATES:
             told: str | None = getattr(price, rate)
-            if told is not None and Decimal(told) > _HIGH_PRICE:
+            if told is not None and Decimal(told) > HIGH_PRICE:
                 yield (
                     ("prices", index, rate),
-                    f"more than {_HIGH_PRICE} dollars for a million tokens: is it meant so?",
+                    f"more than {HIGH_PRICE} dollars for a million tokens: is it meant so?",
                 )
     teams = [team.name for team in config.teams]
     for index, client in enumerate(config.clients):
@@ -117,7 +117,8 @@ def warnings(config: Config) -> Iterator[Fault]:
 
 
 _RATES = ("input", "output", "cached", "cache_write", "cache_write_1h", "reasoning")
-_HIGH_PRICE = 1000
+HIGH_PRICE = 1000
+"""US dollars for a million tokens above which a rate is hardly meant so."""
 _SHORTEST_STORAGE_KEY = 16
 _SHORTEST_ADMIN_KEY = 16
 _COPIES = 3

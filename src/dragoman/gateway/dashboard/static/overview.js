@@ -97,8 +97,8 @@ function Charts({ got, before }) {
   const seconds = (value) => (value === 0 ? "0" : span(value)), tokens = [["cached", "info soft"], ["input", "info mid"], ["output", "info"]];
   const hourly = (of) => of.cost_usd.map((value) => (value == null ? null : (Number(value) * 3600) / of.step_s)), spent = hourly(got);
   return html`<${Chart} title="Requests" aside=${legend(outcomes, (name) => count(sum(r[name])))} ...${at} stacked marks=${got.marks} unit=${(value) => Number(value.toPrecision(3)) + "/s"} told=${`${count(sum(r.answered))} answered, ${count(sum(r.failed))} failed`} series=${outcomes.map(([name, tone]) => ({ name, tone, values: rate(r[name]) }))}/>
-    <div class="two"><${Chart} title="First token" aside="log" ...${at} log unit=${seconds} told=${"p95 " + latest(got.first_token_s.p95)} series=${times("first_token_s")}/>
-    <${Chart} title="Duration" aside="log" ...${at} log unit=${seconds} told=${"p95 " + latest(got.duration_s.p95)} series=${times("duration_s")}/></div>
+    <div class="two"><${Chart} title="First token" ...${at} log unit=${seconds} told=${"p95 " + latest(got.first_token_s.p95)} series=${times("first_token_s")}/>
+    <${Chart} title="Duration" ...${at} log unit=${seconds} told=${"p95 " + latest(got.duration_s.p95)} series=${times("duration_s")}/></div>
     <div class="two"><${Chart} title="Tokens" aside=${legend(tokens, (name) => short(sum(got.tokens[name])))} ...${at} stacked unit=${(value) => short(value) + "/s"} told=${short(sum(got.tokens.output)) + " of output"} series=${tokens.map(([name, tone]) => ({ name, tone, values: rate(got.tokens[name]) }))}/>
     <${Chart} title="Cost" aside="at list price" ...${at} unit=${(value) => "$" + Number(value.toPrecision(2)) + "/h"} told=${"$" + sum(got.cost_usd).toFixed(2)} series=${[{ name: "", tone: "info", values: spent }, ...(before ? [{ name: "before", tone: "t3", dash: "5 3", values: fit(hourly(before)) }] : [])]}/></div>`;
 }

@@ -1,0 +1,77 @@
+"""Prices of one's own, written into the text of a configuration. Pure."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from itertools import dropwhile
+from typing import Any
+
+from dragoman.config.checks import HIGH_PRICE
+from dragoman.config.toml_lines import TomlLines
+
+_IDENTITY = ("model", "upstream", "tier", "above")
+_NO_RATES = (*_IDENTITY, "search")
+
+
+class HighPrice(ValueError):
+    """A rate is too high to be believed."""
+
+
+class PricesInline(ValueError):
+    """The prices of the file are no `[[prices]]` tables, so that none can be put among them."""
+
+
+def with_price(text: str, price: Mapping[str, Any], *, force: bool = False) -> str:
+    """The text of a configuration with a `[[prices]]` table of these fields (see
+    `dragoman.config.OwnPrice`) before all others, or in place of the one for the same model,
+    upstream, tier and length of a prompt. All else stays as it is. `force`: whatever the rate.
+
+    Raises:
+        HighPrice: a rate is above `HIGH_PRICE`.
+        PricesInline: the file has prices, but not as tables.
+    """
+    for name, value in price.items():
+        if name not in _NO_RATES and not force and _amount(value) > HIGH_PRICE:
+            raise HighPrice(f"{name} is more than {HIGH_PRICE} dollars for a million tokens")
+    known = tomllib.loads(text).get("prices", [])
+    found, lines = TomlLines(text), text.splitlines(keepends=True)
+    begins = [found.line(("prices", place)) - 1 for place in range(len(known))]
+    if any(lines[begin].strip().partition("#")[0].rstrip() != "[[prices]]" for begin in begins):
+        raise PricesInline("[[prices]] tables are expected, and the file has prices otherwise")
+    made = [
+        "[[prices]]\n",
+        *(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in price.items()),
+    ]
+    for begin, one in zip(begins, known, strict=True):
+        if _identity(one) == _identity(price):
+            return "".join([*lines[:begin], *made, *lines[_end(lines, begin) :]])
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    at = begins[0] if begins else len(lines)
+    before, after = ([] if begins else ["\n"]), (["\n"] if begins else [])
+    return "".join([*lines[:at], *before, *made, *after, *lines[at:]])
+
+
+def _amount(value: object) -> Decimal:
+    """A rate; 0 for what is none, which the configuration tells of."""
+    try:
+        return Decimal(str(value))
+    except InvalidOperation:
+        return Decimal(0)
+
+
+def _identity(price: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(price.get(name, 0 if name == "above" else None) for name in _IDENTITY)
+
+
+def _end(lines: list[str], begin: int) -> int:
+    """Where a table ends that begins in a line: what stands in comments right before the next one
+    belongs to that."""
+    end = begin + 1
+    while end < len(lines) and not lines[end].lstrip().startswith("["):
+        end += 1
+    own = dropwhile(lambda line: not line.partition("#")[0].strip(), reversed(lines[begin:end]))
+    return begin + len(list(own))
