@@ -165,3 +165,27 @@ def test_a_share_of_what_accounts_have(shop: Shop) -> None:
     assert found == {"number": 1, "limit": limit}
     answer = shop.run("limit", "add", "ci", "--kind", "requests", "--window", "1m", status=1)
     assert "amount: required" in answer.output
+
+
+def test_a_limit_is_changed_in_place(shop: Shop) -> None:
+    shop.run("key", "add", "ci")
+    shop.run(
+        "limit", "add", "ci", "--kind", "cost", "--amount", "12.50", "--window", "month",
+        "--model", "gpt-*", "--clamp",
+    )  # fmt: skip
+    shop.run("limit", "add", "ci", "--kind", "requests", "--amount", "500", "--window", "1m")
+    shop.run("limit", "set", "ci", "2", "--amount", "600", "--mode", "shadow")
+    shop.run("limit", "set", "ci", "1", "--amount", "20", "--model", "none", "--no-clamp")
+    assert [one["limit"] for one in listed(shop, "ci")] == [
+        {"kind": "cost", "amount": "20", "window": "month"},
+        {"kind": "requests", "amount": 600, "window": "1m", "mode": "shadow"},
+    ]
+    assert "at least one setting" in shop.run("limit", "set", "ci", "1", status=2).output
+    assert "no limit" in shop.run("limit", "set", "ci", "3", "--amount", "1", status=1).output
+    refused = shop.run("limit", "set", "ci", "2", "--amount", "-1", status=1).output
+    assert "amount" in refused
+    assert listed(shop, "ci")[1]["limit"]["amount"] == 600
+    shop.run("team", "add", "t")
+    shop.run("limit", "add", "t", "--team", "--kind", "concurrent", "--amount", "3")
+    shop.run("limit", "set", "t", "1", "--team", "--queue", "1.5")
+    assert listed(shop, "t", "--team")[0]["limit"]["queue_s"] == 1.5

@@ -6,13 +6,16 @@ import json
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from dragoman.accounts.store import Batch, ChargeCount, ChargeKey, UsageCount, UsageKey
 from dragoman.cli import main
+from dragoman.config import read_config
+from dragoman.prices.loading import load_table
 from dragoman.prices.pages import PAGES
-from dragoman.prices.table import read_table
+from dragoman.prices.table import read_table, write_table
 from dragoman.storage.sqlite import SqliteStore
 from tests.cli.conftest import Shop
 
@@ -141,3 +144,78 @@ def test_a_bad_table_or_list_is_a_fault(shop: Shop, tmp_path: Path) -> None:
     shop.file.write_text(text.replace('name = "chat"', 'name = "chat"\nprices = "opnai"'))
     assert "no provider named opnai" in runner.invoke(main, ["check", str(shop.file)]).output
     assert runner.invoke(main, ["serve", "--config", str(shop.file)]).exit_code == 1
+
+
+def own(shop: Shop) -> list[tuple[str, ...]]:
+    """The prices of the configuration."""
+    prices = read_config(shop.file, secrets_needed=False).config.prices
+    return [(one.model, one.upstream or "", one.input, one.output) for one in prices]
+
+
+def test_a_price_of_ones_own_is_set(shop: Shop) -> None:
+    before = shop.file.read_text() + "# the last line"
+    shop.file.write_text(before)
+    shop.file.chmod(0o640)
+    shop.run("prices", "set", "gpt-*", "--input", "2", "--output", "8.5")
+    assert own(shop) == [("gpt-*", "", "2", "8.5")]
+    text = shop.file.read_text()
+    assert text.startswith(before)
+    shop.run("prices", "set", "gpt-9", "--input", "1", "--output", "2", "--upstream", "chat")
+    assert [one[0] for one in own(shop)] == ["gpt-9", "gpt-*"]
+    shop.file.write_text(shop.file.read_text() + "\n# of teams\n[[teams]]\nname = 't'\n")
+    told = shop.run("prices", "set", "gpt-*", "--input", "3", "--output", "9", "--json").stdout
+    assert json.loads(told) == {"set": {"model": "gpt-*", "input": "3", "output": "9"}}
+    assert own(shop) == [("gpt-9", "chat", "1", "2"), ("gpt-*", "", "3", "9")]
+    assert "\n# of teams\n[[teams]]\n" in shop.file.read_text()
+    assert shop.file.read_text().startswith(before)
+    assert shop.file.stat().st_mode & 0o777 == 0o640
+    assert [one.name for one in shop.folder.iterdir() if one.name.endswith(".new")] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--input", "1001", "--output", "1"), "--force"),
+        (("--input", "much", "--output", "1"), "prices"),
+        (("--input", "1", "--output", "1", "--upstream", "nowhere"), "nowhere"),
+        (("--input", "1", "--output", "1", "--tier", "slow"), "tier"),
+    ],
+)
+def test_a_price_that_cannot_be_is_not_written(
+    shop: Shop, arguments: tuple[str, ...], told: str
+) -> None:
+    before = shop.file.read_text()
+    assert told in shop.run("prices", "set", "m", *arguments, status=1).output
+    assert shop.file.read_text() == before
+    assert [one.name for one in shop.folder.iterdir() if one.name.endswith(".new")] == []
+
+
+def test_a_high_price_may_be_meant_and_prices_in_one_line_are_left_alone(shop: Shop) -> None:
+    shop.run("prices", "set", "m", "--input", "1001", "--output", "1", "--force")
+    assert own(shop) == [("m", "", "1001", "1")]
+    inline = 'prices = [{ model = "m", input = "1", output = "2" }]\n'
+    shop.configure()
+    shop.file.write_text(inline + shop.file.read_text())
+    before = shop.file.read_text()
+    refused = shop.run("prices", "set", "m", "--input", "3", "--output", "1", status=1)
+    assert "[[prices]]" in refused.output
+    assert shop.file.read_text() == before
+
+
+def test_tables_are_compared(shop: Shop) -> None:
+    table = load_table()
+    lowered = [
+        msgspec.structs.replace(one, prices=one.prices[:0]) if place == 0 else one
+        for place, one in enumerate(table.models)
+    ]
+    old = shop.folder / "old.json"
+    old.write_bytes(
+        write_table(msgspec.structs.replace(table, models=tuple(lowered), version="old"))
+    )
+    first = table.models[0]
+    told = json.loads(shop.run("prices", "diff", str(old), "--json").stdout)
+    assert (told["old"], told["new"]) == ("old", table.version)
+    assert told["changed"]
+    assert all(f"{first.provider}/" in line for line in told["changed"])
+    assert "0 models differ" in shop.run("prices", "diff", str(old), str(old)).stdout
+    assert told["changed"][0] in shop.run("prices", "diff", str(old)).stdout

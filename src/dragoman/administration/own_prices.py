@@ -35,12 +35,13 @@ def with_price(text: str, price: Mapping[str, Any], *, force: bool = False) -> s
     """
     for name, value in price.items():
         if name not in _NO_RATES and not force and _amount(value) > HIGH_PRICE:
-            raise HighPrice(f"{name} is more than {HIGH_PRICE} dollars for a million tokens")
+            told = f"{name} is more than {HIGH_PRICE} dollars for a million tokens"
+            raise HighPrice(f"{told}, which --force takes")
     known = tomllib.loads(text).get("prices", [])
     found, lines = TomlLines(text), text.splitlines(keepends=True)
     begins = [found.line(("prices", place)) - 1 for place in range(len(known))]
     if any(lines[begin].strip().partition("#")[0].rstrip() != "[[prices]]" for begin in begins):
-        raise PricesInline("[[prices]] tables are expected, and the file has prices otherwise")
+        raise PricesInline("prices are no [[prices]] tables in this file")
     made = [
         "[[prices]]\n",
         *(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in price.items()),

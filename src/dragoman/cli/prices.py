@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -241,13 +242,12 @@ def set_price(config: Path, input_: str, force: bool, as_json: bool, **fields: A
     file = config.resolve()
     try:
         text = with_price(file.read_text(encoding="utf-8"), given, force=force)
-    except HighPrice as error:
-        raise click.ClickException(f"nothing was written: {error}; --force takes it") from None
-    except PricesInline as error:
+    except (HighPrice, PricesInline) as error:
         raise click.ClickException(f"nothing was written: {error}") from None
+    # What is read while it is replaced is the whole of one of them; its rights stay.
     made = file.with_name(f".{file.name}.new")
     try:
-        made.touch(file.stat().st_mode & 0o777)
+        shutil.copy2(file, made)
         made.write_text(text, encoding="utf-8")
         read_config(made, serving=False)
         made.replace(file)

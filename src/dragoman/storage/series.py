@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import pairwise
 
@@ -114,13 +114,13 @@ class SeriesFile:
         with closing(self._opened()) as connection:
             connection.execute("INSERT INTO marks VALUES (?, ?)", (at, text))
 
-    def read(self, since: float, until: float, now: float) -> list[tuple[int, Slots]]:
-        """What began between two times, in the finest slots that there are."""
+    def read(self, since: float, until: float, now: float) -> Iterator[tuple[int, Slots]]:
+        """What began between two times, in the finest slots that there are, in order. One is in
+        memory at a time."""
         if not os.path.exists(self.path):
-            return []
+            return
         hours = -int(-(now - KEPT_S[60]) // 3600) * 3600
         minutes = -int(-(now - KEPT_S[10]) // 60) * 60
-        found: list[tuple[int, Slots]] = []
         with closing(self._opened()) as connection:
             for step, begin, end in (
                 (3600, since, hours),
@@ -132,8 +132,8 @@ class SeriesFile:
                     " AND at <= ? ORDER BY at",
                     (step, max(begin, since), end, until),
                 )
-                found += [(at, _decode(data)) for at, data in rows]
-        return found
+                for at, data in rows:
+                    yield at, _decode(data)
 
     def marks(self, since: float, until: float) -> list[tuple[float, str]]:
         """What was noted between two times."""

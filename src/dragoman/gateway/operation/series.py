@@ -7,13 +7,13 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from msgspec import Struct
 
 from dragoman.gateway.operation.counts import LATENCIES, Counts, Outcomes
 from dragoman.prices.rates import dollars
-from dragoman.storage.series import SLOT_S, SeriesFile, Slot, Slots, merged
+from dragoman.storage.series import SLOT_S, SeriesFile, Slot, Slots
 
 _log = logging.getLogger("dragoman.gateway")
 
@@ -117,6 +117,17 @@ def _less(now: list[int], was: list[int]) -> list[int]:
     return [max(0, one - other) for one, other in zip(now, was, strict=True)]
 
 
+class _Point(Struct):
+    """What is shown of one step: `Slot`, with percentiles in place of buckets."""
+
+    requests: list[int]
+    tokens: list[int]
+    first_s: list[float | None]
+    duration_s: list[float | None]
+    cost: int
+    unpriced: int
+
+
 class Percentiles(Struct):
     """Seconds, None where there was no request."""
 
@@ -132,17 +143,20 @@ def series(
     None where nothing was kept, such as while the gateway did not run."""
     begin = int(since) // step * step
     number = max(1, -int(-(until - begin) // step))
-    parts: list[list[Slots]] = [[] for _ in range(number)]
-    for at, slots in file.read(begin, until, now):
-        place = (at - begin) // step
-        if 0 <= place < number:
-            wanted = {name: one for name, one in slots.items() if not upstream or name == upstream}
-            parts[place].append(wanted)
-    points = [_point(part) for part in parts]
+    points: list[_Point | None] = [None] * number
     errors: dict[str, int] = {}
-    for point in points:
-        if point is not None:
-            for kind, count in point.errors.items():
+    # A step at a time: an hour of buckets is some megabytes, and a page asks every few seconds.
+    for place, several in groupby(
+        file.read(begin, until, now), lambda slot: (slot[0] - begin) // step
+    ):
+        total = _nothing()
+        for _, slots in several:
+            for name, slot in slots.items():
+                if not upstream or name == upstream:
+                    total.add(slot)
+        if 0 <= place < number:
+            points[place] = _point(total)
+            for kind, count in total.errors.items():
                 errors[kind] = errors.get(kind, 0) + count
     return {
         "from": begin,
@@ -151,8 +165,8 @@ def series(
             name: [None if one is None else one.requests[at] for one in points]
             for at, name in enumerate(OUTCOMES)
         },
-        "first_token_s": _percentiles([None if one is None else one.first for one in points]),
-        "duration_s": _percentiles([None if one is None else one.duration for one in points]),
+        "first_token_s": _percentiles([None if one is None else one.first_s for one in points]),
+        "duration_s": _percentiles([None if one is None else one.duration_s for one in points]),
         "tokens": {
             "cached": [None if one is None else one.tokens[1] for one in points],
             "input": [None if one is None else one.tokens[0] - one.tokens[1] for one in points],
@@ -165,19 +179,21 @@ def series(
     }
 
 
-def _point(parts: list[Slots]) -> Slot | None:
-    if not parts:
-        return None
-    total = merged([{"": slot} for part in parts for slot in part.values()])
-    return total.get("") or _nothing()
+def _point(total: Slot) -> _Point:
+    return _Point(
+        total.requests,
+        total.tokens,
+        [percentile(total.first, percent) for percent in _PERCENTS],
+        [percentile(total.duration, percent) for percent in _PERCENTS],
+        total.cost,
+        total.unpriced,
+    )
 
 
-def _percentiles(buckets: list[list[int] | None]) -> Percentiles:
-    lists: list[list[float | None]] = [
-        [None if one is None else percentile(one, percent) for one in buckets]
-        for percent in _PERCENTS
-    ]
-    return Percentiles(*lists)
+def _percentiles(points: list[list[float | None] | None]) -> Percentiles:
+    return Percentiles(
+        *([None if one is None else one[at] for one in points] for at in range(len(_PERCENTS)))
+    )
 
 
 def percentile(buckets: list[int], percent: float) -> float | None:
