@@ -230,14 +230,18 @@ def test_a_call_moves_where_that_is_set() -> None:
         assert hung.fell_silent()
 
 
-def test_other_upstreams_go_before_one_whose_host_is_down() -> None:
+def test_other_upstreams_go_before_one_whose_host_is_down(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = Clock()
     pool = pool_of("ab", clock)
     assert not pool.avoids("one")
     with pool.lease(M) as lease:
-        assert lease.unreached(failed=1, timed_out=False)
+        assert lease.unreached(failed=1, timed_out=False, cause="connection_refused")
         assert not lease.unreached(failed=2, timed_out=False)
     assert pool.avoids("one")
+    assert ":1 cannot be reached (connection refused): avoided for " in caplog.text
+    assert "Host(" not in caplog.text
     with pool.lease(M) as lease:
         assert not lease.unreached(failed=1, timed_out=False), "it was known"
         lease.failed(Symptom(429))

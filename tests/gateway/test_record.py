@@ -21,7 +21,7 @@ from dragoman.gateway.edge.log_format import (
     readable,
     timestamp,
 )
-from dragoman.gateway.edge.record import Record, losses_header
+from dragoman.gateway.edge.record import FailedAttempt, Record, losses_header
 
 
 def test_the_header_lists_paths_and_counts() -> None:
@@ -89,6 +89,7 @@ def test_the_line_of_a_request_for_people() -> None:
     record.usage = Usage(input=5, output=2, cached=1)
     record.losses = [Loss("top_k", LossKind.KNOB, ""), Loss("seed", LossKind.KNOB, "")]
     record.error = "rate_limited"
+    record.failed = (FailedAttempt("u", "a", "m", "overloaded", 529, 1.0, 2.0),)
     line = record.line("req_1", "POST /v1/messages", 503)
     text = readable(line).decode()
     assert re.match(
@@ -96,6 +97,7 @@ def test_the_line_of_a_request_for_people() -> None:
     )
     for part in ("client=me", "model=m-1", "input=5", "cached=1", "losses=top_k:knob,seed:knob"):
         assert f" {part} " in text
+    assert ' failed="upstream:u account:a model:m kind:overloaded status:529 ' in text
     assert text.endswith(" request_id=req_1")
     coloured = readable(line, colours=True).decode()
     assert re.sub(r"\x1b\[\d+m", "", coloured) == text
@@ -110,7 +112,10 @@ def test_what_a_client_chose_cannot_speak_to_a_terminal() -> None:
     assert " model=a?b?[2J " in text
     record.model = 'm client=admin "x'
     text = readable(record.line("req_1", "GET /x", 200)).decode()
-    assert ' model="m client=admin ?x" ' in text
+    assert r' model="m client=admin \"x" ' in text
+    record.model = 'C:\\m"'
+    text = readable(record.line("req_1", "GET /x", 200)).decode()
+    assert r' model="C:\\m\"" ' in text
     try:
         raise ValueError("one\x1b]0;two")
     except ValueError:

@@ -97,14 +97,22 @@ class Avoidance:
         self.hosts.answered(pool.host(lease.proxy), lease.taken)
 
     def unreached(
-        self, lease: Lease, pool: UpstreamPool, now: float, *, failed: int, timed_out: bool
+        self,
+        lease: Lease,
+        pool: UpstreamPool,
+        now: float,
+        *,
+        failed: int,
+        timed_out: bool,
+        cause: str,
     ) -> bool:
         """See `dragoman.accounts.lease.Lease.unreached`."""
         host = pool.host(lease.proxy)
         before = self.hosts.rest(host)
         rest = self.hosts.failed(host, lease.taken, now, self._spread())
         if rest is not None:
-            _log.warning("%r cannot be reached: avoided for %.1f s", host, rest.until - now)
+            why = f" ({cause.replace('_', ' ')})" if cause else ""
+            _log.warning("%s cannot be reached%s: avoided for %.1f s", host, why, rest.until - now)
         was_known = before is not None and before.since <= lease.taken
         one_way = pool.only_host is not None
         return dials_again(failed, timed_out=timed_out, was_known=was_known, one_way=one_way)

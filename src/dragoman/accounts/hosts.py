@@ -30,9 +30,13 @@ class Host(Struct, frozen=True):
     port: int
     proxy: str = ""
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         """Without the proxy, whose URL may have a password."""
-        return f"Host({self.address}:{self.port})"
+        return f"{self.address}:{self.port}"
+
+    def __repr__(self) -> str:
+        """As above."""
+        return f"Host({self})"
 
 
 class Hosts:

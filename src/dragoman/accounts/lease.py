@@ -53,7 +53,7 @@ class Lender(Protocol):
     def lease_silent(self, lease: Lease, *, ended: bool) -> bool:
         """The call has been silent for far too long. Whether it is to end, if it has not."""
 
-    def lease_unreached(self, lease: Lease, *, failed: int, timed_out: bool) -> bool:
+    def lease_unreached(self, lease: Lease, *, failed: int, timed_out: bool, cause: str) -> bool:
         """The call did not get a connection. Whether the host is tried once more."""
 
     def lease_proxy_failed(self, lease: Lease) -> None:
@@ -172,10 +172,10 @@ class Lease:
         `ended`: the call was ended. Returns whether it is to end, although it may be at work."""
         return self._pool.lease_silent(self, ended=ended)
 
-    def unreached(self, *, failed: int, timed_out: bool) -> bool:
-        """The call got no connection, the `failed`-th of its request. Returns whether the host is
-        tried once more."""
-        return self._pool.lease_unreached(self, failed=failed, timed_out=timed_out)
+    def unreached(self, *, failed: int, timed_out: bool, cause: str = "") -> bool:
+        """The call got no connection, the `failed`-th of its request, for a cause that is told in
+        the log. Returns whether the host is tried once more."""
+        return self._pool.lease_unreached(self, failed=failed, timed_out=timed_out, cause=cause)
 
     def proxy_failed(self) -> None:
         """The call did not get through `proxy`: the account is not to blame."""

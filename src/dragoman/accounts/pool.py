@@ -307,10 +307,12 @@ class AccountPool(SuccessiveRoster):
         pool = self._pools[lease.account.upstream]
         return self._avoidance.fell_silent(lease, pool, self._clock(), ended=ended)
 
-    def lease_unreached(self, lease: Lease, *, failed: int, timed_out: bool) -> bool:
+    def lease_unreached(self, lease: Lease, *, failed: int, timed_out: bool, cause: str) -> bool:
         """The call of a lease did not get a connection to its host."""
         pool, now = self._pools[lease.account.upstream], self._clock()
-        return self._avoidance.unreached(lease, pool, now, failed=failed, timed_out=timed_out)
+        return self._avoidance.unreached(
+            lease, pool, now, failed=failed, timed_out=timed_out, cause=cause
+        )
 
     def lease_proxy_failed(self, lease: Lease) -> None:
         """The call of a lease did not get through its proxy."""

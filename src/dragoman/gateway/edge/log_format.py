@@ -3,6 +3,7 @@ of requests have the same."""
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import time
@@ -21,7 +22,7 @@ _COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
 _LEADING = ("time", "level", "route", "status", "ms", "request_id")
 """What the text of a request's line has at fixed places; the rest follows by its names."""
 
-_AMBIGUOUS = re.compile(r'[\s"=]')
+_AMBIGUOUS = re.compile(r'[\s"=\\]')
 
 _second = (0, "")
 """The last second that a time was asked in, and its text: formatting it costs more than the rest of
@@ -76,7 +77,7 @@ class TextFormatter(logging.Formatter):
 
 def readable(line: bytes, *, colours: bool = False) -> bytes:
     """The line of a request, which is one JSON object, as text. Values that a space or quote would
-    make ambiguous are quoted."""
+    make ambiguous are in quotes, as JSON has them."""
     fields: dict[str, Any] = msgspec.json.decode(line)
     head = _headed(fields["time"], fields["level"], colours)
     rest = " ".join(
@@ -113,14 +114,23 @@ def _flattened(fields: dict[str, Any]) -> Iterable[tuple[str, object]]:
         if isinstance(value, dict):
             yield from value.items()
         elif isinstance(value, list):
-            yield name, ",".join(map(_word, value))
+            yield (
+                name,
+                ("; " if any(isinstance(one, dict) for one in value) else ",").join(
+                    map(_word, value)
+                ),
+            )
         else:
             yield name, value
 
 
 def _quoted(text: str) -> str:
-    return f'"{text.replace(chr(34), "?")}"' if _AMBIGUOUS.search(text) else text
+    return json.dumps(text, ensure_ascii=False) if _AMBIGUOUS.search(text) else text
 
 
 def _word(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return " ".join(f"{name}:{_word(one)}" for name, one in value.items())
+    return msgspec.json.encode(value).decode()

@@ -260,7 +260,7 @@ class Attempts:
             self._hung = True
             self._wanted = replace(self._wanted, proven=True)
         if failure.unreached:
-            self._host_unreached(lease, timed_out=failure.unreached == "timed out")
+            self._host_unreached(lease, failure)
         ended = time.time()
         decision = lease.failed(failure.symptom)
         self._note(lease, kind, failure.status, ended, self._ruling(failure.symptom, decision))
@@ -319,10 +319,11 @@ class Attempts:
         record.failed = (*record.failed, attempt)
         record.accounts = self._pool.size(name)
 
-    def _host_unreached(self, lease: Lease, *, timed_out: bool) -> None:
+    def _host_unreached(self, lease: Lease, failure: Failure) -> None:
         """There was no connection, and another account of the upstream may do no better."""
         self._unconnected += 1
-        if not lease.unreached(failed=self._unconnected, timed_out=timed_out):
+        timed_out = failure.unreached == "timed out"
+        if not lease.unreached(failed=self._unconnected, timed_out=timed_out, cause=failure.cause):
             self._host_down = True
 
     def _failed_by_model(self, failure: Failure) -> None:
