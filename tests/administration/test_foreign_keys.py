@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dragoman.administration.errors import ImportRejected
-from dragoman.administration.foreign_keys import Source, read_keys
+from dragoman.administration.foreign_keys import ForeignKey, Source, read_keys
 from dragoman.administration.keys import ImportedKeys, KeyAdministration
 from dragoman.administration.rows import BadFile, BadRow
 from dragoman.config import Client, Config, Secret
@@ -218,3 +218,49 @@ def test_a_team_that_is_not_there(keys: KeyAdministration) -> None:
     with pytest.raises(ImportRejected) as caught:
         take(keys, "litellm", LITELLM, team="nowhere")
     assert {fault.field for row in caught.value.bad for fault in row.faults} == {"team"}
+
+
+@pytest.mark.parametrize(
+    ("source", "row", "left_out"),
+    [
+        (
+            "litellm",
+            {
+                "token": "ab" * 32,
+                "models": ["all-team-models"],
+                "budget_id": "b-1",
+                "metadata": {"model_rpm_limit": {"gpt": 5}, "guardrails": [], "tags": ["x"]},
+                "aliases": {},
+                "router_settings": '{"fallbacks": ["gpt"], "timeout": 0}',
+                "a_column_of_tomorrow": "yes",
+                "created_at": "2026-01-01",
+                "team_id": "t",
+                "team_alias": "Team",
+            },
+            (
+                "models: those of its team",
+                "budget_id",
+                "metadata.model_rpm_limit",
+                "metadata.tags",
+                "router_settings.fallbacks",
+                "a_column_of_tomorrow",
+            ),
+        ),
+        (
+            "new-api",
+            {"key": "k" * 48, "id": 3, "unlimited_quota": True, "cross_group_retry": True},
+            ("cross_group_retry",),
+        ),
+        (
+            "openrouter",
+            {"name": "n", "hash": "h" * 64, "usage": 4.5, "include_byok_in_limit": True},
+            ("include_byok_in_limit",),
+        ),
+    ],
+)
+def test_whatever_is_set_and_not_taken_over_is_told(
+    source: Source, row: dict[str, Any], left_out: tuple[str, ...]
+) -> None:
+    [key] = read_keys(BytesIO(json.dumps([row]).encode()), source)
+    assert isinstance(key, ForeignKey)
+    assert key.left_out == left_out

@@ -213,3 +213,9 @@ def test_tables_are_compared(shop: Shop) -> None:
     assert all(f"{first.provider}/" in line for line in told["changed"])
     assert "0 models differ" in shop.run("prices", "diff", str(old), str(old)).stdout
     assert told["changed"][0] in shop.run("prices", "diff", str(old)).stdout
+
+
+@pytest.mark.parametrize("command", [("usage",), ("prices", "reprice")])
+def test_a_time_does_not_end_before_it_begins(shop: Shop, command: tuple[str, ...]) -> None:
+    told = shop.run(*command, "--since", "1h", "--until", "2h", status=1).output
+    assert "1h is after 2h" in told

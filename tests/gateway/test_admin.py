@@ -222,6 +222,7 @@ def test_without_a_store_nothing_is_administered(simulator: RunningSimulator) ->
         ("POST", "/accounts/import?format=xml", b"", 400, "invalid_request", "format"),
         ("POST", "/accounts/import?replace=yes", b"", 400, "invalid_request", "replace"),
         ("GET", "/usage?since=yesterday", None, 400, "invalid_request", "since"),
+        ("GET", "/usage?since=200&until=100", None, 400, "invalid_request", "since"),
         ("GET", "/usage?until=", None, 400, "invalid_request", "until"),
         ("GET", "/usage?by=colour", None, 400, "invalid_request", "by"),
     ],

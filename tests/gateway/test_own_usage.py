@@ -138,6 +138,7 @@ def test_the_holder_of_a_key_sees_its_own_usage_alone(gateway: RunningGateway) -
         ("?client=other", "client"),
         ("?from=yesterdayish", "from"),
         ("?to=9999999999999", "to"),
+        ("?from=2026-02-02&to=2026-02-01", "from"),
     ],
 )
 def test_what_a_holder_cannot_ask(gateway: RunningGateway, query: str, param: str) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, BinaryIO, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman import jsontext
 from dragoman.administration.drafts import FieldError, shortened
@@ -37,6 +39,23 @@ _DURATION = re.compile(r"([1-9][0-9]{0,5})(s|m|h|d|mo)\Z")
 _QUOTA_UNITS = 500_000
 """What new-api counts for a US dollar (common.QuotaPerUnit)."""
 _SHORTEST_KEY = 8
+_UNSET = frozenset({"", "{}", "[]", "0", "0.0", "null", "none", "false", "f"})
+
+_TIMES = ("created_at", "updated_at", "created_by", "updated_by", "last_active")
+_MEANINGLESS: Mapping[Source, Collection[str]] = {
+    "litellm": (*_TIMES, "user_id", "budget_reset_at", "last_rotation_at", "rotation_count"),
+    "new-api": (*_TIMES, "user_id", "created_time", "accessed_time", "used_quota"),
+    "openrouter": (
+        *(*_TIMES, "creator_user_id", "byok_usage", "usage"),
+        *(
+            f"{of}_{span}"
+            for of in ("usage", "byok_usage")
+            for span in ("daily", "weekly", "monthly")
+        ),
+    ),
+}
+"""What exports say of a key that nothing would come of here: when it was made, and by whom, and use
+that what is left of a limit has in it."""
 
 
 class ForeignKey(Struct, frozen=True, kw_only=True):
@@ -59,12 +78,14 @@ class _Reader:
 
     def __init__(self, values: Values) -> None:
         self._values = values
+        self._read: set[str] = set()
         self.faults: list[FieldError] = []
 
     def fail(self, name: str, message: str) -> None:
         self.faults.append(FieldError(name, message))
 
     def text(self, name: str) -> str:
+        self._read.add(name)
         value = self._values.get(name)
         return "" if value is None else str(value).strip()
 
@@ -103,6 +124,7 @@ class _Reader:
 
     def texts(self, name: str) -> list[str]:
         """A list: of JSON, of PostgreSQL (`{a,b}`), or with commas."""
+        self._read.add(name)
         value = self._values.get(name)
         if isinstance(value, str):
             text = value.strip()
@@ -121,8 +143,22 @@ class _Reader:
             return []
         return [one for one in value if one]
 
-    def is_set(self, name: str) -> bool:
-        return self.text(name) not in ("", "{}", "[]", "0", "0.0", "null", "None", "False", "f")
+    def left_out(self, meaningless: Collection[str]) -> tuple[str, ...]:
+        """What the row says that nobody has read, but for what is meaningless elsewhere: of an
+        object its members."""
+        told: list[str] = []
+        for name, value in self._values.items():
+            if name in self._read or name in meaningless:
+                continue
+            inner = value
+            if isinstance(value, str) and value.lstrip().startswith("{"):
+                with suppress(JsonError):
+                    inner = jsontext.decode(value)
+            if isinstance(inner, dict):
+                told += [f"{name}.{member}" for member, one in inner.items() if _is_set(one)]
+            elif _is_set(value):
+                told.append(name)
+        return tuple(shortened(name) for name in told)
 
     def plain_key(self, name: str, text: str) -> bytes | None:
         """The SHA-256 of a key in plain text."""
@@ -133,6 +169,10 @@ class _Reader:
         else:
             return digest_of(text.encode())
         return None
+
+
+def _is_set(value: object) -> bool:
+    return str(value).strip().lower() not in _UNSET
 
 
 def _limit(kind: str, amount: Decimal, window: str | None) -> dict[str, Any]:
@@ -169,8 +209,8 @@ def _litellm(row: _Reader, at: int) -> ForeignKey:
         limits.append(_limit("cost", budget, _window(row, "budget_duration")))
     if limits:
         fields["limits"] = limits
-    others = ("spend", "aliases", "config", "permissions", "allowed_routes", "model_max_budget")
-    shown = row.text("key_name")
+    lost = ("models: those of its team",) if "all-team-models" in models else ()
+    shown, team = row.text("key_name"), row.text("team_id")
     return ForeignKey(
         at=at,
         name=alias or f"litellm-{token[:8].lower()}",
@@ -178,8 +218,8 @@ def _litellm(row: _Reader, at: int) -> ForeignKey:
         digest=digest,
         ending=ending_of(shown or token) if shown or token.startswith("sk-") else "",
         fields=fields,
-        team=row.text("team_alias") or row.text("team_id"),
-        left_out=tuple(name for name in others if row.is_set(name)),
+        team=row.text("team_alias") or team,
+        left_out=lost,
     )
 
 
@@ -280,6 +320,7 @@ def read_keys(file: BinaryIO, source: Source) -> list[ForeignKey | BadRow]:
             continue
         row = _Reader(values)
         key = _READERS[source](row, at)
+        key = replace(key, left_out=(*key.left_out, *row.left_out(_MEANINGLESS[source])))
         if row.faults:
             found.append(BadRow(at, shortened(key.name), tuple(row.faults)))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -129,6 +130,20 @@ def print_json(value: object) -> None:
     import msgspec
 
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def time_span(since: str, until: str) -> tuple[float, float]:
+    """The time that a command is asked for, in Unix seconds; what it cannot be ends the command."""
+    from dragoman.administration.times import InvalidTime, parse_time
+
+    now = time.time()
+    try:
+        begin, end = parse_time(since, now), now if until == "now" else parse_time(until, now)
+    except InvalidTime as error:
+        raise click.ClickException(str(error)) from None
+    if begin > end:
+        raise click.ClickException(f"{since} is after {until}")
+    return begin, end
 
 
 def tell(value: object, as_json: bool, text: str = "") -> None:

@@ -20,6 +20,7 @@ from dragoman.cli.common import (
     read_config,
     table,
     tell,
+    time_span,
 )
 from dragoman.printable import count
 
@@ -271,15 +272,10 @@ def reprice(config: Path, since: str, until: str, dry_run: bool, as_json: bool) 
     price stays as it is.
     """
     from dragoman.administration import pricing
-    from dragoman.administration.times import InvalidTime, parse_time
     from dragoman.prices.loading import load_prices
     from dragoman.storage.opening import store_for
 
-    now = time.time()
-    try:
-        begin, end = parse_time(since, now), now if until == "now" else parse_time(until, now)
-    except InvalidTime as error:
-        raise click.ClickException(str(error)) from None
+    begin, end = time_span(since, until)
     settings = read_config(config, serving=False)
     store = store_for(settings)
     if store is None:

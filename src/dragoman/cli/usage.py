@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dragoman.cli.accounts import opened
-from dragoman.cli.common import CONFIG, print_json, table
+from dragoman.cli.common import CONFIG, print_json, table, time_span
 
 if TYPE_CHECKING:
     from dragoman.administration.views import UsageReport, UsageRow
@@ -66,13 +66,7 @@ def usage(
     answers for whose model no price is known: the cost is without them. Estimated are those whose
     usage was not told in full.
     """
-    from dragoman.administration.times import InvalidTime, parse_time
-
-    now = time.time()
-    try:
-        begin, end = parse_time(since, now), now if until == "now" else parse_time(until, now)
-    except InvalidTime as error:
-        raise click.ClickException(str(error)) from None
+    begin, end = time_span(since, until)
     names = [name.strip() for text in by for name in text.split(",")]
     chosen = tuple(filter(None, names)) or ("account",)
     sums = (*SUMS, *COSTS) if cost else SUMS

@@ -201,6 +201,8 @@ def times(query: Query, since: str = "since", until: str = "until") -> tuple[flo
     now = time.time()
     end = _moment(query, until, now) if until in query else now
     begin = _moment(query, since, now) if since in query else end - DAY_S
+    if begin > end:
+        bad(f"Expected a time that is not after `{until}`.", since)
     return begin, end
 
 

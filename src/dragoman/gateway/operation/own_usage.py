@@ -54,6 +54,8 @@ class OwnUsage:
         now = time.time()
         until = _time(query, "to", now, now)
         since = _time(query, "from", now, until - _USUAL_S)
+        if since > until:
+            raise InvalidRequest.at("from", "expected a time that is not after `to`")
         by = [name for name in query.get("group_by", "").split(",") if name]
         for place, name in enumerate(by):
             if name not in GROUPS or name in by[:place]:
