@@ -378,6 +378,15 @@ def test_a_file_that_is_watched(
     (folder / "data" / "gateway-0.toml").write_text("broken = ")
     turns.service.until_logged("reload: nothing was changed")
     assert ask(running.url, "shared", "sk-second-of-the-file") == 200
+    # A file that only the refused configuration names is watched, too: with it, that can be used.
+    late = folder / "late-key"
+    named = f'[[clients]]\nname = "by-file"\nkey = "file:{late}"\n'
+    (folder / "data" / "gateway-0.toml").write_text(turns.text(1) + named)
+    turns.service.until_logged("late-key")
+    (folder / "next-key").write_text("sk-third-of-the-file")
+    os.replace(folder / "next-key", late)
+    turns.served(5)
+    assert ask(running.url, "shared", "sk-third-of-the-file") == 200
     assert "of-the-file" not in turns.service.log()
 
 

@@ -22,11 +22,13 @@ class Problem(Struct, frozen=True):
 
 
 class ConfigError(Exception):
-    """A configuration cannot be used. `problems` has every fault found, in order of line."""
+    """A configuration cannot be used. `problems` has every fault found, in order of line; `files`
+    are those that it names, as far as it was read: one of them may be at fault."""
 
     def __init__(self, file: str, problems: tuple[Problem, ...]) -> None:
         self.file = file
         self.problems = problems
+        self.files: tuple[str, ...] = ()
         super().__init__("\n".join(problem.located(file) for problem in problems))
 
     @property

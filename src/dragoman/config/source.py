@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from dragoman.config.errors import ConfigError
 from dragoman.config.load import Loaded, parse_config, read_text, with_files
 from dragoman.config.secret import Secret, resolve_secret
 from dragoman.config.settings import Config
@@ -32,15 +33,21 @@ class Source(Struct, frozen=True):
             ConfigError: as `read_config`.
         """
         secrets: dict[str, str] = {}
+        named: list[str] = []
         directory = Path(self.path).parent
 
         def resolve(reference: str) -> Secret:
+            named.append(reference)
             found = resolve_secret(reference, environ=environ, directory=directory)
             secrets[reference] = found.reveal()
             return found
 
         snapshot = Snapshot(self, read_text(self.path), secrets)
-        return snapshot, snapshot.parse(resolve)
+        try:
+            return snapshot, snapshot.parse(resolve)
+        except ConfigError as error:
+            error.files = tuple(_files_of(named, directory))
+            raise
 
 
 class Snapshot(Struct, frozen=True):
@@ -87,10 +94,7 @@ class Snapshot(Struct, frozen=True):
 
     def _files(self, config: Config) -> Iterator[str]:
         yield self.source.path
-        directory = Path(self.source.path).parent
-        for reference in self.secrets:
-            if reference.startswith("file:"):
-                yield os.fspath(directory / Path(reference[5:]).expanduser())
+        yield from _files_of(self.secrets, Path(self.source.path).parent)
         for path in (
             config.server.tls_certificate,
             config.server.tls_key,
@@ -98,6 +102,12 @@ class Snapshot(Struct, frozen=True):
         ):
             if path is not None:
                 yield path
+
+
+def _files_of(references: Iterable[str], directory: Path) -> Iterator[str]:
+    for reference in references:
+        if reference.startswith("file:"):
+            yield os.fspath(directory / Path(reference[5:]).expanduser())
 
 
 def stamp(files: tuple[str, ...]) -> Stamp:

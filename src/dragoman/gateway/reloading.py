@@ -13,12 +13,13 @@ from dragoman.accounts.store import StoreError
 from dragoman.administration.configuration import note_reload
 from dragoman.config import Config, ConfigError
 from dragoman.config.changes import Changes, changes
-from dragoman.config.source import Snapshot, Source, Stamp
+from dragoman.config.source import Snapshot, Source
 from dragoman.gateway.processes.reload import (
     NO_ANSWER,
     Pending,
     ReloadError,
     Report,
+    Seen,
     Watch,
     WorkerLinks,
     log_report,
@@ -51,7 +52,7 @@ class Held:
         self.number = 1
         self.source = source
         self._digest = ""
-        self._seen: Stamp | None = None
+        self._seen: Seen | None = None
         self._watch: Watch | None = None
         if source is not None:
             files: tuple[str, ...] = (source.path,)
@@ -74,8 +75,17 @@ class Held:
         Raises:
             ReloadError: it cannot be used.
         """
-        self._seen = None if self._watch is None else self._watch.seen()
-        return self._read(self.config)
+        if self._watch is None:
+            return self._read(self.config)
+        self._seen = self._watch.seen()
+        try:
+            other = self._read(self.config)
+        except ReloadError as error:
+            self._watch.add(error.files)
+            raise
+        # It may yet be refused, such as by a worker.
+        self._watch.add(other.snapshot.files(other.read))
+        return other
 
     def pending(self, served: Config) -> Pending:
         """What reading the file anew would change of what is served. Nothing is changed."""
@@ -91,13 +101,16 @@ class Held:
         try:
             snapshot, loaded = self.source.read()
         except ConfigError as error:
-            raise ReloadError(tuple(one.located(error.file) for one in error.problems)) from None
+            problems = tuple(one.located(error.file) for one in error.problems)
+            raise ReloadError(problems, error.files) from None
         if not snapshot.text.strip():
             raise ReloadError((f"{self.source.path}: the file is empty",))
-        served = check_reload(before, loaded.config)
         try:
+            served = check_reload(before, loaded.config)
             for host in self._hosts:
                 check_reach(served, host)
+        except ReloadError as error:
+            raise ReloadError(error.problems, snapshot.files(loaded.config)) from None
         except ValueError as error:
             raise ReloadError((str(error),)) from None
         return Next(

@@ -11,13 +11,13 @@ import logging
 import select
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from dragoman.config.changes import Changes
-from dragoman.config.source import Snapshot, Stamp, stamp
+from dragoman.config.source import Snapshot, stamp
 from dragoman.gateway.processes.helper import receive, send
 
 _log = logging.getLogger("dragoman.gateway")
@@ -51,11 +51,13 @@ class Pending(Struct, frozen=True, omit_defaults=True):
 
 
 class ReloadError(Exception):
-    """A configuration cannot take the place of the one that is served, for these `problems`."""
+    """A configuration cannot take the place of the one that is served, for these `problems`.
+    `files` are those that it names, as far as they are known."""
 
-    def __init__(self, problems: tuple[str, ...]) -> None:
+    def __init__(self, problems: tuple[str, ...], files: tuple[str, ...] = ()) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
+        self.files = files
 
 
 def log_report(report: Report) -> None:
@@ -67,6 +69,10 @@ def log_report(report: Report) -> None:
     for warning in report.warnings:
         _log.warning("reload: %s", warning)
     _log.info("reload: configuration %d is served: %s", report.configuration, report.changes)
+
+
+Seen = Mapping[str, tuple[int, int, int, int] | None]
+"""What tells that a file is another than before, by its path; None of one that is not there."""
 
 
 class Watch:
@@ -90,17 +96,24 @@ class Watch:
         self._known = found
         return True
 
-    def seen(self) -> Stamp:
+    def seen(self) -> Seen:
         """What the files are now: to be given to `follow` when they were read after that."""
-        return stamp(self._files)
+        return dict(zip(self._files, stamp(self._files), strict=True))
 
-    def follow(self, files: tuple[str, ...], seen: Stamp) -> None:
+    def follow(self, files: tuple[str, ...], seen: Seen) -> None:
         """Watch these files from now on."""
-        if files == self._files:
-            self._known = seen
-            return
-        self._files = files
-        self._known = self._last = stamp(files)
+        self._files, self._last = files, stamp(files)
+        now = zip(files, self._last, strict=True)
+        self._known = tuple(seen.get(file, found) for file, found in now)
+
+    def add(self, files: Iterable[str]) -> None:
+        """Watch these files, too: those of a configuration that is not served, or not yet. It may
+        be usable once one of them is another."""
+        more = tuple(file for file in dict.fromkeys(files) if file not in self._files)
+        found = stamp(more)
+        self._files += more
+        self._known += found
+        self._last += found
 
 
 class WorkerLink:
