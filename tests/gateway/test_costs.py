@@ -313,6 +313,7 @@ def test_the_administration_tells_prices_and_prices_anew(
         ask(gateway, "responses", "chat/sim-text", ASKED)
         assert "prices" not in admin(gateway, "GET", "/prices")
     with serving(replace(config, prices=(SIM,))) as (gateway, lines):
+        assert admin(gateway, "GET", "/prices")["sources"][0]["name"] == "genai-prices"
         shown = admin(gateway, "GET", "/prices?model=sim-text")["prices"]["chat"]
         assert [row["output"] for row in shown] == ["10"]
         before = admin(gateway, "GET", "/usage?by=client")

@@ -28,32 +28,54 @@ class Names(Struct, frozen=True, omit_defaults=True):
     def __bool__(self) -> bool:
         return bool(self.names)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _names, (self.names, self.more)
+
     def __str__(self) -> str:
         told = ", ".join(self.names)
         return f"{told} and {self.more} more" if self.more else told
 
 
+_NONE = Names()
+"""A default is left out where it is told if it is this very one; it stays that in other processes,
+too."""
+
+
+def _names(names: tuple[str, ...], more: int) -> Names:
+    return Names(names, more) if names else _NONE
+
+
 class TableChanges(Struct, frozen=True, omit_defaults=True):
     """The entries of one list of tables that were added, removed and changed."""
 
-    added: Names = Names()
-    removed: Names = Names()
-    changed: Names = Names()
+    added: Names = _NONE
+    removed: Names = _NONE
+    changed: Names = _NONE
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _table_changes, (self.added, self.removed, self.changed)
+
+
+_UNCHANGED = TableChanges()
+
+
+def _table_changes(added: Names, removed: Names, changed: Names) -> TableChanges:
+    return TableChanges(added, removed, changed) if added or removed or changed else _UNCHANGED
 
 
 class Changes(Struct, frozen=True, omit_defaults=True):
     """What is different. `settings` are other settings that changed, by their dotted names;
     `restart` those that only take effect after a restart."""
 
-    clients: TableChanges = TableChanges()
-    teams: TableChanges = TableChanges()
-    upstreams: TableChanges = TableChanges()
-    accounts: TableChanges = TableChanges()
-    routes: TableChanges = TableChanges()
-    prices: TableChanges = TableChanges()
+    clients: TableChanges = _UNCHANGED
+    teams: TableChanges = _UNCHANGED
+    upstreams: TableChanges = _UNCHANGED
+    accounts: TableChanges = _UNCHANGED
+    routes: TableChanges = _UNCHANGED
+    prices: TableChanges = _UNCHANGED
     settings: tuple[str, ...] = ()
     restart: tuple[str, ...] = ()
 
@@ -186,7 +208,7 @@ def _price_name(price: OwnPrice) -> str:
 
 
 def _table(old: Mapping[str, object], new: Mapping[str, object]) -> TableChanges:
-    return TableChanges(
+    return _table_changes(
         _shortened(name for name in new if name not in old),
         _shortened(name for name in old if name not in new),
         _shortened(name for name in new if name in old and new[name] != old[name]),
@@ -195,7 +217,7 @@ def _table(old: Mapping[str, object], new: Mapping[str, object]) -> TableChanges
 
 def _shortened(names: Iterable[str]) -> Names:
     found = list(names)
-    return Names(tuple(found[:MOST_TOLD]), max(0, len(found) - MOST_TOLD))
+    return _names(tuple(found[:MOST_TOLD]), max(0, len(found) - MOST_TOLD))
 
 
 def _is_reordered(old: list[Hashable], new: list[Hashable]) -> bool:

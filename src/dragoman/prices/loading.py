@@ -42,7 +42,8 @@ def load_prices(config: Config, unknown: Callable[[str, str], None] | None = Non
     table = load_table(config.pricing.table)
     lists = {upstream.name: _list_of(upstream, table, config) for upstream in config.upstreams}
     subscriptions = [one.name for one in config.upstreams if one.billing == "subscription"]
-    return Prices(lists, version_with(table, config.prices), unknown, subscriptions)
+    version = version_with(table, config.prices)
+    return Prices(lists, version, unknown, subscriptions, table.sources)
 
 
 def provider_of(upstream: Upstream, table: Table) -> str | None:

@@ -15,6 +15,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.prices.rates import TIERS, Price
 from dragoman.prices.table import (
     ModelPrices,
+    Source,
     Table,
     is_pattern,
     literal_length,
@@ -151,12 +152,13 @@ class PriceList:
 class Prices:
     """Prices by the name of an upstream and a model of it.
 
-    `lists` are those of the upstreams, `version` names all that they are made of. `unknown` is told
+    `lists` are those of the upstreams, `version` names all that they are made of, `sources` where
+    that was read. `unknown` is told
     the upstream and the model of an answer that has no price, once for each while it is remembered.
     Accounts of `subscriptions` are not paid by the token.
     """
 
-    __slots__ = ("_quotes", "_told", "_unknown", "lists", "subscriptions", "version")
+    __slots__ = ("_quotes", "_told", "_unknown", "lists", "sources", "subscriptions", "version")
 
     def __init__(
         self,
@@ -164,7 +166,9 @@ class Prices:
         version: str,
         unknown: Callable[[str, str], None] | None = None,
         subscriptions: Collection[str] = (),
+        sources: Sequence[Source] = (),
     ) -> None:
+        self.sources = tuple(sources)
         self.subscriptions = frozenset(subscriptions)
         self.version = version
         self.lists = lists

@@ -288,7 +288,10 @@ class Admin:
         query = call.query
         only(query, "model", "search", "limit")
         model, search = query.get("model"), query.get("search")
-        found: dict[str, object] = {"version": self._prices.version}
+        found: dict[str, object] = {
+            "version": self._prices.version,
+            "sources": self._prices.sources,
+        }
         if search is not None:
             limit = number(query, "limit", PAGE, MOST_ON_PAGE)
             rows = await asyncio.to_thread(found_prices, self._prices, search, limit)
