@@ -438,6 +438,26 @@ def test_other_warnings() -> None:
 
 
 @pytest.mark.parametrize(
+    ("window", "is_told"),
+    [("1m", False), ("59m", False), ("60m", True), ("5h", True), ("day", True), ("total", True)],
+)
+@pytest.mark.parametrize(
+    "holder", ['[[clients]]\nname = "c"\nkey = "sk-0123456789"', "[[teams]]\nname = 't'"]
+)
+def test_long_limits_are_kept_somewhere(holder: str, window: str, is_told: bool) -> None:
+    kind = "clients" if "clients" in holder else "teams"
+    limit = f"[[{kind}.limits]]\nkind = 'requests'\namount = 5\nwindow = '{window}'\n"
+    text = f"{UPSTREAM}\n{holder}\n{limit}"
+
+    def told(storage: str) -> bool:
+        return any("begin anew" in line for line in warned(f"{text}[storage]\n{storage}"))
+
+    assert told('path = ""') is is_told
+    assert not told('path = "kept.db"')
+    assert not told('path = ""\nurl = "postgresql://h/d"')
+
+
+@pytest.mark.parametrize(
     ("reference", "reason"),
     [
         ("env:EMPTY", "environment variable EMPTY is empty"),

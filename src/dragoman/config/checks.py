@@ -16,6 +16,7 @@ from dragoman.config.names import covers
 from dragoman.config.secret import Secret, UnavailableSecret
 from dragoman.config.settings import Client, Config, Route, Storage
 from dragoman.config.toml_lines import Path
+from dragoman.config.windows import Rolling, parse_window
 from dragoman.protocols import CODECS
 
 Fault = tuple[Path, str]
@@ -112,10 +113,23 @@ def warnings(config: Config) -> Iterator[Fault]:
                 ("clients", index, "team"),
                 f"no [[teams]] named {client.team}: unless the store has it, the key is refused",
             )
+    if config.storage.path == "" and config.storage.url is None and _has_long_limits(config):
+        told = "no use is kept: limits of an hour and more begin anew whenever the gateway starts"
+        yield ("storage", "path"), told
     if not config.upstreams:
         yield (), "no [[upstreams]]: every request will be refused"
 
 
+def _has_long_limits(config: Config) -> bool:
+    """Whether a key or a team has a limit whose window lasts for an hour or more."""
+    limits = (limit for holder in (*config.clients, *config.teams) for limit in holder.limits)
+    windows = (
+        parse_window(limit.window, limit.zone) for limit in limits if limit.window is not None
+    )
+    return any(not isinstance(one, Rolling) or one.seconds >= _HOUR_S for one in windows)
+
+
+_HOUR_S = 3600
 _RATES = ("input", "output", "cached", "cache_write", "cache_write_1h", "reasoning")
 HIGH_PRICE = 1000
 """US dollars for a million tokens above which a rate is hardly meant so."""
