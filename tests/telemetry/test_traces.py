@@ -297,6 +297,20 @@ def test_a_client_s_trace_goes_on(trace: Trace, collector: Collector) -> None:
     assert (server.trace_id, server.parent_id) == (TRACE, SPAN)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_clients_are_told_of_their_trace_where_that_is_set(
+    trace: Trace, collector: Collector, stream: bool
+) -> None:
+    assert "x-trace-id" not in ask(trace(), "chat", "chat/sim-text", stream).headers
+    collector.wait_for(2)
+    gateway = trace(tell_clients=True)
+    told = ask(gateway, "messages", "chat/sim-text", stream).headers["x-trace-id"]
+    assert told == collector.wait_for(4)[-1].trace_id
+    failed = ask(gateway, "responses", "chat/sim-error?status=400", stream).headers["x-trace-id"]
+    assert len(failed) == 32
+    assert failed != told
+
+
 def test_only_who_is_trusted_decides_what_is_traced(trace: Trace, collector: Collector) -> None:
     def change(config: Config) -> Config:
         other = Client(name="other", key=Secret("sk-the-other-client"))

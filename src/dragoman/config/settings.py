@@ -281,6 +281,9 @@ class Traces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     trusted_clients: tuple[Name, ...] = ()
     """Names of clients whose `traceparent` also decides whether a request is traced. That of
     others only tells which trace it belongs to."""
+    tell_clients: bool = False
+    """Answers to requests for generation name their trace in `x-trace-id`, whether it is sampled or
+    not."""
 
 
 Dollars = Annotated[

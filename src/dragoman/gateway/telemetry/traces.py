@@ -45,6 +45,7 @@ class Traces:
         """
         ratio = ratio_of(os.environ, config.traces.sample)
         self._sampling = Sampling(ratio, config.traces.slow_s)
+        self._tells_clients = config.traces.tell_clients
         self._trusted: Container[str] = frozenset(config.traces.trusted_clients)
         self._scheme = "http" if config.server.tls_certificate is None else "https"
         self._add = add
@@ -53,6 +54,8 @@ class Traces:
     def begin(self, incoming: IncomingRequest, record: Record, request: ClientRequest) -> None:
         """A request for generation was read: note what it asks for, which is gone later."""
         record.trace = self._trace(incoming, record)
+        if self._tells_clients:
+            incoming.shared.append((b"x-trace-id", b"%032x" % record.trace.trace_id))
         names = request.codec.endpoint.settings
         asked: dict[str, Raw] = {}
         for member, raw in request.members.items():
