@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -238,4 +240,36 @@ def test_the_overview_tells_of_what_goes_wrong(busy: RunningGateway, browser: Br
         kinds = page.locator("section", has=page.get_by_role("heading", name="Errors by kind"))
         expect(kinds.get_by_role("link").nth(2)).to_be_visible(timeout=30_000)
         expect(page.get_by_label("What needs somebody")).to_contain_text("disabled.")
+        assert faults(busy) == []
+
+
+def test_an_account_tells_what_it_was_used_for(busy: RunningGateway, browser: Browser) -> None:
+    used: Any = ask(busy, "GET", "usage?by=account&upstream=chat")
+    name = next(row["by"]["account"] for row in used["rows"] if float(row["cost_usd"]))
+    with Looked(browser, "wide") as (page, faults):
+        sign_in(page, busy, path=f"/accounts/{name}")
+        facts = page.get_by_role("complementary").locator("dt")
+        for fact, told in (
+            ("Tokens in, cached", r"[1-9][\d.]*( [kM])?, \d+ %"),
+            ("Tokens out", r"[1-9][\d.]*( [kM])?"),
+            ("Cost at list price", r"\$\d+\.\d+|< \$0\.0001"),
+        ):
+            value = facts.filter(has_text=re.compile(f"^{fact}$")).locator("+ dd")
+            expect(value).to_have_text(re.compile(f"^({told})$"))
+        assert faults(busy) == []
+
+
+def test_latencies_are_drawn_by_their_magnitude(busy: RunningGateway, browser: Browser) -> None:
+    with Looked(browser, "wide") as (page, faults):
+        sign_in(page, busy, path="/overview")
+        chart = page.get_by_role("img", name=re.compile("^Duration:"))
+        expect(chart.locator("path.ln").first).to_be_visible(timeout=30_000)
+        ticks = chart.locator("text[text-anchor=end]").filter(has_text=re.compile(r"^[\d.]+ m?s$"))
+        seconds = [
+            float(text.split()[0]) / (1000 if text.endswith("ms") else 1)
+            for text in ticks.all_text_contents()
+        ]
+        steps = [high / low for low, high in pairwise(seconds)]
+        assert len(steps) >= 2
+        assert all(2.9 < step < 10.1 for step in steps)
         assert faults(busy) == []
