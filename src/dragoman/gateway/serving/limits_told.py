@@ -182,18 +182,12 @@ def _window(limit: BoundLimit) -> str:
 def _amounts(refusal: Refusal, shown: bool) -> str:
     if not shown:
         return ""
-    limit = refusal.limit
-    used = limit.amount - refusal.left
-    sign = "$" if limit.kind is Kind.COST else ""
-    told = [
-        f"{word} {sign}{amount_text(limit.kind, amount)}"
-        for word, amount in (
-            ("limit", limit.amount),
-            ("used", used),
-            ("requested", refusal.amount),
-        )
-    ]
-    text = f" ({', '.join(told)})"
+    limit, most, asked = refusal.limit, refusal.limit.amount, refusal.amount
+    used = most - refusal.left
+    if limit.kind is Kind.COST:
+        text = f" (limit ${dollars(most)}, used ${dollars(used)}, requested ${dollars(asked)})"
+    else:
+        text = f" (limit {most}, used {used}, requested {asked})"
     return "" if _LIKE_A_STATUS.search(text) else text
 
 
