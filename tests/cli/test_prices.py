@@ -161,6 +161,7 @@ def test_a_price_of_ones_own_is_set(shop: Shop) -> None:
     assert text.startswith(before)
     shop.run("prices", "set", "gpt-9", "--input", "1", "--output", "2", "--upstream", "chat")
     assert [one[0] for one in own(shop)] == ["gpt-9", "gpt-*"]
+    shop.file.write_text(shop.file.read_text().replace("[[prices]]", "[[ prices ]] # own", 1))
     shop.file.write_text(shop.file.read_text() + "\n# of teams\n[[teams]]\nname = 't'\n")
     told = shop.run("prices", "set", "gpt-*", "--input", "3", "--output", "9", "--json").stdout
     assert json.loads(told) == {"set": {"model": "gpt-*", "input": "3", "output": "9"}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
@@ -13,6 +14,7 @@ from dragoman.config.checks import HIGH_PRICE
 from dragoman.config.toml_lines import TomlLines
 
 _IDENTITY = ("model", "upstream", "tier", "above")
+_HEADER = re.compile(r"[ \t]*\[\[[ \t]*prices[ \t]*\]\]")
 _NO_RATES = (*_IDENTITY, "search")
 
 
@@ -40,7 +42,7 @@ def with_price(text: str, price: Mapping[str, Any], *, force: bool = False) -> s
     known = tomllib.loads(text).get("prices", [])
     found, lines = TomlLines(text), text.splitlines(keepends=True)
     begins = [found.line(("prices", place)) - 1 for place in range(len(known))]
-    if any(lines[begin].strip().partition("#")[0].rstrip() != "[[prices]]" for begin in begins):
+    if not all(_HEADER.match(lines[begin]) for begin in begins):
         raise PricesInline("prices are no [[prices]] tables in this file")
     made = [
         "[[prices]]\n",
