@@ -152,7 +152,7 @@ def own(shop: Shop) -> list[tuple[str, ...]]:
 
 
 def test_a_price_of_ones_own_is_set(shop: Shop) -> None:
-    before = shop.file.read_text() + "# the last line"
+    before = shop.file.read_text() + "# a line\u2028of several\x85# the last line"
     shop.file.write_text(before)
     shop.file.chmod(0o640)
     shop.run("prices", "set", "gpt-*", "--input", "2", "--output", "8.5")

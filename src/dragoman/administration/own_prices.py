@@ -40,7 +40,8 @@ def with_price(text: str, price: Mapping[str, Any], *, force: bool = False) -> s
             told = f"{name} is more than {HIGH_PRICE} dollars for a million tokens"
             raise HighPrice(f"{told}, which --force takes")
     known = tomllib.loads(text).get("prices", [])
-    found, lines = TomlLines(text), text.splitlines(keepends=True)
+    # Lines of TOML end in no other way: `splitlines` knows more.
+    found, lines = TomlLines(text), re.findall(r"[^\n]*\n|[^\n]+", text)
     begins = [found.line(("prices", place)) - 1 for place in range(len(known))]
     if not all(_HEADER.match(lines[begin]) for begin in begins):
         raise PricesInline("prices are no [[prices]] tables in this file")
