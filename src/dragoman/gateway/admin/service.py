@@ -338,9 +338,7 @@ class Admin:
         query = call.query
         only(query)
         gauges = self._scrape.counts().gauges
-        accounts: dict[str, dict[str, int]] = {}
-        for (upstream, state), count in (await self._scrape.accounts()).items():
-            accounts.setdefault(upstream, {})[state] = count
+        standings = await self._scrape.standings()
         sync, slices = self._account_sync, self._scrape.slices
         return 200, {
             "version": dragoman.__version__,
@@ -351,7 +349,9 @@ class Admin:
             "limits": "own" if slices is None else "away" if slices.away_since else "shared",
             "store": "none" if sync is None else "working" if sync.working else "failing",
             "usable": self._pool.usable(),
-            "accounts": accounts,
+            "accounts": {name: one.states for name, one in standings.items()},
+            "trials": {name: one.trials for name, one in standings.items()},
+            "back_at": {name: one.back_at for name, one in standings.items()},
         }
 
     async def _ask_keys(self, work: Callable[[KeyAdministration], T]) -> T:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 import dragoman
 from dragoman.accounts.sync import AccountSync
-from dragoman.administration.views import STATES, status_of
+from dragoman.administration.views import STATES, Status, status_of
 from dragoman.gateway.operation.board import Board
 from dragoman.gateway.operation.counts import Counts
 from dragoman.gateway.operation.current import Current
@@ -40,6 +40,24 @@ class WorkerSlot(Struct, frozen=True):
     total: int
     table: WorkerTable
     counts: str | None = None
+
+
+class Standing(Struct, frozen=True):
+    """How the accounts of an upstream stand: how many by state; how many of these are on trial; and
+    of those that are not, when the first is back (Unix seconds)."""
+
+    states: dict[str, int]
+    trials: dict[str, int]
+    back_at: dict[str, float]
+
+    def add(self, status: Status) -> None:
+        """One more account, with this status."""
+        state, back_at = status.state, status.back_at
+        self.states[state] += 1
+        if status.trial:
+            self.trials[state] = self.trials.get(state, 0) + 1
+        elif back_at is not None:
+            self.back_at[state] = min(back_at, self.back_at.get(state, back_at))
 
 
 async def _no_budgets() -> Sequence[BudgetSample]:
@@ -156,17 +174,23 @@ class Scrape:
 
     async def accounts(self) -> dict[tuple[str, str], int]:
         """How many accounts there are by upstream and state."""
+        return {
+            (name, state): count
+            for name, standing in (await self.standings()).items()
+            for state, count in standing.states.items()
+        }
+
+    async def standings(self) -> dict[str, Standing]:
+        """How the accounts of each upstream stand."""
         now = time.time()
         pool = self._current.generation.pool
-        found: dict[tuple[str, str], int] = {
-            (name, state): 0 for name in pool.upstreams() for state in STATES
-        }
+        found = {name: Standing(dict.fromkeys(STATES, 0), {}, {}) for name in pool.upstreams()}
         for number, account in enumerate(pool.accounts(), 1):
             try:
-                state = status_of(pool.state(account.name), now).state
+                status = status_of(pool.state(account.name), now)
             except KeyError:
                 continue
-            found[account.upstream, state] += 1
+            found[account.upstream].add(status)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
         return found

@@ -15,16 +15,22 @@ const known = (values) => values.filter((value) => value != null);
 const date = (text) => (text ? Date.parse(text) / 1000 : NaN);
 const plural = (number, one) => count(number) + " " + one + (number === 1 ? "" : "s");
 
+// How many accounts of an upstream are how: those on trial apart.
+function standing(health, upstream) {
+  const trials = health.trials[upstream], states = Object.entries(health.accounts[upstream]).map(([state, number]) => [state, number - (trials[state] || 0)]);
+  return { ...Object.fromEntries(states), trial: sum(Object.values(trials)) };
+}
+
 // What is not as it should be, in words, each with where to look.
-function attention(table, health, keys, teams) {
-  const found = [], c = table.columns;
-  for (const upstream of new Set(c.upstream)) {
-    const of = c.name.map((_, at) => at).filter((at) => c.upstream[at] === upstream), out = of.filter((at) => c.state[at] === "exhausted"), refused = of.filter((at) => c.state[at] === "disabled"), rests = of.filter((at) => c.state[at] === "cooling");
-    const back = known(out.map((at) => c.back_at[at])).sort((a, b) => a - b);
-    const link = (state) => "/ui/accounts?q=" + encodeURIComponent(`upstream:${upstream} state:${state}`);
-    if (out.length) found.push(["exhausted", html`${count(out.length)} of ${plural(of.length, "account")} of <b class="strong">${told(upstream)}</b> ${out.length === 1 ? "is" : "are"} out.${back.length ? " The first is back at " + clock(back[0]) + "." : ""}`, link("exhausted")]);
-    if (rests.length >= RESTING * of.length && rests.length > 1) found.push(["cooling", html`${count(rests.length)} of ${plural(of.length, "account")} of <b class="strong">${told(upstream)}</b> are cooling.${html` The first is back in ${left(Math.max(0, Math.min(...known(rests.map((at) => c.back_at[at]))) - now.value))}.`}`, link("cooling")]);
-    if (refused.length) found.push(["disabled", html`${count(refused.length)} of ${plural(of.length, "account")} of <b class="strong">${told(upstream)}</b> ${refused.length === 1 ? "is" : "are"} disabled.`, link("disabled")]);
+function attention(health, keys, teams) {
+  const found = [];
+  for (const upstream of Object.keys(health.accounts)) {
+    const { exhausted: out, disabled: refused, cooling: rests, ...others } = standing(health, upstream), all = out + refused + rests + sum(Object.values(others)), back = health.back_at[upstream];
+    const tell = (state, number, words) => found.push([state, html`${count(number)} of ${plural(all, "account")} of <b class="strong">${told(upstream)}</b> ${words}`, "/ui/accounts?q=" + encodeURIComponent(`upstream:${upstream} state:${state}`)]);
+    const are = (number) => (number === 1 ? "is" : "are");
+    if (out) tell("exhausted", out, are(out) + " out." + (back.exhausted ? ` The first is back at ${clock(back.exhausted)}.` : ""));
+    if (rests >= RESTING * all && rests > 1) tell("cooling", rests, `are cooling. The first is back in ${left(Math.max(0, back.cooling - now.value))}.`);
+    if (refused) tell("disabled", refused, are(refused) + " disabled.");
   }
   for (const [kind, owners] of [["key", keys], ["team", teams]])
     for (const owner of owners) for (const { limit, state } of owner.limits) {
@@ -41,23 +47,23 @@ export function Overview() {
   useAddress({ t: length === "1 h" ? "" : length.replace(" ", ""), upstream, vs: compares ? "1" : "" });
   const [read, fault, load] = usePolled(() => {
     const to = Math.floor(Date.now() / 1000), from = to - SPANS[length], only = upstream ? "&upstream=" + encodeURIComponent(upstream) : "";
-    return Promise.all([ask("GET", `series?from=${from}${only}`), ask("GET", `series?from=${from - SPANS[length]}&to=${from}${only}`), ask("GET", "accounts/table"), ask("GET", "health"), ask("GET", `losses?from=${from}&by=client,pair,path`), ask("GET", "keys?state=true"), ask("GET", "teams?state=true")]);
+    return Promise.all([ask("GET", `series?from=${from}${only}`), ask("GET", `series?from=${from - SPANS[length]}&to=${from}${only}`), ask("GET", "health"), ask("GET", `losses?from=${from}&by=client,pair,path`), ask("GET", "keys?state=true"), ask("GET", "teams?state=true")]);
   }, EVERY_MS, [length, upstream]);
   const [second, setSecond] = useState(null);
   // A slot of the series, or an account whose state has changed: the rest is asked for then.
   const soon = useSoon(load, SOON_MS), stands = useEvents("topics=now,point,accounts,attention", { now: setSecond, point: soon, accounts: soon, attention: soon });
-  const [got, before, table, health, lost, { keys } = {}, { teams } = {}] = read || [];
-  const upstreams = table ? [...new Set(table.columns.upstream)] : [];
+  const [got, before, health, lost, { keys } = {}, { teams } = {}] = read || [];
+  const upstreams = health ? Object.keys(health.accounts) : [];
   const head = html`<div class="head"><h1>Overview</h1>${got && html`<span class="sub not-phone">${clock(got.from)} to ${clock(now.value)}</span>`}<div class="tools"><div class="seg" role="group" aria-label="Time">${Object.keys(SPANS).map((name, i) => html`<button data-key=${String(i + 1)} aria-pressed=${String(name === length)} onClick=${() => setLength(name)}>${name}</button>`)}</div>
       <select class="btn" aria-label="Upstream" onChange=${(event) => setUpstream(event.target.value)}><option value="">All upstreams</option>${upstreams.map((name) => html`<option value=${name} selected=${name === upstream}>${told(name)}</option>`)}</select>
       <button class="btn" aria-pressed=${String(compares)} onClick=${() => setCompares(!compares)}>Compare</button></div></div>
     ${fault && html`<p class="banner" role="alert">Not live: ${fault}</p>`}`, live = stands && !upstream ? second : null;
   if (!got) return html`${head}<p class="empty" aria-busy="true">${fault ? "" : "Loading…"}</p>`;
-  const needs = attention(table, health, keys, teams), shown = needs.slice(0, MOST_NEEDS);
+  const needs = attention(health, keys, teams), shown = needs.slice(0, MOST_NEEDS);
   return html`${head}
     ${needs.length ? html`<ul class="attention" aria-label="What needs somebody">${shown.map(([state, text, link, words]) => html`<li><${Glyph} state=${state}/><span class="grow">${text}</span>${link && html`<a class="go" href=${link}>${words || "Show accounts"}</a>`}</li>`)}${needs.length > shown.length && html`<li><span class="grow t3">and ${count(needs.length - shown.length)} more</span></li>`}</ul>` : html`<p class="banner quiet">Nothing needs you.</p>`}
     <${Figures} got=${got} before=${before} health=${health} live=${live}/>
-    <div class="cols"><div class="stack"><${Charts} got=${got} before=${compares ? before : null}/></div><div class="stack"><${Pools} table=${table}/><${Errors} errors=${got.errors}/><${Lost} lost=${lost}/></div></div>`;
+    <div class="cols"><div class="stack"><${Charts} got=${got} before=${compares ? before : null}/></div><div class="stack"><${Pools} health=${health}/><${Errors} errors=${got.errors}/><${Lost} lost=${lost}/></div></div>`;
 }
 
 // What a time comes to, in one number each; null where nothing tells it.
@@ -108,13 +114,12 @@ function Lost({ lost }) {
   return html`<section class="panel"><header><h2>Lost in translation</h2><a class="r" href="/ui/losses">all losses</a></header>${rows.length ? html`<div class="body"><ul class="bars">${rows.map((row) => html`<li class="gone"><a class="ink cut" href=${"/ui/losses?" + new URLSearchParams({ client: row.client, pair: row.pair })} title=${told(row.client + " " + row.path)}>${row.client === "(none)" ? html`<span class="t3">not told</span>` : told(row.client)} <code class="t3">${told(row.path)}</code></a><${Pair} of=${row.pair}/><span class="num">${count(row.requests)}</span></li>`)}</ul></div>` : html`<p class="empty">Nothing was lost.</p>`}</section>`;
 }
 
-function Pools({ table }) {
-  const c = table.columns, upstreams = [...new Set(c.upstream)];
-  const numbers = (fits) => c.state.reduce((all, state, at) => { if (fits(at)) all[state] = (all[state] || 0) + 1; return all; }, {});
-  const all = numbers(() => true);
-  return html`<section class="panel"><header><h2>Accounts</h2><a class="r" href="/ui/accounts">all ${count(c.name.length)}</a></header><div class="body">
-    <div class="legend">${WORST.map((state) => html`<span><${Glyph} state=${state}/>${STATES[state][1]} <b>${count(all[state] || 0)}</b></span>`)}</div>
-    <div class="ups">${upstreams.map((upstream) => { const own = numbers((at) => c.upstream[at] === upstream), number = sum(Object.values(own)); return html`<div class="up"><div class="row"><a class="ink cut grow" href=${"/ui/accounts?q=" + encodeURIComponent("upstream:" + upstream)}>${told(upstream)}</a><span class="num t2 sm">${count((own.active || 0) + (own.trial || 0))} of ${count(number)} can serve</span></div><${Parts} parts=${Object.keys(TONES).map((state) => [state, own[state] || 0, TONES[state]])}/></div>`; })}</div></div></section>`;
+function Pools({ health }) {
+  const upstreams = Object.keys(health.accounts), of = upstreams.map((upstream) => standing(health, upstream));
+  const all = (state) => sum(of.map((own) => own[state]));
+  return html`<section class="panel"><header><h2>Accounts</h2><a class="r" href="/ui/accounts">all ${count(sum(Object.keys(TONES).map(all)))}</a></header><div class="body">
+    <div class="legend">${WORST.map((state) => html`<span><${Glyph} state=${state}/>${STATES[state][1]} <b>${count(all(state))}</b></span>`)}</div>
+    <div class="ups">${upstreams.map((upstream, at) => html`<div class="up"><div class="row"><a class="ink cut grow" href=${"/ui/accounts?q=" + encodeURIComponent("upstream:" + upstream)}>${told(upstream)}</a><span class="num t2 sm">${count(of[at].active + of[at].trial)} of ${count(sum(Object.values(of[at])))} can serve</span></div><${Parts} parts=${Object.keys(TONES).map((state) => [state, of[at][state], TONES[state]])}/></div>`)}</div></div></section>`;
 }
 
 function Errors({ errors }) {

@@ -1,0 +1,50 @@
+"""How accounts stand, as `/admin/health` tells it by upstream."""
+
+from __future__ import annotations
+
+import time
+
+from msgspec.structs import replace
+
+from dragoman.administration.views import Status
+from dragoman.config import Account, Admin, Secret
+from dragoman.gateway.operation.scrape import Standing
+from dragoman.gateway.testing import running_gateway
+from dragoman.simulator.testing import RunningSimulator
+from tests.gateway.clients import PATHS, body
+from tests.gateway.conftest import config_for
+from tests.gateway.http import call
+
+TOKEN = "the-token-of-the-admin"
+
+
+def test_the_first_that_is_back_is_told_of_those_that_are_not_on_trial() -> None:
+    standing = Standing({"active": 0, "cooling": 0, "exhausted": 0, "disabled": 0}, {}, {})
+    for status in (
+        Status(),
+        Status(trial=True),
+        Status("cooling", back_at=30.0),
+        Status("cooling", back_at=20.0),
+        Status("cooling", back_at=10.0, trial=True),
+        Status("exhausted", back_at=90.0),
+        Status("disabled"),
+    ):
+        standing.add(status)
+    assert standing.states == {"active": 2, "cooling": 3, "exhausted": 1, "disabled": 1}
+    assert standing.trials == {"active": 1, "cooling": 1}
+    assert standing.back_at == {"cooling": 20.0, "exhausted": 90.0}
+
+
+def test_health_tells_how_accounts_stand(simulator: RunningSimulator) -> None:
+    config = config_for(simulator.base_url)
+    refused = Account(name="spent", upstream="chat", key=Secret("sk-sim-429-spent"))
+    others = [one for one in config.accounts if one.upstream != "chat"]
+    config = replace(config, accounts=(refused, *others), admin=Admin(key=Secret(TOKEN)))
+    with running_gateway(config) as gateway:
+        asked = body("chat", "chat/sim-text")
+        assert call(gateway.base_url, "POST", PATHS["chat"], asked).status == 429
+        health = call(gateway.base_url, "GET", "/admin/health", key=TOKEN).json
+    assert health["accounts"]["chat"]["cooling"] == 1
+    assert health["trials"]["chat"] == {}
+    assert health["back_at"]["chat"]["cooling"] > time.time() - 5
+    assert health["back_at"]["messages"] == {}
