@@ -13,6 +13,7 @@ def test_letters_lead_everywhere(page: Page, gateway: RunningGateway, told: Told
     sign_in(page, gateway, path="")
     heading = page.get_by_role("heading", level=1)
     expect(heading).to_have_text("Overview")
+    expect(page.get_by_label("Figures")).to_be_visible()  # what hears of keys is there, too
     for letter, title in (
         ("r", "Requests"),
         ("l", "Losses"),

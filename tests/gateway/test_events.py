@@ -230,12 +230,12 @@ def test_slots_become_longer_ones_and_outlive_the_gateway(tmp_path: Path) -> Non
     now = start + 3 * 3600
     file.mark(now - 5, "reload")
     for since in (0.0, now - 3600.0, now - 2 * 3600.0):
-        told = file.read(since, now, now)
+        told = list(file.read(since, now, now))
         kept = min(now - since, 3 * 3600.0) / 20
         assert sum(part["u"].requests[0] for _, part in told) == kept
         assert sum(part["u"].errors["x"] for _, part in told) == kept
     file.write(now + 600, {})
-    late = file.read(0, now + 30 * 3600, now + 30 * 3600)
+    late = list(file.read(0, now + 30 * 3600, now + 30 * 3600))
     assert [at for at, _ in late] == [start, start + 3600, start + 7200]
     assert [slots["u"].requests[0] for _, slots in late] == [180] * 3
     again = SeriesFile(tmp_path / "series")
