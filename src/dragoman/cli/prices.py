@@ -230,10 +230,10 @@ def diff(config: Path, as_json: bool, old: Path, new: Path | None) -> None:
 def set_price(config: Path, input_: str, force: bool, as_json: bool, **fields: Any) -> None:
     """Set a price of your own for a model.
 
-    It is in US dollars; MODEL may have a `*`. It is written to the configuration file, as `[[prices]]` before those that are there, and wins
-    over the table and over them. One for the same model, upstream, tier and length is replaced. A
-    running gateway takes it over with `dragoman reload`, what was counted with `dragoman prices
-    reprice`.
+    It is in US dollars; MODEL may have a `*`. It is written to the configuration file, as
+    `[[prices]]` before those that are there, and wins over the table and over them. One for the
+    same model, upstream, tier and length is replaced. A running gateway takes it over with
+    `dragoman reload`, what was counted with `dragoman prices reprice`.
     """
     from dragoman.administration.own_prices import HighPrice, PricesInline, with_price
 
