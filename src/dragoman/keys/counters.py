@@ -68,6 +68,10 @@ class Counter(Protocol):
     def resets_at(self, now: float) -> float:
         """When nothing of what was used is within the window any more."""
 
+    def counts_until(self, now: float) -> float:
+        """Until when something counts that is used at `now`, to within a part of the window:
+        infinity for ever."""
+
     def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:
         """When `left` will have been used as well, if use goes on as it did lately, in a window of
         the calendar as it did since that began, or since a time: infinity if it begins anew before,
@@ -89,10 +93,11 @@ def cells_of(window: Window | None) -> int:
 class RollingCounter:
     """Counts in a window of the last `seconds`."""
 
-    __slots__ = ("_cells", "_parts_per_s", "fresh_until")
+    __slots__ = ("_cells", "_parts_per_s", "_seconds", "fresh_until")
 
     def __init__(self, cells: Cells, seconds: float) -> None:
         self._cells = cells
+        self._seconds = seconds
         self._parts_per_s = PARTS / seconds
         self.fresh_until = 0.0
 
@@ -168,7 +173,7 @@ class RollingCounter:
         latest = cells[WHEN]
         place = _HEAD + latest % _RING
         if not cells[place]:
-            # As bytes, and most of them empty: each answer tells this.
+            # As bytes, and most of them empty.
             behind = _HEAD - place
             found = cells[_HEAD:place].tobytes().rstrip(b"\0")
             if not found:
@@ -178,6 +183,10 @@ class RollingCounter:
                     return now
             latest += behind + (len(found) - 1) // 8
         return (latest + _RING) / self._parts_per_s
+
+    def counts_until(self, now: float) -> float:
+        """See `Counter.counts_until`."""
+        return now + self._seconds
 
     def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:
         """See `Counter.runs_out_at`."""
@@ -264,6 +273,12 @@ class FixedCounter:
     def resets_at(self, now: float) -> float:
         """See `Counter.resets_at`."""
         self.used(now)
+        return self.fresh_until
+
+    def counts_until(self, now: float) -> float:
+        """See `Counter.counts_until`."""
+        if now >= self.fresh_until:
+            self.used(now)
         return self.fresh_until
 
     def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:

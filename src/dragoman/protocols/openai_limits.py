@@ -29,17 +29,16 @@ def limit_lines(statuses: Iterable[RateStatus]) -> bytes:
 
 
 def duration(seconds: float) -> bytes:
-    """A span as the service writes it: `84ms`, `1.146s`, `6m0s`, `2h0m3s`."""
-    return _written(int(seconds * 1000))
+    """A span as the service writes it, `84ms`, `59s`, `6m0s`, `2h0m3s`; of more than a second in
+    whole ones, for windows are counted in parts that take as long."""
+    return _written(int(seconds)) if seconds >= 1 else b"%dms" % max(0, int(seconds * 1000))
 
 
-@lru_cache(maxsize=4096)
-def _written(milliseconds: int) -> bytes:
-    if milliseconds < 1000:
-        return b"%dms" % max(0, milliseconds)
-    minutes, rest = milliseconds // 60_000, milliseconds % 60_000 / 1000
+@lru_cache(maxsize=256)
+def _written(seconds: int) -> bytes:
+    minutes, rest = divmod(seconds, 60)
     if not minutes:
-        return b"%gs" % rest
+        return b"%ds" % rest
     if minutes < 60:
-        return b"%dm%gs" % (minutes, rest)
-    return b"%dh%dm%gs" % (minutes // 60, minutes % 60, rest)
+        return b"%dm%ds" % (minutes, rest)
+    return b"%dh%dm%ds" % (minutes // 60, minutes % 60, rest)

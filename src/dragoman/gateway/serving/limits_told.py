@@ -101,14 +101,15 @@ def unpriced(limit: BoundLimit, model: str) -> tuple[DragomanError, Headers]:
 def rate_lines(
     codec: Codec, rates: Iterable[tuple[str, Sequence[BoundLimit]]], now: float
 ) -> bytes:
-    """The lines of the client's protocol's own headers for what is left: of each kind, of the
-    tightest limit."""
+    """The lines of the client's protocol's own headers for what is left once a request was
+    admitted at `now`: of each kind, of the tightest limit. What that uses is the last to be free
+    again."""
     statuses: list[RateStatus] = []
     for kind, limits in rates:
         limit = limits[0]
         if len(limits) > 1:
             limit = min(limits, key=lambda one: one.left(now) / (one.amount or 1))
-        resets_at = limit.counter.resets_at(now)
+        resets_at = limit.counter.counts_until(now)
         if resets_at != math.inf:
             left = limit.left(now)
             left = left if left > 0 else 0

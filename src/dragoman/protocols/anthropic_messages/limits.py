@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
+from functools import lru_cache
 
 from dragoman.protocols.base import RateStatus
 
@@ -15,7 +16,7 @@ def _lines(kind: bytes) -> bytes:
         (
             name + b"-limit: %d\r\n",
             name + b"-remaining: %d\r\n",
-            name + b"-reset: %04d-%02d-%02dT%02d:%02d:%02dZ\r\n",
+            name + b"-reset: %b\r\n",
         )
     )
 
@@ -32,6 +33,12 @@ def limit_lines(statuses: Iterable[RateStatus]) -> bytes:
     """The headers for what is left of each kind."""
     lines = b""
     for status in statuses:
-        reset = time.gmtime(math.ceil(status.resets_at))
-        lines += _LINES[status.kind] % (status.limit, status.remaining, *reset[:6])
+        reset = _moment(math.ceil(status.resets_at))
+        lines += _LINES[status.kind] % (status.limit, status.remaining, reset)
     return lines
+
+
+@lru_cache(maxsize=256)
+def _moment(seconds: int) -> bytes:
+    """A time in the form of RFC 3339."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)).encode()
