@@ -10,6 +10,7 @@ from math import inf
 from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from dragoman.canonical.usage import Usage
 from dragoman.prices.rates import TIERS, Price
@@ -50,7 +51,7 @@ class Basis(NamedTuple):
     prices: str = ""
 
 
-class Charge(NamedTuple):
+class Charge(Struct, frozen=True, gc=False):
     """What one answer costs, in pico-dollars; None if no price is known. Where it is not `billed`,
     its account is paid by subscription, and this is what it would have cost by the token."""
 
@@ -64,14 +65,20 @@ _Steps = tuple[Sequence[int], Sequence[tuple[Basis, Price | None]]]
 
 
 class _Quote:
-    """The prices of one model until a time."""
+    """The prices of one model until a time. `writes_cost_more`: what is written to a prompt cache
+    costs more than other input."""
 
-    __slots__ = ("billed", "tiers", "until")
+    __slots__ = ("billed", "tiers", "until", "writes_cost_more")
 
     def __init__(self, until: float, tiers: Mapping[str | None, _Steps], *, billed: bool) -> None:
         self.until = until
         self.tiers = tiers
         self.billed = billed
+        self.writes_cost_more = any(
+            price is not None and price.cache_write > price.input
+            for _, priced in tiers.values()
+            for _, price in priced
+        )
 
 
 class PriceList:
@@ -192,6 +199,13 @@ class Prices:
             self._tell(upstream, model)
             return Charge(basis, None, quote.billed)
         return Charge(basis, cost, quote.billed)
+
+    def writes_cost_more(self, upstream: str, model: str, now: float) -> bool:
+        """Whether input that is written to a prompt cache costs more than other input at `now`."""
+        quote = self._quotes.get((upstream, model))
+        if quote is None or now >= quote.until:
+            quote = self._quote(upstream, model, now)
+        return quote.writes_cost_more
 
     def price(self, basis: Basis, at: float) -> tuple[Basis, Price] | None:
         """The price, and what it is priced by, of what was counted under `basis` at a time; None if
