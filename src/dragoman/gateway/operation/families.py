@@ -473,7 +473,8 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
     Family(
         "dragoman_request_log_total",
         "counter",
-        "Requests in the log of requests: written, failed to be, or dropped for want of time.",
+        "Requests in the log of requests: written, failed to be, dropped for want of time, or"
+        " repeated: further ones of many that are refused alike.",
         ("result",),
         lambda now: (((result,), number) for result, number in sorted(now.counts.logged.items())),
     ),

@@ -239,8 +239,8 @@ class Metrics:
         self.counts.traces[result] = self.counts.traces.get(result, 0) + requests
 
     def logged(self, result: str, requests: int) -> None:
-        """Count what became of so many requests in the log of requests: `written`, `failed` or
-        `dropped`. Each result is counted by one thread only."""
+        """Count what became of so many requests in the log of requests: `written`, `failed`,
+        `dropped` or `repeated`. Each result is counted by one thread only."""
         self.counts.logged[result] = self.counts.logged.get(result, 0) + requests
 
     def stored(self, signal: Signal, seconds: float) -> None:
