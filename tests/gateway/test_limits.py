@@ -351,6 +351,32 @@ def test_a_request_is_clamped_to_what_is_left(
         assert "x-dragoman-clamped" not in small.headers
 
 
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize(
+    ("most", "thinking"),
+    [(5000, {"type": "enabled", "budget_tokens": 3750}), (800, {"type": "disabled"})],
+)
+def test_who_is_clamped_thinks_no_longer_than_it_may_answer(
+    simulator: RunningSimulator, most: int, thinking: dict[str, Any], large: bool
+) -> None:
+    """The service refuses a request whose thinking may be longer than the answer."""
+    text = "word " * 200_000 if large else "Hello"
+    wish = {"type": "enabled", "budget_tokens": 10_000}
+    clamping = limit("output_tokens", most, "day", clamp=True)
+    made = config(simulator.base_url, clamping)
+    capped = config(simulator.base_url, max_output_tokens=most)
+    for one in (made, capped):
+        with serving(one) as (gateway, lines):
+            answer = ask(
+                gateway, "messages", "messages/sim-text", text, max_tokens=16_000, thinking=wish
+            )
+            assert answer.status == 200, answer.body
+            assert answer.headers["x-dragoman-clamped"] == str(most)
+            sent = json.loads(simulator.last.body)
+            assert (sent["max_tokens"], sent["thinking"]) == (most, thinking)
+            assert any("thinking" in loss for loss in lines[0]["losses"])
+
+
 def test_a_budget_is_used_to_its_end_by_clamping(simulator: RunningSimulator) -> None:
     """Each kind of limit, where the client names no limit of its own."""
     for one in (

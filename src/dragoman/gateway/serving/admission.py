@@ -460,7 +460,7 @@ def _clamped(request: ClientRequest, most: int) -> ClientRequest:
     given = [name for name in names if name in request.members] or names[:1]
     body = to_json({**request.members, **dict.fromkeys(given, most)})
     clamped = request.with_body(body, request.shown)
-    clamped.is_large = request.is_large
+    clamped.is_large, clamped.is_lowered = request.is_large, True
     return clamped
 
 
