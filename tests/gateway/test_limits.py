@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Client, Config, OwnPrice, Route, Secret, Storage, Team
+from dragoman.config import Client, Config, Fallback, OwnPrice, Route, Secret, Storage, Team
 from dragoman.config.limits import Limit, Weights
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
@@ -675,6 +675,26 @@ def test_a_budget_holds_however_many_ask_at_once(simulator: RunningSimulator) ->
         assert round(float(budget["used"]) * 10**6) == spent
         dearest = max(float(line.get("cost_usd", 0)) for line in lines)
         assert 2 - 4 * dearest < float(budget["used"]) <= 2
+
+
+def test_what_a_dearer_fallback_may_cost_is_reserved(simulator: RunningSimulator) -> None:
+    sure = Fallback(upstream="messages", model="sim-text")
+    route = Route(match="m", upstream="chat", model="sim-429", fallbacks=(sure,))
+    prices = (
+        OwnPrice(model="sim-429", input="1", output="1"),
+        OwnPrice(model="sim-text", input="10000", output="10000"),
+    )
+    for clamps in (False, True):
+        budget = limit("cost", "10", "day", clamp=clamps)
+        made = replace(config(simulator.base_url, budget, prices=prices), routes=(route,))
+        with serving(made) as (gateway, _):
+            answers = [ask(gateway, model="m", max_tokens=500) for _ in range(40)]
+            assert {answer.status for answer in answers} == {200, 429}
+            clamped = [one for one in answers if "x-dragoman-clamped" in one.headers]
+            assert bool(clamped) is clamps
+            (shown,) = told(gateway)["limits"]
+            assert shown["reserved"] == "0"
+            assert 4 < float(shown["used"]) <= 10
 
 
 def test_each_of_several_answers_is_clamped(simulator: RunningSimulator) -> None:

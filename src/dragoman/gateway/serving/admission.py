@@ -349,19 +349,21 @@ _UNSEALED = Sealer()
 
 
 def priced(usage: Usage, target: Target, prices: Prices, *, with_plain: bool) -> Wanted:
-    """What a request may come to that uses so much; the cost without output is only found where
-    that is wanted."""
+    """What a request may come to that uses so much, at whichever of its target and the fallbacks
+    that is dearest; the cost without output is only found where that is wanted."""
     upstream, model, now = target.upstream.name, target.model, time.time()
+    charge = prices.charge(upstream, model, usage, now)
+    cost, billed = charge.cost, charge.billed
+    for one in target.fallbacks:
+        other = prices.charge(one.upstream.name, one.model, usage, now)
+        billed = billed or other.billed
+        if cost is not None and (other.cost or 0) > cost:
+            upstream, model, cost = one.upstream.name, one.model, other.cost
     plain = 0
     if with_plain:
         without = Usage(input=usage.input, cache_write=usage.cache_write, tier=usage.tier)
         plain = prices.charge(upstream, model, without, now).cost or 0
-    charge = prices.charge(upstream, model, usage, now)
-    # What its fallbacks may cost has to be there, too.
-    billed = charge.billed or any(
-        one.upstream.name not in prices.subscriptions for one in target.fallbacks
-    )
-    return Wanted(usage.input, usage.output, plain, charge.cost, billed)
+    return Wanted(usage.input, usage.output, plain, cost, billed)
 
 
 def spent_by(record: Record) -> Counts:
