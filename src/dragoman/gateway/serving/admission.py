@@ -29,6 +29,7 @@ from dragoman.gateway.serving.turn_queue import TurnQueue
 from dragoman.keys.admission import (
     LEAST_OUTPUT,
     Admitted,
+    Amounts,
     BoundLimit,
     BoundLimits,
     Counts,
@@ -150,12 +151,7 @@ class Admission:
         if admitted is None:
             return
         counters = self._limits.shared
-        spent = admitted.limits.amounts(spent_by(record))
-        if admitted.limits.has_shares:
-            spent = [
-                amount if (upstream := one.limit.upstream) is None else _cost_at(record, upstream)
-                for one, amount in zip(admitted.limits.all, spent, strict=True)
-            ]
+        spent = amounts_spent(admitted, record)
         counters.lock()
         try:
             changed, crossings = settle(admitted.reservation, spent, now)
@@ -364,6 +360,17 @@ def priced(usage: Usage, target: Target, prices: Prices, *, with_plain: bool) ->
         without = Usage(input=usage.input, cache_write=usage.cache_write, tier=usage.tier)
         plain = prices.charge(upstream, model, without, now).cost or 0
     return Wanted(usage.input, usage.output, plain, cost, billed)
+
+
+def amounts_spent(admitted: Admitted, record: Record) -> Amounts:
+    """What a request came to at each of its limits, by what is told of it."""
+    spent = admitted.limits.amounts(spent_by(record))
+    if admitted.limits.has_shares:
+        spent = [
+            amount if (upstream := one.limit.upstream) is None else _cost_at(record, upstream)
+            for one, amount in zip(admitted.limits.all, spent, strict=True)
+        ]
+    return spent
 
 
 def spent_by(record: Record) -> Counts:

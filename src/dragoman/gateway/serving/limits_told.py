@@ -13,7 +13,7 @@ from typing import Literal
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.gateway.edge.errors import Headers
-from dragoman.keys.admission import SHARES, Admitted, BoundLimit, Kind, Refusal
+from dragoman.keys.admission import SHARES, Admitted, Amounts, BoundLimit, Kind, Refusal
 from dragoman.keys.counters import PARTS
 from dragoman.prices.rates import dollars
 from dragoman.protocols.base import Codec, RateStatus
@@ -128,15 +128,17 @@ def soft_headers(limits: Iterable[BoundLimit], now: float) -> Headers:
     return [(LIMIT_HEADER, ", ".join(told).encode())] if told else []
 
 
-def budget_headers(admitted: Admitted, cost: int, now: float) -> Headers:
-    """The header that tells what is left of the tightest budget after an answer of this cost, where
-    there is one and the caller may know."""
+def budget_headers(admitted: Admitted, spent: Amounts, now: float) -> Headers:
+    """The header that tells what is left of the tightest budget after an answer that came to
+    `spent`, where there is one and the caller may know."""
     if not admitted.shows_amounts:
         return []
     reservation = admitted.reservation
     left = [
-        limit.left(now) + reserved - cost
-        for limit, reserved in zip(reservation.limits, reservation.amounts, strict=True)
+        limit.left(now) + reserved - used
+        for limit, reserved, used in zip(
+            reservation.limits, reservation.amounts, spent, strict=True
+        )
         if limit.kind is Kind.COST and limit.enforced and limit.is_known
     ]
     return [(BUDGET_HEADER, dollars(max(0, min(left))).encode())] if left else []
