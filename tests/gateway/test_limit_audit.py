@@ -119,6 +119,31 @@ async def test_what_rows_cannot_tell_is_set_right(
     await counters.close()
 
 
+async def test_a_limit_that_is_there_again_knows_what_was_used_meanwhile(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """While it is not there, it counts nothing, and is not said to be wrong."""
+    rows = Rows([row(0, 30)])
+    counters = LimitCounters(PrivateLimits, rows)
+    caller = Caller("k", limits=(TOTAL,))
+    assert (await counters.bind(caller)).all[0].used(time.time()) == 30
+    # It is removed, as one is whose use is reset: that is counted anew, apart.
+    caller = Caller("k", limits=())
+    await counters.bind(caller)
+    rows.rows.append(row(0, 50))
+    rows.asked.clear()
+    assert await counters.audit()
+    assert (rows.asked, counters.drift) == ([], 0)
+    caller = Caller("k", limits=(TOTAL,))
+    (again,) = (await counters.bind(caller)).all
+    deadline = time.monotonic() + 10
+    while again.used(time.time()) != 80:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+    assert (counters.drift, caplog.records) == (0, [])
+    await counters.close()
+
+
 async def test_what_is_in_no_row_yet_is_left_alone() -> None:
     """Even while more is used all the time, what is wrong is found, at the second look."""
     rows = Rows([])

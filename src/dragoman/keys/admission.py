@@ -168,6 +168,7 @@ class BoundLimit:
     """
 
     __slots__ = (
+        "__weakref__",
         "amount",
         "cells",
         "clamps",
