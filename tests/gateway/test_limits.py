@@ -23,6 +23,7 @@ from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import KEY, Answer, Connection, call
+from tests.gateway.test_keys import admin, made, settings
 
 PRICE = OwnPrice(model="sim-*", input="1000", output="1000")
 PAIRS = list(itertools.product(APIS, APIS))
@@ -511,6 +512,31 @@ def test_who_waits_is_served_in_turn(simulator: RunningSimulator) -> None:
         asked = [json.loads(one.body)["messages"][-1]["content"] for one in simulator.requests]
         assert asked[1:] == ["a1", "b1", "a2", "a3"]
         assert {line["status"] for line in lines[1:]} == {200}
+
+
+@pytest.mark.parametrize("change", [{"amount": 5}, {"mode": "shadow"}])
+def test_who_waits_is_held_to_the_limit_as_it_is_now(
+    simulator: RunningSimulator, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    """Whoever comes after a limit was raised waits for nobody, nor do those before."""
+    with running_gateway(settings(simulator.base_url, tmp_path)) as gateway:
+        secret = made(gateway, "ci")
+        waiting = {"kind": "concurrent", "amount": 1, "queue_s": 60}
+        admin(gateway, "POST", "/keys/ci/limits", waiting)
+        simulator.wait_for(lambda: told(gateway, secret)["limits"] != [])
+        held = _Held(gateway, simulator, secret)
+        queues = gateway.app._services._admission._queues
+        with ThreadPoolExecutor(3) as clients:
+            first = [clients.submit(ask, gateway, key=secret) for _ in range(2)]
+            simulator.wait_for(lambda: sum(one.count for one in list(queues.values())) == 2)
+            admin(gateway, "PATCH", "/keys/ci/limits/1", change)
+            name, value = next(iter(change.items()))
+            simulator.wait_for(lambda: told(gateway, secret)["limits"][0][name] == value)
+            assert ask(gateway, key=secret).status == 200
+            assert [one.result(10).status for one in first] == [200, 200]
+        held.leave()
+        simulator.wait_for(lambda: told(gateway, secret)["limits"][0]["reserved"] == 0)
+        assert not queues
 
 
 def test_who_waits_for_a_team_goes_on_waiting_for_the_key(simulator: RunningSimulator) -> None:

@@ -66,6 +66,16 @@ _MOST_CHOICES = 128
 """Answers to one request, at most (create_chat_completion, `n`)."""
 
 
+class _LimitQueue(TurnQueue[Reservation | Refusal]):
+    """The requests that wait for a limit, as it is known from whoever came last."""
+
+    def __init__(
+        self, give_back: Callable[[Reservation | Refusal], None], limit: BoundLimit
+    ) -> None:
+        super().__init__(give_back)
+        self.limit = limit
+
+
 class Admission:
     """Lets requests in and settles what they came to, by the limits in `counters`."""
 
@@ -73,7 +83,7 @@ class Admission:
         self._limits = counters
         self._estimates = Estimates()
         self._settled = 0
-        self._queues: dict[Row, TurnQueue[Reservation | Refusal]] = {}
+        self._queues: dict[Row, _LimitQueue] = {}
         self.on_crossing: Callable[[Crossing], None] = log_crossing
         counters.on_freed = self._serve_all_queues
 
@@ -224,6 +234,12 @@ class Admission:
             for limit in limits:
                 queue = queues.get(limit.row)
                 if queue is not None and queue.count:
+                    if queue.limit is not limit:
+                        # It was changed since they came: they wait no longer than it says now.
+                        queue.limit = limit
+                        queue.serve()
+                        if not queue.count:
+                            continue
                     soon = time.time() + 1.0
                     return Refusal(limit, 1, limit.left(soon), soon, soon)
         counters.lock()
@@ -256,14 +272,15 @@ class Admission:
             seconds = limit.limit.queue_s - (time.monotonic() - begun)
             queue = self._queues.get(limit.row)
             if queue is None:
-                queue = self._queues[limit.row] = TurnQueue(self._give_back)
+                queue = self._queues[limit.row] = _LimitQueue(self._give_back, limit)
             if queue.count >= limit.limit.queue_size:
                 raise _told(incoming, record, limit, *queue_full(limit))
 
             def attempt() -> Reservation | Refusal | None:
+                held_to = [queue.limit if one.row is limit.row else one for one in limits]
                 counters.lock()
                 try:
-                    found = admit(limits, amounts, time.time())
+                    found = admit(held_to, amounts, time.time())
                 finally:
                     counters.unlock()
                 if isinstance(found, Refusal) and found.limit.row is limit.row:
