@@ -657,6 +657,25 @@ def test_an_answer_that_is_given_again_counts_once(simulator: RunningSimulator) 
         assert ask(gateway).status == 429
 
 
+def test_counting_tokens_counts_at_no_limit(simulator: RunningSimulator, tmp_path: Path) -> None:
+    """Nor where what was used is found by the rows of usage."""
+    limits = (limit("requests", 3, "day"), limit("tokens", 10**6, "day"))
+    made = config(simulator.base_url, *limits, store=str(tmp_path / "kept.db"))
+    with serving(made) as (gateway, _):
+        for api, path in (("messages", "count_tokens"), ("responses", "input_tokens")):
+            counted = body(api, f"{api}/sim-text")
+            counted.pop("max_tokens", None)
+            for _ in range(5):
+                answer = call(gateway.base_url, "POST", f"{PATHS[api]}/{path}", counted)
+                assert (answer.status, answer.headers.get("x-dragoman-estimate")) == (200, None)
+        assert ask(gateway, "messages", "messages/sim-text").status == 200
+        before = [one["used"] for one in told(gateway)["limits"]]
+        assert before[0] == 1
+    (tmp_path / "kept.db-limits").unlink()
+    with serving(made) as (gateway, _):
+        assert [one["used"] for one in told(gateway)["limits"]] == before
+
+
 def test_large_bodies_are_held_to_limits(simulator: RunningSimulator) -> None:
     text = "word " * 200_000
     with serving(config(simulator.base_url, limit("tokens", 10**6), limit("concurrent", 1))) as (
