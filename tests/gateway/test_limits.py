@@ -154,6 +154,22 @@ def test_a_limit_that_is_long_in_coming_back_is_told_like_a_budget(
         assert re.search(r"It resets at 20\d\d-\d\d-01T00:00:00Z", error_of(answer)["message"])
 
 
+def test_a_request_that_costs_more_than_a_budget_has_is_told_so(
+    simulator: RunningSimulator,
+) -> None:
+    """Waiting until it begins anew would not help."""
+    with serving(config(simulator.base_url, limit("cost", "1", "month"))) as (gateway, _):
+        for api in APIS:
+            asked: dict[str, Any] = {} if api == "responses" else {"max_tokens": 5000}
+            answer = ask(gateway, api, text="x" * 20_000, **asked)
+            assert answer.status == (402 if api == "messages" else 429)
+            message = error_of(answer)["message"]
+            assert message.startswith("Request too large: it may cost more than this API key may")
+            assert "resets" not in message
+            assert answer.headers["x-should-retry"] == "false"
+        assert ask(gateway, max_tokens=50).status == 200
+
+
 def test_a_request_that_can_never_fit_is_told_so(simulator: RunningSimulator) -> None:
     with serving(config(simulator.base_url, limit("output_tokens", 100))) as (gateway, _):
         answer = ask(gateway, max_tokens=5000)
@@ -575,6 +591,9 @@ def test_waiting_ends(simulator: RunningSimulator) -> None:
             begun = time.monotonic()
             answers = list(clients.map(lambda _: ask(gateway), range(3)))
         assert time.monotonic() - begun < 5
+        for answer in answers:
+            assert re.search(r" in (1s|1000ms)\.$", error_of(answer)["message"])
+            assert answer.headers["retry-after-ms"] == "1000"
         codes = sorted(error_of(answer)["code"] for answer in answers)
         assert codes == ["rate_limit_exceeded", "rate_limit_exceeded", "slow_down"]
         leaving = Connection(gateway.base_url)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import add
 
+from msgspec.structs import replace
+
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.usage import Usage
 from dragoman.config.windows import Rolling
@@ -307,6 +309,9 @@ class Admission:
             found = given[0]
             if found is not None:
                 return found
+            # It was refused a while ago.
+            free_at = queue.limit.free_at(time.time(), refusal.amount)
+            refusal = replace(refusal, limit=queue.limit, free_at=free_at)
         raise _told(
             incoming,
             record,

@@ -55,11 +55,20 @@ def refused(refusal: Refusal, now: float, *, shows_amounts: bool) -> tuple[Drago
             limited=_limited(limit),
         )
     elif is_budget or wait > LONGEST_WAIT_S:
+        if refusal.amount > limit.amount > 0:
+            told = (
+                f"Request too large: it may cost more than {_whose(limit)} may spend"
+                f"{_window(limit)}{_amounts(refusal, shows_amounts)}."
+            )
+        else:
+            told = (
+                f"The {'budget' if is_budget else f'quota of {_counted(limit)}'} of"
+                f" {_whose(limit)}{_window(limit)} is used up{_amounts(refusal, shows_amounts)}."
+                f" {_resets(refusal)}"
+            )
         fault = Fault(
             FaultKind.PAYMENT_REQUIRED,
-            f"The {'budget' if is_budget else f'quota of {_counted(limit)}'} of {_whose(limit)}"
-            f"{_window(limit)} is used up{_amounts(refusal, shows_amounts)}."
-            f" {_resets(refusal)}",
+            told,
             code="project_spend_limit_exceeded" if is_budget else "insufficient_quota",
             retry_after=wait if wait <= LONGEST_WAIT_S else None,
             limited="budget",
