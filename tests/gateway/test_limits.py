@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dragoman.canonical.options import Capabilities
 from dragoman.config import Client, Config, Fallback, OwnPrice, Route, Secret, Storage, Team
 from dragoman.config.limits import Limit, Weights
 from dragoman.gateway.testing import RunningGateway, running_gateway
@@ -739,6 +740,32 @@ def test_a_budget_holds_however_many_ask_at_once(simulator: RunningSimulator) ->
         assert round(float(budget["used"]) * 10**6) == spent
         dearest = max(float(line.get("cost_usd", 0)) for line in lines)
         assert 2 - 4 * dearest < float(budget["used"]) <= 2
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize(
+    ("known", "amount", "given"), [(None, 1500, 1500), (None, 5000, None), (8000, 5000, 5000)]
+)
+def test_who_sets_no_output_limit_is_given_what_is_left(
+    simulator: RunningSimulator, known: int | None, amount: int, given: int | None, api: str
+) -> None:
+    """As long as the model might say more: what is reserved for an answer does not limit it."""
+    made = config(simulator.base_url, limit("output_tokens", amount, "day", clamp=True))
+    capabilities = Capabilities(max_output_tokens=known)
+    upstreams = tuple([replace(one, capabilities=capabilities) for one in made.upstreams])
+    with serving(replace(made, upstreams=upstreams)) as (gateway, _):
+        answer = ask(gateway, api, f"{api}/sim-text?words=3000")
+        assert answer.status == 200
+        assert answer.headers.get("x-dragoman-clamped") == (given and str(given))
+        (shown,) = told(gateway)["limits"]
+        assert shown["reserved"] == 0
+        assert shown["used"] <= amount
+        second = ask(gateway, api, f"{api}/sim-text?words=3000")
+        if shown["remaining"] >= 256:
+            assert second.headers["x-dragoman-clamped"] == str(shown["remaining"])
+        else:
+            assert second.status == 429
+        assert told(gateway)["limits"][0]["used"] <= amount
 
 
 def test_what_a_dearer_fallback_may_cost_is_reserved(simulator: RunningSimulator) -> None:

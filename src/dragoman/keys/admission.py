@@ -537,7 +537,7 @@ class Wanted(Struct, frozen=True, gc=False):
         return 1, given, output, total, cost, 1, given, total, 0, 0, billed
 
     def with_output(self, output: int) -> Wanted:
-        """The same with less output."""
+        """The same with so much output."""
         if not self.cost:
             return replace(self, output=output)
         priced = (self.cost - self.plain_cost) * output // self.output

@@ -42,7 +42,6 @@ from dragoman.keys.admission import (
     Row,
     Wanted,
     admit,
-    fitting_output,
     settle,
 )
 from dragoman.keys.estimates import Estimates, text_and_files
@@ -60,6 +59,10 @@ _LEARNT_ALL = 100
 
 _HOUR_S = 3600
 _PLAIN = Usage()
+
+_LONGEST_OUTPUT = 4096
+"""Tokens of an answer that every model may give, for one whose output limit is not known: to a
+higher limit some say no."""
 
 _MOST_OUTPUT = 10**7
 """Tokens of output that are reserved at most, whatever a client asks for."""
@@ -120,13 +123,16 @@ class Admission:
                 if budget is not None:
                     raise _told(incoming, record, budget, *unpriced(budget, record.model))
             if bound.clamps and wanted.output:
-                fits = self._fitting(bound, wanted)
                 choices = _choices(request)
+                longest = wanted
+                if _asked_output(request) is None:
+                    longest = unlimited(wanted, target, choices)
+                fits = self._limits.fitting(bound, longest)
                 if fits is not None and fits // choices >= LEAST_OUTPUT:
                     each = fits // choices
                     request = _clamped(request, each)
                     _tell_clamped(incoming, each)
-                    wanted = wanted.with_output(each * choices)
+                    wanted = wanted.with_output(min(wanted.output, each * choices))
         amounts = bound.most(wanted.counts())
         found = self._try(bound.all, amounts)
         if isinstance(found, Refusal) and self._limits.slices is not None:
@@ -148,13 +154,6 @@ class Admission:
         if bound.soft:
             incoming.shared += soft_headers(bound.soft, found.at)
         return request
-
-    def _fitting(self, bound: BoundLimits, wanted: Wanted) -> int | None:
-        self._limits.shared.lock()
-        try:
-            return fitting_output(bound.all, wanted, time.time())
-        finally:
-            self._limits.shared.unlock()
 
     def settle(self, record: Record, now: float) -> None:
         """A request is over at `now` (Unix seconds): what it reserved is given back, and what it
@@ -382,6 +381,13 @@ def priced(usage: Usage, target: Target, prices: Prices, *, with_plain: bool) ->
         without = Usage(input=usage.input, cache_write=usage.cache_write, tier=usage.tier)
         plain = prices.charge(upstream, model, without, now).cost or 0
     return Wanted(usage.input, usage.output, plain, cost, billed)
+
+
+def unlimited(wanted: Wanted, target: Target, choices: int = 1) -> Wanted:
+    """What a request may come to that sets no output limit, of which as much is reserved as hardly
+    any answer exceeds: where less is left, it is given a limit."""
+    most = target.capabilities.max_output_tokens or _LONGEST_OUTPUT
+    return wanted.with_output(max(wanted.output, most * choices))
 
 
 def amounts_spent(admitted: Admitted, record: Record) -> Amounts:

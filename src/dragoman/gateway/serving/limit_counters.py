@@ -260,17 +260,23 @@ class LimitCounters:
         finally:
             self.shared.unlock()
 
-    def judge(self, bound: BoundLimits, wanted: Wanted) -> tuple[int | None, tuple[Verdict, ...]]:
-        """What each limit would say of a request, with the output limit that it would be given,
-        None if it is left as it is; nothing is reserved."""
+    def fitting(self, bound: BoundLimits, wanted: Wanted) -> int | None:
+        """The output limit that a request would be given, None if it is left as it is."""
         if not bound.all:
-            return None, ()
-        now = time.time()
+            return None
         self.shared.lock()
         try:
-            fits = fitting_output(bound.all, wanted, now)
-            asked = wanted if fits is None else wanted.with_output(fits)
-            return fits, judge(bound.all, bound.most(asked.counts()), now)
+            return fitting_output(bound.all, wanted, time.time())
+        finally:
+            self.shared.unlock()
+
+    def judge(self, bound: BoundLimits, wanted: Wanted) -> tuple[Verdict, ...]:
+        """What each limit would say of a request; nothing is reserved."""
+        if not bound.all:
+            return ()
+        self.shared.lock()
+        try:
+            return judge(bound.all, bound.most(wanted.counts()), time.time())
         finally:
             self.shared.unlock()
 
