@@ -720,6 +720,31 @@ def test_all_that_may_be_answered_is_reserved(
         assert "Request too large" in error_of(answer)["message"]
 
 
+def test_what_an_upstream_remembers_is_not_taken_for_what_bytes_come_to(
+    simulator: RunningSimulator,
+) -> None:
+    """The tokens of a conversation that the upstream keeps are told for the few bytes that go on
+    from it: other requests for that model would have been reserved for with several times what they
+    use."""
+    made = config(simulator.base_url, limit("tokens", 10**9, "day"))
+    keeping = [replace(one, stored_responses="pass") for one in made.upstreams]
+    with serving(replace(made, upstreams=tuple(keeping))) as (gateway, _):
+
+        def asked(text: str, **more: Any) -> Any:
+            asked = body("responses", "responses/sim-text", text + " word" * 1000, **more)
+            answer = call(gateway.base_url, "POST", PATHS["responses"], asked)
+            assert answer.status == 200, answer.body
+            return answer.json
+
+        last = asked("Hello")
+        expected = gateway.app._services._admission._estimates.input
+        before = expected("responses", "sim-text", 10_000)
+        for _ in range(5):
+            last = asked("[[sim: input=90000]]", previous_response_id=last["id"])
+            assert last["usage"]["input_tokens"] == 90_000
+        assert expected("responses", "sim-text", 10_000) == before
+
+
 def test_a_budget_holds_however_many_ask_at_once(simulator: RunningSimulator) -> None:
     """To the last request that fits, for what is reserved is no less than what is used."""
     with serving(config(simulator.base_url, limit("cost", "2", "day"))) as (gateway, lines):

@@ -215,7 +215,8 @@ class Admission:
         output *= _choices(request)
         if output > _MOST_OUTPUT:
             output = _MOST_OUTPUT
-        if files:
+        if files or request.codec.passthrough.continues in request.members:
+            # Its bytes do not tell: of files they are no text, and the upstream has the rest.
             size = 0
         if not bound.needs_cost:
             return Wanted(prompt, output), size
