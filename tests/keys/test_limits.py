@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from math import inf
@@ -16,6 +17,7 @@ from dragoman.config.limits import Limit, Weights, limit_faults
 from dragoman.config.windows import Fixed, Rolling, Window, WindowError, parse_window, span_of
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.serving.admission import spent_by
+from dragoman.gateway.serving.limits_told import refused as told_refused
 from dragoman.keys.admission import (
     OWN_RESERVED,
     OWN_UNWRITTEN,
@@ -343,6 +345,24 @@ def test_when_to_come_again() -> None:
     refused = admitted([total], ONE, NOW)
     assert isinstance(refused, Refusal)
     assert refused.free_at == inf
+
+
+def test_a_rolling_budget_is_told_to_have_room_when_it_has() -> None:
+    """And not when nothing of it is used any more, which may be hours later."""
+    budget = bound(10, "cost", window="5h")
+    for at, dollars in ((NOW, 4.0), (NOW + 7200, 6.0)):
+        found = admitted([budget], counts(0, dollars), at)
+        assert isinstance(found, Reservation)
+        settled(found, counts(0, dollars), at)
+    refused = admitted([budget], counts(0, 3.0), NOW + 7300)
+    assert isinstance(refused, Refusal)
+    error, headers = told_refused(refused, NOW + 7300, shows_amounts=True)
+    found_at = re.search(r"There is room for this request at (\S+)\.$", error.fault.message)
+    assert found_at is not None
+    free_at = datetime.fromisoformat(found_at[1]).timestamp()
+    assert NOW + 18_000 <= free_at <= NOW + 18_000 * (1 + 2 / PARTS) + 1
+    assert error.fault.retry_after is None
+    assert (b"x-dragoman-limit", b"key:cost:5h") in headers
 
 
 def test_amounts_beyond_all_measure_break_nothing() -> None:

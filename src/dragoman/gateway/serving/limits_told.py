@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
+from dragoman.config.windows import Rolling
 from dragoman.gateway.edge.errors import Headers
 from dragoman.keys.admission import SHARES, Admitted, Amounts, BoundLimit, Kind, Refusal
 from dragoman.keys.counters import PARTS
@@ -203,8 +204,11 @@ def _amounts(refusal: Refusal, shown: bool) -> str:
 
 
 def _resets(refusal: Refusal) -> str:
-    resets = moment_text(refusal.resets_at)
-    return "It does not begin anew by itself." if resets is None else f"It resets at {resets}."
+    rolls = isinstance(refusal.limit.window, Rolling)
+    at = moment_text(refusal.free_at if rolls else refusal.resets_at)
+    if at is None:
+        return "It does not begin anew by itself."
+    return f"There is room for this request at {at}." if rolls else f"It resets at {at}."
 
 
 def _span(seconds: float) -> str:
