@@ -359,7 +359,7 @@ class BoundLimits:
 
 def window_of(limit: Limit) -> Window | None:
     """The window of a limit; None for requests at one time."""
-    return None if limit.window is None else parse_window(limit.window, limit.zone)
+    return None if limit.window is None else parse_window(limit.window, limit.zone, limit.anchor)
 
 
 class Refusal(Struct, frozen=True):
