@@ -396,13 +396,14 @@ class Reservation(Struct, eq=False, gc=False):
 class Admitted(Struct, eq=False, gc=False):
     """A request of `caller` that was let in by `limits`: what it has reserved, and of how many
     bytes its prompt was estimated, 0 where nothing is to be learned from it. `shows_amounts`: the
-    caller may know how much it has."""
+    caller may know how much it has. `more` was reserved since, for further answers to it."""
 
     caller: str
     limits: BoundLimits
     reservation: Reservation
     size: int
     shows_amounts: bool
+    more: tuple[Reservation, ...] = ()
 
 
 def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reservation | Refusal:

@@ -155,6 +155,31 @@ class Admission:
             incoming.shared += soft_headers(bound.soft, found.at)
         return request
 
+    def admit_more(self, record: Record) -> str:
+        """Reserve for one more answer to a request that is under way, as long as the first may be:
+        it is given more input, and the upstream goes on from that by itself. Returns why a limit
+        refuses it, as it is told to the client; empty if none does."""
+        admitted = record.admitted
+        if admitted is None:
+            return ""
+        first = admitted.reservation
+        pairs = [
+            (limit, amount)
+            for limit, amount in zip(first.limits, first.amounts, strict=True)
+            if limit.kind not in (Kind.REQUESTS, Kind.CONCURRENT)
+        ]
+        now = time.time()
+        self._limits.shared.lock()
+        try:
+            found = admit([one for one, _ in pairs], [amount for _, amount in pairs], now)
+        finally:
+            self._limits.shared.unlock()
+        if isinstance(found, Refusal):
+            error, _ = refused(found, now, shows_amounts=admitted.shows_amounts)
+            return error.fault.message
+        admitted.more = (*admitted.more, found)
+        return ""
+
     def settle(self, record: Record, now: float) -> None:
         """A request is over at `now` (Unix seconds): what it reserved is given back, and what it
         used is counted. Harmless for one that has reserved nothing, or was settled before."""
@@ -165,6 +190,8 @@ class Admission:
         spent = amounts_spent(admitted, record)
         counters.lock()
         try:
+            for one in admitted.more:
+                settle(one, (0,) * len(one.limits), now)
             changed, crossings = settle(admitted.reservation, spent, now)
         finally:
             counters.unlock()
