@@ -155,6 +155,32 @@ def test_a_limit_that_is_long_in_coming_back_is_told_like_a_budget(
         assert re.search(r"It resets at 20\d\d-\d\d-01T00:00:00Z", error_of(answer)["message"])
 
 
+@pytest.mark.parametrize("api", APIS)
+def test_a_budget_that_is_only_reserved_is_not_told_to_be_spent(
+    simulator: RunningSimulator, api: str
+) -> None:
+    """What is under way gives most of it back: whoever waits is let in."""
+    with serving(config(simulator.base_url, limit("cost", "1.5", "month"))) as (gateway, lines):
+        held = _Held(gateway, simulator)
+        reserved = told(gateway)["limits"][0]["reserved"]
+        assert 1 < float(reserved) < 1.1
+        asked: dict[str, Any] = {"max_tokens": 1000} if api == "messages" else {}
+        refused = ask(gateway, api, **asked)
+        error = error_of(refused)
+        assert refused.status == 429
+        assert error["type"] == ("rate_limit_error" if api == "messages" else "tokens")
+        assert error.get("code", "rate_limit_exceeded") == "rate_limit_exceeded"
+        assert "There is no room at the moment in the budget of this API key" in error["message"]
+        assert re.search(r"Please try again in (1s|\d+ms)\.$", error["message"])
+        assert refused.headers["retry-after"] == "1"
+        assert 0 < int(refused.headers["retry-after-ms"]) <= 1000
+        assert "x-should-retry" not in refused.headers
+        assert lines[-1]["limit"] == "key:cost:month"
+        held.leave()
+        simulator.wait_for(lambda: told(gateway)["limits"][0]["reserved"] == "0")
+        assert ask(gateway, api).status == 200
+
+
 def test_a_request_that_costs_more_than_a_budget_has_is_told_so(
     simulator: RunningSimulator,
 ) -> None:

@@ -35,7 +35,7 @@ MOST_AMOUNT: Final = 10**16
 SHARES: Final = (50, 80, 100)
 """Percent of a limit that are told of when they are reached."""
 
-_SOON_S: Final = 1.0
+SOON_S: Final = 1.0
 """Seconds after which to come again when only what is under way stands in the way."""
 
 
@@ -258,7 +258,7 @@ class BoundLimit:
         if amount > self.amount:
             return inf
         missing = amount - (self.amount - self.counter.used(now))
-        return now + _SOON_S if missing <= 0 else self.counter.frees_at(now, missing)
+        return now + SOON_S if missing <= 0 else self.counter.frees_at(now, missing)
 
 
 class Verdict(Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Literal
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.config.windows import Rolling
 from dragoman.gateway.edge.errors import Headers
-from dragoman.keys.admission import SHARES, Admitted, Amounts, BoundLimit, Kind, Refusal
+from dragoman.keys.admission import SHARES, SOON_S, Admitted, Amounts, BoundLimit, Kind, Refusal
 from dragoman.keys.counters import PARTS
 from dragoman.prices.rates import dollars
 from dragoman.protocols.base import Codec, RateStatus
@@ -55,7 +55,7 @@ def refused(refusal: Refusal, now: float, *, shows_amounts: bool) -> tuple[Drago
             code="rate_limit_exceeded",
             limited=_limited(limit),
         )
-    elif is_budget or wait > LONGEST_WAIT_S:
+    elif wait > (SOON_S if is_budget else LONGEST_WAIT_S):
         if refusal.amount > limit.amount > 0:
             told = (
                 f"Request too large: it may cost more than {_whose(limit)} may spend"
@@ -75,10 +75,16 @@ def refused(refusal: Refusal, now: float, *, shows_amounts: bool) -> tuple[Drago
             limited="budget",
         )
     else:
+        # What stands in the way of a budget is under way, and is given back as far as it is not
+        # used.
+        told = (
+            f"There is no room at the moment in the budget of {_whose(limit)}{_window(limit)}"
+            if is_budget
+            else f"Rate limit reached for {_counted(limit)} of {_whose(limit)}{_window(limit)}"
+        )
         fault = Fault(
             FaultKind.RATE_LIMITED,
-            f"Rate limit reached for {_counted(limit)} of {_whose(limit)}{_window(limit)}"
-            f"{_amounts(refusal, shows_amounts)}. Please try again in {_span(wait)}.",
+            f"{told}{_amounts(refusal, shows_amounts)}. Please try again in {_span(wait)}.",
             code="rate_limit_exceeded",
             retry_after=wait,
             limited=_limited(limit),
