@@ -195,3 +195,39 @@ async def test_a_worker_that_was_lost_is_reason_to_compare_whoever_saw_it() -> N
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
     await counters.close()
+
+
+async def test_what_others_have_left_is_given_back_while_counters_are_compared() -> None:
+    """That may take long, of many limits or with a store that is busy."""
+
+    class Watched(PrivateLimits):
+        lost = 0
+        looks = 0
+
+        @property
+        def losses(self) -> int:
+            return self.lost
+
+        def reclaim_lost(self) -> int:
+            self.looks += 1
+            return 0
+
+    class Busy(Rows):
+        async def __call__(self, name: str, since: float, /, *, is_team: bool) -> list[UsedInHour]:
+            found = await super().__call__(name, since, is_team=is_team)
+            if len(self.asked) > 1:
+                await asyncio.Event().wait()
+            return found
+
+    shared, rows = Watched(), Busy([row(0, 500)])
+    counters = LimitCounters(lambda: shared, rows)
+    found = await counters.bind(Caller("k", limits=(TOTAL,)))
+    shared.lost = 1
+    deadline = time.monotonic() + 20
+    while len(rows.asked) < 2 or shared.looks < 5:
+        assert time.monotonic() < deadline
+        if len(rows.asked) < 2:
+            shared.looks = 0
+        await asyncio.sleep(0.05)
+    assert found.all
+    await counters.close()

@@ -176,15 +176,15 @@ class LimitCounters:
         self.drift = 0.0
         """By how much the last comparison with rows of usage found a counter wrong, at most, as a
         share of its limit."""
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self.on_freed: Callable[[], object] = lambda: None
 
     async def close(self) -> None:
         """Give up what is reserved."""
-        if self._task is not None:
-            self._task.cancel()
+        for task in self._tasks:
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await self._task
+                await task
         await self.pools.close()
         if self.slices is not None:
             await self.slices.close()
@@ -194,7 +194,9 @@ class LimitCounters:
         """From now on, what workers had that are gone is given back."""
         if self.shared is _CLOSED:
             self.shared = self._open_counters()
-            self._task = asyncio.create_task(self._look_after(self.shared))
+            self._tasks.append(asyncio.create_task(self._look_after(self.shared)))
+            if self._used_since is not None:
+                self._tasks.append(asyncio.create_task(self._keep_right(self.shared)))
             if self.slices is not None:
                 self.slices.on_lent = lambda: self.on_freed()
         return self.shared
@@ -421,19 +423,23 @@ class LimitCounters:
         return await self._used_since(limit.owner, since, is_team=limit.is_team)
 
     async def _look_after(self, counters: Counters) -> None:
-        due, losses = time.monotonic() + _AUDIT_S, 0
         while True:
             await asyncio.sleep(_RECLAIM_S)
             self._note_time()
             if counters.reclaim_lost():
                 self.on_freed()
+
+    async def _keep_right(self, counters: Counters) -> None:
+        """Compare counters with rows of usage now and then. Apart from what else is looked after:
+        of many limits it takes a while."""
+        due, losses = time.monotonic() + _AUDIT_S, 0
+        while True:
+            await asyncio.sleep(_RECLAIM_S)
             known, losses = losses, counters.losses
             if losses != known:
                 # What one that is gone had just written may have been taken back as if it had not:
                 # by another worker, too, or the one in its place.
                 due = min(due, time.monotonic() + _AUDIT_SOON_S)
-            if self._used_since is None:
-                continue
             try:
                 if self._resumed:
                     await self._catch_up()
