@@ -124,7 +124,9 @@ def _has_long_limits(config: Config) -> bool:
     """Whether a key or a team has a limit whose window lasts for an hour or more."""
     limits = (limit for holder in (*config.clients, *config.teams) for limit in holder.limits)
     windows = (
-        parse_window(limit.window, limit.zone) for limit in limits if limit.window is not None
+        parse_window(limit.window, limit.zone, limit.anchor)
+        for limit in limits
+        if limit.window is not None
     )
     return any(not isinstance(one, Rolling) or one.seconds >= _HOUR_S for one in windows)
 

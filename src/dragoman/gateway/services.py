@@ -47,7 +47,7 @@ from dragoman.gateway.operation.own_usage import OwnUsage
 from dragoman.gateway.operation.prober import Prober
 from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
 from dragoman.gateway.operation.series import SeriesKeeper
-from dragoman.gateway.operation.tally import Tally
+from dragoman.gateway.operation.tally import Tally, is_charged
 from dragoman.gateway.operation.webhook import Alerts
 from dragoman.gateway.request_log.writing import RequestLog
 from dragoman.gateway.serving.account_slots import AccountSlots
@@ -555,9 +555,10 @@ def _used_since(account_sync: AccountSync | None) -> UsedSince | None:
         return None
 
     async def used_since(name: str, since: float, *, is_team: bool) -> Sequence[UsedInHour]:
-        return await account_sync.ask(
+        rows = await account_sync.ask(
             lambda store: store.client_keys.used(name, since, is_team=is_team)
         )
+        return [row for row in rows if is_charged(row.route)]
 
     return used_since
 
