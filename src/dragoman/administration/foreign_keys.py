@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+from io import StringIO
 from typing import Any, BinaryIO, Literal
 
 from msgspec import Struct
@@ -360,8 +361,14 @@ def _rows(document: bytes) -> Iterator[tuple[int, Any]]:
     yield from enumerate(value, 1)
 
 
+def _lines(text: str) -> StringIO:
+    """The lines of a file with their ends, of whatever system. Other signs that Unicode calls the
+    end of a line, such as U+2028, are signs of texts."""
+    return StringIO(text, newline="")
+
+
 def _json_lines(text: str) -> Iterator[tuple[int, Any]]:
-    for at, line in enumerate(text.splitlines(), 1):
+    for at, line in enumerate(_lines(text), 1):
         if line.strip():
             try:
                 yield at, jsontext.decode(line)
@@ -370,7 +377,7 @@ def _json_lines(text: str) -> Iterator[tuple[int, Any]]:
 
 
 def _csv_rows(text: str) -> Iterator[tuple[int, Any]]:
-    lines = text.splitlines(keepends=True)
+    lines = list(_lines(text))
     heading = lines[0] if lines else ""
     delimiter = max(",;\t", key=heading.count)
     reader = csv.DictReader(lines, delimiter=delimiter, strict=True)
