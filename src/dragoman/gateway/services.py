@@ -428,6 +428,8 @@ class Services:
                     resets_at,
                     now,
                     is_team=limit.is_team,
+                    models=limit.models or (),
+                    settings=repr(limit.limit),
                 )
             )
 
