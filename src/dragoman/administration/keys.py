@@ -285,9 +285,15 @@ class KeyAdministration:
             drafts[name] = _Draft(row, rules, kept, made, left_out)
         return drafts, bad
 
-    def change(self, name: str, fields: Fields[KeyRules]) -> KeyView:
+    def change(
+        self,
+        name: str,
+        fields: Fields[KeyRules],
+        check: Callable[[KeyView], object] | None = None,
+    ) -> KeyView:
         """Change the rules that `fields` names; None stands for the default. A function is called
-        with the rules as they are, and nobody changes these meanwhile.
+        with the rules as they are, and nobody changes these meanwhile; nor since `check` was called
+        with the key, which what that raises leaves alone. What changes nothing is not written down.
 
         Raises:
             Unknown: there is no key of this name.
@@ -296,10 +302,13 @@ class KeyAdministration:
         """
         with self._store.deciding():
             key = self._find(name)
+            if check is not None:
+                check(self._view(key))
             given = fields(key.rules) if callable(fields) else fields
             other = replace(key, rules=self._checked_key(_changed(key.rules, given)))
-            self._store.save([other])
-            self._note(_rules_changed("key", name, key.rules, other.rules))
+            if other != key:
+                self._store.save([other])
+                self._note(_rules_changed("key", name, key.rules, other.rules))
             return self._view(other)
 
     def rotate(self, name: str, grace_s: float = GRACE_S) -> MadeKey:
@@ -395,7 +404,12 @@ class KeyAdministration:
             self._note(Change(action="add", kind="team", name=name, after=_fields(rules)))
             return self.team(name)
 
-    def change_team(self, name: str, fields: Fields[AccessRules]) -> TeamView:
+    def change_team(
+        self,
+        name: str,
+        fields: Fields[AccessRules],
+        check: Callable[[TeamView], object] | None = None,
+    ) -> TeamView:
         """As `change`, for a team.
 
         Raises:
@@ -405,10 +419,13 @@ class KeyAdministration:
         """
         with self._store.deciding():
             team = self._find_team(name)
+            if check is not None:
+                check(self.team(name))
             given = fields(team.rules) if callable(fields) else fields
             rules = self._checked(_changed(team.rules, given))
-            self._store.save(teams=[replace(team, rules=rules)])
-            self._note(_rules_changed("team", name, team.rules, rules))
+            if rules != team.rules:
+                self._store.save(teams=[replace(team, rules=rules)])
+                self._note(_rules_changed("team", name, team.rules, rules))
             return self.team(name)
 
     def remove_team(self, name: str) -> int:
@@ -441,11 +458,10 @@ class KeyAdministration:
     def _find(self, name: str) -> StoredKey:
         if name in self._clients:
             raise Conflict(f"{name} is a client of the configuration file: change it there", "name")
-        stored = self._stored()
-        for key in stored:
-            if key.name == name:
-                return key
-        raise Unknown("key", name, [*self._clients, *(key.name for key in stored)])
+        key = self._store.key(name)
+        if key is None or key.removed is not None:
+            raise Unknown("key", name, [*self._clients, *(one.name for one in self._stored())])
+        return key
 
     def _find_team(self, name: str) -> StoredTeam:
         if name in self._fixed_teams:

@@ -229,7 +229,7 @@ class KeyRoutes:
     async def _change(self, call: Call, fields: dict[str, Any]) -> Reply:
         only(call.query)
         (name,) = call.names
-        return 200, await self._ask(lambda keys: keys.change(name, fields))
+        return 200, await self._ask(lambda keys: keys.change(name, fields, call.check))
 
     async def _simulate(self, call: Call) -> Reply:
         only(call.query)
@@ -272,7 +272,7 @@ class KeyRoutes:
         only(call.query)
         (name,) = call.names
         fields = await read_object(call.incoming)
-        return 200, await self._ask(lambda keys: keys.change_team(name, fields))
+        return 200, await self._ask(lambda keys: keys.change_team(name, fields, call.check))
 
     async def _remove_team(self, call: Call) -> Reply:
         only(call.query)
@@ -325,7 +325,7 @@ class AdminKeyRoutes:
     async def _change(self, call: Call, fields: dict[str, Any]) -> Reply:
         only(call.query)
         (name,) = call.names
-        return 200, await self._ask(lambda admins: admins.change(name, fields))
+        return 200, await self._ask(lambda admins: admins.change(name, fields, call.check))
 
     async def _rotate(self, call: Call) -> Reply:
         only(call.query)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from hashlib import blake2b
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -233,9 +233,8 @@ class Admin:
             check_json(incoming)
         actor = Actor(operator.name, "admin", address)
         _actor.set(actor)
-        call = Call(incoming, read_query(incoming.query), names, operator, actor)
-        if method == "PATCH" and (wanted := incoming.headers.get(b"if-match")):
-            await _check_match(route, call, wanted)
+        check = _check_for(route, method, incoming.headers.get(b"if-match", b""))
+        call = Call(incoming, read_query(incoming.query), names, operator, actor, check)
         reply = await handler(call)
         if reply is not None and method == "GET" and not isinstance(reply[1], Raw):
             if route.settings is not None:
@@ -394,19 +393,26 @@ def _may(operator: Operator, route: AdminRoute, method: str) -> bool:
     return operator.role == "admin" or route.role(method) == "viewer"
 
 
-async def _check_match(route: AdminRoute, call: Call, wanted: bytes) -> None:
-    """Make sure that what is to be changed is as it was when it was read.
+def _check_for(route: AdminRoute, method: str, wanted: bytes) -> Callable[[Any], object] | None:
+    """What makes sure that something is, when it is changed, as it was when it was read with one of
+    the `wanted` tags.
 
     Raises:
-        Refusal: it is not, or it cannot be told.
+        Refusal: that cannot be told.
     """
-    if route.settings is None:
-        raise Refusal(412, "changed", "Nothing here has a tag.", "if-match")
-    reply = await route.methods["GET"](call)
-    assert reply is not None
-    if not _names(wanted, _tag(msgspec.json.encode(route.settings(reply[1])))):
-        told = "It was changed meanwhile: read it again."
+    if method == "GET" or not wanted:
+        return None
+    settings = route.settings
+    if settings is None or method != "PATCH":
+        told = "If-Match goes with PATCH of a single thing alone."
         raise Refusal(412, "changed", told, "if-match")
+
+    def check(view: Any) -> None:
+        if not _names(wanted, _tag(msgspec.json.encode(settings(view)))):
+            told = "It was changed meanwhile: read it again."
+            raise Refusal(412, "changed", told, "if-match")
+
+    return check
 
 
 def _tag(body: bytes) -> bytes:
