@@ -36,6 +36,7 @@ from dragoman.gateway.configured import (
 )
 from dragoman.gateway.count import Counter
 from dragoman.gateway.edge.auth import Keyring
+from dragoman.gateway.edge.idempotency import IdempotencyKeys
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.models import Catalogue, fetch_models
@@ -145,6 +146,8 @@ class Services:
         """
         self._log = log
         self._reload = reload
+        seconds = config.server.idempotency_s
+        self._repeated = IdempotencyKeys(seconds) if seconds else None
         self.client = UpstreamClient(max_idle=idle_connections(config))
         self.meter = Meter(named_models(config))
         self.keys = KeyRing(fixed_keys(config), fixed_teams(config))
@@ -371,6 +374,7 @@ class Services:
                 SimulatedAdmission(
                     self.keys, router, prices, self.limits, self._admission.expected_output
                 ),
+                self._repeated,
                 self._reload,
             ),
         )
