@@ -224,6 +224,9 @@ class Services:
         self.scrape.metrics.know(listed_models(config, self.generation.prices))
         self.alerts = Alerts(self.current, self.account_sync, self.client, self.scrape.metrics)
         self._admission.on_crossing = self._tell_of_limit
+        # What the webhook did not take before the end of another process, and limits that were
+        # changed to less than is used.
+        self.limits.on_reached = self._alert_of_limit
         self.prober = Prober(
             self.current,
             self.client,
@@ -420,6 +423,10 @@ class Services:
     def _tell_of_limit(self, crossing: Crossing) -> None:
         """Tell the log and the webhook that a share of a limit was reached."""
         log_crossing(crossing)
+        self._alert_of_limit(crossing)
+
+    def _alert_of_limit(self, crossing: Crossing) -> None:
+        """Tell the webhook, if nobody did."""
         if is_told(crossing):
             limit, now = crossing.limit, time.time()
             ends = limit.counter.resets_at(now)
