@@ -173,6 +173,8 @@ BAD: list[tuple[Source, str, list[tuple[int, str]]]] = [
     ("litellm", f"token,key_alias,expires,blocked\n{HASH},a,soon,perhaps\n",
         [(2, "blocked"), (2, "expires")]),
     ("litellm", f"token,key_alias,rpm_limit\n{HASH},a,-5\n", [(2, "rpm_limit")]),
+    ("litellm", f"token,key_alias,max_budget\n{HASH},a,1e9\n", [(2, "max_budget")]),
+    ("openrouter", "name,limit,limit_remaining\na,2000000,1\n", [(2, "limit")]),
     ("litellm", f"token,key_alias,max_budget,budget_duration\n{HASH},a,5,2mo\n",
         [(2, "budget_duration")]),
     ("litellm", f"token,key_alias,models\n{HASH},a,[1]\n", [(2, "models")]),
