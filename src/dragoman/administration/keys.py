@@ -301,15 +301,19 @@ class KeyAdministration:
             InvalidDraft: a field is wrong.
         """
         with self._store.deciding():
-            key = self._find(name)
-            if check is not None:
-                check(self._view(key))
-            given = fields(key.rules) if callable(fields) else fields
-            other = replace(key, rules=self._checked_key(_changed(key.rules, given)))
-            if other != key:
-                self._store.save([other])
-                self._note(_rules_changed("key", name, key.rules, other.rules))
-            return self._view(other)
+            return self._change(name, fields, check)
+
+    def enable(self, names: Sequence[str], *, enabled: bool = True) -> tuple[KeyView, ...]:
+        """Accept keys again, or refuse them: all or none.
+
+        Raises:
+            Unknown: there is none of one of these names.
+            Conflict: one is of the configuration file.
+        """
+        with self._store.deciding():
+            return tuple(
+                [self._change(name, {"enabled": enabled}) for name in dict.fromkeys(names)]
+            )
 
     def rotate(self, name: str, grace_s: float = GRACE_S) -> MadeKey:
         """Make another secret for a key. Those it has are refused `grace_s` seconds from now, or
@@ -445,6 +449,22 @@ class KeyAdministration:
             return 1
 
     # Within
+
+    def _change(
+        self,
+        name: str,
+        fields: Fields[KeyRules],
+        check: Callable[[KeyView], object] | None = None,
+    ) -> KeyView:
+        key = self._find(name)
+        if check is not None:
+            check(self._view(key))
+        given = fields(key.rules) if callable(fields) else fields
+        other = replace(key, rules=self._checked_key(_changed(key.rules, given)))
+        if other != key:
+            self._store.save([other])
+            self._note(_rules_changed("key", name, key.rules, other.rules))
+        return self._view(other)
 
     def _note(self, *changes: Change) -> None:
         self._store.note(self._actor, changes)

@@ -320,9 +320,9 @@ def set_key(config: Path, as_json: bool, name: str, **options: Any) -> None:
 @JSON
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def disable_keys(config: Path, as_json: bool, names: tuple[str, ...]) -> None:
-    """Refuse keys until they are enabled."""
+    """Refuse keys until they are enabled: all of them, or none."""
     with opened(config) as administration:
-        tell([administration.change(name, {"enabled": False}) for name in names], as_json)
+        tell(administration.enable(names, enabled=False), as_json)
 
 
 @key.command("enable")
@@ -330,9 +330,9 @@ def disable_keys(config: Path, as_json: bool, names: tuple[str, ...]) -> None:
 @JSON
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def enable_keys(config: Path, as_json: bool, names: tuple[str, ...]) -> None:
-    """Accept keys again."""
+    """Accept keys again: all of them, or none."""
     with opened(config) as administration:
-        tell([administration.change(name, {"enabled": True}) for name in names], as_json)
+        tell(administration.enable(names), as_json)
 
 
 @key.command("remove")
