@@ -83,6 +83,8 @@ NAMED: list[tuple[str, str, dict[str, str], dict[str, Any]]] = [
     ("chat", "h1", {"X-End-User": " h1 ", "X-Second": "h2"}, {"user": "u1"}),
     ("messages", "h2", {"X-End-User": "", "X-Second": "h2"}, {"metadata": {"user_id": "u1"}}),
     ("chat", "a" * 128, {"x-end-user": "a" * 500}, {}),
+    ("chat", "Zoë", {"x-end-user": "Zoë".encode().decode("latin-1")}, {}),  # as UTF-8
+    ("chat", "Zoë", {"x-end-user": "Zoë"}, {}),
     ("chat", "b?c", {}, {"user": "b\u001bc"}),
 ]  # fmt: skip
 

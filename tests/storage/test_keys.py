@@ -39,6 +39,7 @@ def test_two_who_change_a_key_at_once_lose_and_revive_nothing(store: Store) -> N
     kept.save([replace(seen, rules=KeyRules(note="x"))])
     (key,) = kept.all_keys()
     assert (key.rules.note, key.secrets[0].revoked, len(key.secrets)) == ("x", 50.0, 3)
+    assert (kept.key("k"), kept.key("K")) == (key, None)
     # Someone removes it, and someone who saw it before changes it.
     kept.save([replace(seen, secrets=(), removed=5.0)])
     kept.save([replace(seen, rules=KeyRules(note="y"))])

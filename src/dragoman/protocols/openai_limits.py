@@ -7,7 +7,6 @@ from functools import lru_cache
 
 from dragoman.protocols.base import RateStatus
 
-
 _TOLD = "limit", "remaining", "reset"
 
 
