@@ -541,9 +541,9 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     decided, and how much usage is lost if it is killed."""
     history_days: Annotated[float, Meta(gt=0)] = 30.0
     """Days for which the history of accounts is kept."""
-    usage_days: Annotated[float, Meta(gt=0)] = 400.0
-    """Days for which usage is kept. What is older is added up for each key, team, upstream and
-    model."""
+    usage_days: Annotated[float, Meta(ge=32)] = 400.0
+    """Days for which usage is kept, at least 32, since limits of a month are held by it. What is
+    older is added up for each key, team, upstream and model."""
     usage_hours_days: Annotated[float, Meta(ge=32)] = 60.0
     """Days for which usage is kept by the hour, at least 32, so that it is told exactly for any
     month; what is older is added up by the day (UTC)."""

@@ -132,9 +132,10 @@ class RequestContext:
             headers.append((FALLBACK_HEADER, self.target.upstream.name.encode()))
         charge = self.record.charge
         if self.shows_cost and charge is not None and charge.cost is not None:
-            headers.append((COST_HEADER, dollars(charge.cost).encode()))
+            cost = self.record.cost or 0
+            headers.append((COST_HEADER, dollars(cost).encode()))
             if self.record.admitted is not None:
-                headers += budget_headers(self.record.admitted, charge.cost, time.time())
+                headers += budget_headers(self.record.admitted, cost, time.time())
         return headers
 
     def forget_attempt(self) -> None:
