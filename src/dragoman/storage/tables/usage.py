@@ -160,7 +160,8 @@ class UsageTables:
                     found.setdefault(group, Sums()).usage.add(UsageCount(*row[len(by) :]))
             for row in _grouped(connection, "charges", _CHARGE_SUMMED, since, until, by, only):
                 *counts, cost, rest = row[len(by) :]
-                charged = ChargeCount(*counts, cost * _PART + rest)
+                counts.append(cost * _PART + rest)
+                charged = ChargeCount(*counts)
                 for group in _groups(row, by, only):
                     found.setdefault(group, Sums()).charged.add(charged)
         return dict(sorted(found.items()))
