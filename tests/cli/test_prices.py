@@ -13,6 +13,7 @@ from dragoman.accounts.store import Batch, ChargeCount, ChargeKey, UsageCount, U
 from dragoman.cli import main
 from dragoman.config import read_config
 from dragoman.prices.loading import load_table
+from dragoman.prices.making import Text, make_from
 from dragoman.prices.pages import PAGES
 from dragoman.prices.table import make_table, read_table, write_table
 from dragoman.storage.sqlite import SqliteStore
@@ -99,6 +100,7 @@ def test_prices_are_shown(shop: Shop) -> None:
 
 
 def source(rate: float) -> bytes:
+    """What genai-prices publishes, with one model."""
     model = {"id": "m", "match": {"equals": "m"}, "prices": {"input_mtok": rate}}
     provider = {"id": "openai", "name": "", "api_pattern": "https://x", "models": [model]}
     return json.dumps([provider]).encode()
@@ -108,7 +110,10 @@ def source(rate: float) -> bytes:
 def test_a_table_is_made_from_files_and_used(shop: Shop, rate: int) -> None:
     runner, out = CliRunner(), shop.folder / "prices.json"
     (shop.folder / "data.json").write_bytes(source(rate))
-    base = ["prices", "update", "--from", str(shop.folder / "data.json"), "--no-check", str(out)]
+    before = shop.folder / "before.json"
+    before.write_bytes(write_table(make_from(Text("", source(2)), None, 0).table))
+    given = ["--from", str(shop.folder / "data.json"), "--no-check", "--against", str(before)]
+    base = ["prices", "update", *given, str(out)]
     tried = runner.invoke(main, [*base, "--dry-run"])
     assert "changed (" in tried.output
     told = json.loads(runner.invoke(main, [*base, "--dry-run", "--force", "--json"]).output)
@@ -127,6 +132,31 @@ def test_a_table_is_made_from_files_and_used(shop: Shop, rate: int) -> None:
     )
     (price,) = json.loads(shop.run("prices", "show", "m", "--json").stdout)["chat"]
     assert price["input"] == str(rate)
+
+
+@pytest.mark.parametrize(
+    ("data", "more", "told"),
+    [
+        (b"[]", ("--no-check",), "no model has a price"),
+        (b"", ("--no-check",), "not the data of genai-prices"),
+        (source(1), ("--no-check",), "models are gone"),
+        (source(1), ("--force", "--check", "none.json"), "cannot read none.json"),
+        (source(1), ("--force", "--check", "empty.json"), "no model has a price"),
+    ],
+)
+def test_a_table_stays_as_it_is_where_none_can_be_made(
+    tmp_path: Path, data: bytes, more: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("data.json").write_bytes(data)
+    Path("empty.json").write_bytes(b"{}")
+    Path("prices.json").write_bytes(b"as it was")
+    given = ["prices", "update", "--from", "data.json", *more]
+    tried = CliRunner().invoke(main, given)
+    assert (tried.exit_code, tried.exception.__class__) == (1, SystemExit)
+    assert told in tried.output
+    assert Path("prices.json").read_bytes() == b"as it was"
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_a_bad_table_or_list_is_a_fault(shop: Shop, tmp_path: Path) -> None:
@@ -172,11 +202,20 @@ def test_a_price_of_ones_own_is_set(shop: Shop) -> None:
     assert [one.name for one in shop.folder.iterdir() if one.name.endswith(".new")] == []
 
 
+def test_lines_that_end_as_on_windows_stay_so(shop: Shop) -> None:
+    before = shop.file.read_bytes().replace(b"\n", b"\r\n")
+    shop.file.write_bytes(before)
+    shop.run("prices", "set", "m", "--input", "1", "--output", "2")
+    assert shop.file.read_bytes().startswith(before)
+    assert own(shop) == [("m", "", "1", "2")]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (("--input", "1001", "--output", "1"), "--force"),
-        (("--input", "much", "--output", "1"), "prices"),
+        (("--input", "much", "--output", "1"), "nothing was written: prices[0].input: expected"),
+        (("--input", "NaN", "--output", "1"), "nothing was written: prices[0].input: expected"),
         (("--input", "1", "--output", "1", "--upstream", "nowhere"), "nowhere"),
         (("--input", "1", "--output", "1", "--tier", "slow"), "tier"),
     ],
@@ -212,7 +251,7 @@ def test_tables_are_compared(shop: Shop) -> None:
     assert (told["old"], told["new"]) == (older.version, table.version)
     assert told["changed"]
     assert all(f"{first.provider}/" in line for line in told["changed"])
-    assert "0 models differ" in shop.run("prices", "diff", str(old), str(old)).stdout
+    assert "0 changes" in shop.run("prices", "diff", str(old), str(old)).stdout
     assert told["changed"][0] in shop.run("prices", "diff", str(old)).stdout
 
 

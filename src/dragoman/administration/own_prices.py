@@ -62,9 +62,10 @@ def with_price(text: str, price: Mapping[str, Any], *, force: bool = False) -> s
 def _amount(value: object) -> Decimal:
     """A rate; 0 for what is none, which the configuration tells of."""
     try:
-        return Decimal(str(value))
+        amount = Decimal(str(value))
     except InvalidOperation:
         return Decimal(0)
+    return Decimal(0) if amount.is_nan() else amount
 
 
 def _identity(price: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,7 +125,11 @@ def show(config: Path, provider: str | None, as_json: bool, model: str | None) -
 @click.option("--check", "second", default=LITELLM, help="URL or file of LiteLLM's prices.")
 @click.option("--no-check", is_flag=True, help="Do without a second source.")
 @click.option("--against", type=FILE, help="Table to tell changes from.  [default: the shipped]")
-@click.option("--force", is_flag=True, help="Take rates above 1000 dollars for a million tokens.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Take rates above 1000 dollars for a million tokens, and a table without most models.",
+)
 @click.option("--dry-run", is_flag=True, help="Only tell what would change.")
 @JSON
 @click.argument("out", type=FILE, default="prices.json")
@@ -146,12 +150,13 @@ def update(
     `[pricing] table` has the gateway use the file.
     """
     from dragoman.prices.loading import load_table
-    from dragoman.prices.making import changes, make_from
+    from dragoman.prices.making import changes, gone, make_from
     from dragoman.prices.table import write_table
 
     with _told():
         made = make_from(_read(first), None if no_check else _read(second), time.time())
         old = load_table(None if against is None else str(against))
+    lacking, known = gone(old, made.table)
     if as_json:
         print_json(
             {
@@ -173,10 +178,13 @@ def update(
             _tell("above 1000 dollars for a million tokens", list(made.high))
     if made.high and not force:
         raise click.ClickException("nothing was written: --force takes these rates as they are")
+    if lacking > known / 2 and not force:
+        told = f"{lacking} of {count(known, 'model')} are gone, which --force takes"
+        raise click.ClickException(f"nothing was written: {told}")
     if dry_run:
         return
     try:
-        out.write_bytes(write_table(made.table))
+        _replace(out, write_table(made.table))
     except OSError as error:
         raise click.ClickException(f"cannot write {out}: {error.strerror}") from None
     if not as_json:
@@ -207,7 +215,7 @@ def diff(config: Path, as_json: bool, old: Path, new: Path | None) -> None:
     if as_json:
         print_json({"old": before.version, "new": after.version, "changed": found})
         return
-    click.echo(f"{before.version} -> {after.version}: {count(len(found), 'model')} differ")
+    click.echo(f"{before.version} -> {after.version}: {count(len(found), 'change')}")
     for line in found:
         click.echo(line)
 
@@ -242,20 +250,14 @@ def set_price(config: Path, input_: str, force: bool, as_json: bool, **fields: A
     read_config(config, serving=False)
     file = config.resolve()
     try:
-        text = with_price(file.read_text(encoding="utf-8"), given, force=force)
+        # Bytes: lines may end as on Windows.
+        text = with_price(file.read_bytes().decode(), given, force=force)
     except (HighPrice, PricesInline) as error:
         raise click.ClickException(f"nothing was written: {error}") from None
-    # What is read while it is replaced is the whole of one of them; its rights stay.
-    made = file.with_name(f".{file.name}.new")
     try:
-        shutil.copy2(file, made)
-        made.write_text(text, encoding="utf-8")
-        read_config(made, serving=False)
-        made.replace(file)
+        _replace(file, text.encode(), check=_check)
     except OSError as error:
         raise click.ClickException(f"cannot write {config}: {error.strerror}") from None
-    finally:
-        made.unlink(missing_ok=True)
     tell({"set": given}, as_json)
 
 
@@ -293,6 +295,38 @@ def reprice(config: Path, since: str, until: str, dry_run: bool, as_json: bool) 
     click.echo(f"cost: {done.before_usd} -> {done.after_usd} US dollars")
     if done.unpriced:
         click.echo(f"{count(done.unpriced, 'answer')} without a known price")
+
+
+def _check(config: Path) -> None:
+    """Refuse a configuration that cannot be used, of whose file nobody knows."""
+    from dragoman.config import ConfigError
+    from dragoman.config import read_config as read
+
+    try:
+        read(config, secrets_needed=False)
+    except ConfigError as error:
+        told = "; ".join(f"{one.key}: {one.message}" for one in error.problems)
+        raise click.ClickException(f"nothing was written: {told}") from None
+
+
+def _replace(file: Path, data: bytes, check: Callable[[Path], None] | None = None) -> None:
+    """Write a file, unless `check` refuses what was written. Who reads it meanwhile reads the whole
+    of one of the two; its rights stay.
+
+    Raises:
+        OSError: it cannot be written, and is as it was.
+    """
+    file = file.resolve()
+    made = file.with_name(f".{file.name}.new")
+    try:
+        if file.exists():
+            shutil.copy2(file, made)
+        made.write_bytes(data)
+        if check is not None:
+            check(made)
+        made.replace(file)
+    finally:
+        made.unlink(missing_ok=True)
 
 
 def _read(place: str) -> Text:
