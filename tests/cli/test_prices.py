@@ -202,6 +202,19 @@ def test_a_price_of_ones_own_is_set(shop: Shop) -> None:
     assert [one.name for one in shop.folder.iterdir() if one.name.endswith(".new")] == []
 
 
+def test_a_price_may_begin_on_a_day_and_hold_for_hours(shop: Shop) -> None:
+    shop.run("prices", "set", "m", "--input", "1", "--output", "2")
+    for rate in ("3", "4"):
+        given = ("--input", rate, "--output", "9", "--since", "2027-01-01", "--hours")
+        shop.run("prices", "set", "m", *given, "09:00-17:00")
+        text = shop.file.read_text()
+        shop.file.write_text(text.replace('"2027-01-01"', "2027-01-01"))
+    assert own(shop) == [("m", "", "4", "9"), ("m", "", "1", "2")]
+    first, second = json.loads(shop.run("prices", "show", "m", "--json").stdout)["chat"]
+    assert (first["since"], first["hours"], first["input"]) == ("", "", "1")
+    assert (second["since"], second["hours"]) == ("2027-01-01", "09:00-17:00")
+
+
 def test_lines_that_end_as_on_windows_stay_so(shop: Shop) -> None:
     before = shop.file.read_bytes().replace(b"\n", b"\r\n")
     shop.file.write_bytes(before)

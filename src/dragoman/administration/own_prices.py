@@ -13,7 +13,7 @@ from typing import Any
 from dragoman.config.checks import HIGH_PRICE
 from dragoman.config.toml_lines import TomlLines
 
-_IDENTITY = ("model", "upstream", "tier", "above")
+_IDENTITY = ("model", "upstream", "tier", "above", "since", "hours")
 _HEADER = re.compile(r"[ \t]*\[\[[ \t]*prices[ \t]*\]\]")
 _NO_RATES = (*_IDENTITY, "search")
 
@@ -29,7 +29,8 @@ class PricesInline(ValueError):
 def with_price(text: str, price: Mapping[str, Any], *, force: bool = False) -> str:
     """The text of a configuration with a `[[prices]]` table of these fields (see
     `dragoman.config.OwnPrice`) before all others, or in place of the one for the same model,
-    upstream, tier and length of a prompt. All else stays as it is. `force`: whatever the rate.
+    upstream, tier, length of a prompt, day and hours. All else stays as it is. `force`: whatever
+    the rate.
 
     Raises:
         HighPrice: a rate is above `HIGH_PRICE`.
@@ -68,8 +69,8 @@ def _amount(value: object) -> Decimal:
     return Decimal(0) if amount.is_nan() else amount
 
 
-def _identity(price: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(price.get(name, 0 if name == "above" else None) for name in _IDENTITY)
+def _identity(price: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(price.get(name, 0 if name == "above" else None)) for name in _IDENTITY)
 
 
 def _end(lines: list[str], begin: int) -> int:

@@ -232,6 +232,8 @@ def diff(config: Path, as_json: bool, old: Path, new: Path | None) -> None:
 @click.option("--search", help="For a thousand of the vendor's web searches.")
 @click.option("--tier", help="Service tier that has it: batch, flex, priority or fast.")
 @click.option("--above", type=int, help="Tokens of a prompt above which it holds.")
+@click.option("--since", help="Day (UTC) from which on it holds, 2027-01-01.")
+@click.option("--hours", help="Hours of the day (UTC) in which it holds, 16:30-00:30.")
 @click.option("--force", is_flag=True, help="Take rates above 1000 dollars for a million tokens.")
 @JSON
 @click.argument("model")
@@ -240,8 +242,8 @@ def set_price(config: Path, input_: str, force: bool, as_json: bool, **fields: A
 
     It is in US dollars; MODEL may have a `*`. It is written to the configuration file, as
     `[[prices]]` before those that are there, and wins over the table and over them. One for the
-    same model, upstream, tier and length is replaced. A running gateway takes it over with
-    `dragoman reload`, what was counted with `dragoman prices reprice`.
+    same model, upstream, tier, length, day and hours is replaced. A running gateway takes it over
+    with `dragoman reload`, what was counted with `dragoman prices reprice`.
     """
     from dragoman.administration.own_prices import HighPrice, PricesInline, with_price
 

@@ -180,13 +180,19 @@ _WORDS = (
     ("`int`", "a whole number"),
     ("`float`", "a number"),
     ("`bool`", "true or false"),
+    ("`date`", "a day such as 2027-01-31"),
+    ("`datetime`", "a time"),
+    ("Invalid RFC3339 encoded datetime", "Expected a time such as 2027-01-31T00:00:00Z"),
+    ("Invalid RFC3339 encoded date", "Expected a day such as 2027-01-31"),
     ("`array`", "a list"),
     ("`object`", "a table"),
 )
 
 
 def _description(kind: Any) -> str | None:
-    for part in get_args(kind)[1:] if get_origin(kind) is Annotated else ():
-        if isinstance(part, msgspec.Meta):
-            return part.description
+    optional = get_origin(kind) in (Union, types.UnionType)
+    for arm in get_args(kind) if optional else (kind,):
+        for part in get_args(arm)[1:] if get_origin(arm) is Annotated else ():
+            if isinstance(part, msgspec.Meta):
+                return part.description
     return None

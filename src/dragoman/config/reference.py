@@ -11,7 +11,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import date, datetime
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
@@ -120,6 +120,7 @@ _WORDS: Final[dict[Any, str]] = {
     float: "number",
     bool: "true or false",
     datetime: "time",
+    date: "day",
     Secret: "secret",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from math import inf
 from typing import Annotated, Literal
 
@@ -295,12 +296,22 @@ Dollars = Annotated[
 ]
 
 
+DayHours = Annotated[
+    str,
+    Meta(
+        pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]\Z",
+        description='hours of the day such as "16:30-00:30"',
+    ),
+]
+
+
 class OwnPrice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A price of your own, which wins over the table. Of several whose `model` fits, the first
     counts, with the others of the same `model` and `upstream`."""
 
     model: NonEmpty
-    """Model name as the upstream is asked for it, `*` allowed."""
+    """Model name as the upstream is asked for it, `*` allowed. `*` alone is the price of all that
+    has no other, in the table neither."""
     upstream: Name | None = None
     """Name of the upstream that has this price; absent: all."""
     input: Dollars
@@ -322,6 +333,12 @@ class OwnPrice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     own."""
     above: Annotated[int, Meta(ge=0)] = 0
     """Tokens of a prompt above which this price holds, for all of its tokens."""
+    since: date | None = None
+    """Day (UTC) from whose beginning on this price holds, `2027-01-01`; absent: always. Of several
+    that hold, that which began last counts."""
+    hours: DayHours | None = None
+    """Hours of the day (UTC) in which this price holds, over midnight where they end before they
+    begin; absent: all day. Of several that began alike, that of hours counts."""
 
 
 class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
