@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from dragoman.accounts.store import Batch, ChargeCount, ChargeKey, UsageCount, UsageKey
 from dragoman.cli import main
@@ -84,6 +85,21 @@ def test_what_was_counted_is_priced_anew(shop: Shop) -> None:
     again = json.loads(shop.run("prices", "reprice", "--json").stdout)
     assert (again["rows"], again["changed"]) == (3, 0)
     assert again["before_usd"] == again["after_usd"] == "0.004200000005"
+
+
+def test_what_is_added_up_by_the_day_has_no_price_of_hours(shop: Shop) -> None:
+    """What was used in them is not told apart any more."""
+    day = (HOUR // 86400 - 70) * 86400
+    old = replace(key(prices="old"), hour=day)
+    recent = replace(old, hour=HOUR // 86400 * 86400)
+    steady = replace(old, priced_as="steady")
+    count = ChargeCount(requests=1, input=1000, cost=7)
+    counted(shop, (old, count), (recent, count), (steady, count))
+    hours = OWN + OWN.replace("2", "4") + 'hours = "12:00-13:00"\n'
+    shop.file.write_text(shop.file.read_text() + hours + OWN.replace("sim-*", "steady"))
+    told = json.loads(shop.run("prices", "reprice", "--since", "80d", "--json").stdout)
+    assert (told["rows"], told["changed"]) == (3, 2)
+    assert told["after_usd"] == "0.004000000007"
 
 
 def test_prices_are_shown(shop: Shop) -> None:

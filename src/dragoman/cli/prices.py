@@ -286,7 +286,14 @@ def reprice(config: Path, since: str, until: str, dry_run: bool, as_json: bool) 
         raise click.ClickException('[storage] path is "", so nothing was counted')
     with _told(), failures_told():
         try:
-            done = pricing.reprice(store, load_prices(settings), begin, end, dry_run=dry_run)
+            done = pricing.reprice(
+                store,
+                load_prices(settings),
+                begin,
+                end,
+                pricing.hours_since(settings),
+                dry_run=dry_run,
+            )
         finally:
             store.close()
     if as_json:

@@ -206,10 +206,13 @@ class Prices:
             quote = self._quote(upstream, model, now)
         return quote.writes_cost_more
 
-    def price(self, basis: Basis, at: float) -> tuple[Basis, Price] | None:
-        """The price, and what it is priced by, of what was counted under `basis` at a time; None if
-        none is known. Steps that were not told apart then cannot be now."""
+    def price(self, basis: Basis, at: float, until: float) -> tuple[Basis, Price] | None:
+        """The price, and what it is priced by, of what was counted under `basis` from one time to
+        another; None if none is known, or none that holds all of it. Steps that were not told apart
+        then cannot be now."""
         quote = self._quote(basis.upstream, basis.model, at, keep=False)
+        if quote.until < until:
+            return None
         steps, priced = quote.tiers.get(basis.tier or None) or quote.tiers[None]
         found, price = priced[bisect_left(steps, basis.above + 1)]
         return None if price is None else (found._replace(tier=basis.tier), price)
