@@ -149,13 +149,14 @@ def update(
     it, and fills in models that it lacks. This is the only command that downloads anything.
     `[pricing] table` has the gateway use the file.
     """
+    from dragoman.config.file_text import read_file
     from dragoman.prices.loading import load_table
     from dragoman.prices.making import changes, gone, make_from
     from dragoman.prices.table import write_table
 
     with _told():
         made = make_from(_read(first), None if no_check else _read(second), time.time())
-        old = load_table(None if against is None else str(against))
+        old = load_table(None if against is None else read_file(str(against)))
     lacking, known = gone(old, made.table)
     if as_json:
         print_json(
@@ -202,13 +203,14 @@ def diff(config: Path, as_json: bool, old: Path, new: Path | None) -> None:
     OLD is compared with NEW, or with the table that the configuration uses. Prices are told as
     those of input, of cached input and of output, in US dollars for a million tokens.
     """
+    from dragoman.config.file_text import read_file
     from dragoman.prices.loading import load_table
     from dragoman.prices.making import changes
 
     with _told():
-        before = load_table(str(old))
+        before = load_table(read_file(str(old)))
         if new is not None:
-            after = load_table(str(new))
+            after = load_table(read_file(str(new)))
         else:
             after = load_table(read_config(config, serving=False).pricing.table)
     found = list(changes(before, after))

@@ -13,12 +13,17 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.canonical.options import Extensible
+from dragoman.config.access_rules import NonEmpty
+from dragoman.config.file_text import FileText, read_file
 from dragoman.config.secret import Secret, SecretError
 from dragoman.config.toml_lines import Path
 from dragoman.protocols.settings import fields_of, with_settings
 
 Resolve = Callable[[str], Secret]
 """Turns a reference into its secret or raises `SecretError`."""
+
+ReadFile = Callable[[str], FileText]
+"""Reads the file of a name."""
 
 
 class Converter:
@@ -28,9 +33,10 @@ class Converter:
     usable only when `faults` is empty.
     """
 
-    def __init__(self, resolve: Resolve) -> None:
+    def __init__(self, resolve: Resolve, read: ReadFile = read_file) -> None:
         self.faults: list[tuple[Path, str]] = []
         self._resolve = resolve
+        self._read = read
 
     def convert(self, value: object, kind: Any, path: Path) -> Any:
         """Convert `value`, which is at `path`, to the type `kind`."""
@@ -87,6 +93,8 @@ class Converter:
         try:
             if _plain(kind) is Secret:
                 return self._resolve(msgspec.convert(value, str))
+            if _plain(kind) is FileText:
+                return self._read(msgspec.convert(value, NonEmpty))
             if isinstance(value, float) and not math.isfinite(value):
                 raise msgspec.ValidationError("Expected a number that is finite")
             converted = msgspec.convert(value, kind)

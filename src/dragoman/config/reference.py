@@ -26,6 +26,7 @@ from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.config import names
 from dragoman.config.changes import needs_restart
 from dragoman.config.convert import registered
+from dragoman.config.file_text import FileText
 from dragoman.config.limits import Limit, Weights
 from dragoman.config.secret import Secret
 from dragoman.config.settings import (
@@ -122,6 +123,7 @@ _WORDS: Final[dict[Any, str]] = {
     datetime: "time",
     date: "day",
     Secret: "secret",
+    FileText: "file",
 }
 
 

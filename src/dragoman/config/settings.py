@@ -11,6 +11,7 @@ from msgspec import Meta, Struct, field
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config.access_rules import AccessRules, KeyRules, Name, NonEmpty
+from dragoman.config.file_text import FileText
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
 from dragoman.config.secret import Secret
 from dragoman.failing import Rule
@@ -253,7 +254,7 @@ class Probe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What answers cost: the table of vendors' prices, and where a cost is told."""
 
-    table: NonEmpty | None = None
+    table: FileText | None = None
     """File of a table made by `dragoman prices update`, from the directory of the configuration
     file. Absent: the one that is shipped."""
     header: bool = False

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from dragoman.config import Config, OwnPrice, Upstream
+from dragoman.config.file_text import FileText
 from dragoman.prices.lookup import PriceList, Prices, version_with
 from dragoman.prices.rates import Price, pico_per_token
 from dragoman.prices.table import PriceError, Table, read_table
@@ -21,17 +22,17 @@ NO_LIST = "none"
 _PER_THOUSAND = 1000
 
 
-def load_table(path: str | None = None) -> Table:
+def load_table(file: FileText | None = None) -> Table:
     """The table in a file, or the one that is shipped.
 
     Raises:
         PriceError: the file cannot be read, or is no table.
     """
-    try:
-        text = (Path(__file__).with_name(SNAPSHOT) if path is None else Path(path)).read_bytes()
-    except OSError as error:
-        raise PriceError(f"cannot read {path}: {error.strerror}") from None
-    return read_table(text)
+    if file is None:
+        return read_table(Path(__file__).with_name(SNAPSHOT).read_bytes())
+    if file.problem:
+        raise PriceError(f"cannot read {file.path}: {file.problem}")
+    return read_table(file.text)
 
 
 def load_prices(config: Config, unknown: Callable[[str, str], None] | None = None) -> Prices:
