@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 import time
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from dragoman.prices.pages import PAGES
 from dragoman.prices.table import make_table, read_table, write_table
 from dragoman.storage.sqlite import SqliteStore
 from tests.cli.conftest import Shop
+from tests.upstream.conftest import self_signed
 
 HOUR = int(time.time()) // 3600 * 3600
 WHO = (HOUR, "fixed", "me", "gpt", "/v1/chat/completions")
@@ -173,6 +176,39 @@ def test_a_table_stays_as_it_is_where_none_can_be_made(
     assert told in tried.output
     assert Path("prices.json").read_bytes() == b"as it was"
     assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", "Not Found"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\n[{", "is not whole"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n[{", "truncated"),
+        (b"nonsense\r\n\r\n", "is not whole, or none"),
+        (b"", "without response"),
+    ],
+)
+def test_a_source_that_does_not_answer_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, told: str
+) -> None:
+    authority = self_signed(tmp_path, "IP:127.0.0.1")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with authority.server.wrap_socket(listening.accept()[0], server_side=True) as client:
+                client.recv(65536)
+                client.sendall(answer)
+
+        served = threading.Thread(target=serve)
+        served.start()
+        place = f"https://127.0.0.1:{listening.getsockname()[1]}/data.json"
+        given = ["prices", "update", "--no-check", "--from", place, str(tmp_path / "prices.json")]
+        tried = CliRunner().invoke(main, given)
+        served.join()
+    assert (tried.exit_code, tried.exception.__class__) == (1, SystemExit)
+    assert told in tried.output
+    assert not (tmp_path / "prices.json").exists()
 
 
 def test_a_bad_table_or_list_is_a_fault(shop: Shop, tmp_path: Path) -> None:

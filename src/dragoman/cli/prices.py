@@ -350,12 +350,15 @@ def _read(place: str) -> Text:
             return Text(Path(place).name, Path(place).read_bytes())
         except OSError as error:
             raise PriceError(f"cannot read {place}: {error.strerror}") from None
+    from http.client import HTTPException
     from urllib.error import URLError
     from urllib.request import urlopen
 
     try:
         with urlopen(place, timeout=_TIMEOUT_S) as answer:
             body: bytes = answer.read(_MOST_BYTES + 1)
+    except HTTPException:
+        raise PriceError(f"cannot read {place}: the answer is not whole, or none") from None
     except (URLError, OSError) as error:
         reason = error.reason if isinstance(error, URLError) else error
         raise PriceError(f"cannot read {place}: {reason}") from None
