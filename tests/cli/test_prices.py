@@ -185,7 +185,6 @@ def test_a_table_stays_as_it_is_where_none_can_be_made(
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\n[{", "is not whole"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n[{", "truncated"),
         (b"nonsense\r\n\r\n", "is not whole, or none"),
-        (b"", "without response"),
     ],
 )
 def test_a_source_that_does_not_answer_is_told(
