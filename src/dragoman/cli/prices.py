@@ -351,14 +351,17 @@ def _read(place: str) -> Text:
         except OSError as error:
             raise PriceError(f"cannot read {place}: {error.strerror}") from None
     from http.client import HTTPException
-    from urllib.error import URLError
+    from urllib.error import HTTPError, URLError
     from urllib.request import urlopen
 
     try:
         with urlopen(place, timeout=_TIMEOUT_S) as answer:
             body: bytes = answer.read(_MOST_BYTES + 1)
+    except HTTPError as error:
+        with error:
+            raise PriceError(f"cannot read {place}: {error.code} {error.reason}") from None
     except HTTPException:
-        raise PriceError(f"cannot read {place}: the answer is not whole, or none") from None
+        raise PriceError(f"cannot read {place}: the answer is not whole") from None
     except (URLError, OSError) as error:
         reason = error.reason if isinstance(error, URLError) else error
         raise PriceError(f"cannot read {place}: {reason}") from None
