@@ -151,6 +151,8 @@ def test_a_table_is_made_from_files_and_used(shop: Shop, rate: int) -> None:
     )
     (price,) = json.loads(shop.run("prices", "show", "m", "--json").stdout)["chat"]
     assert price["input"] == str(rate)
+    listed = json.loads(shop.run("prices", "show", "--provider", "openai", "m", "--json").stdout)
+    assert listed == {"openai": [price]}
 
 
 @pytest.mark.parametrize(

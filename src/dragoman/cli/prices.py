@@ -64,7 +64,8 @@ def show(config: Path, provider: str | None, as_json: bool, model: str | None) -
     """Show what a model costs at each upstream.
 
     Prices are in US dollars for a million tokens. Without MODEL: where the prices come from, and
-    whose list applies to each upstream.
+    whose list applies to each upstream. With --provider no configuration is needed: the table is
+    then the one that is shipped.
     """
     import msgspec
 
@@ -74,7 +75,8 @@ def show(config: Path, provider: str | None, as_json: bool, model: str | None) -
 
     with _told():
         if provider is not None:
-            used, found = load_table(), None
+            own = read_config(config, serving=False).pricing.table if config.exists() else None
+            used, found = load_table(own), None
             names = used.lists_for(provider)
             lists = [[one for one in used.models if one.provider == name] for name in names]
             places = {provider: PriceList((), lists)}
