@@ -254,6 +254,16 @@ def test_a_price_of_ones_own_is_set(shop: Shop) -> None:
     assert [one.name for one in shop.folder.iterdir() if one.name.endswith(".new")] == []
 
 
+def test_the_price_of_all_others_is_set_behind_them(shop: Shop) -> None:
+    shop.run("prices", "set", "m", "--input", "3", "--output", "4")
+    shop.run("prices", "set", "*", "--input", "1", "--output", "2")
+    assert own(shop) == [("m", "", "3", "4"), ("*", "", "1", "2")]
+    shop.file.write_text(shop.file.read_text() + "\n# of teams\n[[teams]]\nname = 't'\n")
+    shop.run("prices", "set", "*", "--input", "5", "--output", "6", "--upstream", "chat")
+    assert own(shop) == [("m", "", "3", "4"), ("*", "chat", "5", "6"), ("*", "", "1", "2")]
+    assert shop.file.read_text().endswith("\n# of teams\n[[teams]]\nname = 't'\n")
+
+
 def test_a_price_may_begin_on_a_day_and_hold_for_hours(shop: Shop) -> None:
     shop.run("prices", "set", "m", "--input", "1", "--output", "2")
     for rate in ("3", "4"):

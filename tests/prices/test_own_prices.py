@@ -52,13 +52,14 @@ def test_they_win_over_the_table_where_they_apply() -> None:
 
 
 def test_a_price_of_all_others_is_that_of_what_is_unknown() -> None:
-    text = entry(model="*", input="7") + entry(model="q-*", input="3")
+    text = entry(model="q-*", input="3") + entry(model="*", input="7") + entry(model="r")
     one = Usage(input=1)
     for upstream, model, rate in (
         ("a", "gpt-5.5", 5),
         ("a", "gpt-0", 7),
         ("b", "gpt-5.5", 7),
         ("b", "q-1", 3),
+        ("b", "r", 7),
     ):
         assert cost(text, upstream, model, one) == rate * 10**6, (upstream, model)
     listed = load_prices(parse_config(BASE + text, environ={}).config).lists["a"]

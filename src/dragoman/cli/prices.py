@@ -245,9 +245,10 @@ def set_price(config: Path, input_: str, force: bool, as_json: bool, **fields: A
     """Set a price of your own for a model.
 
     It is in US dollars; MODEL may have a `*`. It is written to the configuration file, as
-    `[[prices]]` before those that are there, and wins over the table and over them. One for the
-    same model, upstream, tier, length, day and hours is replaced. A running gateway takes it over
-    with `dragoman reload`, what was counted with `dragoman prices reprice`.
+    `[[prices]]` before those that are there, and wins over the table and over them; `*` alone is
+    written behind them, and is the price of what has no other. One for the same model, upstream,
+    tier, length, day and hours is replaced. A running gateway takes it over with
+    `dragoman reload`, what was counted with `dragoman prices reprice`.
     """
     from dragoman.administration.own_prices import HighPrice, PricesInline, with_price
 

@@ -312,7 +312,7 @@ class OwnPrice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     model: NonEmpty
     """Model name as the upstream is asked for it, `*` allowed. `*` alone is the price of all that
-    has no other, in the table neither."""
+    has no other, neither before it nor in the table."""
     upstream: Name | None = None
     """Name of the upstream that has this price; absent: all."""
     input: Dollars

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from math import inf
 from typing import NamedTuple
 
@@ -86,7 +86,7 @@ class _Quote:
 
 class PriceList:
     """What models cost at one upstream: own prices first, then the lists that apply to it, and last
-    an own price for all others, `*`.
+    an own price for all others, `*`, which ends the own prices.
 
     A name that is spelled out wins over a pattern, and of patterns that which spells out most, the
     earlier one if they are alike. Of own prices the first that fits wins.
@@ -98,7 +98,7 @@ class PriceList:
         self, own: Iterable[tuple[str, Sequence[Price]]], lists: Iterable[Iterable[ModelPrices]]
     ) -> None:
         rows = tuple(own)
-        self._own = [row for row in rows if row[0] != _OTHERS]
+        self._own = list(takewhile(lambda row: row[0] != _OTHERS, rows))
         self._others = next((row for row in rows if row[0] == _OTHERS), ("", ()))
         self._exact: list[dict[str, Sequence[Price]]] = []
         self._patterns: list[list[tuple[str, Sequence[Price]]]] = []
