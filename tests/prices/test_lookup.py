@@ -143,10 +143,10 @@ def test_a_basis_is_priced_anew_by_what_it_was_told_apart_by() -> None:
         (Basis("up", "m", "", 100, "old"), 2),
         (Basis("up", "m", "batch", 100, ""), 5),
     ):
-        made = found.price(basis, DAY)
+        made = found.price(basis, DAY, DAY)
         assert made is not None
         assert (made[1].input, made[0].prices) == (rate, "v1")
-    assert found.price(Basis("up", "unknown"), DAY) is None
+    assert found.price(Basis("up", "unknown"), DAY, DAY) is None
 
 
 @pytest.mark.parametrize(

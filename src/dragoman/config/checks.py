@@ -281,13 +281,13 @@ def _can_import(module: str) -> bool:
 
 
 def _prices(config: Config) -> Iterator[Fault]:
-    """Each own price has a usual one of its model, and an upstream that exists; none is there
-    twice."""
+    """Each own price has a usual one of its model, and an upstream that exists; of a long prompt,
+    one of a short prompt beside it; none is there twice."""
     known = [upstream.name for upstream in config.upstreams]
-    usual = {
-        (price.model, price.upstream)
+    short = {
+        (price.model, price.upstream, price.tier, price.since, price.hours)
         for price in config.prices
-        if price.tier is None and not price.above
+        if not price.above
     }
     seen: dict[object, int] = {}
     for index, price in enumerate(config.prices):
@@ -295,10 +295,15 @@ def _prices(config: Config) -> Iterator[Fault]:
         if price.upstream is not None and price.upstream not in known:
             near = suggestion(price.upstream, known)
             yield ("prices", index, "upstream"), f"no upstream named {price.upstream}{near}"
-        if whose not in usual:
-            missing = f"the usual price of {price.model}, without tier and above, is missing"
+        when = price.tier, price.since, price.hours
+        if (*whose, None, None, None) not in short:
+            missing = f"the usual price of {price.model}, with nothing but rates, is missing"
             yield ("prices", index, "model"), missing
-        first = seen.setdefault((whose, price.tier, price.above), index)
+        elif (*whose, *when) not in short:
+            yield ("prices", index, "above"), "the same price without above is missing"
+        if price.hours is not None and len(set(price.hours.split("-"))) == 1:
+            yield ("prices", index, "hours"), "they end when they begin"
+        first = seen.setdefault((whose, price.above, when), index)
         if first != index:
             yield ("prices", index, "model"), f"prices[{first}] is the same price"
 

@@ -497,12 +497,11 @@ class Services:
 
 
 def _prices(config: Config, former: Generation | None, unknown: _UnpricedModels) -> Prices:
-    """The prices of a configuration: those of the one before where nothing of them can be another.
-    A table of its own is read anew."""
-    if former is not None and config.pricing.table is None:
+    """The prices of a configuration: those of the one before where nothing of them is another."""
+    if former is not None:
         before = former.config
         if (before.pricing.table, before.prices, before.upstreams) == (
-            None,
+            config.pricing.table,
             config.prices,
             config.upstreams,
         ):

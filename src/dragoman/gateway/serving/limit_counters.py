@@ -525,9 +525,7 @@ class LimitCounters:
             try:
                 stand = self._stand(limit, now)
                 wrong = stand.used - min(max(stand.used, least), most)
-                # Rows that are too old are dropped, so that what was ever used is more than they
-                # tell.
-                if stand == before and (not wrong or (limit.limit.window == "total" and wrong > 0)):
+                if stand == before and (not wrong or (wrong > 0 and _is_old(limit))):
                     continue
                 told: int | None = wrong
                 if stand != before or (stand.unwritten and doubted != wrong):
@@ -599,6 +597,12 @@ class LimitCounters:
         unwritten = self.shared.unwritten(limit.row)
         used = limit.counter.used(now) - unwritten
         return _Stand(limit.row.cells[WHEN], used, unwritten != 0)
+
+
+def _is_old(limit: BoundLimit) -> bool:
+    """Whether rows may tell less than what was used of a limit: when it was reset they were sums of
+    hours, which are added up by the day, and then for all time."""
+    return limit.limit.window == "total" and limit.limit.since is not None
 
 
 def _restored_since(limit: BoundLimit, now: float) -> float | None:
