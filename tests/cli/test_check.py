@@ -70,6 +70,21 @@ def test_a_model_that_is_not_listed_is_a_warning(shop: Shop) -> None:
     ]
 
 
+def test_what_makes_it_unusable_is_told_to_scripts(shop: Shop) -> None:
+    """Also what is wrong with a file that it names, as the gateway would find when it starts."""
+    text = shop.file.read_text()
+    shop.file.write_text(text.replace("workers", 'tls_certificate = "none.pem"\nworkers'))
+    for command in (("check",), ("serve", "--port", "0")):
+        told = shop.run(*command, status=1).stderr
+        assert told.startswith(f"error: {shop.file}:4: server.tls_certificate: cannot read ")
+    found = json.loads(shop.run("check", "--json", status=1).stdout)
+    assert (found["file"], found["usable"]) == (str(shop.file), False)
+    (problem,) = found["problems"]
+    assert (problem["line"], problem["key"]) == (4, "server.tls_certificate")
+    shop.file.write_text(text + "broken =")
+    assert len(json.loads(shop.run("reload", "--json", status=1).stdout)["problems"]) == 1
+
+
 def test_a_check_asks_nobody_unless_told(shop: Shop) -> None:
     with shop.file.open("a") as file:
         file.write(account("bad", "chat", "sk-sim-401"))

@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.common import CONFIG, FILE, JSON, failures_told, print_json, read_config, table
+from dragoman.cli.common import (
+    CONFIG,
+    FILE,
+    JSON,
+    failures_told,
+    faults_of_config_told,
+    load_config,
+    print_json,
+    table,
+)
 
 if TYPE_CHECKING:
-    from dragoman.config import Account, Config
+    from dragoman.config import Account, Config, ConfigError
     from dragoman.gateway.operation.listing import Listing
 
 
@@ -29,20 +38,22 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
     Warnings do not change it.
     """
     path = file or config
-    found = read_config(path)
+
+    def unusable(error: ConfigError) -> object:
+        return {"file": str(path), "usable": False, "problems": error.problems}
+
+    with faults_of_config_told(unusable if as_json else None):
+        loaded = load_config(path)
     from dragoman.config.summary import summary
-    from dragoman.prices.loading import load_prices
-    from dragoman.prices.table import PriceError
 
-    try:
-        load_prices(found)
-    except PriceError as error:
-        raise click.ClickException(f"prices: {error}") from None
-
+    found = loaded.config
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning.located(str(path))}", err=True)
     listed = _ask(found, as_json) if online else []
     missing = _unlisted(found, listed)
     if as_json:
         report = {"file": str(path), "usable": True, "summary": summary(found)}
+        report |= {"warnings": loaded.warnings}
         asked = {"accounts": listed, "unlisted": missing} if online else {}
         print_json(report | asked)
     else:

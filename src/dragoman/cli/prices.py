@@ -242,7 +242,7 @@ def set_price(config: Path, input_: str, force: bool, as_json: bool, **fields: A
     read_config(config, serving=False)
     file = config.resolve()
     try:
-        text = with_price(file.read_text(encoding="utf-8"), given, force=force)
+        text = with_price(file.read_text(encoding="utf-8-sig"), given, force=force)
     except (HighPrice, PricesInline) as error:
         raise click.ClickException(f"nothing was written: {error}") from None
     # What is read while it is replaced is the whole of one of them; its rights stay.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from dragoman.config.errors import ConfigError
+from dragoman.config.files import file_at
 from dragoman.config.load import Loaded, parse_config, read_text, with_files
 from dragoman.config.secret import Secret, resolve_secret
 from dragoman.config.settings import Config
@@ -107,7 +109,8 @@ class Snapshot(Struct, frozen=True):
 def _files_of(references: Iterable[str], directory: Path) -> Iterator[str]:
     for reference in references:
         if reference.startswith("file:"):
-            yield os.fspath(directory / Path(reference[5:]).expanduser())
+            with suppress(ValueError):
+                yield os.fspath(file_at(reference[5:], directory))
 
 
 def stamp(files: tuple[str, ...]) -> Stamp:
