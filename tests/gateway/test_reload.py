@@ -37,6 +37,7 @@ from tests.gateway.conftest import config_for
 from tests.gateway.http import AUTH, KEY, Connection, call
 from tests.gateway.processes import STORE, gateway_process
 from tests.gateway.services import Services, needs_linux, services, until
+from tests.websocket.client import Socket
 
 ADMIN = "sk-admin-token-of-tests"
 RELOADS = 100
@@ -507,6 +508,17 @@ def test_a_stream_ends_on_what_it_began_with(simulator: RunningSimulator) -> Non
         adopt(gateway, replace(config, upstreams=(), accounts=(), clients=()))
         assert completed("chat", first + b"".join(iter(connection.chunk, b"")))
         assert call(gateway.base_url, "GET", "/v1/models", key=None).json["data"] == []
+
+
+def test_a_message_may_be_as_large_as_a_body(simulator: RunningSimulator) -> None:
+    """On sockets that are opened from then on."""
+    config = config_for(simulator.base_url)
+    small = replace(config, server=replace(config.server, body_limit_bytes=100_000))
+    with running_gateway(small) as gateway:
+        for served, told in ((small, "error"), (config, "response.completed")):
+            adopt(gateway, served)
+            with Socket(gateway.base_url) as sock:
+                assert sock.turn("chat/sim-text", "x" * 300_000)[-1]["type"] == told
 
 
 def test_former_configurations_are_freed(simulator: RunningSimulator) -> None:
