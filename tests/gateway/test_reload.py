@@ -269,10 +269,10 @@ def test_what_each_way_of_reloading_says(
             timeout=60,
         )
 
-    write(
-        turns.file,
-        turns.text(1) + "[[routes]]\nmatch = 'more'\nupstream = 'main'\nmodel = 'sim-text'\n",
-    )
+    # More than is told to a worker at once.
+    large = "# Nothing of it.\n" * 50_000
+    more = "[[routes]]\nmatch = 'more'\nupstream = 'main'\nmodel = 'sim-text'\n"
+    write(turns.file, turns.text(1) + large + more)
     done = command()
     assert done.returncode == 0, done.stderr
     assert "clients added: client-1\nclients removed: client-0\n" in done.stdout
@@ -328,6 +328,16 @@ def test_what_each_way_of_reloading_says(
     assert call(running.url, "GET", "/admin/health", key=ADMIN).json["configurations"] == before
     failed = command()
     assert failed.returncode == 1
+    accounts = (
+        f'[[accounts]]\nname = "more-{count}"\nupstream = "main"\nkey = "file:none-{count}"\n'
+        for count in range(2000)
+    )
+    write(turns.file, turns.text(1) + "".join(accounts))
+    many = command()
+    assert many.returncode == 1
+    assert "none-49:" in many.stderr
+    assert "none-50:" not in many.stderr
+    assert "and 1950 more\nnothing was changed: configuration 4 is served" in many.stderr
 
     write(turns.file, turns.text(0).replace("workers = ", "keepalive_s = 5\nworkers = 1"))
     found = pending()

@@ -83,15 +83,7 @@ def errors(config: Config) -> Iterator[Fault]:
 
 def warnings(config: Config) -> Iterator[Fault]:
     """What is allowed but can hardly be meant, each with the key at fault."""
-    for later, route in enumerate(config.routes):
-        for earlier in range(later):
-            pattern = config.routes[earlier].match
-            if covers(pattern, route.match):
-                yield (
-                    ("routes", later, "match"),
-                    f"never reached: routes[{earlier}] ({pattern}) matches first",
-                )
-                break
+    yield from _never_reached([route.match for route in config.routes])
     served = {account.upstream for account in config.accounts}
     for index, upstream in enumerate(config.upstreams):
         # With a key for secrets in the store, accounts may well be there.
@@ -121,6 +113,22 @@ def warnings(config: Config) -> Iterator[Fault]:
         yield ("storage", "path"), told
     if not config.upstreams:
         yield (), "no [[upstreams]]: every request will be refused"
+
+
+def _never_reached(patterns: Sequence[str]) -> Iterator[Fault]:
+    """Routes that come after one that matches all that they do."""
+    exact: dict[str, int] = {}
+    starred: list[int] = []
+    for later, pattern in enumerate(patterns):
+        covering = (one for one in starred if covers(patterns[one], pattern))
+        first = min(next(covering, later), exact.get(pattern, later))
+        if first != later:
+            told = f"never reached: routes[{first}] ({patterns[first]}) matches first"
+            yield ("routes", later, "match"), told
+        elif "*" in pattern:
+            starred.append(later)
+        else:
+            exact[pattern] = later
 
 
 def _has_long_limits(config: Config) -> bool:

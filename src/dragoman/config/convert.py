@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import math
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from functools import cache
 from typing import Annotated, Any, Literal, TypeGuard, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import FieldInfo
 
 from dragoman.canonical.options import Extensible
 from dragoman.config.secret import Secret, SecretError
@@ -62,11 +64,7 @@ class Converter:
             self._fault(path, f"expected a table: {what % name}")
             return None
         before = len(self.faults)
-        fields = (
-            fields_of(kind)
-            if issubclass(kind, Extensible)
-            else {info.encode_name: info for info in msgspec.structs.fields(kind)}
-        )
+        fields = fields_of(kind) if issubclass(kind, Extensible) else _fields(kind)
         for key in value.keys() - fields.keys():
             self._fault((*path, key), f"unknown key{suggestion(key, fields)}")
         for name in fields.keys() - value.keys():
@@ -101,6 +99,12 @@ class Converter:
 
     def _fault(self, path: Path, message: str) -> None:
         self.faults.append((path, message))
+
+
+@cache
+def _fields(kind: type[Struct]) -> Mapping[str, FieldInfo]:
+    """The settings of a table. To tell what they are takes longer than to convert them."""
+    return {info.encode_name: info for info in msgspec.structs.fields(kind)}
 
 
 def dotted(path: Path) -> str:

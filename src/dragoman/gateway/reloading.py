@@ -25,6 +25,7 @@ from dragoman.gateway.processes.reload import (
     WorkerLinks,
     failures_told,
     log_report,
+    shortened,
 )
 from dragoman.gateway.server import Prepared, Server, check_reach, file_faults
 
@@ -95,7 +96,7 @@ class Held:
             with failures_told():
                 other = self._read(served)
         except ReloadError as error:
-            return Pending(problems=error.problems)
+            return Pending(problems=shortened(error.problems))
         return Pending(other.snapshot.digest, other.changes, warnings=other.warnings)
 
     def _read(self, before: Config) -> Next:
@@ -124,7 +125,7 @@ class Held:
             loaded.config,
             served,
             changes(before, loaded.config),
-            tuple(warning.located(self.source.path) for warning in loaded.warnings),
+            shortened(tuple(one.located(self.source.path) for one in loaded.warnings)),
         )
 
     def serve(self, other: Next) -> Report:
@@ -137,7 +138,7 @@ class Held:
 
     def refuse(self, problems: tuple[str, ...]) -> Report:
         """What is served stays."""
-        return Report(self.number, self._digest, problems=problems)
+        return Report(self.number, self._digest, problems=shortened(problems))
 
 
 class OwnReload:

@@ -30,6 +30,16 @@ ANSWER_S = 15.0
 WATCHED_EVERY_S = 1.0
 
 
+MOST_TOLD = 50
+"""Problems, and warnings, of a configuration that are told; the others are only counted."""
+
+
+def shortened(told: tuple[str, ...]) -> tuple[str, ...]:
+    """The first of them, and how many there are beyond."""
+    more = len(told) - MOST_TOLD
+    return (*told[:MOST_TOLD], f"and {more} more") if more > 0 else told
+
+
 class Report(Struct, frozen=True, omit_defaults=True):
     """What a reload did. `configuration` is the number of the one that is served, counted from 1,
     and `digest` distinguishes it from others; with `problems` it is the one that was served
@@ -156,6 +166,8 @@ class WorkerLink:
 
     def start(self) -> None:
         """Hear what is told, in the running loop."""
+        # The loop has it return at once; so the rest of a message that is not all there is awaited.
+        self._sock.settimeout(ANSWER_S)
         asyncio.get_running_loop().add_reader(self._sock, self._hear)
 
     async def reload(self) -> Report:
