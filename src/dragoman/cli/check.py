@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from dragoman.cli.common import (
     faults_of_config_told,
     load_config,
     print_json,
+    progress,
     table,
 )
 
@@ -74,9 +74,7 @@ def _ask(config: Config, as_json: bool) -> list[Listing]:
 
     async def gather() -> list[Listing]:
         found: list[Listing] = []
-        with click.progressbar(
-            length=len(accounts), label="asking", file=sys.stderr, hidden=not sys.stderr.isatty()
-        ) as bar:
+        with progress("asking", len(accounts)) as bar:
             async for one in listings(config, accounts):
                 found.append(one)
                 bar.update(1)

@@ -14,6 +14,8 @@ import click
 from dragoman.printable import printable
 
 if TYPE_CHECKING:
+    from click._termui_impl import ProgressBar
+
     from dragoman.accounts.store import Store
     from dragoman.administration.rows import BadRow
     from dragoman.config import Config, ConfigError, Loaded
@@ -152,6 +154,12 @@ def failures_told() -> Iterator[None]:
         raise click.exceptions.Exit(1) from None
     except (Conflict, SecretError, StoreError, UnknownAccount) as error:
         raise click.ClickException(str(error)) from None
+
+
+def progress(label: str, length: int, *, shown: bool = True) -> ProgressBar[int]:
+    """How far something has come that takes long, for a person at a terminal: `update` moves it."""
+    hidden = not (shown and sys.stderr.isatty())
+    return click.progressbar(length=length, label=label, file=sys.stderr, hidden=hidden)
 
 
 def print_json(value: object) -> None:

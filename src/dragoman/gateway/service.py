@@ -31,6 +31,7 @@ from dragoman.gateway.edge.lines import LineWriter, Outlet
 from dragoman.gateway.edge.log_format import (
     JsonFormatter,
     TextFormatter,
+    is_coloured,
     is_text,
     line_form,
 )
@@ -341,7 +342,7 @@ def configure_log(level: str, form: LogFormat) -> None:
     handler = _Handler(sys.stderr)
     terminal = sys.stderr.isatty()
     handler.setFormatter(
-        TextFormatter(colours=terminal) if is_text(form, terminal) else JsonFormatter()
+        TextFormatter(colours=is_coloured(terminal)) if is_text(form, terminal) else JsonFormatter()
     )
     logger = logging.getLogger("dragoman")
     logger.handlers[:] = [handler]
