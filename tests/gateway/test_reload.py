@@ -403,6 +403,19 @@ def test_who_asks_while_the_file_is_read_has_it_read_once_more(tmp_path: Path) -
     assert told == ["prepare", "commit", "2 to 7", "prepare", "commit", "3 to 8"]
 
 
+def test_what_changes_while_a_gateway_starts_is_not_missed(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    text = "[server]\nwatch_config = true\n"
+    file.write_text(text)
+    read = read_config(file).config
+    assert not Held(read, Source(str(file))).has_changed
+    for other in (text + "cors = false\n", "broken ="):
+        write(file, other)
+        held = Held(read, Source(str(file)))
+        until(lambda held=held: held.has_changed)  # type: ignore[misc]
+        assert not held.has_changed
+
+
 async def test_a_worker_that_was_too_slow_serves_what_comes_then() -> None:
     """And never what it has ready too late."""
     ours, theirs = socket.socketpair()

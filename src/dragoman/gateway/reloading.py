@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 
 from msgspec import Struct
 
@@ -58,12 +57,18 @@ class Held:
         self._seen: Seen | None = None
         self._watch: Watch | None = None
         if source is not None:
-            files: tuple[str, ...] = (source.path,)
+            self._watch = watch = Watch((source.path,))
             if config.server.watch_config:
-                # What is served was read a moment ago; now only the files matter.
-                with suppress(ConfigError):
-                    files = source.read()[0].files(config)
-            self._watch = Watch(files)
+                seen = watch.seen()
+                try:
+                    snapshot, loaded = source.read()
+                except ConfigError:
+                    watch.miss()
+                else:
+                    watch.follow(snapshot.files(config), seen)
+                    # It may have changed while the gateway made ready to serve.
+                    if loaded.config != config:
+                        watch.miss()
 
     @property
     def has_changed(self) -> bool:

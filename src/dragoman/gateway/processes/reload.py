@@ -124,6 +124,10 @@ class Watch:
         self._known = found
         return True
 
+    def miss(self) -> None:
+        """What the files are is new, although nothing was seen to change."""
+        self._known = (None,) * len(self._files)
+
     def seen(self) -> Seen:
         """What the files are now: to be given to `follow` when they were read after that."""
         return dict(zip(self._files, stamp(self._files), strict=True))
