@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import socket
 
+import pytest
+from click.testing import CliRunner
+
+from dragoman.cli import main
 from tests.cli.conftest import STORE_KEY, Shop
 
 
@@ -83,6 +87,14 @@ def test_what_makes_it_unusable_is_told_to_scripts(shop: Shop) -> None:
     assert (problem["line"], problem["key"]) == (4, "server.tls_certificate")
     shop.file.write_text(text + "broken =")
     assert len(json.loads(shop.run("reload", "--json", status=1).stdout)["problems"]) == 1
+
+
+@pytest.mark.parametrize("command", ["check", "serve", "reload", "usage"])
+def test_a_file_that_cannot_be_looked_at(command: str) -> None:
+    """Such as one in a folder of somebody else."""
+    done = CliRunner().invoke(main, [command, "--config", "x" * 300])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.endswith("x:1: cannot read the file: File name too long\n")
 
 
 def test_a_check_asks_nobody_unless_told(shop: Shop) -> None:

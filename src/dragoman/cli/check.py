@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,7 +104,7 @@ def _row(one: Listing) -> Sequence[str]:
 def _accounts(config: Config) -> list[Account]:
     """The accounts of the configuration, and those of the store if there is one already."""
     path = config.storage.path
-    if not config.storage.place or (path and not Path(path).exists()):
+    if not config.storage.place or (path and not os.path.exists(path)):
         return list(config.accounts)
     from dragoman.administration.opening import open_administration
 

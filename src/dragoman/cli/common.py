@@ -89,11 +89,15 @@ def load_config(
     from dragoman.config import ConfigError
     from dragoman.config import read_config as read
 
-    if not path.exists():
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
         raise click.ClickException(
             f"there is no configuration at {path}: name it with --config or {CONFIG_VARIABLE}, or "
             "let `dragoman init` write one"
-        )
+        ) from None
+    except OSError:
+        pass  # Reading it tells why it cannot be read.
     loaded = read(path, server=server or {}, secrets_needed=serving)
     if serving:
         from dragoman.gateway.server import file_faults

@@ -62,7 +62,7 @@ def init(
     from dragoman.config.starting import Client, starting_configuration
     from dragoman.keys.secrets import RANDOM_BYTES, make_key
 
-    if config.exists() and not force:
+    if os.path.lexists(config) and not force:
         raise click.ClickException(f"{config} is there already: give another --config, or --force")
     if not names and not url:
         answers = _asked(clients)
@@ -75,7 +75,7 @@ def init(
         raise click.UsageError(f"--client: {twice[0]} is given twice")
     files = {name: config.parent / f"{name}.key" for name in clients}
     for file in files.values():
-        if file.exists() and not force:
+        if os.path.lexists(file) and not force:
             raise click.ClickException(f"{file} is there already: give another name, or --force")
     text = starting_configuration(
         vendors,
