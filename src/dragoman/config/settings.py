@@ -591,6 +591,11 @@ class Admin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Serve `/admin` without a `key` here too, for the named keys of the store: `dragoman
     admin`."""
 
+    @property
+    def is_served(self) -> bool:
+        """Whether there is an `/admin`."""
+        return self.key is not None or self.enabled
+
 
 class RequestLogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The log of requests behind `/admin/requests`: who asked for what, what became of it, and

@@ -25,7 +25,7 @@ def summary(config: Config, kept: Kept | None = None) -> str:
         count(len(config.routes), "route"),
         count(len(config.clients), "client") + _and(kept.clients),
         f"store {config.storage.place}" if config.storage.place else "no store",
-        f"/admin {'on' if config.admin.key is not None or config.admin.enabled else 'off'}",
+        f"/admin {'on' if config.admin.is_served else 'off'}",
     ]
     return ", ".join(parts)
 
