@@ -70,7 +70,9 @@ _SETTINGS = (
     click.option("--window", help="30s, 1m, 5h, 7d, hour, day, week, month or total."),
     click.option("--zone", help="Time zone of the calendar."),
     click.option("--mode", help="enforce (the default), soft or shadow."),
-    click.option("--model", "models", multiple=True, help="Model that is counted; *."),
+    click.option(
+        "--model", "models", multiple=True, help="Model that is counted, such as gpt-*; repeatable."
+    ),
     click.option(
         "--clamp/--no-clamp", default=None, help="Lower output limits to what is left, or do not."
     ),

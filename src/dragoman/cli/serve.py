@@ -59,13 +59,15 @@ def demo(host: str, port: int) -> None:
 def simulate(host: str, port: int) -> None:
     """Serve a scripted upstream, to test clients with.
 
-    It speaks all protocols, and needs no key.
+    It speaks all protocols, and takes any key.
     """
     from dragoman.simulator.server import run
 
-    click.echo(f"Serving the simulator on http://{host}:{port} until interrupted.", err=True)
+    def announce(url: str) -> None:
+        click.echo(f"Serving the simulator on {url} until interrupted.", err=True)
+
     with _serving(f"{host}:{port}"):
-        run(host, port)
+        run(host, port, announce)
 
 
 @contextmanager
