@@ -96,6 +96,8 @@ class Server:
         self._sockets = sockets
         await self.app.start()
         try:
+            if self.app.draining:
+                return  # Told to stop before it was ready to serve.
             loop.call_soon(self._begin)
             await self.http.serve(sockets)
             until = loop.time() + self.app.config.server.shutdown_grace_s
