@@ -171,3 +171,16 @@ def test_the_admins_token_does_not_reach_the_log(shop: Shop) -> None:
         gateway.stop()
         assert b"/admin/accounts" in gateway.log
         assert ADMIN_TOKEN.encode() not in gateway.log
+
+
+def test_the_summary_at_the_start_counts_what_the_store_has(shop: Shop) -> None:
+    shop.run("accounts", "add", "new", "--upstream", "chat", given=f"{SECRET}\n")
+    shop.run("key", "add", "ci")
+    shop.run("key", "add", "gone")
+    shop.run("key", "remove", "gone")
+    with serving(shop, workers=1) as gateway:
+        gateway.stop()
+    told = (
+        b"2 upstreams, 1 account and 1 in the store, 1 route, 0 clients and 1 in the store, store"
+    )
+    assert told in gateway.log

@@ -151,7 +151,7 @@ def update(
     it, and fills in models that it lacks. This is the only command that downloads anything.
     `[pricing] table` has the gateway use the file.
     """
-    from dragoman.config.file_text import read_file
+    from dragoman.config.files import read_file
     from dragoman.prices.loading import load_table
     from dragoman.prices.making import changes, gone, make_from
     from dragoman.prices.table import write_table
@@ -205,7 +205,7 @@ def diff(config: Path, as_json: bool, old: Path, new: Path | None) -> None:
     OLD is compared with NEW, or with the table that the configuration uses. Prices are told as
     those of input, of cached input and of output, in US dollars for a million tokens.
     """
-    from dragoman.config.file_text import read_file
+    from dragoman.config.files import read_file
     from dragoman.prices.loading import load_table
     from dragoman.prices.making import changes
 
@@ -258,7 +258,7 @@ def set_price(config: Path, input_: str, force: bool, as_json: bool, **fields: A
     file = config.resolve()
     try:
         # Bytes: lines may end as on Windows.
-        text = with_price(file.read_bytes().decode(), given, force=force)
+        text = with_price(file.read_bytes().decode("utf-8-sig"), given, force=force)
     except (HighPrice, PricesInline) as error:
         raise click.ClickException(f"nothing was written: {error}") from None
     try:

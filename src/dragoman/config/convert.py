@@ -5,16 +5,18 @@ from __future__ import annotations
 import difflib
 import math
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from functools import cache
 from typing import Annotated, Any, Literal, TypeGuard, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import FieldInfo
 
 from dragoman.canonical.options import Extensible
 from dragoman.config.access_rules import NonEmpty
-from dragoman.config.file_text import FileText, read_file
+from dragoman.config.files import BadFileName, FileText, read_file
 from dragoman.config.secret import Secret, SecretError
 from dragoman.config.toml_lines import Path
 from dragoman.protocols.settings import fields_of, with_settings
@@ -23,7 +25,7 @@ Resolve = Callable[[str], Secret]
 """Turns a reference into its secret or raises `SecretError`."""
 
 ReadFile = Callable[[str], FileText]
-"""Reads the file of a name."""
+"""Reads the file of a name, or raises `BadFileName`."""
 
 
 class Converter:
@@ -68,11 +70,7 @@ class Converter:
             self._fault(path, f"expected a table: {what % name}")
             return None
         before = len(self.faults)
-        fields = (
-            fields_of(kind)
-            if issubclass(kind, Extensible)
-            else {info.encode_name: info for info in msgspec.structs.fields(kind)}
-        )
+        fields = fields_of(kind) if issubclass(kind, Extensible) else _fields(kind)
         for key in value.keys() - fields.keys():
             self._fault((*path, key), f"unknown key{suggestion(key, fields)}")
         for name in fields.keys() - value.keys():
@@ -101,7 +99,7 @@ class Converter:
             if type(converted) is str and (known := registered(kind)) and converted not in known:
                 raise msgspec.ValidationError("Expected a name that is registered")
             return converted
-        except SecretError as error:
+        except (SecretError, BadFileName) as error:
             self._fault(path, str(error))
         except msgspec.ValidationError as error:
             self._fault(path, _reason(error, value, kind))
@@ -109,6 +107,12 @@ class Converter:
 
     def _fault(self, path: Path, message: str) -> None:
         self.faults.append((path, message))
+
+
+@cache
+def _fields(kind: type[Struct]) -> Mapping[str, FieldInfo]:
+    """The settings of a table. To tell what they are takes longer than to convert them."""
+    return {info.encode_name: info for info in msgspec.structs.fields(kind)}
 
 
 def dotted(path: Path) -> str:

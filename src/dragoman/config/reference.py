@@ -26,7 +26,7 @@ from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.config import names
 from dragoman.config.changes import needs_restart
 from dragoman.config.convert import registered
-from dragoman.config.file_text import FileText
+from dragoman.config.files import FileText
 from dragoman.config.limits import Limit, Weights
 from dragoman.config.secret import Secret
 from dragoman.config.settings import (

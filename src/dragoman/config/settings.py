@@ -11,7 +11,7 @@ from msgspec import Meta, Struct, field
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config.access_rules import AccessRules, KeyRules, Name, NonEmpty
-from dragoman.config.file_text import FileText
+from dragoman.config.files import FileText
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
 from dragoman.config.secret import Secret
 from dragoman.failing import Rule
@@ -608,6 +608,11 @@ class Admin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     enabled: bool = False
     """Serve `/admin` without a `key` here too, for the named keys of the store: `dragoman
     admin`."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether there is an `/admin`."""
+        return self.key is not None or self.enabled
 
 
 class RequestLogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

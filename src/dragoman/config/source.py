@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from msgspec import Struct
 
 from dragoman.config.convert import ReadFile, Resolve
 from dragoman.config.errors import ConfigError
-from dragoman.config.file_text import FileText, read_file
+from dragoman.config.files import FileText, file_at, read_file
 from dragoman.config.load import Loaded, parse_config, read_text, with_files
 from dragoman.config.secret import Secret, resolve_secret
 from dragoman.config.settings import Config
@@ -120,7 +121,8 @@ class Snapshot(Struct, frozen=True):
 def _files_of(references: Iterable[str], directory: Path) -> Iterator[str]:
     for reference in references:
         if reference.startswith("file:"):
-            yield os.fspath(directory / Path(reference[5:]).expanduser())
+            with suppress(ValueError):
+                yield os.fspath(file_at(reference[5:], directory))
 
 
 def stamp(files: tuple[str, ...]) -> Stamp:

@@ -181,7 +181,7 @@ class Services:
             self.account_sync.settled = self.limits
         self.exporting = _exporting(config, self.scrape.metrics)
         self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
-        is_watched = config.admin.key is not None or config.admin.enabled
+        is_watched = config.admin.is_served
         self.scrape.metrics.is_watched = is_watched
         self._watching = Watching(config, counts)
         self.request_log = (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, time
 from decimal import Decimal
 from pathlib import Path
 
 from dragoman.config import Config, OwnPrice, Upstream
-from dragoman.config.file_text import FileText
+from dragoman.config.files import FileText
 from dragoman.prices.lookup import PriceList, Prices, version_with
 from dragoman.prices.rates import Price, pico_per_token
 from dragoman.prices.table import PriceError, Table, read_table
@@ -48,6 +48,20 @@ def load_prices(config: Config, unknown: Callable[[str, str], None] | None = Non
     return Prices(lists, version, unknown, subscriptions, table.sources)
 
 
+def price_faults(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """What keeps the prices of a configuration from being loaded, with the key at fault."""
+    try:
+        table = load_table(config.pricing.table)
+    except PriceError as error:
+        yield ("pricing", "table"), str(error)
+        return
+    for index, upstream in enumerate(config.upstreams):
+        try:
+            _lists_of(upstream, table)
+        except PriceError as error:
+            yield ("upstreams", index, "prices"), str(error)
+
+
 def provider_of(upstream: Upstream, table: Table) -> str | None:
     """Whose price list applies to an upstream; None if no one's."""
     if upstream.prices is None:
@@ -56,9 +70,8 @@ def provider_of(upstream: Upstream, table: Table) -> str | None:
 
 
 def _list_of(upstream: Upstream, table: Table, config: Config) -> PriceList:
-    provider = provider_of(upstream, table)
     try:
-        names = () if provider is None else table.lists_for(provider)
+        names = _lists_of(upstream, table)
     except PriceError as error:
         raise PriceError(f"upstream {upstream.name}: {error}") from None
     own: dict[tuple[str, str | None], list[Price]] = {}
@@ -70,6 +83,11 @@ def _list_of(upstream: Upstream, table: Table, config: Config) -> PriceList:
         prices.sort(key=lambda one: (one.since, one.begins != one.ends))
     lists = [[model for model in table.models if model.provider == name] for name in names]
     return PriceList(((model, prices) for (model, _), prices in own.items()), lists)
+
+
+def _lists_of(upstream: Upstream, table: Table) -> Sequence[str]:
+    provider = provider_of(upstream, table)
+    return () if provider is None else table.lists_for(provider)
 
 
 def _own(price: OwnPrice) -> Price:
