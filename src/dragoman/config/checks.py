@@ -13,7 +13,7 @@ from dragoman.config import rule_checks
 from dragoman.config.access_checks import access_faults, key_fault
 from dragoman.config.access_rules import ANYONE
 from dragoman.config.convert import suggestion
-from dragoman.config.files import file_at
+from dragoman.config.files import BadFileName, file_at
 from dragoman.config.names import covers
 from dragoman.config.secret import Secret, UnavailableSecret
 from dragoman.config.settings import Client, Config, Route, Storage
@@ -270,7 +270,7 @@ def _file_names(config: Config) -> Iterator[Fault]:
         if name is not None:
             try:
                 file_at(name, Directory())
-            except ValueError as error:
+            except BadFileName as error:
                 yield path, str(error)
 
 

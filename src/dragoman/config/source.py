@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from dragoman.config.convert import ReadFile, Resolve
 from dragoman.config.errors import ConfigError
-from dragoman.config.files import FileText, file_at, read_file
+from dragoman.config.files import BadFileName, FileText, file_at, read_file
 from dragoman.config.load import Loaded, parse_config, read_text, with_files
 from dragoman.config.secret import Secret, resolve_secret
 from dragoman.config.settings import Config
@@ -121,7 +121,7 @@ class Snapshot(Struct, frozen=True):
 def _files_of(references: Iterable[str], directory: Path) -> Iterator[str]:
     for reference in references:
         if reference.startswith("file:"):
-            with suppress(ValueError):
+            with suppress(BadFileName):
                 yield os.fspath(file_at(reference[5:], directory))
 
 
