@@ -8,13 +8,12 @@ holds it ends, however that ends, and whoever takes it next is told.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import sys
 from collections.abc import Callable
-from functools import partial
-from typing import Final
+from functools import cache, partial
+from typing import Any, Final
 
 MUTEX_BYTES: Final = 64
 """Room for one mutex: glibc takes 40 bytes, 48 on some processors."""
@@ -24,34 +23,33 @@ _SHARED: Final = 1
 _ROBUST: Final = 1
 """PTHREAD_PROCESS_SHARED and PTHREAD_MUTEX_ROBUST of glibc's <pthread.h>."""
 
-_AT_ONCE: Final = ctypes.PyDLL(None)
-_WAITING: Final = ctypes.CDLL(None)
-"""The functions of the process: those that wait let other threads go on meanwhile."""
 
-
+@cache
 def has_mutexes() -> bool:
-    """Whether there are such locks: with glibc, on kernels that free them. How a mutex lies in
-    memory is a matter of the C library, so that processes with different ones cannot share it."""
+    """Whether there are such locks: with glibc, on kernels that free them, in a Python that can
+    call the C library. How a mutex lies in memory is a matter of that library, so that processes
+    with different ones cannot share it."""
     if sys.platform != "linux":
         return False
     try:
         if not (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc"):
             return False
-        return _initialise(ctypes.create_string_buffer(MUTEX_BYTES)) == 0
-    except (OSError, ValueError, AttributeError):
+        return _initialise(memoryview(bytearray(MUTEX_BYTES))) == 0
+    except (ImportError, OSError, ValueError, AttributeError):
         return False
 
 
 class SharedMutex:
     """The mutex in the `MUTEX_BYTES` of `memory`, which was made there by `make`, by whichever
-    process. Belongs to one thread."""
+    process. Belongs to one thread. Only where `has_mutexes`."""
 
-    __slots__ = ("_memory", "_take", "unlock")
+    __slots__ = ("_place", "_take", "unlock")
 
     def __init__(self, memory: memoryview) -> None:
-        self._memory = (ctypes.c_char * MUTEX_BYTES).from_buffer(memory)
-        self._take = partial(_AT_ONCE.pthread_mutex_trylock, self._memory)
-        self.unlock: Callable[[], object] = partial(_AT_ONCE.pthread_mutex_unlock, self._memory)
+        self._place = _place(memory)
+        library = _library(waiting=False)
+        self._take = partial(library.pthread_mutex_trylock, self._place)
+        self.unlock: Callable[[], object] = partial(library.pthread_mutex_unlock, self._place)
         """Give it back. To be called by whoever has it."""
 
     @staticmethod
@@ -59,11 +57,9 @@ class SharedMutex:
         """Make a mutex in memory that no process uses as one.
 
         Raises:
-            OSError: there are none; see `has_mutexes`.
+            OSError: it cannot be made.
         """
-        failed = _initialise((ctypes.c_char * MUTEX_BYTES).from_buffer(memory))
-        if failed:
-            raise OSError(failed, os.strerror(failed))
+        _raise_for(_initialise(memory))
 
     def lock(self) -> None:
         """Take it, once nobody else has it.
@@ -77,18 +73,39 @@ class SharedMutex:
 
     def _insist(self, found: int) -> None:
         if found == errno.EBUSY:
-            found = _WAITING.pthread_mutex_lock(self._memory)
+            found = _library(waiting=True).pthread_mutex_lock(self._place)
         if found == errno.EOWNERDEAD:
             # It is taken all the same. What its holder left half done is for who finds it gone.
-            found = _AT_ONCE.pthread_mutex_consistent(self._memory)
-        if found:
-            raise OSError(found, os.strerror(found))
+            found = _library(waiting=False).pthread_mutex_consistent(self._place)
+        _raise_for(found)
 
 
-def _initialise(memory: ctypes.Array[ctypes.c_char]) -> int:
+def _initialise(memory: memoryview) -> int:
     """Make a mutex; the number of what failed, 0 for nothing."""
-    attributes = ctypes.create_string_buffer(_ATTRIBUTES_BYTES)
-    failed: int = _AT_ONCE.pthread_mutexattr_init(attributes)
-    failed = failed or _AT_ONCE.pthread_mutexattr_setpshared(attributes, _SHARED)
-    failed = failed or _AT_ONCE.pthread_mutexattr_setrobust(attributes, _ROBUST)
-    return failed or _AT_ONCE.pthread_mutex_init(memory, attributes)
+    library, attributes = _library(waiting=False), _place(memoryview(bytearray(_ATTRIBUTES_BYTES)))
+    failed: int = library.pthread_mutexattr_init(attributes)
+    failed = failed or library.pthread_mutexattr_setpshared(attributes, _SHARED)
+    failed = failed or library.pthread_mutexattr_setrobust(attributes, _ROBUST)
+    return failed or library.pthread_mutex_init(_place(memory), attributes)
+
+
+@cache
+def _library(*, waiting: bool) -> Any:
+    """The functions of the process. While one waits, other threads go on; one that never does need
+    not let them."""
+    # Some builds of Python lack it, and do without this lock.
+    import ctypes
+
+    return ctypes.CDLL(None) if waiting else ctypes.PyDLL(None)
+
+
+def _place(memory: memoryview) -> Any:
+    """Memory as what functions are given."""
+    import ctypes
+
+    return (ctypes.c_char * len(memory)).from_buffer(memory)
+
+
+def _raise_for(found: int) -> None:
+    if found:
+        raise OSError(found, os.strerror(found))
