@@ -64,7 +64,7 @@ def test_an_upstream_that_tells_of_more_than_can_be_is_not_believed(store: Store
         meter.charge(1.8e9, whose, usage, charge)
     store.exchange("w", Batch(charges=meter.take_charges()), 0)
     charges = store.charges(0, 2**40)
-    reprice(store, prices, 0, 2**40)
+    reprice(store, prices, 0, 2**40, 0)
     assert store.charges(0, 2**40) == charges
     by_model = {key.priced_as: sums for key, sums in charges.items()}
     assert by_model["m"] == ChargeCount(requests=1, input=3, cached=3, cost=3 * 10**7)

@@ -139,6 +139,7 @@ class Gateway:
     def adopt(self, serving: Serving) -> None:
         """Serve what was prepared, from the next request on."""
         self._services.adopt(serving.generation)
+        self.websockets.follow(serving.generation.config)
         self._current = serving
 
     def _with_routes(self, generation: Generation) -> Serving:

@@ -48,7 +48,7 @@ from dragoman.gateway.operation.own_usage import OwnUsage
 from dragoman.gateway.operation.prober import Prober
 from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
 from dragoman.gateway.operation.series import SeriesKeeper
-from dragoman.gateway.operation.tally import Tally
+from dragoman.gateway.operation.tally import Tally, is_charged
 from dragoman.gateway.operation.webhook import Alerts
 from dragoman.gateway.request_log.writing import RequestLog
 from dragoman.gateway.serving.account_slots import AccountSlots
@@ -181,7 +181,7 @@ class Services:
             self.account_sync.settled = self.limits
         self.exporting = _exporting(config, self.scrape.metrics)
         self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
-        is_watched = config.admin.key is not None or config.admin.enabled
+        is_watched = config.admin.is_served
         self.scrape.metrics.is_watched = is_watched
         self._watching = Watching(config, counts)
         self.request_log = (
@@ -508,12 +508,11 @@ class Services:
 
 
 def _prices(config: Config, former: Generation | None, unknown: _UnpricedModels) -> Prices:
-    """The prices of a configuration: those of the one before where nothing of them can be another.
-    A table of its own is read anew."""
-    if former is not None and config.pricing.table is None:
+    """The prices of a configuration: those of the one before where nothing of them is another."""
+    if former is not None:
         before = former.config
         if (before.pricing.table, before.prices, before.upstreams) == (
-            None,
+            config.pricing.table,
             config.prices,
             config.upstreams,
         ):
@@ -579,9 +578,10 @@ def _used_since(account_sync: AccountSync | None) -> UsedSince | None:
         return None
 
     async def used_since(name: str, since: float, *, is_team: bool) -> Sequence[UsedInHour]:
-        return await account_sync.ask(
+        rows = await account_sync.ask(
             lambda store: store.client_keys.used(name, since, is_team=is_team)
         )
+        return [row for row in rows if is_charged(row.route)]
 
     return used_since
 

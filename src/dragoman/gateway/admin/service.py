@@ -27,7 +27,12 @@ from dragoman.administration.drafts import InvalidDraft, shortened
 from dragoman.administration.errors import Conflict, UnknownAccount
 from dragoman.administration.keys import KeyAdministration, Unknown
 from dragoman.administration.limits import UnknownLimit
-from dragoman.administration.pricing import found_prices, price_views, reprice
+from dragoman.administration.pricing import (
+    found_prices,
+    hours_since,
+    price_views,
+    reprice,
+)
 from dragoman.administration.service import Administration
 from dragoman.administration.sheets import audit_sheet
 from dragoman.audit import Actor, Change
@@ -344,6 +349,7 @@ class Admin:
                 prices=self._prices,
                 since=since,
                 until=until,
+                hours_since=hours_since(self._config),
                 dry_run=dry_run,
                 actor=_actor.get(),
             )

@@ -54,18 +54,18 @@ _USE = (
 )
 
 
-# Costs are in rows of their own, under the same hours, models and upstreams.
+# Costs are in rows of their own, under the same hours, models, upstreams and routes.
 _USED = """
     SELECT hour, model, upstream, sum(requests), sum(input), sum(cached), sum(cache_write),
-        sum(output), sum(reasoning), sum(cost) FROM (
-        SELECT hour, model, upstream,
+        sum(output), sum(reasoning), sum(cost), route FROM (
+        SELECT hour, model, upstream, route,
             CASE WHEN account = '' THEN 0 ELSE requests END AS requests, input,
             cached, cache_write, output, reasoning, 0 AS cost FROM usage
             WHERE hour >= ?2 AND client = ?1
         UNION ALL
-        SELECT hour, model, upstream, 0, 0, 0, 0, 0, 0, cost FROM charges
+        SELECT hour, model, upstream, route, 0, 0, 0, 0, 0, 0, cost FROM charges
             WHERE hour >= ?2 AND client = ?1
-    ) AS both_tables GROUP BY hour, model, upstream ORDER BY hour
+    ) AS both_tables GROUP BY hour, model, upstream, route ORDER BY hour
 """
 _USED_BY_TEAM = _USED.replace("client = ?1", "team = ?1")
 
