@@ -94,6 +94,14 @@ def test_what_changes_nothing_is_no_change(shop: Shop) -> None:
     assert f"{'n' * 60}...\n" in shop.run("key", "list").stdout
 
 
+def test_a_key_that_is_refused_from_the_first_is_warned_of(shop: Shop) -> None:
+    assert "k is expired" in shop.run("key", "add", "k", "--expires", "2020-01-01").stderr
+    shop.run("key", "add", "m")
+    shop.run("key", "disable", "m")
+    assert "m is disabled" in shop.run("key", "rotate", "m").stderr
+    assert "warning" not in shop.run("key", "add", "n", "--not-before", "1d").stderr
+
+
 def test_of_several_keys_all_are_changed_or_none(shop: Shop) -> None:
     def states() -> list[str]:
         return [one["state"] for one in json.loads(shop.run("key", "list", "--json").stdout)]

@@ -300,6 +300,37 @@ def test_a_limit_whose_alert_nobody_took_is_told_of_after_a_restart(
     assert used(other, 429) == [1.0]
 
 
+def test_a_limit_that_refuses_is_told_of_once_in_its_window(
+    start: Start, simulator: RunningSimulator, receiver: Receiver, tmp_path: Path
+) -> None:
+    """Though it is not used up: what is asked is more than is left."""
+    limits = (
+        Limit(kind="tokens", amount=60, window="month"),
+        Limit(kind="requests", amount=10, window="1m"),
+        Limit(kind="tokens", amount=0, window="5h", models=("messages/*",)),
+    )
+    key = "sk-the-key-of-ci"
+    client = Client(name="ci", key=Secret(key), limits=limits)
+    config = replace(configured(simulator, receiver, tmp_path), clients=(client,))
+    gateways = [start(config) for _ in range(2)]
+
+    def status(gateway: RunningGateway, api: str) -> int:
+        asked = {**body("chat", f"{api}/sim-text"), "max_tokens": 30}
+        return call(gateway.base_url, "POST", PATHS["chat"], asked, key=key).status
+
+    assert status(gateways[0], "chat") == 200
+    for gateway in gateways * 3:
+        assert status(gateway, "chat") == 429
+        assert status(gateway, "messages") == 429
+    until(lambda: len(receiver.alerts("limit.refused")) == 2)
+    time.sleep(0.3)
+    told = {one["limit"]: one for one in receiver.alerts("limit.refused")}
+    assert len(receiver.alerts("limit.refused")) == 2
+    assert 0 < told["key:tokens:month"]["used"] < 1
+    assert "refuses requests" in told["key:tokens:month"]["text"]
+    assert told["key:tokens:5h"]["models"] == ["messages/*"]
+
+
 def test_a_limit_that_was_changed_is_told_of_anew_and_like_ones_apart(
     start: Start, simulator: RunningSimulator, receiver: Receiver, tmp_path: Path
 ) -> None:

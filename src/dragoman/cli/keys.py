@@ -228,6 +228,8 @@ def rotate(config: Path, grace: float, as_json: bool, name: str) -> None:
 
 
 def _print_made(made: MadeKey, as_json: bool) -> None:
+    if (state := made.key.state) in ("disabled", "expired"):
+        click.echo(f"warning: {made.name} is {state}: requests with it are refused", err=True)
     if as_json:
         print_json(made)
         return

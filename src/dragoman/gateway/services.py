@@ -75,7 +75,7 @@ from dragoman.gateway.telemetry.sampling import is_disabled
 from dragoman.gateway.telemetry.traces import Traces, peers_of
 from dragoman.gateway.workbench.sending import Bench
 from dragoman.http.addresses import Proxies
-from dragoman.keys.admission import Crossing
+from dragoman.keys.admission import BoundLimit, Crossing
 from dragoman.keys.records import UsedInHour
 from dragoman.keys.ring import KeyRing
 from dragoman.keys.shares import Spent
@@ -224,6 +224,7 @@ class Services:
         self.scrape.metrics.know(listed_models(config, self.generation.prices))
         self.alerts = Alerts(self.current, self.account_sync, self.client, self.scrape.metrics)
         self._admission.on_crossing = self._tell_of_limit
+        self._admission.on_refused = self._alert_of_refusal
         # What the webhook did not take before the end of another process, and limits that were
         # changed to less than is used.
         self.limits.on_reached = self._alert_of_limit
@@ -427,20 +428,30 @@ class Services:
 
     def _alert_of_limit(self, crossing: Crossing) -> None:
         """Tell the webhook, if nobody did."""
-        if is_told(crossing):
-            limit, now = crossing.limit, time.time()
-            ends = limit.counter.resets_at(now)
-            resets_at = ends if isfinite(ends) else None
+        limit, now = crossing.limit, time.time()
+        self._alert(limit, crossing.percent, limit.counter.resets_at(now), now)
+
+    def _alert_of_refusal(self, limit: BoundLimit) -> None:
+        """Tell the webhook that a limit refuses requests, which it does before all is used."""
+        now = time.time()
+        percent = 100 * limit.used(now) // limit.amount if limit.amount else 100
+        self._alert(limit, percent, limit.refusal_told, now, refuses=True)
+
+    def _alert(
+        self, limit: BoundLimit, percent: int, ends: float, now: float, *, refuses: bool = False
+    ) -> None:
+        if is_told(limit):
             self.alerts.notify(
                 of_limit(
                     limit.owner,
                     limit.name,
-                    crossing.percent,
-                    resets_at,
+                    percent,
+                    ends if isfinite(ends) else None,
                     now,
                     is_team=limit.is_team,
                     models=limit.models or (),
                     settings=repr(limit.limit),
+                    refuses=refuses,
                 )
             )
 

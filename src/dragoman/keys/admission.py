@@ -185,6 +185,7 @@ class BoundLimit:
         "owner",
         "pool",
         "pool_cells",
+        "refusal_told",
         "row",
         "weights",
         "window",
@@ -201,6 +202,8 @@ class BoundLimit:
         self.kind = kind_of(limit)
         self.counts_subscriptions = limit.subscriptions == "count"
         self.index = int(self.kind if self.counts_subscriptions else Kind.BILLED)
+        self.refusal_told = 0.0
+        """Until when, in Unix seconds, it need not be told again that it refuses requests."""
         self.pool: int | None = None
         self.pool_cells: Cells | None = None
         self.amount = limit.units

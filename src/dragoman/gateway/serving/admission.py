@@ -90,6 +90,7 @@ class Admission:
         self._settled = 0
         self._queues: dict[Row, _LimitQueue] = {}
         self.on_crossing: Callable[[Crossing], None] = log_crossing
+        self.on_refused: Callable[[BoundLimit], object] = lambda limit: None
         counters.on_freed = self._serve_all_queues
 
     async def admit(
@@ -341,12 +342,18 @@ class Admission:
             # It was refused a while ago.
             free_at = queue.limit.free_at(time.time(), refusal.amount)
             refusal = replace(refusal, limit=queue.limit, free_at=free_at)
-        raise _told(
-            incoming,
-            record,
-            refusal.limit,
-            *refused(refusal, time.time(), shows_amounts=caller.shows_amounts),
-        )
+        now = time.time()
+        self._note_refused(refusal.limit, now)
+        told = refused(refusal, now, shows_amounts=caller.shows_amounts)
+        raise _told(incoming, record, refusal.limit, *told)
+
+    def _note_refused(self, limit: BoundLimit, now: float) -> None:
+        """A limit refuses a request: that is told once in its window."""
+        window = limit.window
+        if window is not None and now >= limit.refusal_told:
+            ends = now + window.seconds if isinstance(window, Rolling) else None
+            limit.refusal_told = limit.counter.resets_at(now) if ends is None else ends
+            self.on_refused(limit)
 
     def _give_back(self, given: Reservation | Refusal) -> None:
         """Nothing came of what was reserved."""
@@ -533,13 +540,13 @@ def _clamped(request: ClientRequest, most: int) -> ClientRequest:
 
 def log_crossing(crossing: Crossing) -> None:
     """Log that a share of a limit was reached, if that is told."""
-    if is_told(crossing):
-        limit = crossing.limit
+    limit = crossing.limit
+    if is_told(limit):
         _log.warning("%d %% of %s of %s are used", crossing.percent, limit.name, limit.owner)
 
 
-def is_told(crossing: Crossing) -> bool:
-    """Whether people want to hear of a crossing: rolling windows of less than an hour are full
-    again and again."""
-    window = crossing.limit.window
+def is_told(limit: BoundLimit) -> bool:
+    """Whether people want to hear of a limit: rolling windows of less than an hour are full again
+    and again."""
+    window = limit.window
     return not isinstance(window, Rolling) or window.seconds >= _HOUR_S
