@@ -40,7 +40,7 @@ _DAY_S = 24 * 3600.0
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": _DAY_S, "w": 7 * _DAY_S}
 _LONGEST_TEXT = 16
 """Characters of a span: more digits are more than any."""
-_LIST_FIELDS = ("addresses", "addresses_denied", "models", "models_denied", "upstreams")
+_LIST_FIELDS = ("addresses", "addresses_denied", "models", "models_denied", "paths", "upstreams")
 _NONE = "none"
 _LONGEST_NOTE = 60
 """Characters of a note in a list; `show` has all of it."""
@@ -123,6 +123,12 @@ def _rules(function: F) -> F:
     for option in (
         click.option("--max-output-tokens", type=Tokens(), help="Longest answers; none for any."),
         click.option("--upstream", "upstreams", multiple=True, help="Upstream that may be used."),
+        click.option(
+            "--path",
+            "paths",
+            multiple=True,
+            help="Path it may call, such as /v1/messages*; repeatable.",
+        ),
         click.option(
             "--deny-model",
             "models_denied",

@@ -279,6 +279,9 @@ class Gateway:
             incoming.shared.append((b"www-authenticate", b"Bearer"))
             raise
         record.caller, record.team = caller.name, caller.team
+        if caller.paths and not route.for_all and not caller.may_call(incoming.path):
+            told = f"This API key may not be used for {incoming.path[:200]}."
+            raise refusal(FaultKind.FORBIDDEN, told, code="path_not_allowed")
         if incoming.method != "POST":
             await handler(incoming, caller, record)
             return
