@@ -236,7 +236,7 @@ def diff(config: Path, as_json: bool, old: Path, new: Path | None) -> None:
 @click.option("--cache-write-1h", help="For input written to one for an hour.")
 @click.option("--reasoning", help="For reasoning; as --output without it.")
 @click.option("--search", help="For a thousand of the vendor's web searches.")
-@click.option("--tier", help="Service tier that has it: batch, flex, priority or fast.")
+@click.option("--tier", help="Service tier that has it: batch, flex, priority, fast or ultrafast.")
 @click.option("--above", type=int, help="Tokens of a prompt above which it holds.")
 @click.option("--since", help="Day (UTC) from which on it holds, 2027-01-01.")
 @click.option("--hours", help="Hours of the day (UTC) in which it holds, 16:30-00:30.")
