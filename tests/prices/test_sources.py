@@ -173,14 +173,29 @@ def test_the_second_source_is_compared_and_fills_in() -> None:
 
 def test_what_only_a_page_has_is_added_until_a_source_has_it() -> None:
     made = make_from(Text("", source(model({"input_mtok": 1}))), None, NOW)
-    assert {page.model for page in PAGES} <= set(made.table.models)
-    assert {page.address for page in PAGES} <= {one.address for one in made.table.sources}
+    whole = [page for page in PAGES if not page.model.prices[0].tier]
+    assert {page.model for page in whole} == set(made.table.models[1:])
+    assert {page.address for page in whole} == {one.address for one in made.table.sources[1:]}
     assert not made.known
     page = PAGES[0]
     name = page.model.names[0]
     made = make_from(Text("", source(model({"input_mtok": 9}, {"equals": name}))), None, NOW)
     assert page.model not in made.table.models
     assert page.address not in {one.address for one in made.table.sources}
+    assert made.known == (f"openai/{name}",)
+
+
+def test_service_tiers_that_only_a_page_has_are_added_to_a_model() -> None:
+    page = next(page for page in PAGES if page.model.prices[0].tier)
+    tier, name = page.model.prices[0].tier, page.model.names[0]
+    known = model({"input_mtok": 9}, {"equals": name})
+    made = make_from(Text("", source(known)), None, NOW)
+    assert made.table.models[0].prices[1:] == page.model.prices
+    assert page.address in {one.address for one in made.table.sources}
+    assert not made.known
+    variants = [{"when": {"service_tier": tier}, "prices": {"input_mtok": 7}}]
+    made = make_from(Text("", source(known | {"price_variants": variants})), None, NOW)
+    assert [price.input for price in made.table.models[0].prices] == [9 * 10**6, 7 * 10**6]
     assert made.known == (f"openai/{name}",)
 
 

@@ -188,6 +188,9 @@ def test_long_prompts_cost_more_for_all_of_their_tokens(prices: Prices) -> None:
         ("openai", "gpt-5.5", "priority", "2.5"),
         ("openai", "gpt-5.5", "batch", "0.5"),
         ("openai", "gpt-6-astra", "flex", "0.5"),
+        # https://developers.openai.com/api/docs/guides/ultrafast-mode: 60, 6, 75 and 300 dollars
+        ("openai", "gpt-6-astra", "ultrafast", "6"),
+        ("openai", "gpt-6.1-sol", "ultrafast", "6"),
         ("openai", "gpt-6-astra", "priority", "2"),
         ("openai", "gpt-6.1-terra", "batch", "0.5"),
         ("openai", "gpt-6.1-terra", "fast", "2"),

@@ -193,7 +193,7 @@ def list_limits(config: Path, of_team: bool, as_json: bool, name: str) -> None:
 @click.option("--model", required=True, help="Model that would be asked for.")
 @click.option("--input-tokens", type=int, default=0, help="Tokens of the prompt.")
 @click.option("--output-tokens", type=int, help="Output limit; as for a request without one.")
-@click.option("--tier", help="Service tier: batch, flex, priority or fast.")
+@click.option("--tier", help="Service tier: batch, flex, priority, fast or ultrafast.")
 @click.option("--address", help="Address that it would come from.")
 @JSON
 @click.argument("name")

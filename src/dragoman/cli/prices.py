@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -234,7 +236,7 @@ def diff(config: Path, as_json: bool, old: Path, new: Path | None) -> None:
 @click.option("--cache-write-1h", help="For input written to one for an hour.")
 @click.option("--reasoning", help="For reasoning; as --output without it.")
 @click.option("--search", help="For a thousand of the vendor's web searches.")
-@click.option("--tier", help="Service tier that has it: batch, flex, priority or fast.")
+@click.option("--tier", help="Service tier that has it: batch, flex, priority, fast or ultrafast.")
 @click.option("--above", type=int, help="Tokens of a prompt above which it holds.")
 @click.option("--since", help="Day (UTC) from which on it holds, 2027-01-01.")
 @click.option("--hours", help="Hours of the day (UTC) in which it holds, 16:30-00:30.")
@@ -257,12 +259,12 @@ def set_price(config: Path, input_: str, force: bool, as_json: bool, **fields: A
     read_config(config, serving=False)
     file = config.resolve()
     try:
-        # Bytes: lines may end as on Windows.
-        text = with_price(file.read_bytes().decode("utf-8-sig"), given, force=force)
+        with _alone_in(file.parent):
+            # Bytes: lines may end as on Windows.
+            text = with_price(file.read_bytes().decode("utf-8-sig"), given, force=force)
+            _replace(file, text.encode(), check=_check)
     except (HighPrice, PricesInline) as error:
         raise click.ClickException(f"nothing was written: {error}") from None
-    try:
-        _replace(file, text.encode(), check=_check)
     except OSError as error:
         raise click.ClickException(f"cannot write {config}: {error.strerror}") from None
     tell({"set": given}, as_json)
@@ -309,6 +311,18 @@ def reprice(config: Path, since: str, until: str, dry_run: bool, as_json: bool) 
     click.echo(f"cost: {done.before_usd} -> {done.after_usd} US dollars")
     if done.unpriced:
         click.echo(f"{count(done.unpriced, 'answer')} without a known price")
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Other commands that change a file of the folder wait meanwhile: none undoes what another
+    did."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _check(config: Path) -> None:

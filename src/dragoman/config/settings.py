@@ -329,7 +329,7 @@ class OwnPrice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The same for reasoning; absent: as `output`."""
     search: Dollars = "0"
     """US dollars for a thousand of the vendor's web searches."""
-    tier: Literal["batch", "flex", "priority", "fast"] | None = None
+    tier: Literal["batch", "flex", "priority", "fast", "ultrafast"] | None = None
     """Service tier that has this price; absent: the usual one, and all without a price of their
     own."""
     above: Annotated[int, Meta(ge=0)] = 0

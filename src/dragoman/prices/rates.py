@@ -13,8 +13,8 @@ PICO: Final = 10**12
 PER_MILLION: Final = 10**6
 """Pico-dollars for one token that costs one US dollar for a million."""
 
-BATCH, FLEX, PRIORITY, FAST = "batch", "flex", "priority", "fast"
-TIERS: Final = (BATCH, FLEX, PRIORITY, FAST)
+BATCH, FLEX, PRIORITY, FAST, ULTRAFAST = "batch", "flex", "priority", "fast", "ultrafast"
+TIERS: Final = (BATCH, FLEX, PRIORITY, FAST, ULTRAFAST)
 """Service tiers with prices of their own, by the vendors' names (`Usage.tier`). The usual tier is
 the empty text."""
 
