@@ -217,6 +217,8 @@ _ACCOUNT = ("upstream", "account")
 _MODEL = ("upstream", "model")
 _WINDOW = (*_ACCOUNT, "window", "model")
 _BUDGET = ("scope", "id", "window")
+_LOGGED = ("dropped", "failed", "repeated", "written")
+"""What becomes of requests in their log."""
 
 FAMILIES: tuple[Family | HistogramFamily, ...] = (
     Family(
@@ -477,7 +479,7 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         "Requests in the log of requests: written, failed to be, dropped for want of time, or"
         " repeated: further ones of many that are refused alike.",
         ("result",),
-        lambda now: (((result,), number) for result, number in sorted(now.counts.logged.items())),
+        lambda now: (((result,), now.counts.logged.get(result, 0)) for result in _LOGGED),
     ),
     HistogramFamily(
         "dragoman_store_write_seconds",
