@@ -98,6 +98,8 @@ class ChatRelay:
         "usage",
     )
 
+    untold = 0
+
     def __init__(
         self,
         model: str | None,
