@@ -218,7 +218,7 @@ def test_simulate_serves_until_interrupted() -> None:
         assert listed["data"]
         taken = run("simulate", "--port", str(port))
         assert taken.returncode == 1
-        assert f"cannot listen on 127.0.0.1:{port}" in taken.stderr
+        assert taken.stderr.startswith(f"Error: cannot listen on 127.0.0.1:{port}")
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=10) == 0
 

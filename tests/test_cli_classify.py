@@ -138,16 +138,18 @@ def test_rules_of_an_upstream_come_first(tmp_path: Path) -> None:
     [
         (("--status", "1000"), "0<=x<=999"),
         (("--status", "429", "--header", "retry-after"), "is not 'NAME: VALUE'"),
-        (("--status", "429", "--upstream", "relay"), "go together"),
     ],
 )
 def test_what_cannot_be_understood(arguments: tuple[str, ...], told: str) -> None:
     assert told in refused(*arguments)
 
 
-def test_an_upstream_that_is_not_there(tmp_path: Path) -> None:
+def test_an_upstream_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "dragoman.toml"
     path.write_text(CONFIG)
+    monkeypatch.setenv("DRAGOMAN_CONFIG", str(path))
+    assert "no upstream other" in refused("--status", "429", "--upstream", "other")
+    assert said("--status", "418", "--upstream", "relay")[0] == "no row of sop fits"
     assert "no upstream other" in refused(
         "--status", "429", "--config", str(path), "--upstream", "other"
     )

@@ -24,6 +24,7 @@ from dragoman.config import (
 from dragoman.protocols.settings import setting
 
 KEY = "sk-very-secret-0123456789"
+NO_HOME = "there is no home directory ~nobody-of-that-name"
 
 WHOLE = """
 [server]
@@ -364,6 +365,13 @@ def test_a_storage_key_has_a_least_length() -> None:
         ("[server]\nport = ", "2: not TOML: Invalid value"),
         ("a = 1\na = 2", "2: not TOML: Cannot overwrite a value"),
         ("a = '''\n\n", "3: not TOML: Expected \"'''\""),
+        ("a = " + "[" * 20_000 + "]" * 20_000, "1: not TOML: nested too deeply"),
+        (
+            '[server]\ntls_certificate = "a\\u0000"',
+            "2: server.tls_certificate: no file can have a name with a NUL in it",
+        ),
+        ("[storage]\npath = '~nobody-of-that-name/a.db'", f"2: storage.path: {NO_HOME}"),
+        ("[pricing]\ntable = '~nobody-of-that-name/a'", f"2: pricing.table: {NO_HOME}"),
     ],
 )
 def test_a_fault_is_told_with_its_line_and_key(text: str, expected: str) -> None:
@@ -400,9 +408,20 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the file: No such file"):
         read_config(tmp_path / "none.toml")
     binary = tmp_path / "binary.toml"
-    binary.write_bytes(b"a = '\xff'")
-    with pytest.raises(ConfigError, match="not UTF-8"):
+    binary.write_bytes(b"a = 1\nb = '\xff'")
+    with pytest.raises(ConfigError, match=r"binary\.toml:2: not UTF-8"):
         read_config(binary)
+
+
+def test_a_number_of_more_digits_than_are_read() -> None:
+    (told,) = faults("[server]\nport = " + "9" * 5000)
+    assert told.startswith("1: not TOML: ")
+
+
+def test_the_mark_of_an_encoding_is_no_part_of_the_text(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text("[server]\nport = 1\n", encoding="utf-8-sig")
+    assert read_config(file).config.server.port == 1
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
@@ -463,6 +482,8 @@ def test_long_limits_are_kept_somewhere(holder: str, window: str, is_told: bool)
         ("env:EMPTY", "environment variable EMPTY is empty"),
         ("env:NOPE", "environment variable NOPE is not set"),
         ("file:/nowhere/key", "cannot read /nowhere/key: No such file or directory"),
+        ("file:~nobody-of-that-name/key", NO_HOME),
+        ("file:a\\u0000b", "no file can have a name with a NUL in it"),
         ("  ", "the value is empty"),
         ("sk-\\u00e9", "the value has characters that an HTTP header cannot carry"),
         ("sk-a\\r\\nX: y", "the value has characters that an HTTP header cannot carry"),

@@ -67,6 +67,11 @@ def test_nothing() -> None:
         ("max_concurrent = 10", "max_concurrent = 11", "settings changed: server.max_concurrent"),
         ("port = 8080", "port = 8081", "needs a restart: server.port"),
         ("[[clients]]", '[storage]\npath = ""\n[[clients]]', "needs a restart: storage.path"),
+        (
+            "[[clients]]",
+            '[admin]\nkey = "sk-admin-of-tests"\n[[clients]]',
+            "settings changed: admin.key; needs a restart: request_log",
+        ),
         ("[[clients]]", "[options]\nkeepalive = 'off'\n[[clients]]", "settings changed: options"),
     ],
 )

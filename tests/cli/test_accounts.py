@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -333,3 +334,42 @@ def test_no_command_tells_a_secret(shop: Shop, caplog: pytest.LogCaptureFixture)
         assert "zebra" not in result.output
     assert "zebra" not in caplog.text
     assert b"zebra" not in shop.bytes_of_store()
+
+
+def at_terminal(shop: Shop, *arguments: str, **environ: str) -> str:
+    """What a command shows at a terminal."""
+    reading, terminal = os.openpty()
+    with os.fdopen(reading, "rb", buffering=0) as shown:
+        with os.fdopen(terminal, "wb") as end:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dragoman", *arguments, "--config", str(shop.file)],
+                stdin=end,
+                stdout=subprocess.PIPE if "--json" in arguments else end,
+                stderr=end,
+                env={**os.environ, "STORE_KEY": STORE_KEY, **environ},
+            )
+        text = b""
+        # The end of a terminal that nobody holds any more is an error.
+        with suppress(OSError):
+            while piece := shown.read(4096):
+                text += piece
+        process.communicate(timeout=60)
+    assert process.returncode == 0, text
+    return text.decode()
+
+
+def test_colours_are_for_terminals_that_want_them(shop: Shop) -> None:
+    assert "\x1b[32mactive" in at_terminal(shop, "accounts", "list", NO_COLOR="")
+    assert "\x1b" not in at_terminal(shop, "accounts", "list", NO_COLOR="1")
+    assert "\x1b" not in shop.run("accounts", "list").stdout
+
+
+def test_a_test_of_many_shows_how_far_it_is(shop: Shop) -> None:
+    keys = "".join(f"more-{number},chat,sk-sim-more{number}\n" for number in range(3))
+    shop.run("accounts", "import", "-", "--format", "csv", given=f"name,upstream,key\n{keys}")
+    told = at_terminal(shop, "accounts", "test", "--all", "--json")
+    assert "testing" in told
+    assert "4 accounts: 4 answered, 0 did not" in told
+    done = shop.run("accounts", "test", "--all", "--json")
+    assert len(json.loads(done.stdout)["accounts"]) == 4
+    assert done.stderr == "4 accounts: 4 answered, 0 did not\n"

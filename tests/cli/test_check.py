@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import socket
 
+import pytest
+from click.testing import CliRunner
+
+from dragoman.cli import main
 from tests.cli.conftest import STORE_KEY, Shop
 
 
@@ -68,6 +72,29 @@ def test_a_model_that_is_not_listed_is_a_warning(shop: Shop) -> None:
     assert json.loads(shop.run("check", "--online", "--json").stdout)["unlisted"] == [
         ["messages", "gtp-5"]
     ]
+
+
+def test_what_makes_it_unusable_is_told_to_scripts(shop: Shop) -> None:
+    """Also what is wrong with a file that it names, as the gateway would find when it starts."""
+    text = shop.file.read_text()
+    shop.file.write_text(text.replace("workers", 'tls_certificate = "none.pem"\nworkers'))
+    for command in (("check",), ("serve", "--port", "0")):
+        told = shop.run(*command, status=1).stderr
+        assert told.startswith(f"error: {shop.file}:4: server.tls_certificate: cannot read ")
+    found = json.loads(shop.run("check", "--json", status=1).stdout)
+    assert (found["file"], found["usable"]) == (str(shop.file), False)
+    (problem,) = found["problems"]
+    assert (problem["line"], problem["key"]) == (4, "server.tls_certificate")
+    shop.file.write_text(text + "broken =")
+    assert len(json.loads(shop.run("reload", "--json", status=1).stdout)["problems"]) == 1
+
+
+@pytest.mark.parametrize("command", ["check", "serve", "reload", "usage"])
+def test_a_file_that_cannot_be_looked_at(command: str) -> None:
+    """Such as one in a folder of somebody else."""
+    done = CliRunner().invoke(main, [command, "--config", "x" * 300])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.endswith("x:1: cannot read the file: File name too long\n")
 
 
 def test_a_check_asks_nobody_unless_told(shop: Shop) -> None:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dragoman.cli import main
-from dragoman.config import parse_config, read_config
+from dragoman.config import Secret, parse_config, read_config
 from dragoman.config.starting import VENDORS, Client, starting_configuration
 
 KEYS = {vendor.variable: "sk-some-key-of-a-vendor" for vendor in VENDORS.values()}
@@ -135,3 +135,24 @@ def test_a_person_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert [upstream.name for upstream in found.upstreams] == ["openai", "anthropic"]
     assert [client.name for client in found.clients] == ["bob"]
     assert "set OPENAI_API_KEY to your key of openai" in output
+
+
+def test_a_person_is_asked_again_and_of_their_own_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["dragoman.cli.init"], "_is_terminal", lambda: True)
+    file = tmp_path / "dragoman.toml"
+    typed = (
+        "opnai\n\n127.0.0.1:8000\nhttp://127.0.0.1:8000\nmessages\nanthropic_messages\nA_KEY\n\n"
+    )
+    code, output = run("--config", str(file), typed=typed)
+    assert code == 0, output
+    for told in ("'opnai' is none of them", "begins with http://", "'messages' is not one of"):
+        assert told in output
+    found = read_config(file, environ={"A_KEY": "sk-of-my-own"}).config
+    assert (found.upstreams[0].base_url, found.upstreams[0].protocol) == (
+        "http://127.0.0.1:8000",
+        "anthropic_messages",
+    )
+    assert found.accounts[0].key == Secret("sk-of-my-own")
+    assert found.clients == ()

@@ -385,6 +385,27 @@ def test_limits_that_cannot_be_are_told(gateway: RunningGateway) -> None:
     assert admin(gateway, "GET", "/keys/ci/limits").json == {"limits": []}
 
 
+def test_lists_of_keys_and_teams_come_in_pages(gateway: RunningGateway) -> None:
+    names = ["Zoe", "a", "a-b", "b", "tester"]
+    limits = [{"kind": "requests", "amount": 3, "window": "day"}]
+    for name in names[:-1]:
+        assert admin(gateway, "POST", "/keys", {"name": name, "limits": limits}).status == 201
+        assert admin(gateway, "POST", "/teams", {"name": name}).status == 201
+    for kind, known in (("keys", names), ("teams", names[:-1])):
+        found: list[str] = []
+        after: str | None = ""
+        while after is not None:
+            page = admin(gateway, "GET", f"/{kind}?limit=2&after={after}&state=true").json
+            assert len(page[kind]) == 2 or page["next"] is None
+            assert all(isinstance(one["limits"], list) for one in page[kind])
+            found += [one["name"] for one in page[kind]]
+            after = page["next"]
+        assert found == known
+        assert "next" not in admin(gateway, "GET", f"/{kind}").json
+        for wrong in ("0", "1001", "x"):
+            assert admin(gateway, "GET", f"/{kind}?limit={wrong}").status == 400
+
+
 def test_keys_of_another_gateway_are_imported(gateway: RunningGateway) -> None:
     def post(query: str, data: str) -> Answer:
         path = f"/admin/keys/import?{query}"

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -61,6 +62,7 @@ async def bound(
 
 ROLLING = limit("tokens", 1000, "5h")
 TOTAL = limit("tokens", 1000, "total")
+RESET = limit("tokens", 1000, "total", since=datetime.now(UTC) - timedelta(hours=3))
 SOME = limit("tokens", 1000, "total", models=["gpt-*"])
 COST = limit("cost", "10", "total")
 BILLED = limit("cost", "10", "total", subscriptions="ignore")
@@ -79,8 +81,11 @@ REQUESTS = limit("requests", 1000, "5h")
         (ROLLING, [ago(9, 70)], 5, 0),
         (limit("tokens", 1000, "30m"), [ago(0, 30), ago(9, 99)], 131, 30),
         (TOTAL, [ago(1, 30), ago(5, 50)], 79, 80),
-        # Old rows are dropped, and what they told is not.
-        (TOTAL, [ago(1, 30)], 80, 80),
+        # What was priced anew may cost less.
+        (TOTAL, [ago(1, 30)], 80, 30),
+        # Rows are added up by the day, and do not tell any more what came after a reset.
+        (RESET, [ago(1, 30), ago(9, 99)], 80, 80),
+        (RESET, [ago(1, 30), ago(9, 99)], 20, 30),
         # Whoever asks by another name counts for a limit of some models, too.
         (SOME, [ago(1, 30, "gpt-5"), ago(1, 50, "mine")], 30, 30),
         (SOME, [ago(1, 30, "gpt-5"), ago(1, 50, "mine")], 80, 80),

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from dragoman.config import ConfigError, parse_config, read_config
 from dragoman.gateway.processes.listening import bind, bind_unix
 from dragoman.gateway.processes.reload import ReloadError
-from dragoman.gateway.server import Server, build_app
+from dragoman.gateway.server import Server, build_app, file_faults
 from tests.gateway.http import KEY
 from tests.gateway.processes import until
 
@@ -89,6 +89,13 @@ def test_a_certificate_is_read_anew_at_a_reload(tmp_path: Path) -> None:
         (tmp_path / "cert.pem").write_text("none")
         with pytest.raises(ReloadError, match="PEM"):
             server.prepare(config, 3)
+        (fault,) = file_faults(config)
+        assert fault[0] == ("server", "tls_certificate")
+        certificate(tmp_path, "third.example")
+        command = f"openssl pkey -in {tmp_path}/key.pem -aes256 -passout pass:word"
+        locked = subprocess.run(command.split(), check=True, capture_output=True).stdout
+        (tmp_path / "key.pem").write_bytes(locked)
+        assert "no certificate and key that belong together" in next(file_faults(config))[1]
         assert name_shown(port) == "second.example"
 
 

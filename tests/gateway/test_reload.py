@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -21,12 +23,15 @@ from msgspec.structs import replace
 from dragoman.accounts.pool import AccountPool
 from dragoman.audit import Line
 from dragoman.config import Account, Admin, Config, Route, Secret, Storage, Upstream, read_config
-from dragoman.config.source import Source
-from dragoman.gateway.processes.reload import ReloadError
+from dragoman.config.source import Snapshot, Source
+from dragoman.gateway.processes.helper import receive, send
+from dragoman.gateway.processes.reload import ReloadError, WorkerLink
 from dragoman.gateway.processes.table import WorkerTable
-from dragoman.gateway.reloading import Held
+from dragoman.gateway.reloading import Held, WorkersReload
 from dragoman.gateway.services import Generation
 from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.prices.rates import PER_MILLION, PICO, Price, dollars
+from dragoman.prices.table import ModelPrices, Provider, make_table, write_table
 from dragoman.simulator.testing import RunningSimulator, running_simulator
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.clients import PATHS, body, completed
@@ -34,6 +39,7 @@ from tests.gateway.conftest import config_for
 from tests.gateway.http import AUTH, KEY, Connection, call
 from tests.gateway.processes import STORE, gateway_process
 from tests.gateway.services import Services, needs_linux, services, until
+from tests.websocket.client import Socket
 
 ADMIN = "sk-admin-token-of-tests"
 RELOADS = 100
@@ -265,10 +271,10 @@ def test_what_each_way_of_reloading_says(
             timeout=60,
         )
 
-    write(
-        turns.file,
-        turns.text(1) + "[[routes]]\nmatch = 'more'\nupstream = 'main'\nmodel = 'sim-text'\n",
-    )
+    # More than is told to a worker at once.
+    large = "# Nothing of it.\n" * 50_000
+    more = "[[routes]]\nmatch = 'more'\nupstream = 'main'\nmodel = 'sim-text'\n"
+    write(turns.file, turns.text(1) + large + more)
     done = command()
     assert done.returncode == 0, done.stderr
     assert "clients added: client-1\nclients removed: client-0\n" in done.stdout
@@ -301,7 +307,13 @@ def test_what_each_way_of_reloading_says(
         turns.text(1).replace(
             "[[upstreams]]", "[pricing]\ntable = 'none.json'\n[[upstreams]]", 1
         ): "none.json",
-        turns.text(1).replace("[admin]", "tls_certificate = 'none.pem'\n[admin]"): "none.pem",
+        turns.text(1).replace("[admin]", "tls_certificate = 'none.pem'\n[admin]"): (
+            ":7: server.tls_certificate: cannot read "
+        ),
+        turns.text(1).replace('"sk-sim-account-1"', '"file:~nobody-of-that-name/key"'): (
+            "no home directory"
+        ),
+        turns.text(1) + "more = " + "[" * 20_000 + "]" * 20_000: "nested too deeply",
         "": "is empty",
     }
     for count, (text, told) in enumerate(broken.items(), 1):
@@ -318,6 +330,16 @@ def test_what_each_way_of_reloading_says(
     assert call(running.url, "GET", "/admin/health", key=ADMIN).json["configurations"] == before
     failed = command()
     assert failed.returncode == 1
+    accounts = (
+        f'[[accounts]]\nname = "more-{count}"\nupstream = "main"\nkey = "file:none-{count}"\n'
+        for count in range(2000)
+    )
+    write(turns.file, turns.text(1) + "".join(accounts))
+    many = command()
+    assert many.returncode == 1
+    assert "none-49:" in many.stderr
+    assert "none-50:" not in many.stderr
+    assert "and 1950 more\nnothing was changed: configuration 4 is served" in many.stderr
 
     write(turns.file, turns.text(0).replace("workers = ", "keepalive_s = 5\nworkers = 1"))
     found = pending()
@@ -343,6 +365,93 @@ def test_what_each_way_of_reloading_says(
 
 def ask(url: str, model: str, key: str = KEY) -> int:
     return call(url, "POST", "/v1/chat/completions", body("chat", model), key=key).status
+
+
+def test_who_asks_while_the_file_is_read_has_it_read_once_more(tmp_path: Path) -> None:
+    """What was read may be what the file said before."""
+    file = tmp_path / "dragoman.toml"
+    file.write_text('[storage]\npath = ""\n')
+    reloads = WorkersReload(Held(read_config(file).config, Source(str(file))), 1, lambda _: None)
+    reloads.links.open(0)
+    told: list[str] = []
+
+    def work(sock: socket.socket) -> None:
+        """A worker, which is asked for a reload in the middle of the first."""
+        with suppress(EOFError):
+            while True:
+                (what, number, value), _ = receive(sock)
+                told.append(what if what != "report" else f"{value.configuration} to {number}")
+                if what == "prepare":
+                    if number == 1:
+                        send(sock, ("reload", 8, None), b"")
+                    send(sock, ("prepared", number, ()), b"")
+                elif what == "commit":
+                    send(sock, ("adopted", number, None), b"")
+
+    theirs = reloads.links._theirs
+    assert theirs is not None
+    thread = threading.Thread(target=work, args=(theirs,))
+    thread.start()
+    send(theirs, ("reload", 7, None), b"")
+    reloads.work()
+    reloads.work()
+    reloads.work()
+    ours = reloads.links._ours[0]
+    assert ours is not None
+    ours.shutdown(socket.SHUT_WR)
+    thread.join(20)
+    for sock in (ours, theirs):
+        sock.close()
+    assert told == ["prepare", "commit", "2 to 7", "prepare", "commit", "3 to 8"]
+
+
+def test_what_changes_while_a_gateway_starts_is_not_missed(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    text = "[server]\nwatch_config = true\n"
+    file.write_text(text)
+    read = read_config(file).config
+    assert not Held(read, Source(str(file))).has_changed
+    for other in (text + "cors = false\n", "broken ="):
+        write(file, other)
+        held = Held(read, Source(str(file)))
+        until(lambda held=held: held.has_changed)  # type: ignore[misc]
+        assert not held.has_changed
+
+
+async def test_a_worker_that_was_too_slow_serves_what_comes_then() -> None:
+    """And never what it has ready too late."""
+    ours, theirs = socket.socketpair()
+    made = {text: asyncio.get_running_loop().create_future() for text in ("slow", "next")}
+    heard = {text: asyncio.Event() for text in made}
+    adopted: list[str] = []
+
+    async def prepare(snapshot: Snapshot, number: int) -> str:
+        heard[snapshot.text].set()
+        ready: str = await made[snapshot.text]
+        return ready
+
+    def tell(what: str, attempt: int, text: str = "") -> None:
+        send(ours, (what, attempt, (Snapshot(Source("none.toml"), text, {}, {}), 2)), b"")
+
+    async def told() -> object:
+        return (await asyncio.to_thread(receive, ours))[0]
+
+    with ours, theirs:
+        link = WorkerLink(theirs, prepare, adopted.append)
+        link.start()
+        tell("prepare", 1, "slow")
+        await heard["slow"].wait()
+        tell("drop", 1)
+        tell("prepare", 2, "next")
+        await heard["next"].wait()
+        made["next"].set_result("next")
+        assert await told() == ("prepared", 2, ())
+        made["slow"].set_result("slow")
+        assert await told() == ("prepared", 1, ())
+        tell("commit", 2)
+        assert await told() == ("adopted", 2, None)
+        assert adopted == ["next"]
+        asyncio.get_running_loop().remove_reader(theirs)
 
 
 @needs_linux
@@ -412,6 +521,47 @@ def test_a_worker_that_is_started_after_a_reload(
         assert ask(running.url, "route-0") == 200
 
 
+@needs_linux
+def test_a_table_of_prices_is_that_of_the_configuration(
+    running: Services, simulator: RunningSimulator
+) -> None:
+    """Also for a worker that is started later, whatever the file says by then."""
+    turns = Turns(running, [simulator.base_url] * 2, 2)
+    table = running.folder / "own.json"
+
+    def put(rate: int) -> None:
+        price = Price(0, "", 0, 0, 0, *[rate * PER_MILLION] * 6)
+        models = [ModelPrices("own", ("sim-*",), (price,))]
+        made = make_table("2026-11-25", (), [Provider("own", "https://own")], models)
+        table.write_bytes(write_table(made))
+
+    def cost() -> str:
+        made = body("chat", "route-0")
+        return call(running.url, "POST", PATHS["chat"], made).headers["x-dragoman-cost-usd"]
+
+    priced = turns.text(0).replace('base_url = "', 'prices = "own"\nbase_url = "')
+    priced += '[pricing]\ntable = "own.json"\nheader = true\n'
+    put(1)
+    write(turns.file, priced)
+    turns.service.process.send_signal(signal.SIGHUP)
+    turns.served(2)
+    before = cost()
+    put(2)
+    for number in range(2):
+        os.kill(turns.service.workers()[number], signal.SIGKILL)
+        turns.service.until_logged("ended with SIGKILL", number + 1)
+        until(lambda: len(turns.service.workers()) == 2)
+        table.write_text("no table")
+    assert {cost() for _ in range(10)} == {before}
+    turns.service.process.send_signal(signal.SIGHUP)
+    turns.service.until_logged("not a table of prices")
+    assert cost() == before
+    put(2)
+    turns.service.process.send_signal(signal.SIGHUP)
+    turns.service.until_logged("settings changed: pricing.table")
+    assert {cost() for _ in range(10)} == {dollars(2 * round(float(before) * PICO))}
+
+
 def test_a_stream_ends_on_what_it_began_with(simulator: RunningSimulator) -> None:
     """Though its upstream, its account and its client's key are gone; and nothing of it is kept
     then."""
@@ -424,6 +574,17 @@ def test_a_stream_ends_on_what_it_began_with(simulator: RunningSimulator) -> Non
         adopt(gateway, replace(config, upstreams=(), accounts=(), clients=()))
         assert completed("chat", first + b"".join(iter(connection.chunk, b"")))
         assert call(gateway.base_url, "GET", "/v1/models", key=None).json["data"] == []
+
+
+def test_a_message_may_be_as_large_as_a_body(simulator: RunningSimulator) -> None:
+    """On sockets that are opened from then on."""
+    config = config_for(simulator.base_url)
+    small = replace(config, server=replace(config.server, body_limit_bytes=100_000))
+    with running_gateway(small) as gateway:
+        for served, told in ((small, "error"), (config, "response.completed")):
+            adopt(gateway, served)
+            with Socket(gateway.base_url) as sock:
+                assert sock.turn("chat/sim-text", "x" * 300_000)[-1]["type"] == told
 
 
 def test_former_configurations_are_freed(simulator: RunningSimulator) -> None:

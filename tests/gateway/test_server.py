@@ -21,10 +21,11 @@ import pytest
 from dragoman.config import Config, Server
 from dragoman.gateway.edge.lines import LineWriter
 from dragoman.gateway.processes.listening import bind
+from dragoman.gateway.server import Server as GatewayServer
 from dragoman.gateway.server import build_app
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, stream_error
-from tests.gateway.conftest import Start
+from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import AUTH, JSON, KEY, Connection, call
 
 CONFIG = """
@@ -102,6 +103,22 @@ def test_serve_and_stop(tmp_path: Path, simulator: RunningSimulator, workers: in
 def children(pid: int) -> list[int]:
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     return [int(child) for child in text.split()]
+
+
+def test_who_is_told_to_stop_while_it_starts_does(simulator: RunningSimulator) -> None:
+    """The sockets are closed by then."""
+    server = GatewayServer(build_app(config_for(simulator.base_url), None))
+    start = server.app.start
+
+    async def told_meanwhile() -> None:
+        await start()
+        server.stop()
+        await asyncio.sleep(0)
+
+    server.app.start = told_meanwhile  # type: ignore[method-assign]
+    with bind("127.0.0.1", 0) as sock:
+        server.run([sock])
+    assert not server.started
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import accumulate
 from math import inf
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -228,6 +229,12 @@ def test_a_rolling_counter_against_a_list(seed: int) -> None:
         assert counted.used(now) == sum(amount for _, amount in told)
         ends = (max(told)[0] + PARTS + 1) * seconds / PARTS if told else now
         assert counted.resets_at(now) == pytest.approx(ends)
+        if told:
+            missing = chance.randrange(1, counted.used(now) + 1)
+            sums = zip(sorted(told), accumulate(amount for _, amount in sorted(told)), strict=True)
+            freeing = next(at for (at, _), so_far in sums if so_far >= missing)
+            frees = max(now, (freeing + PARTS + 1) * seconds / PARTS)
+            assert counted.frees_at(now, missing) == pytest.approx(frees)
         if chance.random() < 0.7:
             amount = chance.randrange(1, 1000)
             counted.add(now, amount)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 import dragoman
@@ -25,8 +27,11 @@ from dragoman.cli.usage import usage
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(dragoman.__version__, prog_name="dragoman")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Any LLM client, any LLM backend: Chat Completions, Messages and Responses on both sides."""
+    if os.environ.get("NO_COLOR"):
+        context.color = False
 
 
 for command in (

@@ -23,6 +23,7 @@ from dragoman.cli.common import (
     faults_of_file_told,
     file_name,
     print_json,
+    progress,
     read_config,
     table,
     tell,
@@ -440,10 +441,17 @@ def test(
             for view in found.page(upstream=upstream, state=state, with_usage=False).accounts
         )
         findings: list[Finding] = []
-        for finding in probe_all(settings, found, chosen, model):
-            findings.append(finding)
-            if not as_json:
-                click.echo(_result(finding))
+        # Where the lines themselves are not seen as they come.
+        with progress("testing", len(chosen), shown=as_json or not sys.stdout.isatty()) as bar:
+            for finding in probe_all(settings, found, chosen, model):
+                findings.append(finding)
+                bar.update(1)
+                if not as_json:
+                    click.echo(_result(finding))
+    if len(findings) > 1:
+        passed = sum(finding.passed for finding in findings)
+        told = f"{count(len(findings), 'account')}: {passed} answered"
+        click.echo(f"{told}, {len(findings) - passed} did not", err=True)
     if as_json:
         print_json({"accounts": findings})
     if not all(finding.passed for finding in findings):

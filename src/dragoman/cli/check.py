@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.common import CONFIG, FILE, JSON, failures_told, print_json, read_config, table
+from dragoman.cli.common import (
+    CONFIG,
+    FILE,
+    JSON,
+    failures_told,
+    faults_of_config_told,
+    load_config,
+    print_json,
+    progress,
+    table,
+)
 
 if TYPE_CHECKING:
-    from dragoman.config import Account, Config
+    from dragoman.config import Account, Config, ConfigError
     from dragoman.gateway.operation.listing import Listing
 
 
@@ -29,20 +39,22 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
     Warnings do not change it.
     """
     path = file or config
-    found = read_config(path)
+
+    def unusable(error: ConfigError) -> object:
+        return {"file": str(path), "usable": False, "problems": error.problems}
+
+    with faults_of_config_told(unusable if as_json else None):
+        loaded = load_config(path)
     from dragoman.config.summary import summary
-    from dragoman.prices.loading import load_prices
-    from dragoman.prices.table import PriceError
 
-    try:
-        load_prices(found)
-    except PriceError as error:
-        raise click.ClickException(f"prices: {error}") from None
-
+    found = loaded.config
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning.located(str(path))}", err=True)
     listed = _ask(found, as_json) if online else []
     missing = _unlisted(found, listed)
     if as_json:
         report = {"file": str(path), "usable": True, "summary": summary(found)}
+        report |= {"warnings": loaded.warnings}
         asked = {"accounts": listed, "unlisted": missing} if online else {}
         print_json(report | asked)
     else:
@@ -63,9 +75,7 @@ def _ask(config: Config, as_json: bool) -> list[Listing]:
 
     async def gather() -> list[Listing]:
         found: list[Listing] = []
-        with click.progressbar(
-            length=len(accounts), label="asking", file=sys.stderr, hidden=not sys.stderr.isatty()
-        ) as bar:
+        with progress("asking", len(accounts)) as bar:
             async for one in listings(config, accounts):
                 found.append(one)
                 bar.update(1)
@@ -94,7 +104,7 @@ def _row(one: Listing) -> Sequence[str]:
 def _accounts(config: Config) -> list[Account]:
     """The accounts of the configuration, and those of the store if there is one already."""
     path = config.storage.path
-    if not config.storage.place or (path and not Path(path).exists()):
+    if not config.storage.place or (path and not os.path.exists(path)):
         return list(config.accounts)
     from dragoman.administration.opening import open_administration
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dragoman.cli.common import FILE, JSON, print_json, read_config
+from dragoman.cli.common import CONFIG, JSON, print_json, read_config
 
 ACCOUNT_RULES = ("default", "sop", "none")
 
@@ -30,15 +30,18 @@ ACCOUNT_RULES = ("default", "sop", "none")
 @click.option(
     "--rules", "name", type=click.Choice(ACCOUNT_RULES), help="Table of rules.  [default: default]"
 )
-@click.option("--config", type=FILE, help="Configuration that holds --upstream.")
-@click.option("--upstream", help="Upstream whose rules of its own come before the table.")
+@CONFIG
+@click.option(
+    "--upstream",
+    help="Upstream of the configuration, whose rules of its own come before the table.",
+)
 @JSON
 def classify(
     status: int,
     body: str,
     headers: tuple[str, ...],
     name: str | None,
-    config: Path | None,
+    config: Path,
     upstream: str | None,
     as_json: bool,
 ) -> None:
@@ -55,13 +58,11 @@ def classify(
     from dragoman.failing import Rule
     from dragoman.protocols.error_body import read_error_body
 
-    if (config is None) is not (upstream is None):
-        raise click.UsageError("--config and --upstream go together.")
     own: tuple[Rule, ...] = ()
     table = name or "default"
-    if config is not None and upstream is not None:
+    if upstream is not None:
         try:
-            chosen = read_config(config).upstream(upstream)
+            chosen = read_config(config, serving=False).upstream(upstream)
         except KeyError:
             raise click.UsageError(f"{config} has no upstream {upstream}.") from None
         own, table = chosen.rules, name or chosen.account_rules

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -14,9 +14,11 @@ import click
 from dragoman.printable import printable
 
 if TYPE_CHECKING:
+    from click._termui_impl import ProgressBar
+
     from dragoman.accounts.store import Store
     from dragoman.administration.rows import BadRow
-    from dragoman.config import Config
+    from dragoman.config import Config, ConfigError, Loaded
 
 
 class ProtocolName(click.ParamType[str]):
@@ -66,26 +68,59 @@ def read_config(
     """The configuration at `path`; faults are all printed and end the command. `server` has
     settings that win over those of its `[server]`.
 
-    Commands that are about `serving` with it need its secrets, and print its warnings; others get
-    by without what they do not use.
+    Commands that are about `serving` with it need its secrets and its files, and print its
+    warnings; others get by without what they do not use.
+    """
+    with faults_of_config_told():
+        loaded = load_config(path, serving=serving, server=server)
+    for warning in loaded.warnings if serving else ():
+        click.echo(f"warning: {warning.located(str(path))}", err=True)
+    return loaded.config
+
+
+def load_config(
+    path: Path, *, serving: bool = True, server: Mapping[str, object] | None = None
+) -> Loaded:
+    """As `read_config`, which also prints.
+
+    Raises:
+        ConfigError: it cannot be used.
     """
     from dragoman.config import ConfigError
     from dragoman.config import read_config as read
 
-    if not path.exists():
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
         raise click.ClickException(
             f"there is no configuration at {path}: name it with --config or {CONFIG_VARIABLE}, or "
             "let `dragoman init` write one"
-        )
+        ) from None
+    except OSError:
+        pass  # Reading it tells why it cannot be read.
+    loaded = read(path, server=server or {}, secrets_needed=serving)
+    if serving:
+        from dragoman.gateway.server import file_faults
+
+        if problems := loaded.problems(file_faults(loaded.config)):
+            raise ConfigError(str(path), problems)
+    return loaded
+
+
+@contextmanager
+def faults_of_config_told(in_json: Callable[[ConfigError], object] | None = None) -> Iterator[None]:
+    """End the command with all that is wrong with a configuration; on standard output with the
+    JSON, too, that `in_json` makes of it."""
+    from dragoman.config import ConfigError
+
     try:
-        loaded = read(path, server=server or {}, secrets_needed=serving)
+        yield
     except ConfigError as error:
         for problem in error.problems:
             click.echo(f"error: {problem.located(error.file)}", err=True)
+        if in_json is not None:
+            print_json(in_json(error))
         raise click.exceptions.Exit(1) from None
-    for warning in loaded.warnings if serving else ():
-        click.echo(f"warning: {warning.located(str(path))}", err=True)
-    return loaded.config
 
 
 @contextmanager
@@ -123,6 +158,12 @@ def failures_told() -> Iterator[None]:
         raise click.exceptions.Exit(1) from None
     except (Conflict, SecretError, StoreError, UnknownAccount) as error:
         raise click.ClickException(str(error)) from None
+
+
+def progress(label: str, length: int, *, shown: bool = True) -> ProgressBar[int]:
+    """How far something has come that takes long, for a person at a terminal: `update` moves it."""
+    hidden = not (shown and sys.stderr.isatty())
+    return click.progressbar(length=length, label=label, file=sys.stderr, hidden=hidden)
 
 
 def print_json(value: object) -> None:

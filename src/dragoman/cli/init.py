@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 import click
 
@@ -14,6 +16,9 @@ from dragoman.cli.common import CONFIG, PROTOCOL
 
 if TYPE_CHECKING:
     from dragoman.config.starting import Vendor
+
+OWN = "local"
+"""Name of a server of one's own."""
 
 
 @click.command()
@@ -57,10 +62,12 @@ def init(
     from dragoman.config.starting import Client, starting_configuration
     from dragoman.keys.secrets import RANDOM_BYTES, make_key
 
-    if config.exists() and not force:
+    if os.path.lexists(config) and not force:
         raise click.ClickException(f"{config} is there already: give another --config, or --force")
     if not names and not url:
-        names, url, clients = _asked(clients)
+        answers = _asked(clients)
+        names, url, clients = answers.names, answers.url, answers.clients
+        protocol, keys = answers.protocol or protocol, (*keys, *answers.keys)
     vendors = _vendors(names, url, protocol)
     references = _references(keys, [vendor.name for vendor in vendors])
     twice = [name for name in clients if clients.count(name) > 1]
@@ -68,7 +75,7 @@ def init(
         raise click.UsageError(f"--client: {twice[0]} is given twice")
     files = {name: config.parent / f"{name}.key" for name in clients}
     for file in files.values():
-        if file.exists() and not force:
+        if os.path.lexists(file) and not force:
             raise click.ClickException(f"{file} is there already: give another name, or --force")
     text = starting_configuration(
         vendors,
@@ -87,29 +94,65 @@ def init(
         raise click.ClickException(f"cannot write {error.filename}: {error.strerror}") from None
     for name, key in made.items():
         click.echo(f"the key of {name} (in {files[name]}): {key}")
-    _say_next(config, vendors, references, files, port)
+    _say_next(config, vendors, references, files, _reached_by(host), port)
 
 
-def _asked(clients: tuple[str, ...]) -> tuple[tuple[str, ...], str | None, tuple[str, ...]]:
-    """The services, the URL of a server of one's own, and the names of clients, by questions."""
+class _Answers(NamedTuple):
+    """What a person said: the services, or a server of their own, and the names of clients."""
+
+    names: tuple[str, ...]
+    clients: tuple[str, ...]
+    url: str | None = None
+    protocol: str | None = None
+    keys: tuple[str, ...] = ()
+
+
+def _asked(clients: tuple[str, ...]) -> _Answers:
+    """What is asked of a person; a question is asked again until it has an answer of use."""
     from dragoman.config.starting import VENDORS
+    from dragoman.protocols import CODECS
+
+    def optional(text: str, read: Callable[[str], Any] = _words) -> Any:
+        return click.prompt(text, default="", show_default=False, value_proc=read)
 
     if not _is_terminal():
         raise click.UsageError("give --upstream or --url: there is no terminal to ask at")
     click.echo(f"Services that are known: {', '.join(VENDORS)}.")
-    text = click.prompt("Which do you have keys for (empty: none)", default="", show_default=False)
-    names = tuple(text.replace(",", " ").split())
-    url = None
+    names: tuple[str, ...] = optional("Which do you have keys for (empty: none)", _services)
+    url = protocol = None
+    keys: tuple[str, ...] = ()
     if not names:
-        url = click.prompt("Base URL of your own server, such as http://127.0.0.1:8000/v1")
-    if not clients:
-        text = click.prompt(
-            "Names of clients to make keys for (empty: only this machine may call)",
-            default="",
-            show_default=False,
+        url = click.prompt(
+            "Base URL of your own server, such as http://127.0.0.1:8000/v1", value_proc=_base_url
         )
-        clients = tuple(text.replace(",", " ").split())
-    return names, url, clients
+        what = f"What it speaks ({', '.join(CODECS)})"
+        protocol = click.prompt(what, default="openai_chat", type=PROTOCOL)
+        variable = optional("Environment variable that has its key (empty: it needs none)", str)
+        keys = (f"{OWN}=env:{variable}",) if variable else ()
+    if not clients:
+        clients = optional("Names of clients to make keys for (empty: only this machine may call)")
+    return _Answers(names, clients, url, protocol, keys)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.replace(",", " ").split())
+
+
+def _services(text: str) -> tuple[str, ...]:
+    from dragoman.config.starting import VENDORS
+
+    names = _words(text)
+    for name in names:
+        if name not in VENDORS:
+            raise click.UsageError(f"{name!r} is none of them")
+    return names
+
+
+def _base_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise click.UsageError("it begins with http:// or https://, and names a host")
+    return text
 
 
 def _is_terminal() -> bool:
@@ -128,7 +171,7 @@ def _vendors(names: tuple[str, ...], url: str | None, protocol: str) -> list[Ven
             )
         found[name] = VENDORS[name]
     if url:
-        found["local"] = Vendor("local", protocol, url, "", "*")
+        found[OWN] = Vendor(OWN, protocol, url, "", "*")
     return list(found.values())
 
 
@@ -170,11 +213,19 @@ def _write_secret(file: Path, key: str) -> None:
         stream.write(f"{key}\n")
 
 
+def _reached_by(host: str) -> str:
+    """The host of a URL for clients on this machine."""
+    if host in ("0.0.0.0", "::"):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
 def _say_next(
     config: Path,
     vendors: list[Vendor],
     references: dict[str, str],
     files: dict[str, Path],
+    host: str,
     port: int,
 ) -> None:
     click.echo(f"wrote {config}")
@@ -183,10 +234,10 @@ def _say_next(
             click.echo(f"set {vendor.variable} to your key of {vendor.name}")
     named = "" if config == Path("dragoman.toml") else f" --config {config}"
     click.echo(f"then: dragoman check --online{named}; dragoman serve{named}")
-    routed = ", ".join(vendor.match for vendor in vendors)
+    routed = ", ".join(vendor.match for vendor in vendors if vendor.match != "*")
     click.echo(
-        f"and for each client: dragoman guide CLIENT --url http://127.0.0.1:{port} --model MODEL "
-        f"(one of {routed})"
+        f"and for each client: dragoman guide CLIENT --url http://{host}:{port} --model MODEL"
+        + (f" (one of {routed})" if routed else "")
     )
     for file in files.values():
         click.echo(f'which reads its key: export DRAGOMAN_KEY="$(cat {shlex.quote(str(file))})"')

@@ -29,7 +29,7 @@ from dragoman.cli.common import (
     table,
     tell,
 )
-from dragoman.printable import count
+from dragoman.printable import count, printable
 
 if TYPE_CHECKING:
     from dragoman.administration.keys import KeyAdministration, KeyView, MadeKey, TeamView
@@ -42,6 +42,8 @@ _LONGEST_TEXT = 16
 """Characters of a span: more digits are more than any."""
 _LIST_FIELDS = ("addresses", "addresses_denied", "models", "models_denied", "upstreams")
 _NONE = "none"
+_LONGEST_NOTE = 60
+"""Characters of a note in a list; `show` has all of it."""
 
 
 @click.group()
@@ -121,10 +123,30 @@ def _rules(function: F) -> F:
     for option in (
         click.option("--max-output-tokens", type=Tokens(), help="Longest answers; none for any."),
         click.option("--upstream", "upstreams", multiple=True, help="Upstream that may be used."),
-        click.option("--deny-model", "models_denied", multiple=True, help="Model refused; *."),
-        click.option("--model", "models", multiple=True, help="Model that may be asked for; *."),
-        click.option("--deny", "addresses_denied", multiple=True, help="Network refused."),
-        click.option("--address", "addresses", multiple=True, help="Network allowed: 10.0.0.0/8."),
+        click.option(
+            "--deny-model",
+            "models_denied",
+            multiple=True,
+            help="Model it may not ask for; repeatable.",
+        ),
+        click.option(
+            "--model",
+            "models",
+            multiple=True,
+            help="Model it may ask for, such as gpt-*; repeatable.",
+        ),
+        click.option(
+            "--deny",
+            "addresses_denied",
+            multiple=True,
+            help="Network it may not call from; repeatable.",
+        ),
+        click.option(
+            "--address",
+            "addresses",
+            multiple=True,
+            help="Network it may call from: 10.0.0.0/8; repeatable.",
+        ),
         click.option("--expires", type=Moment(), help="Refused from then on: 30d, 2027-01-31."),
         click.option("--not-before", type=Moment(), help="Refused until then."),
         click.option("--note", help="What it is for."),
@@ -151,6 +173,14 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
             continue
         cleared = value in (_NONE, (_NONE,))
         fields[name] = None if cleared else list(value) if name in _LIST_FIELDS else value
+    return fields
+
+
+def _to_change(options: dict[str, Any]) -> dict[str, Any]:
+    """The fields that options name, of which there must be one."""
+    fields = _given(options)
+    if not fields:
+        raise click.UsageError("name at least one rule to change")
     return fields
 
 
@@ -277,7 +307,7 @@ def _line(view: KeyView) -> tuple[str, ...]:
         f"{rules.expires:%Y-%m-%d}" if rules.expires else "",
         "" if view.used is None else ago(view.used.timestamp(), now),
         view.origin,
-        rules.note,
+        printable(rules.note, _LONGEST_NOTE),
     )
 
 
@@ -302,7 +332,7 @@ def show_key(config: Path, name: str) -> None:
 def set_key(config: Path, as_json: bool, name: str, **options: Any) -> None:
     """Change rules of the key NAME; `none` takes one away."""
     with opened(config) as administration:
-        tell(administration.change(name, _given(options)), as_json)
+        tell(administration.change(name, _to_change(options)), as_json)
 
 
 @key.command("disable")
@@ -310,9 +340,9 @@ def set_key(config: Path, as_json: bool, name: str, **options: Any) -> None:
 @JSON
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def disable_keys(config: Path, as_json: bool, names: tuple[str, ...]) -> None:
-    """Refuse keys until they are enabled."""
+    """Refuse keys until they are enabled: all of them, or none."""
     with opened(config) as administration:
-        tell([administration.change(name, {"enabled": False}) for name in names], as_json)
+        tell(administration.enable(names, enabled=False), as_json)
 
 
 @key.command("enable")
@@ -320,9 +350,9 @@ def disable_keys(config: Path, as_json: bool, names: tuple[str, ...]) -> None:
 @JSON
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def enable_keys(config: Path, as_json: bool, names: tuple[str, ...]) -> None:
-    """Accept keys again."""
+    """Accept keys again: all of them, or none."""
     with opened(config) as administration:
-        tell([administration.change(name, {"enabled": True}) for name in names], as_json)
+        tell(administration.enable(names), as_json)
 
 
 @key.command("remove")
@@ -362,7 +392,8 @@ def list_teams(config: Path, as_json: bool) -> None:
 
 
 def _team_line(view: TeamView) -> tuple[str, ...]:
-    return (view.name, view.state, str(view.keys), view.origin, view.rules.note)
+    note = printable(view.rules.note, _LONGEST_NOTE)
+    return (view.name, view.state, str(view.keys), view.origin, note)
 
 
 @team.command("show")
@@ -383,7 +414,7 @@ def show_team(config: Path, name: str) -> None:
 def set_team(config: Path, as_json: bool, name: str, **options: Any) -> None:
     """Change rules of the team NAME; `none` takes one away."""
     with opened(config) as administration:
-        tell(administration.change_team(name, _given(options)), as_json)
+        tell(administration.change_team(name, _to_change(options)), as_json)
 
 
 @team.command("disable")

@@ -71,7 +71,9 @@ _SETTINGS = (
     click.option("--zone", help="Time zone of the calendar."),
     click.option("--anchor", help="Where its window begins: 06:00, sunday or 15."),
     click.option("--mode", help="enforce (the default), soft or shadow."),
-    click.option("--model", "models", multiple=True, help="Model that is counted; *."),
+    click.option(
+        "--model", "models", multiple=True, help="Model that is counted, such as gpt-*; repeatable."
+    ),
     click.option(
         "--clamp/--no-clamp", default=None, help="Lower output limits to what is left, or do not."
     ),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.common import CONFIG, JSON, read_config
+from dragoman.cli.common import CONFIG, JSON, faults_of_config_told, load_config
 
 if TYPE_CHECKING:
-    from dragoman.config import Server
+    from dragoman.config import ConfigError, Server
 
 
 @click.command()
@@ -30,12 +30,13 @@ def reload(config: Path, host: str | None, port: int | None, as_json: bool) -> N
     from dragoman.gateway.processes.reload import Report
     from dragoman.gateway.processes.take_over import ask_to_reload
 
+    def unusable(error: ConfigError) -> object:
+        return {"problems": [one.located(error.file) for one in error.problems]}
+
     given = {"host": host, "port": port}
-    settings = read_config(
-        config,
-        serving=False,
-        server={name: value for name, value in given.items() if value is not None},
-    ).server
+    server = {name: value for name, value in given.items() if value is not None}
+    with faults_of_config_told(unusable if as_json else None):
+        settings = load_config(config, serving=False, server=server).config.server
     try:
         told = ask_to_reload(_address(settings))
     except OSError as error:

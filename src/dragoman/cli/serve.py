@@ -32,7 +32,8 @@ def serve(config: Path, host: str | None, port: int | None, workers: int | None)
     from dragoman.config.source import Source
     from dragoman.gateway import service
 
-    with _serving(settings.server.host, settings.server.port):
+    listens = settings.server
+    with _serving(listens.unix_socket or f"{listens.host}:{listens.port}"):
         service.serve(settings, source=Source(str(config), server))
 
 
@@ -48,7 +49,7 @@ def demo(host: str, port: int) -> None:
     """Serve a gateway over the simulator, with examples."""
     from dragoman import demo
 
-    with _serving(host, port):
+    with _serving(f"{host}:{port}"):
         demo.run(host, port)
 
 
@@ -58,17 +59,19 @@ def demo(host: str, port: int) -> None:
 def simulate(host: str, port: int) -> None:
     """Serve a scripted upstream, to test clients with.
 
-    It speaks all protocols, and needs no key.
+    It speaks all protocols, and takes any key.
     """
     from dragoman.simulator.server import run
 
-    click.echo(f"Serving the simulator on http://{host}:{port} until interrupted.", err=True)
-    with _serving(host, port):
-        run(host, port)
+    def announce(url: str) -> None:
+        click.echo(f"Serving the simulator on {url} until interrupted.", err=True)
+
+    with _serving(f"{host}:{port}"):
+        run(host, port, announce)
 
 
 @contextmanager
-def _serving(host: str, port: int) -> Iterator[None]:
+def _serving(place: str) -> Iterator[None]:
     """Make an interrupt an ordinary end; an address or a store that cannot be had a message."""
     from dragoman.accounts.cipher import SealError
     from dragoman.accounts.store import StoreError
@@ -79,8 +82,9 @@ def _serving(host: str, port: int) -> Iterator[None]:
     except KeyboardInterrupt:
         return
     except OSError as error:
-        hint = "; --port names another" if error.errno == errno.EADDRINUSE else ""
-        message = f"cannot listen on {host}:{port}: {error.strerror}{hint}"
+        is_port_taken = error.errno == errno.EADDRINUSE and ":" in place
+        hint = "; --port names another" if is_port_taken else ""
+        message = f"cannot listen on {place}: {error.strerror or error}{hint}"
         raise click.ClickException(message) from None
     except (StoreError, SealError) as error:
         raise click.ClickException(f"the store: {error}") from None

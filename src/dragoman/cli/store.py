@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -140,12 +141,22 @@ def migrate(to: str | None, config: Path, as_json: bool) -> None:
     if target is None:
         raise click.ClickException("there is no storage.url: say where to with --to")
     target = _revealed(target)
+    so_far = 0
+
+    def tell_rows(rows: int) -> None:
+        nonlocal so_far
+        so_far += rows
+        if sys.stderr.isatty():
+            click.echo(f"\r{so_far} rows copied", nl=False, err=True)
+
     with (
         failures_told(),
         closing(_database(settings.path or url or _path(config))) as source,
         closing(_database(target)) as other,
     ):
-        copied = move(source, other)
+        copied = move(source, other, tell_rows)
+    if so_far and sys.stderr.isatty():
+        click.echo(err=True)
     rows = [f"  {table}: {number}" for table, number in copied.items() if number]
     tell({"copied": copied}, as_json, "\n".join([f"{sum(copied.values())} rows copied", *rows]))
 

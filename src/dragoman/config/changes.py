@@ -117,6 +117,9 @@ def changes(old: Config, new: Config) -> Changes:
         marked = restart_fields(type(after))
         for path in _different(name, before, after):
             (restart if path.rpartition(".")[2] in marked else found).append(path)
+    if new.request_log.enabled and new.admin.is_served and not old.admin.is_served:
+        # Nobody was there to ask for it, so it was not begun.
+        restart.append("request_log")
     routes = _table(_routes(old), _routes(new))
     if _is_reordered([*_routes(old)], [*_routes(new)]):
         found.append("order of routes")
@@ -204,6 +207,10 @@ def _price_name(price: OwnPrice) -> str:
         parts.append(price.tier)
     if price.above:
         parts.append(f"above {price.above}")
+    if price.since is not None:
+        parts.append(f"since {price.since}")
+    if price.hours is not None:
+        parts.append(price.hours)
     return " ".join(parts)
 
 

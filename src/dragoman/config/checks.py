@@ -6,12 +6,14 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from importlib.util import find_spec
+from pathlib import Path as Directory
 from urllib.parse import urlsplit
 
 from dragoman.config import rule_checks
 from dragoman.config.access_checks import access_faults, key_fault
 from dragoman.config.access_rules import ANYONE
 from dragoman.config.convert import suggestion
+from dragoman.config.files import BadFileName, file_at
 from dragoman.config.names import covers
 from dragoman.config.secret import Secret, UnavailableSecret
 from dragoman.config.settings import Client, Config, Route, Storage
@@ -54,6 +56,7 @@ def errors(config: Config) -> Iterator[Fault]:
         yield from _fallbacks(route, [entry.name for entry in config.upstreams], index)
     if config.webhook.url is not None:
         yield from _secret_url(config.webhook.url, ("webhook", "url"), ("http", "https"))
+    yield from _file_names(config)
     yield from _storage(config.storage)
     yield from _prices(config)
     yield from _traces(config)
@@ -80,15 +83,7 @@ def errors(config: Config) -> Iterator[Fault]:
 
 def warnings(config: Config) -> Iterator[Fault]:
     """What is allowed but can hardly be meant, each with the key at fault."""
-    for later, route in enumerate(config.routes):
-        for earlier in range(later):
-            pattern = config.routes[earlier].match
-            if covers(pattern, route.match):
-                yield (
-                    ("routes", later, "match"),
-                    f"never reached: routes[{earlier}] ({pattern}) matches first",
-                )
-                break
+    yield from _never_reached([route.match for route in config.routes])
     served = {account.upstream for account in config.accounts}
     for index, upstream in enumerate(config.upstreams):
         # With a key for secrets in the store, accounts may well be there.
@@ -118,6 +113,22 @@ def warnings(config: Config) -> Iterator[Fault]:
         yield ("storage", "path"), told
     if not config.upstreams:
         yield (), "no [[upstreams]]: every request will be refused"
+
+
+def _never_reached(patterns: Sequence[str]) -> Iterator[Fault]:
+    """Routes that come after one that matches all that they do."""
+    exact: dict[str, int] = {}
+    starred: list[int] = []
+    for later, pattern in enumerate(patterns):
+        covering = (one for one in starred if covers(patterns[one], pattern))
+        first = min(next(covering, later), exact.get(pattern, later))
+        if first != later:
+            told = f"never reached: routes[{first}] ({patterns[first]}) matches first"
+            yield ("routes", later, "match"), told
+        elif "*" in pattern:
+            starred.append(later)
+        else:
+            exact[pattern] = later
 
 
 def _has_long_limits(config: Config) -> bool:
@@ -247,6 +258,22 @@ def _fallbacks(route: Route, known: Sequence[str], index: int) -> Iterator[Fault
             yield path, f"leads where {before} leads: to {fallback.upstream} with the same model"
 
 
+def _file_names(config: Config) -> Iterator[Fault]:
+    server = config.server
+    named: dict[Path, str | None] = {
+        ("server", "unix_socket"): server.unix_socket,
+        ("server", "tls_certificate"): server.tls_certificate,
+        ("server", "tls_key"): server.tls_key,
+        ("storage", "path"): config.storage.path,
+    }
+    for path, name in named.items():
+        if name is not None:
+            try:
+                file_at(name, Directory())
+            except BadFileName as error:
+                yield path, str(error)
+
+
 def _storage(storage: Storage) -> Iterator[Fault]:
     for name, key in (("key", storage.key), ("previous_key", storage.previous_key)):
         if key is not None and _is_short(key, _SHORTEST_STORAGE_KEY):
@@ -281,13 +308,13 @@ def _can_import(module: str) -> bool:
 
 
 def _prices(config: Config) -> Iterator[Fault]:
-    """Each own price has a usual one of its model, and an upstream that exists; none is there
-    twice."""
+    """Each own price has a usual one of its model, and an upstream that exists; of a long prompt,
+    one of a short prompt beside it; none is there twice."""
     known = [upstream.name for upstream in config.upstreams]
-    usual = {
-        (price.model, price.upstream)
+    short = {
+        (price.model, price.upstream, price.tier, price.since, price.hours)
         for price in config.prices
-        if price.tier is None and not price.above
+        if not price.above
     }
     seen: dict[object, int] = {}
     for index, price in enumerate(config.prices):
@@ -295,10 +322,15 @@ def _prices(config: Config) -> Iterator[Fault]:
         if price.upstream is not None and price.upstream not in known:
             near = suggestion(price.upstream, known)
             yield ("prices", index, "upstream"), f"no upstream named {price.upstream}{near}"
-        if whose not in usual:
-            missing = f"the usual price of {price.model}, without tier and above, is missing"
+        when = price.tier, price.since, price.hours
+        if (*whose, None, None, None) not in short:
+            missing = f"the usual price of {price.model}, with nothing but rates, is missing"
             yield ("prices", index, "model"), missing
-        first = seen.setdefault((whose, price.tier, price.above), index)
+        elif (*whose, *when) not in short:
+            yield ("prices", index, "above"), "the same price without above is missing"
+        if price.hours is not None and len(set(price.hours.split("-"))) == 1:
+            yield ("prices", index, "hours"), "they end when they begin"
+        first = seen.setdefault((whose, price.above, when), index)
         if first != index:
             yield ("prices", index, "model"), f"prices[{first}] is the same price"
 

@@ -20,13 +20,15 @@ WhenAway = Literal["closed", "share", "open"]
 MOST = 10**15
 """The largest amount of a limit that is no cost."""
 
+MOST_DOLLARS = 1_000_000
+"""The largest amount of a limit of cost."""
+
 _DOLLARS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?\Z")
-_MOST_DOLLARS = 1_000_000
 _PICO = 10**12
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,2})?)%\Z")
 _SHARED_WINDOWS = ("5h", "7d")
 
-UNKNOWN = _MOST_DOLLARS * _PICO
+UNKNOWN = MOST_DOLLARS * _PICO
 """The amount of a share of what nobody has learned yet, which refuses nothing: the largest cost."""
 
 
@@ -252,5 +254,5 @@ def _amount_faults(limit: Limit, field: str, amount: int | str) -> Iterator[tupl
     elif not _DOLLARS.match(amount):
         told = 'expected US dollars as a text such as "12.50", with at most six decimals'
         yield field, told
-    elif Decimal(amount) > _MOST_DOLLARS:
-        yield field, f"expected {_MOST_DOLLARS} US dollars at most"
+    elif Decimal(amount) > MOST_DOLLARS:
+        yield field, f"expected {MOST_DOLLARS} US dollars at most"

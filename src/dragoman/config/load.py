@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import checks
-from dragoman.config.convert import Converter, Resolve, dotted
+from dragoman.config.convert import Converter, ReadFile, Resolve, dotted
 from dragoman.config.errors import ConfigError, Problem
+from dragoman.config.files import file_at, read_file
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
 from dragoman.config.secret import resolve_later, resolve_secret
 from dragoman.config.settings import Config, Models, Route
@@ -31,10 +32,15 @@ _STORE = "dragoman.db"
 
 
 class Loaded(Struct, frozen=True):
-    """A usable configuration and what was odd about it."""
+    """A usable configuration, what was odd about it, and the text that it was read from."""
 
     config: Config
     warnings: tuple[Problem, ...]
+    text: str
+
+    def problems(self, faults: Iterable[tuple[KeyPath, str]]) -> tuple[Problem, ...]:
+        """Faults that were found in it later, where they are in the text."""
+        return _problems(TomlLines(self.text), faults)
 
 
 def read_config(
@@ -73,12 +79,14 @@ def read_text(path: str | os.PathLike[str]) -> str:
     """
     file = os.fspath(path)
     try:
-        return Path(path).read_text(encoding="utf-8")
+        # Editors of Windows begin a file with a mark of its encoding, which is nothing of its text.
+        return Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         problem = Problem(1, "", f"cannot read the file: {error.strerror}")
         raise ConfigError(file, (problem,)) from None
     except UnicodeDecodeError as error:
-        raise ConfigError(file, (Problem(1, "", f"not UTF-8: {error.reason}"),)) from None
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(file, (Problem(line, "", f"not UTF-8: {error.reason}"),)) from None
 
 
 def with_files(loaded: Loaded, directory: Path) -> Loaded:
@@ -103,13 +111,10 @@ def _with_files(config: Config, directory: Path) -> Config:
         "tls_key": server.tls_key,
     }
     found = {
-        name: os.fspath(directory / Path(path).expanduser())
+        name: os.fspath(file_at(path, directory))
         for name, path in named.items()
         if path is not None
     }
-    if config.pricing.table is not None:
-        table = os.fspath(directory / Path(config.pricing.table).expanduser())
-        config = replace(config, pricing=replace(config.pricing, table=table))
     return replace(config, server=replace(server, **found)) if found else config
 
 
@@ -120,7 +125,7 @@ def _with_storage(config: Config, directory: Path) -> Config:
         return config
     if path is None and config.storage.url is not None:
         return replace(config, storage=replace(config.storage, path=""))
-    found = directory / Path(_STORE if path is None else path).expanduser()
+    found = file_at(_STORE if path is None else path, directory)
     return replace(config, storage=replace(config.storage, path=os.fspath(found)))
 
 
@@ -132,11 +137,13 @@ def parse_config(
     directory: Path = Path(),
     server: Mapping[str, object] = MappingProxyType({}),
     resolve: Resolve | None = None,
+    read: ReadFile | None = None,
 ) -> Loaded:
     """Check and resolve the text of a configuration.
 
-    `file` is only for messages; `file:` references start at `directory`; `server` is as in
-    `read_config`; `resolve` resolves references instead. A text says nothing of where a store is,
+    `file` is only for messages; `file:` references and names of files start at `directory`;
+    `server` is as in `read_config`; `resolve` resolves references instead, and `read` reads files.
+    A text says nothing of where a store is,
     so `storage.path` stays as it is.
 
     Raises:
@@ -144,19 +151,24 @@ def parse_config(
     """
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise ConfigError(file, (_syntax_problem(str(error), text),)) from None
+    except RecursionError:
+        raise ConfigError(file, (Problem(1, "", "not TOML: nested too deeply"),)) from None
     lines = TomlLines(text)
     if server and isinstance(own := document.setdefault("server", {}), dict):
         own.update(server)
 
-    converter = Converter(resolve or partial(resolve_secret, environ=environ, directory=directory))
+    converter = Converter(
+        resolve or partial(resolve_secret, environ=environ, directory=directory),
+        read or partial(read_file, directory=directory),
+    )
     converted = converter.convert(document, Config, ())
     _fail_on(file, lines, converter.faults)
     _fail_on(file, lines, _policies_set_twice(document))
     config = _completed(converted, document)
     _fail_on(file, lines, checks.errors(config))
-    return Loaded(config, _problems(lines, checks.warnings(config)))
+    return Loaded(config, _problems(lines, checks.warnings(config)), text)
 
 
 def _policies_set_twice(document: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
@@ -231,4 +243,5 @@ def _syntax_problem(message: str, text: str) -> Problem:
     reason, _, where = message.rpartition(" (at ")
     if position := re.fullmatch(r"line (\d+), column \d+\)", where):
         return Problem(int(position.group(1)), "", f"not TOML: {reason}")
-    return Problem(text.count("\n") + 1, "", f"not TOML: {reason or message}")
+    line = text.count("\n") + 1 if reason else 1
+    return Problem(line, "", f"not TOML: {reason or message}")

@@ -7,6 +7,8 @@ import hmac
 from collections.abc import Mapping
 from pathlib import Path
 
+from dragoman.config.files import BadFileName, file_at
+
 
 class SecretError(ValueError):
     """A reference to a secret cannot be resolved. The message never holds the secret."""
@@ -86,7 +88,10 @@ def resolve_secret(reference: str, *, environ: Mapping[str, str], directory: Pat
             raise SecretError(f"environment variable {name} is not set")
         source = f"environment variable {name}"
     elif reference.startswith("file:"):
-        path = directory / Path(reference[5:]).expanduser()
+        try:
+            path = file_at(reference[5:], directory)
+        except BadFileName as error:
+            raise SecretError(str(error)) from None
         try:
             value = path.read_text(encoding="utf-8")
         except OSError as error:

@@ -19,7 +19,7 @@ from dragoman.accounts.pool import AccountPool
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.gateway.admin.configuration import ReloadRequest
-from dragoman.gateway.edge.auth import Caller, presented_key
+from dragoman.gateway.edge.auth import Caller, Guessed, presented_key
 from dragoman.gateway.edge.browsers import check_unkeyed
 from dragoman.gateway.edge.errors import fault_of, refusal
 from dragoman.gateway.edge.idempotency import HEADER as IDEMPOTENCY_KEY
@@ -139,6 +139,7 @@ class Gateway:
     def adopt(self, serving: Serving) -> None:
         """Serve what was prepared, from the next request on."""
         self._services.adopt(serving.generation)
+        self.websockets.follow(serving.generation.config)
         self._current = serving
 
     def _with_routes(self, generation: Generation) -> Serving:
@@ -311,10 +312,8 @@ class Gateway:
             self._check_logins(incoming, now)
         try:
             caller = now.keys.identify(incoming.headers, lambda: _address(incoming, now))
-        except DragomanError as error:
-            # A key that may not be used from there, or cannot be looked up, was not guessed.
-            if error.fault.kind is FaultKind.UNAUTHENTICATED:
-                self._note_failed_login(incoming, now)
+        except Guessed:
+            self._note_failed_login(incoming, now)
             raise
         if self._logins.failures:
             key = presented_key(incoming.headers) or b""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 
 from msgspec import Struct
 
 from dragoman.accounts.store import StoreError
 from dragoman.administration.configuration import note_reload
 from dragoman.config import Config, ConfigError
-from dragoman.config.changes import Changes, changes
+from dragoman.config.changes import Changes, changes, usable_now
+from dragoman.config.checks import errors
 from dragoman.config.source import Snapshot, Source
 from dragoman.gateway.processes.reload import (
     NO_ANSWER,
@@ -22,9 +22,11 @@ from dragoman.gateway.processes.reload import (
     Seen,
     Watch,
     WorkerLinks,
+    failures_told,
     log_report,
+    shortened,
 )
-from dragoman.gateway.server import Prepared, Server, check_reach, check_reload
+from dragoman.gateway.server import Prepared, Server, check_reach, file_faults
 
 _log = logging.getLogger("dragoman.gateway")
 
@@ -55,12 +57,18 @@ class Held:
         self._seen: Seen | None = None
         self._watch: Watch | None = None
         if source is not None:
-            files: tuple[str, ...] = (source.path,)
+            self._watch = watch = Watch((source.path,))
             if config.server.watch_config:
-                # What is served was read a moment ago; now only the files matter.
-                with suppress(ConfigError):
-                    files = source.read()[0].files(config)
-            self._watch = Watch(files)
+                seen = watch.seen()
+                try:
+                    snapshot, loaded = source.read()
+                except ConfigError:
+                    watch.miss()
+                else:
+                    watch.follow(snapshot.files(config), seen)
+                    # It may have changed while the gateway made ready to serve.
+                    if loaded.config != config:
+                        watch.miss()
 
     @property
     def has_changed(self) -> bool:
@@ -90,9 +98,10 @@ class Held:
     def pending(self, served: Config) -> Pending:
         """What reading the file anew would change of what is served. Nothing is changed."""
         try:
-            other = self._read(served)
+            with failures_told():
+                other = self._read(served)
         except ReloadError as error:
-            return Pending(problems=error.problems)
+            return Pending(problems=shortened(error.problems))
         return Pending(other.snapshot.digest, other.changes, warnings=other.warnings)
 
     def _read(self, before: Config) -> Next:
@@ -105,12 +114,14 @@ class Held:
             raise ReloadError(problems, error.files) from None
         if not snapshot.text.strip():
             raise ReloadError((f"{self.source.path}: the file is empty",))
+        served = usable_now(before, loaded.config)
+        faults = tuple(errors(served)) or tuple(file_faults(served))
+        if faults:
+            problems = tuple(one.located(self.source.path) for one in loaded.problems(faults))
+            raise ReloadError(problems, snapshot.files(loaded.config))
         try:
-            served = check_reload(before, loaded.config)
             for host in self._hosts:
                 check_reach(served, host)
-        except ReloadError as error:
-            raise ReloadError(error.problems, snapshot.files(loaded.config)) from None
         except ValueError as error:
             raise ReloadError((str(error),)) from None
         return Next(
@@ -119,7 +130,7 @@ class Held:
             loaded.config,
             served,
             changes(before, loaded.config),
-            tuple(warning.located(self.source.path) for warning in loaded.warnings),
+            shortened(tuple(one.located(self.source.path) for one in loaded.warnings)),
         )
 
     def serve(self, other: Next) -> Report:
@@ -132,7 +143,7 @@ class Held:
 
     def refuse(self, problems: tuple[str, ...]) -> Report:
         """What is served stays."""
-        return Report(self.number, self._digest, problems=problems)
+        return Report(self.number, self._digest, problems=shortened(problems))
 
 
 class OwnReload:
@@ -178,8 +189,9 @@ class OwnReload:
         assert server is not None
         async with self._lock:
             try:
-                other = await asyncio.to_thread(held.read)
-                prepared = await asyncio.to_thread(server.prepare, other.read, other.number)
+                with failures_told():
+                    other = await asyncio.to_thread(held.read)
+                    prepared = await asyncio.to_thread(server.prepare, other.read, other.number)
             except ReloadError as error:
                 report = held.refuse(error.problems)
             else:
@@ -210,6 +222,7 @@ class WorkersReload:
         self.links = WorkerLinks(workers)
         self._answers: list[Callable[[Report], None]] = []
         self._is_asked = False
+        self._attempts = 0
 
     def ask(self) -> None:
         """Reload when there is time for it. May be called from a handler of signals."""
@@ -225,22 +238,25 @@ class WorkersReload:
         self.links.hear()
         if not (self._is_asked or self.links.asked or self._held.has_changed):
             return
+        # Who asks while the file is read may have changed it since, and has it read once more.
         self._is_asked = False
+        answers, self._answers = self._answers, []
+        asked, self.links.asked = self.links.asked, set()
         report = self._reload()
         log_report(report)
-        answers, self._answers = self._answers, []
         for answer in answers:
             answer(report)
-        self.links.report(report)
+        self.links.report(asked, report)
 
     def _reload(self) -> Report:
         held, links = self._held, self.links
         try:
-            other = held.read()
+            with failures_told():
+                other = held.read()
         except ReloadError as error:
             return held.refuse(error.problems)
-        number = other.number
-        prepared = links.ask("prepare", number, "prepared", other.snapshot)
+        self._attempts = attempt = self._attempts + 1
+        prepared = links.ask("prepare", attempt, "prepared", (other.snapshot, other.number))
         problems: dict[str, None] = {}
         for worker, told in prepared.items():
             if told is NO_ANSWER:
@@ -248,11 +264,11 @@ class WorkersReload:
             elif isinstance(told, tuple):
                 problems |= dict.fromkeys(told)
         if problems:
-            links.tell("drop", number)
+            links.tell("drop", attempt)
             return held.refuse(tuple(problems))
         # From here on there is no way back: a worker that is started serves it too.
         report = held.serve(other)
-        adopted = links.ask("commit", number, "adopted")
+        adopted = links.ask("commit", attempt, "adopted")
         for worker in prepared:
             if adopted.get(worker) is NO_ANSWER:
                 _log.error("worker %d does not take the configuration, and is replaced", worker)

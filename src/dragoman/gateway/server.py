@@ -6,7 +6,7 @@ import asyncio
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import uvloop
 from msgspec import Struct
@@ -14,8 +14,7 @@ from msgspec import Struct
 from dragoman.config import Config
 from dragoman.config import Server as Settings
 from dragoman.config.changes import usable_now
-from dragoman.config.checks import errors, is_loopback
-from dragoman.config.convert import dotted
+from dragoman.config.checks import Fault, is_loopback
 from dragoman.gateway.admin.configuration import ReloadRequest
 from dragoman.gateway.app import Gateway, Serving
 from dragoman.gateway.edge.record import log_line
@@ -26,8 +25,7 @@ from dragoman.http import Limits
 from dragoman.http import Server as HTTPServer
 from dragoman.http.addresses import is_here
 from dragoman.http.server import Listener
-from dragoman.prices.loading import load_prices
-from dragoman.prices.table import PriceError
+from dragoman.prices.loading import price_faults
 
 
 def build_app(
@@ -98,6 +96,8 @@ class Server:
         self._sockets = sockets
         await self.app.start()
         try:
+            if self.app.draining:
+                return  # Told to stop before it was ready to serve.
             loop.call_soon(self._begin)
             await self.http.serve(sockets)
             until = loop.time() + self.app.config.server.shutdown_grace_s
@@ -148,13 +148,12 @@ class Server:
         Raises:
             ReloadError: it cannot be used.
         """
-        wanted = checked(self.app.config, config)
+        wanted = usable_now(self.app.config, config)
         try:
-            serving = self.app.prepare(wanted, number)
-            tls = server_tls(wanted.server)
+            return Prepared(self.app.prepare(wanted, number), server_tls(wanted.server))
         except (OSError, ValueError) as error:
-            raise ReloadError((_problem_of(error, wanted),)) from None
-        return Prepared(serving, tls)
+            # They were checked: a file has changed since.
+            raise ReloadError((str(error),)) from None
 
     def adopt(self, prepared: Prepared) -> None:
         """Serve what was prepared, from the next request on."""
@@ -169,40 +168,31 @@ class Prepared(Struct, frozen=True):
     tls: ssl.SSLContext | None
 
 
-def check_reload(before: Config, config: Config) -> Config:
-    """What would be served of `config` in place of `before`, all that it names included.
+def file_faults(config: Config) -> Iterator[Fault]:
+    """What keeps the files that a configuration names from being used, each with the key at fault:
+    the table of prices, the certificate and its key."""
+    yield from price_faults(config)
+    server = config.server
+    unreadable = False
+    for name in ("tls_certificate", "tls_key"):
+        file: str | None = getattr(server, name)
+        if file is not None and (reason := _unreadable(file)):
+            unreadable = True
+            yield ("server", name), f"cannot read {file}: {reason}"
+    if not unreadable:
+        try:
+            server_tls(server)
+        except OSError as error:
+            told = "no certificate and key that belong together, as PEM"
+            yield ("server", "tls_certificate"), f"{server.tls_certificate}: {told}: {error}"
 
-    Raises:
-        ReloadError: it cannot be used.
-    """
-    wanted = checked(before, config)
+
+def _unreadable(file: str) -> str | None:
     try:
-        load_prices(wanted)
-        server_tls(wanted.server)
-    except (OSError, ValueError) as error:
-        raise ReloadError((_problem_of(error, wanted),)) from None
-    return wanted
-
-
-def checked(before: Config, config: Config) -> Config:
-    """`config` with what needs a restart as it is in `before`.
-
-    Raises:
-        ReloadError: with that it cannot be used.
-    """
-    wanted = usable_now(before, config)
-    problems = tuple(f"{dotted(path)}: {told}" for path, told in errors(wanted))
-    if problems:
-        raise ReloadError(problems)
-    return wanted
-
-
-def _problem_of(error: Exception, config: Config) -> str:
-    if isinstance(error, PriceError):
-        return f"prices: {error}"
-    file = config.server.tls_certificate
-    reason = error.strerror if isinstance(error, OSError) else None
-    return f"server.tls_certificate: {file}: {reason or error}"
+        with open(file, "rb"):
+            return None
+    except OSError as error:
+        return error.strerror
 
 
 def server_tls(settings: Settings) -> ssl.SSLContext | None:
@@ -215,7 +205,8 @@ def server_tls(settings: Settings) -> ssl.SSLContext | None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_alpn_protocols(["http/1.1"])
-    context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+    # Never asks for a password, at whatever terminal there is.
+    context.load_cert_chain(settings.tls_certificate, settings.tls_key, password="")
     return context
 
 

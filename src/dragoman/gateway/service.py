@@ -31,6 +31,7 @@ from dragoman.gateway.edge.lines import LineWriter, Outlet
 from dragoman.gateway.edge.log_format import (
     JsonFormatter,
     TextFormatter,
+    is_coloured,
     is_text,
     line_form,
 )
@@ -86,14 +87,14 @@ def serve(
         show_stacks()
     build_app(config)
     configure_log(config.server.log_level, config.server.log_format)
-    prepare(config)
+    kept = prepare(config)
     note_start(config)
     _raise_file_limit()
     tls = server_tls(config.server) is not None
     opened = _open(config, as_service)
     sockets = opened.sockets
     url = url_of(sockets[0], "https" if tls else "http")
-    _log.info("serving on %s: %s", url, summary(config))
+    _log.info("serving on %s: %s", url, summary(config, kept))
     if announce is not None:
         announce(url)
     run = _run_alone if config.server.workers == 1 else _run_workers
@@ -341,7 +342,7 @@ def configure_log(level: str, form: LogFormat) -> None:
     handler = _Handler(sys.stderr)
     terminal = sys.stderr.isatty()
     handler.setFormatter(
-        TextFormatter(colours=terminal) if is_text(form, terminal) else JsonFormatter()
+        TextFormatter(colours=is_coloured(terminal)) if is_text(form, terminal) else JsonFormatter()
     )
     logger = logging.getLogger("dragoman")
     logger.handlers[:] = [handler]

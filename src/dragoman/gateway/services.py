@@ -36,6 +36,7 @@ from dragoman.gateway.configured import (
 )
 from dragoman.gateway.count import Counter
 from dragoman.gateway.edge.auth import Keyring
+from dragoman.gateway.edge.idempotency import IdempotencyKeys
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.models import Catalogue, fetch_models
@@ -145,6 +146,8 @@ class Services:
         """
         self._log = log
         self._reload = reload
+        seconds = config.server.idempotency_s
+        self._repeated = IdempotencyKeys(seconds) if seconds else None
         self.client = UpstreamClient(max_idle=idle_connections(config))
         self.meter = Meter(named_models(config))
         self.keys = KeyRing(fixed_keys(config), fixed_teams(config))
@@ -178,7 +181,7 @@ class Services:
             self.account_sync.settled = self.limits
         self.exporting = _exporting(config, self.scrape.metrics)
         self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
-        is_watched = config.admin.key is not None or config.admin.enabled
+        is_watched = config.admin.is_served
         self.scrape.metrics.is_watched = is_watched
         self._watching = Watching(config, counts)
         self.request_log = (
@@ -221,6 +224,9 @@ class Services:
         self.scrape.metrics.know(listed_models(config, self.generation.prices))
         self.alerts = Alerts(self.current, self.account_sync, self.client, self.scrape.metrics)
         self._admission.on_crossing = self._tell_of_limit
+        # What the webhook did not take before the end of another process, and limits that were
+        # changed to less than is used.
+        self.limits.on_reached = self._alert_of_limit
         self.prober = Prober(
             self.current,
             self.client,
@@ -371,6 +377,7 @@ class Services:
                 SimulatedAdmission(
                     self.keys, router, prices, self.limits, self._admission.expected_output
                 ),
+                self._repeated,
                 self._reload,
             ),
         )
@@ -416,6 +423,10 @@ class Services:
     def _tell_of_limit(self, crossing: Crossing) -> None:
         """Tell the log and the webhook that a share of a limit was reached."""
         log_crossing(crossing)
+        self._alert_of_limit(crossing)
+
+    def _alert_of_limit(self, crossing: Crossing) -> None:
+        """Tell the webhook, if nobody did."""
         if is_told(crossing):
             limit, now = crossing.limit, time.time()
             ends = limit.counter.resets_at(now)
@@ -428,6 +439,8 @@ class Services:
                     resets_at,
                     now,
                     is_team=limit.is_team,
+                    models=limit.models or (),
+                    settings=repr(limit.limit),
                 )
             )
 
@@ -484,12 +497,11 @@ class Services:
 
 
 def _prices(config: Config, former: Generation | None, unknown: _UnpricedModels) -> Prices:
-    """The prices of a configuration: those of the one before where nothing of them can be another.
-    A table of its own is read anew."""
-    if former is not None and config.pricing.table is None:
+    """The prices of a configuration: those of the one before where nothing of them is another."""
+    if former is not None:
         before = former.config
         if (before.pricing.table, before.prices, before.upstreams) == (
-            None,
+            config.pricing.table,
             config.prices,
             config.upstreams,
         ):

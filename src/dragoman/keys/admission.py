@@ -497,6 +497,12 @@ def settle(
     return changed, crossings
 
 
+def reached(limit: BoundLimit, now: float) -> int:
+    """The highest of the shares of a limit, in percent, that is used; 0 if none is."""
+    used = limit.counter.used(now) * 100
+    return max((share for share in SHARES if used >= share * limit.amount), default=0)
+
+
 def _crossings(limit: BoundLimit, added: int) -> tuple[Crossing, ...]:
     """The shares that were reached when `added` was counted."""
     after = limit.row.cells[USED] * 100

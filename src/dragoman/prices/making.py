@@ -108,6 +108,12 @@ def changes(old: Table, new: Table) -> Iterator[str]:
             yield f"~ {name}: {_brief(one)} -> {_brief(other)}"
 
 
+def gone(old: Table, new: Table) -> tuple[int, int]:
+    """How many names of models a table no longer has, and how many there were."""
+    before = _by_name(old)
+    return len(before.keys() - _by_name(new).keys()), len(before)
+
+
 def _by_name(table: Table) -> dict[str, tuple[Price, ...]]:
     found: dict[str, tuple[Price, ...]] = {}
     for model in table.models:
@@ -139,7 +145,7 @@ def _lists(models: Iterable[ModelPrices]) -> dict[str, PriceList]:
 
 def _high(models: Iterable[ModelPrices]) -> Iterator[str]:
     for model in models:
-        top = max(max(price.input, price.output, price.reasoning) for price in model.prices)
+        top = max(max(price.rates) for price in model.prices)
         if top > _HIGH:
             yield f"{_called(model)}: {dollars(top * PER_MILLION)}"
 

@@ -20,17 +20,17 @@ class Page(Struct, frozen=True):
     model: ModelPrices
 
 
-def _gpt_6_2_sol() -> Iterator[Price]:
-    """2 dollars for a million tokens of input, 0.10 cached, 2.50 written to the cache, 10 of
-    output; above 272,000 tokens of input these double and output costs half as much again. Batch
-    costs half, Fast, which is also called priority, twice as much. Web searches are as for its
-    predecessor."""
+def _gpt_6_2(sols: int) -> Iterator[Price]:
+    """The prices of a model that costs so many times what `gpt-6.2-sol` does: 2 dollars for a
+    million tokens of input, 0.10 cached, 2.50 written to the cache, 10 of output; above 272,000
+    tokens of input these double and output costs half as much again. Batch costs half, Fast, which
+    is also called priority, twice as much. Web searches are as for its predecessor."""
     long_prompts = ((0, 1, Fraction(1)), (272_000, 2, Fraction(3, 2)))
     for tier, factor in ("", Fraction(1)), (PRIORITY, 2), (FAST, 2), (BATCH, Fraction(1, 2)):
         for above, given, made in long_prompts:
-            one = factor * given * PER_MILLION
+            one = sols * factor * given * PER_MILLION
             written = int(one * Fraction(5, 2))
-            output = int(10 * factor * made * PER_MILLION)
+            output = int(10 * sols * factor * made * PER_MILLION)
             yield Price(
                 0,
                 tier,
@@ -51,6 +51,13 @@ PAGES = (
     Page(
         "https://developers.openai.com/api/docs/models/gpt-6.2-sol",
         "2026-11-23",
-        ModelPrices("openai", ("gpt-6.2-sol", "gpt-6.2-sol-####-##-##"), tuple(_gpt_6_2_sol())),
+        ModelPrices("openai", ("gpt-6.2-sol", "gpt-6.2-sol-####-##-##"), tuple(_gpt_6_2(1))),
+    ),
+    # The page has 8 and 40 dollars. That the cache costs 60 % less than for GPT-6 Astra is of
+    # LiteLLM's announcement of the model; all else is in proportion to Sol.
+    Page(
+        "https://developers.openai.com/api/docs/models",
+        "2026-11-25",
+        ModelPrices("openai", ("gpt-6.2-astra", "gpt-6.2-astra-####-##-##"), tuple(_gpt_6_2(4))),
     ),
 )

@@ -19,6 +19,9 @@ TIERS: Final = (BATCH, FLEX, PRIORITY, FAST)
 the empty text."""
 
 
+_MOST: Final = 2**63 - 1
+
+
 class Counts(Protocol):
     """Counts as in `Usage`: what is None is not known, and counts as none."""
 
@@ -66,6 +69,23 @@ class Price(Struct, frozen=True, array_like=True, gc=False):
     def period(self) -> tuple[int, int, int]:
         """When it holds: what prices that hold together have in common."""
         return self.since, self.begins, self.ends
+
+    @property
+    def rates(self) -> tuple[int, ...]:
+        """What a token costs, of each kind."""
+        return (
+            self.input,
+            self.cached,
+            self.cache_write,
+            self.cache_write_1h,
+            self.output,
+            self.reasoning,
+        )
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether nothing of it is below zero, nor beyond what a table can hold."""
+        return all(0 <= rate <= _MOST for rate in (*self.rates, self.search, self.request))
 
     def holds(self, at: float) -> bool:
         """Whether it holds at a time (Unix seconds)."""

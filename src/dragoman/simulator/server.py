@@ -166,10 +166,17 @@ app = create_app()
 """The simulator that ``run`` serves."""
 
 
-def run(host: str = "127.0.0.1", port: int = DEFAULT_PORT) -> None:
-    """Serve ``app`` until interrupted.
+def run(
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    announce: Callable[[str], object] = lambda url: None,
+) -> None:
+    """Serve ``app`` until interrupted. `announce` is told the base URL once it can be called.
 
     Raises:
         OSError: the address is taken or not there.
     """
-    SimulatorServer(app, [bind(host, port)]).run_here()
+    sock = bind(host, port)
+    named, number = sock.getsockname()[:2]
+    announce(f"http://[{named}]:{number}" if ":" in named else f"http://{named}:{number}")
+    SimulatorServer(app, [sock]).run_here()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -34,9 +34,11 @@ class MovedTable:
     keys: tuple[str, ...]
 
 
-def move(source: Database, target: Database) -> Mapping[str, int]:
+def move(
+    source: Database, target: Database, on_copied: Callable[[int], object] = lambda rows: None
+) -> Mapping[str, int]:
     """Copy all of `source`, as it is at one moment, to `target`, in one transaction there. Returns
-    the rows of each table.
+    the rows of each table; `on_copied` is told of them as they are copied.
 
     Raises:
         StoreError: one of them cannot be used, or the target is not empty; nothing was copied.
@@ -54,6 +56,7 @@ def move(source: Database, target: Database) -> Mapping[str, int]:
             for rows in _rows(origin, table):
                 _write(copy, table, rows)
                 copied[table.name] += len(rows)
+                on_copied(len(rows))
         version = origin.execute("SELECT version FROM clock").fetchone()[0]
         # Who had exchanged with the source is told everything by the target.
         copy.execute("UPDATE clock SET version = ?", (version + 1,))

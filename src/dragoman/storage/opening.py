@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.accounts.store import Counts, Store
 from dragoman.config import Config
+from dragoman.config.summary import Kept
 from dragoman.keys.admission import Counters
 from dragoman.keys.ledgers import Ledgers
 from dragoman.storage.bodies import BodyFiles
@@ -185,9 +186,9 @@ def cipher_for(config: Config) -> AesGcmCipher:
     return AesGcmCipher(settings.key, previous)
 
 
-def prepare(config: Config) -> None:
+def prepare(config: Config) -> Kept:
     """Make the store ready before anything is served: its tables are brought up to date, and what
-    was sealed with the previous key is sealed with the present one.
+    was sealed with the previous key is sealed with the present one. Returns what is in it.
 
     Raises:
         StoreError: the store cannot be used.
@@ -195,7 +196,7 @@ def prepare(config: Config) -> None:
     """
     store = store_for(config)
     if store is None:
-        return
+        return Kept()
     try:
         definitions = store.definitions()
         cipher = cipher_for(config)
@@ -204,5 +205,7 @@ def prepare(config: Config) -> None:
         sealed = next((one for one in definitions if one.sealed), None)
         if sealed is not None and not resealed:
             cipher.open(sealed)
+        keys = [one for one in store.client_keys.all_keys() if one.removed is None]
+        return Kept(len(definitions), len(keys))
     finally:
         store.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -94,7 +95,13 @@ def line_form(form: LogFormat, is_terminal: bool) -> Callable[[bytes], bytes] | 
     """What makes the line of a request; None if it is as it should be."""
     if not is_text(form, is_terminal):
         return None
-    return lambda line: readable(line, colours=is_terminal)
+    colours = is_coloured(is_terminal)
+    return lambda line: readable(line, colours=colours)
+
+
+def is_coloured(is_terminal: bool) -> bool:
+    """Whether text is shown in colours: at a terminal, unless NO_COLOR is set."""
+    return is_terminal and not os.environ.get("NO_COLOR")
 
 
 def is_text(form: LogFormat, is_terminal: bool) -> bool:

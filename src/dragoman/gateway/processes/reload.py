@@ -11,7 +11,9 @@ import logging
 import select
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 from msgspec import Struct
@@ -26,6 +28,16 @@ ANSWER_S = 15.0
 """Seconds in which a worker has to make a configuration ready, or to begin to serve it."""
 
 WATCHED_EVERY_S = 1.0
+
+
+MOST_TOLD = 50
+"""Problems, and warnings, of a configuration that are told; the others are only counted."""
+
+
+def shortened(told: tuple[str, ...]) -> tuple[str, ...]:
+    """The first of them, and how many there are beyond."""
+    more = len(told) - MOST_TOLD
+    return (*told[:MOST_TOLD], f"and {more} more") if more > 0 else told
 
 
 class Report(Struct, frozen=True, omit_defaults=True):
@@ -58,6 +70,22 @@ class ReloadError(Exception):
         super().__init__("; ".join(problems))
         self.problems = problems
         self.files = files
+
+
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """Whatever goes wrong here with a configuration is a reason not to serve it, and no more.
+
+    Raises:
+        ReloadError: something went wrong; what nobody thought of is in the log.
+    """
+    try:
+        yield
+    except ReloadError:
+        raise
+    except Exception as error:
+        _log.exception("a configuration could not be made ready")
+        raise ReloadError((type(error).__name__,)) from None
 
 
 def log_report(report: Report) -> None:
@@ -96,6 +124,10 @@ class Watch:
         self._known = found
         return True
 
+    def miss(self) -> None:
+        """What the files are is new, although nothing was seen to change."""
+        self._known = (None,) * len(self._files)
+
     def seen(self) -> Seen:
         """What the files are now: to be given to `follow` when they were read after that."""
         return dict(zip(self._files, stamp(self._files), strict=True))
@@ -129,12 +161,17 @@ class WorkerLink:
         self._sock = sock
         self._prepare = prepare
         self._adopt = adopt
-        self._ready: tuple[int, Any] | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._asked: list[asyncio.Future[Report]] = []
+        self._attempt = 0
+        """That in which a configuration is made ready; 0 in none."""
+        self._ready: Any = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asked: dict[int, asyncio.Future[Report]] = {}
+        self._numbers = count(1)
 
     def start(self) -> None:
         """Hear what is told, in the running loop."""
+        # The loop has it return at once; so the rest of a message that is not all there is awaited.
+        self._sock.settimeout(ANSWER_S)
         asyncio.get_running_loop().add_reader(self._sock, self._hear)
 
     async def reload(self) -> Report:
@@ -143,14 +180,15 @@ class WorkerLink:
         Raises:
             ReloadError: nobody is there to do it.
         """
-        asked = asyncio.get_running_loop().create_future()
-        self._asked.append(asked)
+        number = next(self._numbers)
+        self._asked[number] = asked = asyncio.get_running_loop().create_future()
         try:
-            send(self._sock, ("reload", 0, None), b"")
+            send(self._sock, ("reload", number, None), b"")
+            report: Report = await asked
         except OSError:
-            self._asked.remove(asked)
             raise ReloadError(("the gateway is ending",)) from None
-        report: Report = await asked
+        finally:
+            del self._asked[number]
         return report
 
     def _hear(self) -> None:
@@ -158,35 +196,38 @@ class WorkerLink:
             (told, number, value), _ = receive(self._sock)
         except (EOFError, OSError):
             asyncio.get_running_loop().remove_reader(self._sock)
-            self._answer(Report(0, problems=("the gateway is ending",)))
+            for one in tuple(self._asked):
+                self._answer(one, Report(0, problems=("the gateway is ending",)))
             return
         if told == "prepare":
-            self._task = asyncio.create_task(self._make_ready(number, value))
-        elif told == "commit" and self._ready is not None and self._ready[0] == number:
-            self._adopt(self._ready[1])
-            self._ready = None
+            self._attempt, self._ready = number, None
+            task = asyncio.create_task(self._make_ready(number, *value))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif told == "commit" and self._attempt == number and self._ready is not None:
+            self._adopt(self._ready)
+            self._attempt, self._ready = 0, None
             self._tell("adopted", number, None)
         elif told == "drop":
-            self._ready = None
+            self._attempt, self._ready = 0, None
         elif told == "report":
-            self._answer(value)
+            self._answer(number, value)
 
-    async def _make_ready(self, number: int, snapshot: Snapshot) -> None:
+    async def _make_ready(self, attempt: int, snapshot: Snapshot, number: int) -> None:
         problems: tuple[str, ...] = ()
         try:
-            self._ready = number, await self._prepare(snapshot, number)
+            with failures_told():
+                ready = await self._prepare(snapshot, number)
+            if self._attempt == attempt:  # It may have taken too long.
+                self._ready = ready
         except ReloadError as error:
             problems = error.problems
-        except Exception as error:
-            _log.exception("a configuration could not be made ready")
-            problems = (type(error).__name__,)
-        self._tell("prepared", number, problems)
+        self._tell("prepared", attempt, problems)
 
-    def _answer(self, report: Report) -> None:
-        asked, self._asked = self._asked, []
-        for one in asked:
-            if not one.done():
-                one.set_result(report)
+    def _answer(self, number: int, report: Report) -> None:
+        asked = self._asked.get(number)
+        if asked is not None and not asked.done():
+            asked.set_result(report)
 
     def _tell(self, told: str, number: int, value: object) -> None:
         try:
@@ -196,13 +237,13 @@ class WorkerLink:
 
 
 class WorkerLinks:
-    """The links to all workers, in the process that watches them. `asked` are the workers that
-    want to be told the report of a reload."""
+    """The links to all workers, in the process that watches them. `asked` is who wants to be told
+    the report of a reload: workers, and the number of what each asked."""
 
     def __init__(self, workers: int) -> None:
         self._ours: list[socket.socket | None] = [None] * workers
         self._theirs: socket.socket | None = None
-        self.asked: set[int] = set()
+        self.asked: set[tuple[int, int]] = set()
 
     def open(self, number: int) -> None:
         """A process is about to be started for worker `number`."""
@@ -210,7 +251,6 @@ class WorkerLinks:
         if former is not None:
             former.close()
         self._ours[number], self._theirs = socket.socketpair()
-        self.asked.discard(number)
 
     def opened(self) -> None:
         """In this process: it was started."""
@@ -272,19 +312,18 @@ class WorkerLinks:
                     found.pop(worker, None)
                     continue
                 if told == "reload":
-                    self.asked.add(worker)
+                    self.asked.add((worker, about))
                 elif told == answer and about == number and worker in missing:
                     missing.discard(worker)
                     found[worker] = value
 
-    def report(self, report: Report) -> None:
-        """Tell the workers that asked."""
-        asked, self.asked = self.asked, set()
-        for worker in asked:
+    def report(self, asked: Iterable[tuple[int, int]], report: Report) -> None:
+        """Tell those who asked."""
+        for worker, number in asked:
             sock = self._ours[worker]
             if sock is not None:
                 try:
-                    send(sock, ("report", 0, report), b"")
+                    send(sock, ("report", number, report), b"")
                 except OSError:
                     self._close(worker)
 
@@ -292,7 +331,7 @@ class WorkerLinks:
         sock, self._ours[worker] = self._ours[worker], None
         if sock is not None:
             sock.close()
-        self.asked.discard(worker)
+        self.asked = {one for one in self.asked if one[0] != worker}
 
 
 NO_ANSWER = object()

@@ -247,7 +247,9 @@ class Admission:
             size = 0
         if not bound.needs_cost:
             return Wanted(prompt, output), size
-        written = prompt if request.body.find(b'"cache_control"') >= 0 else None
+        # To look for a word in a long body costs more than all else that is done here.
+        dear = prices.writes_cost_more(upstream, model, time.time())
+        written = prompt if dear and request.body.find(b'"cache_control"') >= 0 else None
         tier = _asked_tier(request) if "service_tier" in request.members else None
         usage = Usage(input=prompt, output=output, cache_write=written, tier=tier)
         return priced(usage, target, prices, with_plain=bound.clamps), size

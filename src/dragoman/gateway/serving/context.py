@@ -135,7 +135,7 @@ class RequestContext:
             headers.append((FALLBACK_HEADER, self.target.upstream.name.encode()))
         charge = self.record.charge
         if self.shows_cost and charge is not None and charge.cost is not None:
-            headers.append((COST_HEADER, dollars(charge.cost).encode()))
+            headers.append((COST_HEADER, dollars(self.record.cost or 0).encode()))
             admitted = self.record.admitted
             if admitted is not None:
                 spent = amounts_spent(admitted, self.record)

@@ -35,12 +35,14 @@ from dragoman.keys.admission import (
     BoundLimits,
     Counters,
     Counts,
+    Crossing,
     Kind,
     Row,
     Verdict,
     Wanted,
     fitting_output,
     judge,
+    reached,
     window_of,
     written,
 )
@@ -143,7 +145,8 @@ class LimitCounters:
     `open_counters` is called for the first limit: whoever sets
     none has no counters. `used_since` reads rows of usage; None if nothing is stored, and then what
     was used before the process began counts for nothing. `on_freed` is called when what workers had
-    that are gone was given back. `pools` learns what shares of accounts are of; without it, what
+    that are gone was given back, `on_reached` with what was reached of limits that are looked at
+    for the first time, as they are. `pools` learns what shares of accounts are of; without it, what
     other processes learn is known.
     """
 
@@ -178,6 +181,7 @@ class LimitCounters:
         share of its limit."""
         self._tasks: list[asyncio.Task[None]] = []
         self.on_freed: Callable[[], object] = lambda: None
+        self.on_reached: Callable[[Crossing], object] = lambda crossing: None
 
     async def close(self) -> None:
         """Give up what is reserved."""
@@ -332,7 +336,21 @@ class LimitCounters:
                     self._audited[limit.row] = limit
         await self._restore_all(limits)
         bound = caller.bound = BoundLimits(limits)
+        self._tell_reached(limits)
         return bound
+
+    def _tell_reached(self, limits: Sequence[BoundLimit]) -> None:
+        counted = [one for one in limits if one.window is not None and one.amount]
+        if not counted:
+            return
+        now = time.time()
+        self.shared.lock()
+        try:
+            found = [Crossing(one, share) for one in counted if (share := reached(one, now))]
+        finally:
+            self.shared.unlock()
+        for crossing in found:
+            self.on_reached(crossing)
 
     async def _restore_all(self, limits: Sequence[BoundLimit]) -> None:
         if not all(limit.row.is_restored for limit in limits):
@@ -507,9 +525,7 @@ class LimitCounters:
             try:
                 stand = self._stand(limit, now)
                 wrong = stand.used - min(max(stand.used, least), most)
-                # Rows that are too old are dropped, so that what was ever used is more than they
-                # tell.
-                if stand == before and (not wrong or (limit.limit.window == "total" and wrong > 0)):
+                if stand == before and (not wrong or (wrong > 0 and _is_old(limit))):
                     continue
                 told: int | None = wrong
                 if stand != before or (stand.unwritten and doubted != wrong):
@@ -581,6 +597,12 @@ class LimitCounters:
         unwritten = self.shared.unwritten(limit.row)
         used = limit.counter.used(now) - unwritten
         return _Stand(limit.row.cells[WHEN], used, unwritten != 0)
+
+
+def _is_old(limit: BoundLimit) -> bool:
+    """Whether rows may tell less than what was used of a limit: when it was reset they were sums of
+    hours, which are added up by the day, and then for all time."""
+    return limit.limit.window == "total" and limit.limit.since is not None
 
 
 def _restored_since(limit: BoundLimit, now: float) -> float | None:

@@ -14,7 +14,15 @@ from typing import Literal
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.config.windows import Rolling
 from dragoman.gateway.edge.errors import Headers
-from dragoman.keys.admission import SHARES, SOON_S, Admitted, Amounts, BoundLimit, Kind, Refusal
+from dragoman.keys.admission import (
+    SOON_S,
+    Admitted,
+    Amounts,
+    BoundLimit,
+    Kind,
+    Refusal,
+    reached,
+)
 from dragoman.keys.counters import PARTS
 from dragoman.prices.rates import dollars
 from dragoman.protocols.base import Codec, RateStatus
@@ -117,14 +125,15 @@ def unpriced(limit: BoundLimit, model: str) -> tuple[DragomanError, Headers]:
 def rate_lines(
     codec: Codec, rates: Iterable[tuple[str, Sequence[BoundLimit]]], now: float
 ) -> bytes:
-    """The lines of the client's protocol's own headers for what is left: of each kind, of the
-    tightest limit."""
+    """The lines of the client's protocol's own headers for what is left once a request was
+    admitted at `now`: of each kind, of the tightest limit. What that uses is the last to be free
+    again."""
     statuses: list[RateStatus] = []
     for kind, limits in rates:
         limit = limits[0]
         if len(limits) > 1:
             limit = min(limits, key=lambda one: one.left(now) / (one.amount or 1))
-        resets_at = limit.counter.resets_at(now)
+        resets_at = limit.counter.counts_until(now)
         if resets_at != math.inf:
             left = limit.left(now)
             left = left if left > 0 else 0
@@ -134,13 +143,11 @@ def rate_lines(
 
 def soft_headers(limits: Iterable[BoundLimit], now: float) -> Headers:
     """The header that names soft limits of which a share is reached: `key:cost:month; used=80`."""
-    told: list[str] = []
-    for limit in limits:
-        if limit.limit.mode == "soft":
-            used = limit.counter.used(now) * 100
-            reached = [share for share in SHARES if used >= share * limit.amount]
-            if reached:
-                told.append(f"{limit.name}; used={reached[-1]}")
+    told = [
+        f"{limit.name}; used={share}"
+        for limit in limits
+        if limit.limit.mode == "soft" and (share := reached(limit, now))
+    ]
     return [(LIMIT_HEADER, ", ".join(told).encode())] if told else []
 
 

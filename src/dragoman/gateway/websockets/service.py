@@ -64,6 +64,13 @@ class WebSockets:
         self._settings = settings
         self._serve_create = serve_create
         self._is_draining = is_draining
+        self.follow(config)
+        self._sessions: set[Session] = set()
+        self._by_client: Counter[str] = Counter()
+
+    def follow(self, config: Config) -> None:
+        """Give connections from now on what this configuration allows a message."""
+        settings = self._settings
         self._terms = Terms(
             limits=WebSocketLimits(
                 message_bytes=config.server.body_limit_bytes + _OVERHEAD,
@@ -74,8 +81,6 @@ class WebSockets:
             idle_s=settings.idle_timeout_s,
             memory_bytes=settings.memory_bytes,
         )
-        self._sessions: set[Session] = set()
-        self._by_client: Counter[str] = Counter()
 
     @property
     def open(self) -> int:

@@ -84,6 +84,12 @@ class KeyTables(AuditTable):
         with self._database.reading() as connection:
             return asked_keys(connection, 0)()
 
+    def key(self, name: str) -> StoredKey | None:
+        """See `KeyStore.key`."""
+        with self._database.reading() as connection:
+            found = _asked_keys(connection, "name = ?", name)()
+        return found[0] if found else None
+
     def all_teams(self) -> Sequence[StoredTeam]:
         """See `KeyStore.all_teams`."""
         with self._database.reading() as connection:
@@ -139,12 +145,18 @@ def note_uses(connection: Connection, uses: Uses) -> None:
 def asked_keys(connection: Connection, version: int) -> Callable[[], tuple[StoredKey, ...]]:
     """Ask for the keys that changed after a version, with all of their secrets; what is returned
     reads them, by name."""
+    return _asked_keys(connection, "version > ?", version)
+
+
+def _asked_keys(
+    connection: Connection, which: str, value: object
+) -> Callable[[], tuple[StoredKey, ...]]:
     rows = connection.execute(
-        "SELECT name, created, removed, rules FROM client_keys WHERE version > ? ORDER BY name",
-        (version,),
+        f"SELECT name, created, removed, rules FROM client_keys WHERE {which} ORDER BY name",
+        (value,),
     )
-    where = " WHERE client_key IN (SELECT name FROM client_keys WHERE version > ?) ORDER BY created"
-    secret_rows = connection.execute(_SECRETS + where, (version,))
+    where = f" WHERE client_key IN (SELECT name FROM client_keys WHERE {which}) ORDER BY created"
+    secret_rows = connection.execute(_SECRETS + where, (value,))
 
     def read() -> tuple[StoredKey, ...]:
         secrets: dict[str, list[StoredSecret]] = {}
