@@ -557,6 +557,28 @@ def test_who_waits_is_served_in_turn(simulator: RunningSimulator) -> None:
         assert {line["status"] for line in lines[1:]} == {200}
 
 
+def test_no_key_takes_the_queue_of_its_team_from_others(simulator: RunningSimulator) -> None:
+    team = (limit("concurrent", 1, queue_s=20.0, queue_size=4),)
+    with serving(config(simulator.base_url, team=team)) as (gateway, _):
+        held = _Held(gateway, simulator)
+        queues = gateway.app._services._admission._queues
+
+        def waiting() -> int:
+            return sum(one.count for one in list(queues.values()))
+
+        with ThreadPoolExecutor(8) as clients:
+            first = [clients.submit(ask, gateway) for _ in range(4)]
+            simulator.wait_for(lambda: waiting() == 4)
+            assert error_of(ask(gateway))["code"] == "slow_down"
+            others = [clients.submit(ask, gateway, key=OTHER_KEY) for _ in range(2)]
+            simulator.wait_for(lambda: waiting() == 6)
+            # Both have their share now, or more.
+            for key in (KEY, OTHER_KEY):
+                assert error_of(ask(gateway, key=key))["code"] == "slow_down"
+            held.leave()
+            assert {one.result(20).status for one in (*first, *others)} == {200}
+
+
 @pytest.mark.parametrize("change", [{"amount": 5}, {"mode": "shadow"}])
 def test_who_waits_is_held_to_the_limit_as_it_is_now(
     simulator: RunningSimulator, tmp_path: Path, change: dict[str, Any]

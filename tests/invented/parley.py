@@ -464,6 +464,7 @@ class Relay:
     """Watches a stream that is passed through."""
 
     thinks = False
+    untold = 0
 
     def __init__(
         self,

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dragoman.config import Config
+from dragoman.config.limits import Limit
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.test_limits import config, limit, serving, told
@@ -116,14 +118,38 @@ def test_an_output_limit_is_lowered_and_told(simulator: RunningSimulator) -> Non
         assert b'"max_output_tokens":1000' in simulator.last.body
 
 
+def steerable(base_url: str, *limits: Limit) -> Config:
+    """Responses are made over WebSocket."""
+    made = config(base_url, *limits)
+    upstreams = [replace(one, websocket="on") for one in made.upstreams if one.name == "responses"]
+    accounts = tuple([one for one in made.accounts if one.upstream == "responses"])
+    return replace(made, upstreams=tuple(upstreams), accounts=accounts)
+
+
+def test_responses_that_were_steered_count_though_their_usage_is_not_told(
+    simulator: RunningSimulator,
+) -> None:
+    made = steerable(simulator.base_url, limit("input_tokens", 10**6, "total"))
+    with serving(made) as (gateway, lines), opened(gateway) as sock:
+        sock.create(f"responses/{SLOW}", "word " * 400)
+        for text in ("[[sim: words=400 delay_ms=20]]", QUICK):
+            steer(sock, begun(sock), text)
+        usage = sock.events()[-1]["response"]["usage"]
+        while usage is None:
+            usage = sock.events()[-1]["response"]["usage"]
+        simulator.wait_for(lambda: "usage" in lines[-1])
+        line = lines[-1]
+        assert line["estimated"] is True
+        used = told(gateway)["limits"][0]["used"]
+        assert used == line["usage"]["input"]
+        assert used > usage["input_tokens"] + 2 * 400
+
+
 def test_input_for_a_response_under_way_has_to_fit(simulator: RunningSimulator) -> None:
     """Each time another answer follows, as long as the first may be. Of requests and of those at
     one time it is the same."""
     limits = (limit("output_tokens", 250, "total"), limit("requests", 1), limit("concurrent", 1))
-    made = config(simulator.base_url, *limits)
-    upstreams = [replace(one, websocket="on") for one in made.upstreams if one.name == "responses"]
-    accounts = tuple([one for one in made.accounts if one.upstream == "responses"])
-    made = replace(made, upstreams=tuple(upstreams), accounts=accounts)
+    made = steerable(simulator.base_url, *limits)
     with running_gateway(made) as gateway, opened(gateway) as sock:
         sock.create(f"responses/{SLOW}", max_output_tokens=100)
         steer(sock, begun(sock), "[[sim: words=400 delay_ms=20]]")

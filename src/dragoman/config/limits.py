@@ -100,7 +100,8 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     queue_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
     """Of `concurrent`: seconds that a request waits for its turn before it is refused."""
     queue_size: Annotated[int, Meta(ge=1)] = 100
-    """Of `concurrent`: requests that may wait in each worker."""
+    """Of `concurrent`: requests that may wait in each worker. A key of a team that has less than
+    its share of these may wait although others have taken all."""
     when_away: WhenAway = "closed"
     """While the database that several machines share is away and what this one was lent is used up:
     `closed` refuses; `share` goes on with this machine's part of what was left, `open` without this

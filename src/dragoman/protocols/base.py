@@ -171,7 +171,8 @@ class Relay(Protocol):
     by which later requests may name the answer, empty where the protocol has no such thing, and
     `reason` the word for why the model stopped, empty until it is told. `thinks` is whether nothing
     came so far but thoughts after which another answer may go on: in plain text, with no signature
-    and no place of their own.
+    and no place of their own. `untold` is how many answers ended in the stream without their usage,
+    each followed by one that goes on from it.
     """
 
     answer_id: str
@@ -184,6 +185,9 @@ class Relay(Protocol):
 
     @property
     def thinks(self) -> bool: ...
+
+    @property
+    def untold(self) -> int: ...
 
     def relay(self, frame: Frame) -> bytes:
         """The bytes to pass on: `frame.raw`, or less, or with only the model name changed."""

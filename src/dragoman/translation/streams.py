@@ -123,6 +123,12 @@ class AnswerStream:
         return False
 
     @property
+    def untold(self) -> int:
+        """How many answers ended in it without their usage, each followed by one that goes on from
+        it."""
+        return 0
+
+    @property
     def said(self) -> int:
         """About how many bytes of text the model has said."""
         return 0
@@ -456,6 +462,10 @@ class RelayedStream(AnswerStream):
     @property
     def thinks(self) -> bool:
         return self._relay.thinks
+
+    @property
+    def untold(self) -> int:
+        return self._relay.untold
 
     def _take(self, frame: Frame, is_mended: bool = False) -> bytes:
         # `in` takes twice as long: it fails first to take the character for a number.

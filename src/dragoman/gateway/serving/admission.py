@@ -305,7 +305,7 @@ class Admission:
             queue = self._queues.get(limit.row)
             if queue is None:
                 queue = self._queues[limit.row] = _LimitQueue(self._give_back, limit)
-            if queue.count >= limit.limit.queue_size:
+            if not queue.has_room(caller.name, limit.limit.queue_size):
                 raise _told(incoming, record, limit, *queue_full(limit))
 
             def attempt() -> Reservation | Refusal | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from msgspec.structs import replace
+
 from dragoman.accounts.pool import Lease
 from dragoman.canonical.usage import consistent
 from dragoman.gateway.edge.auth import Caller
@@ -154,20 +156,24 @@ class RequestContext:
         outcome = self.outcome
         if outcome.finish is not None:
             self.record.finish = outcome.finish.reason
-        if self.is_called and (outcome.usage is None or not outcome.ended):
-            self._estimate(outcome)
+        untold = 0 if self.reading is None else self.reading.untold
+        if self.is_called and (outcome.usage is None or not outcome.ended or untold):
+            self._estimate(outcome, untold)
         if outcome.usage is not self.record.usage:
             self.note_usage()
 
-    def _estimate(self, outcome: Outcome) -> None:
+    def _estimate(self, outcome: Outcome, untold: int = 0) -> None:
         """Complete the usage of an answer that was not told whole. What was told counts where it
-        can be all of it: some tell at an answer's beginning how long it is by then."""
+        can be all of it: some tell at an answer's beginning how long it is by then. Of `untold`
+        answers that went before it nothing was told; each had the prompt at least."""
         said = outcome.said if self.reading is None else self.reading.said
         output, told = estimate_said(said), outcome.usage
-        if told is not None and output <= 2 * told.output:
+        if told is not None and not untold and output <= 2 * told.output:
             return
         asked = self.asked if self.stream is not None else text_bytes(self.call.body)
-        outcome.usage = completed(told, estimate_bytes(asked), output)
+        prompt = estimate_bytes(asked)
+        usage = completed(told, prompt, output)
+        outcome.usage = replace(usage, input=usage.input + untold * prompt)
         outcome.estimated = True
 
     def note_usage(self) -> None:

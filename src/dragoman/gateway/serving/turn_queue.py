@@ -33,6 +33,13 @@ class TurnQueue(Generic[T]):
         self.count = 0
         """How many wait."""
 
+    def has_room(self, key: str, most: int) -> bool:
+        """Whether one more request of a key may wait where `most` may: also where other keys have
+        taken all places, as long as it has less than its share of them."""
+        if self.count < most:
+            return True
+        return len(self._by_key.get(key, ())) < most // len(self._by_key.keys() | {key})
+
     async def wait(self, key: str, attempt: Callable[[], T | None], seconds: float) -> T | None:
         """Wait so many seconds at most; None if there was no turn within them."""
         loop = asyncio.get_running_loop()

@@ -46,6 +46,7 @@ class MessagesRelay:
     )
 
     thinks = False  # its thoughts are signed, or have places
+    untold = 0
 
     def __init__(
         self,

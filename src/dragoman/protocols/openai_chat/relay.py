@@ -99,6 +99,8 @@ class ChatRelay:
         "usage",
     )
 
+    untold = 0
+
     def __init__(
         self,
         model: str | None,

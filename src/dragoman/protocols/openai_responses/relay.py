@@ -105,6 +105,7 @@ class ResponsesRelay:
         "ended",
         "fault",
         "reason",
+        "untold",
         "usage",
     )
 
@@ -140,6 +141,7 @@ class ResponsesRelay:
         self.answer_id = ""
         self.reason = ""
         self.usage: Usage | None = None
+        self.untold = 0
         self.ended = False
         self.fault: Fault | None = None
 
@@ -219,6 +221,7 @@ class ResponsesRelay:
             if not self.ended:
                 # What follows goes on from this response, and not from what it went on from.
                 self._spent = self.usage
+                self.untold += told is None
                 self._shown = _of_next(self._shown, len(self._names))
             if event.type == "response.failed":
                 self.fault = fault_of(event.response.error)
