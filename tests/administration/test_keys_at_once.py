@@ -34,6 +34,7 @@ class Interrupted:
         self.note = store.note
         self.audit = store.audit
         self.used = store.used
+        self.users = store.users
 
     def _act(self, act: Callable[[], object]) -> None:
         try:

@@ -101,3 +101,43 @@ def test_a_viewer_looks_on(page: Page, gateway: RunningGateway) -> None:
     expect(page.get_by_role("complementary")).to_contain_text("at one time")
     writes = re.compile("Make|Add|Change|Grant|Remove")
     expect(page.get_by_role("button", name=writes)).to_have_count(0)
+
+
+def test_of_many_keys_the_page_asks_for_those_it_shows(page: Page, gateway: RunningGateway) -> None:
+    limit = {"kind": "requests", "amount": 3, "window": "day"}
+    ask(gateway, "POST", "teams", {"name": "crowd"})
+    for number in range(130):
+        rules = {"limits": [limit], **({"team": "crowd"} if number % 50 == 7 else {})}
+        ask(gateway, "POST", "keys", {"name": f"many-{number:03}", **rules})
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    sign_in(page, gateway, path="/keys")
+    keys = page.get_by_role("region", name="Keys")
+    rows, panel = keys.locator("tbody tr"), page.locator("section", has=keys)
+    expect(rows).to_have_count(100)
+    expect(panel).to_contain_text("1 to 100")
+    page.get_by_role("button", name="Further keys").click()
+    expect(keys).to_contain_text("many-129")
+    expect(keys).not_to_contain_text("many-000")
+    expect(panel).to_contain_text("101 to ")
+    expect(page.get_by_role("button", name="Further keys")).to_have_count(0)
+
+    page.get_by_role("link", name="many-129", exact=True).click()
+    side = page.get_by_role("complementary", name="Key many-129")
+    expect(side.locator(".limitlist")).to_contain_text("0 of 3")
+    page.get_by_label("Filter keys").fill("MANY-00")
+    expect(rows).to_have_count(10)
+    expect(keys).to_contain_text("many-000")
+    expect(side.locator(".limitlist")).to_contain_text("0 of 3")
+    page.get_by_label("Filter keys").fill("crowd")
+    expect(rows).to_have_count(3)
+    page.get_by_label("Filter keys").fill("nobody at all")
+    expect(panel).to_contain_text("No key fits the filter.")
+    page.get_by_label("Filter keys").fill("")
+    expect(rows).to_have_count(100)
+    page.goto(f"{gateway.base_url}/ui/keys/key/nobody")
+    expect(rows).to_have_count(100)
+    expect(page.get_by_role("complementary")).to_have_count(0)
+    told = [url for url in asked if "/admin/keys?" in url]
+    assert told
+    assert all("limit=100" in url for url in told)

@@ -4,19 +4,23 @@ admitted, as `/admin` and the holder of a key are told."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dragoman.config import OwnPrice
+from dragoman.config.limits import Limit
 from dragoman.config.settings import Pricing
 from dragoman.config.windows import Fixed
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.keys.counters import FIXED_CELLS, ROLLING_CELLS, FixedCounter, RollingCounter
 from dragoman.simulator.testing import RunningSimulator
+from dragoman.storage.shared_limits import SharedLimits
 from tests.gateway.http import call
 from tests.gateway.test_admin import eventually
 from tests.gateway.test_keys import admin, ask, becomes, made, settings
@@ -161,3 +165,75 @@ def test_an_answer_tells_what_is_left_of_the_tightest_budget(
         while name in (answer := ask(gateway, secret)).headers:
             assert answer.status == 200
         assert "x-dragoman-cost-usd" in answer.headers
+
+
+def test_who_looks_makes_no_counters(simulator: RunningSimulator, tmp_path: Path) -> None:
+    config = settings(simulator.base_url, tmp_path, prices=(PRICE,))
+    limits: list[dict[str, Any]] = [
+        {"kind": "requests", "amount": 3, "window": "1h"},
+        {"kind": "cost", "amount": "5", "window": "month"},
+    ]
+    with running_gateway(config) as gateway:
+        for name in ("a", "b", "c"):
+            admin(gateway, "POST", "/keys", {"name": name, "limits": limits})
+        admin(gateway, "POST", "/teams", {"name": "t", "limits": limits})
+        for path in (
+            "/keys?state=true",
+            "/teams?state=true",
+            "/keys/a/limits",
+            "/keys?ending=true",
+        ):
+            assert admin(gateway, "GET", path).status == 200
+        told = admin(gateway, "GET", "/keys?state=true&limit=2").json
+        assert told["total"] == 4
+        state = told["keys"][0]["limits"][0]["state"]
+        assert (state["used"], state["remaining"], state["exhausted_at"]) == (0, 3, None)
+        with closing(SharedLimits(tmp_path / "store.db-limits")) as shared:
+            names = [
+                "\n".join([kind, owner, *map(str, Limit(**limit).counted_as)])
+                for kind, owner in (("key", "a"), ("key", "b"), ("key", "c"), ("team", "t"))
+                for limit in limits
+            ]
+            assert [name for name in names if shared.known(name)] == []
+            secret = made(gateway, "d", limits=limits)
+            assert ask(gateway, secret).status == 200
+            used = "\n".join(["key", "d", *map(str, Limit(**limits[0]).counted_as)])
+            assert shared.known(used) is not None
+
+
+def test_what_was_used_is_told_where_counters_are_gone(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    config = settings(simulator.base_url, tmp_path, prices=(PRICE,))
+    limits = [{"kind": "requests", "amount": 9, "window": "day"}]
+    with running_gateway(config) as gateway:
+        admin(gateway, "POST", "/teams", {"name": "t", "limits": limits})
+        secret = made(gateway, "ci", team="t", limits=limits)
+        admin(gateway, "POST", "/keys", {"name": "idle", "limits": limits})
+        becomes(gateway, secret, {429})
+    (tmp_path / "store.db-limits").unlink()
+    with running_gateway(config) as gateway:
+        for _ in range(2):
+            keys = admin(gateway, "GET", "/keys?state=true").json["keys"]
+            used = {one["name"]: [each["state"]["used"] for each in one["limits"]] for one in keys}
+            assert used == {"ci": [9], "idle": [0], "tester": []}
+            (team,) = admin(gateway, "GET", "/teams?state=true").json["teams"]
+            assert team["limits"][0]["state"]["used"] == 9
+        assert [one["name"] for one in admin(gateway, "GET", "/keys?ending=true").json["keys"]] == [
+            "ci"
+        ]
+
+
+def test_keys_are_found_by_their_names_and_teams(gateway: RunningGateway) -> None:
+    admin(gateway, "POST", "/teams", {"name": "Ops-1"})
+    admin(gateway, "POST", "/keys", {"name": "one", "team": "Ops-1"})
+    admin(gateway, "POST", "/keys", {"name": "two"})
+
+    def found(query: str) -> list[str]:
+        return [one["name"] for one in admin(gateway, "GET", f"/keys?{query}").json["keys"]]
+
+    assert found("q=OPS") == ["one"]
+    assert found("q=%20tw") == ["two"]
+    assert found("q=") == ["one", "tester", "two"]
+    assert admin(gateway, "GET", "/keys?q=e&limit=1").json["total"] == 2
+    assert admin(gateway, "GET", "/keys?find=e").status == 400

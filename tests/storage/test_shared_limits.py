@@ -122,6 +122,22 @@ def test_many_counters(path: Path) -> None:
             assert other.row(name, 4).cells[USED] == number
 
 
+def test_to_look_for_a_counter_makes_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_limits, "_AREA_CELLS", 12)
+    with closing(SharedLimits(path)) as shared, closing(SharedLimits(path)) as other:
+        for _ in range(2):
+            assert [shared.known(f"k{number}") for number in range(100)] == [None] * 100
+        for number in range(3):
+            shared.row(f"k{number}", 4).cells[USED] = number
+            seen = other.known(f"k{number}")
+            assert seen is not None
+            assert seen.cells[USED] == number
+        assert shared.counts_all(shared.row("k2", 4))
+        assert not shared.counts_all(shared.row("k3", 4)), "there was room for three"
+        assert other.known("k3") is None
+        assert shared.known("k3") is shared.row("k3", 4)
+
+
 _WORK = """
 import sys, time, random
 from dragoman.storage import shared_limits

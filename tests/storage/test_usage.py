@@ -161,6 +161,14 @@ def test_requests_that_reached_nobody_are_told_apart_for_ever(store: Store) -> N
     assert (row.requests, row.cost) == (2, 9)
 
 
+def test_who_has_used_anything_is_told_at_once(store: Store) -> None:
+    tell(store, key(), key(MADE + 5 * HOUR, client="other"))
+    assert store.client_keys.users(0) == {"me", "other"}
+    assert store.client_keys.users(MADE + 2 * HOUR) == {"other"}
+    assert store.client_keys.users(MADE + 5 * HOUR, is_team=True) == {"team"}
+    assert store.client_keys.users(MADE + 6 * HOUR) == frozenset()
+
+
 def test_much_that_is_old_is_added_up_a_piece_at_a_time(tmp_path: Path) -> None:
     with closing(SqliteStore(tmp_path / "store.db", usage_days=100)) as store:
         tell(store, *(key(user=f"u{number}") for number in range(2 * SWEPT_AT_ONCE + 7)))

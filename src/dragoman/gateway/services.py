@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import isfinite
 from weakref import finalize
@@ -57,7 +57,7 @@ from dragoman.gateway.serving.affinity import ForeignReasoning
 from dragoman.gateway.serving.attribution import Attributor
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.large import LargeBodies
-from dragoman.gateway.serving.limit_counters import LimitCounters, UsedSince
+from dragoman.gateway.serving.limit_counters import LimitCounters, UsedSince, UsersSince
 from dragoman.gateway.serving.limit_slices import LimitSlices
 from dragoman.gateway.serving.pool_shares import Pools, SpentSince, grouped
 from dragoman.gateway.serving.resolver import RequestResolver
@@ -171,6 +171,7 @@ class Services:
             _used_since(self.account_sync),
             _slices(config),
             Pools(lambda: self.current.generation.pool, _spent_since(self.account_sync)),
+            _users_since(self.account_sync),
         )
         self.scrape.slices = self.limits.slices
         self.scrape.limit_drift = lambda: self.limits.drift
@@ -584,6 +585,17 @@ def _used_since(account_sync: AccountSync | None) -> UsedSince | None:
         return [row for row in rows if is_charged(row.route)]
 
     return used_since
+
+
+def _users_since(account_sync: AccountSync | None) -> UsersSince | None:
+    """What tells of whom there are rows of usage; None if nothing is stored."""
+    if account_sync is None:
+        return None
+
+    async def users_since(since: float, *, is_team: bool) -> Collection[str]:
+        return await account_sync.ask(lambda store: store.client_keys.users(since, is_team=is_team))
+
+    return users_since
 
 
 def _spent_since(account_sync: AccountSync | None) -> SpentSince | None:

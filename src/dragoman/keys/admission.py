@@ -127,6 +127,10 @@ class Counters(Protocol):
         """The counter of this name, which has so many cells; made if there is none. Not to be
         called while locked."""
 
+    def known(self, name: str) -> Row | None:
+        """The counter of this name; None if there is none, and none is made. Not to be called while
+        locked."""
+
     @property
     def lock(self) -> Callable[[], object]:
         """Keeps all others from the cells, for a moment."""

@@ -184,7 +184,8 @@ class RollingCounter:
 
     def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:
         """See `Counter.runs_out_at`."""
-        self.used(now)
+        if not self.used(now):
+            return inf
         cells = self._cells
         latest = cells[WHEN]
         lately = sum(cells[_HEAD + (latest - back) % _RING] for back in range(_LATELY))

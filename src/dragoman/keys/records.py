@@ -101,3 +101,6 @@ class KeyStore(AuditLog, Protocol):
     def used(self, name: str, since: float, *, is_team: bool = False) -> Sequence[UsedInHour]:
         """What the key of this name has used, or all keys while they were in the team of this name,
         in the hours that begin at `since` (Unix seconds) or later, in their order."""
+
+    def users(self, since: float, *, is_team: bool = False) -> frozenset[str]:
+        """Names of the keys, or of the teams, of which `used` tells anything."""

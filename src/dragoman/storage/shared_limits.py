@@ -93,6 +93,20 @@ class SharedLimits(SharedFile):
                 self.unlock()
         return row
 
+    def known(self, name: str) -> Row | None:
+        """The counter of this name; None if there is none, and none is made. Not to be called while
+        locked."""
+        row = self._rows.get(name)
+        if row is None:
+            self.lock()
+            try:
+                _, at = self._search(name)
+                if at >= 0 and self._cells[at]:
+                    row = self._rows[name] = self._own_row(self._cells[at + 1])
+            finally:
+                self.unlock()
+        return row
+
     def reclaim_lost(self) -> int:
         """Give back what processes have reserved that are gone. Returns how many these were. Not to
         be called while locked."""
@@ -170,29 +184,35 @@ class SharedLimits(SharedFile):
         cells[_COLUMNS_USED] = max(cells[_COLUMNS_USED], number + 1)
 
     def _find(self, name: str, size: int) -> Row:
-        key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little") >> 1 or 1
-        cells, place = self._cells, key % ROWS
-        for _ in range(ROWS):
-            at = _TABLE // 8 + 2 * place
-            if cells[at] == key:
-                return self._own_row(cells[at + 1])
-            if not cells[at]:
-                index, begin = cells[_ROWS_USED], cells[_CELLS_USED]
-                if begin + size > _AREA_CELLS:
-                    break
-                # Sizes other than those of counters stand above the place.
-                other = 0 if size in (FIXED_CELLS, ROLLING_CELLS) else size
-                told = other << 32 | begin << 1 | (size == ROLLING_CELLS)
-                cells[_OFFSETS // 8 + index] = told
-                cells[_ROWS_USED], cells[_CELLS_USED] = index + 1, begin + size
-                cells[at + 1] = index
-                cells[at] = key
-                return self._own_row(index)
-            place = (place + 1) % ROWS
+        cells = self._cells
+        key, at = self._search(name)
+        if at >= 0 and cells[at]:
+            return self._own_row(cells[at + 1])
+        index, begin = cells[_ROWS_USED], cells[_CELLS_USED]
+        if at >= 0 and begin + size <= _AREA_CELLS:
+            # Sizes other than those of counters stand above the place.
+            other = 0 if size in (FIXED_CELLS, ROLLING_CELLS) else size
+            told = other << 32 | begin << 1 | (size == ROLLING_CELLS)
+            cells[_OFFSETS // 8 + index] = told
+            cells[_ROWS_USED], cells[_CELLS_USED] = index + 1, begin + size
+            cells[at + 1] = index
+            cells[at] = key
+            return self._own_row(index)
         if not self._is_full:
             self._is_full = True
             _log.error("further limits hold for each worker by itself: %d are shared", ROWS)
         return private_row(size)
+
+    def _search(self, name: str) -> tuple[int, int]:
+        """The number of a name, and where in the table it is, or else would be: -1 for nowhere."""
+        key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little") >> 1 or 1
+        cells, place = self._cells, key % ROWS
+        for _ in range(ROWS):
+            at = _TABLE // 8 + 2 * place
+            if cells[at] in (key, 0):
+                return key, at
+            place = (place + 1) % ROWS
+        return key, -1
 
     def _own_row(self, index: int) -> Row:
         row = self._row_at(index, self._number)
@@ -251,6 +271,10 @@ class PrivateLimits:
 
     def unlock(self) -> None:
         """There is nobody else."""
+
+    def known(self, name: str) -> Row | None:
+        """See `SharedLimits.known`."""
+        return self._rows.get(name)
 
     def reclaim_lost(self) -> int:
         """There is nobody else."""

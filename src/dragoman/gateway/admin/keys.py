@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from io import BytesIO
+from math import inf
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast, get_args
 
@@ -34,6 +35,7 @@ from dragoman.gateway.admin.calls import (
     only,
     read_object,
 )
+from dragoman.gateway.serving.limit_counters import LimitView
 from dragoman.gateway.serving.limits_told import amount_text, moment_text
 from dragoman.gateway.serving.past_use import PastUse
 from dragoman.gateway.serving.simulated_admission import SimulatedAdmission, state_of
@@ -41,8 +43,7 @@ from dragoman.keys.admission import kind_of
 
 T = TypeVar("T")
 
-_AT_ONCE = 50
-"""Keys whose limits are looked at before others have their turn."""
+_OF_LISTS = ("state", "ending", "q", "limit", "after")
 
 _PAST_S = 7 * 86_400.0
 """Seconds of the past with which a limit is compared that is not stored yet."""
@@ -188,37 +189,42 @@ class KeyRoutes:
         self, name: str, limits: Sequence[Limit], *, is_team: bool
     ) -> list[dict[str, object]]:
         """Limits of a key or a team with their numbers, and how they stand."""
-        views = await self._simulated.limits.views_of(name, limits, is_team=is_team)
-        return [
-            {"number": number, "limit": limit, "state": state_of(view)}
-            for number, (limit, view) in enumerate(zip(limits, views, strict=True), 1)
-        ]
+        return _limits_told(await self._simulated.limits.views_of(name, limits, is_team=is_team))
 
     async def _told(
         self, call: Call, owners: Sequence[KeyView] | Sequence[TeamView], *, is_team: bool
     ) -> dict[str, object]:
         """Keys or teams, which are in the order of their names: all, or a page with `?limit=`, and
-        where `?state=true` with how their limits stand."""
+        where `?state=true` with how their limits stand; with `?ending=true` only those that are
+        using one up."""
         query, kind = call.query, "teams" if is_team else "keys"
+        ending = flag(query, "ending")
         after, limit = query.get("after", ""), number(query, "limit", len(owners), MOST_ON_PAGE)
         left = [owner for owner in owners if owner.name > after]
         found = left[:limit]
         told: dict[str, object] = {kind: found}
         if "limit" in query:
             told["next"] = found[-1].name if len(left) > limit else None
-        if flag(query, "state"):
+            told["total"] = len(owners)
+        if ending or flag(query, "state"):
+            limits = self._simulated.limits
+            given = [(owner.name, owner.rules.limits) for owner in found]
+            if ending:
+                found = [found[place] for place in await limits.counted(given, is_team=is_team)]
+                given = [(owner.name, owner.rules.limits) for owner in found]
             stand: list[object] = []
-            for count, owner in enumerate(found, 1):
-                limits = await self._states(owner.name, owner.rules.limits, is_team=is_team)
-                stand.append({**msgspec.to_builtins(owner), "limits": limits})
-                if count % _AT_ONCE == 0:
-                    await asyncio.sleep(0)
             told[kind] = stand
+            async for place, views in limits.views_of_all(given, is_team=is_team):
+                if not ending or any(map(_is_ending, views)):
+                    owner = msgspec.to_builtins(found[place])
+                    stand.append({**owner, "limits": _limits_told(views)})
         return told
 
     async def _list(self, call: Call) -> Reply:
-        only(call.query, "state", "limit", "after")
-        return 200, await self._told(call, await self._ask(lambda keys: keys.keys()), is_team=False)
+        only(call.query, *_OF_LISTS)
+        fits = _fitting(call)
+        found = await self._ask(lambda keys: list(filter(fits, keys.keys())))
+        return 200, await self._told(call, found, is_team=False)
 
     async def _add(self, call: Call) -> Reply:
         name, fields = await _named(call)
@@ -267,8 +273,10 @@ class KeyRoutes:
         return 200, {"removed": await self._ask(lambda keys: keys.remove(names))}
 
     async def _list_teams(self, call: Call) -> Reply:
-        only(call.query, "state", "limit", "after")
-        return 200, await self._told(call, await self._ask(lambda keys: keys.teams()), is_team=True)
+        only(call.query, *_OF_LISTS)
+        fits = _fitting(call)
+        found = await self._ask(lambda keys: list(filter(fits, keys.teams())))
+        return 200, await self._told(call, found, is_team=True)
 
     async def _add_team(self, call: Call) -> Reply:
         name, fields = await _named(call)
@@ -347,6 +355,30 @@ class AdminKeyRoutes:
         only(call.query)
         (name,) = call.names
         return 200, {"removed": await self._ask(lambda admins: admins.remove(name))}
+
+
+def _fitting(call: Call) -> Callable[[KeyView | TeamView], bool]:
+    """What tells whether the text in `?q=` is in the name of a key, or of its team."""
+    text = call.query.get("q", "").strip().casefold()
+
+    def fits(owner: KeyView | TeamView) -> bool:
+        team = owner.rules.team if isinstance(owner, KeyView) else None
+        return text in owner.name.casefold() or text in (team or "").casefold()
+
+    return fits
+
+
+def _is_ending(view: LimitView) -> bool:
+    """Whether a limit will be used up before its window is over, if use goes on as it does."""
+    return view.exhausted_at < inf
+
+
+def _limits_told(views: Sequence[LimitView]) -> list[dict[str, object]]:
+    """Limits with their numbers, and how they stand."""
+    return [
+        {"number": number, "limit": view.bound.limit, "state": state_of(view)}
+        for number, view in enumerate(views, 1)
+    ]
 
 
 def _past_told(limit: Limit, past: PastUse | None) -> dict[str, object]:

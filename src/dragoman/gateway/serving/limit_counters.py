@@ -60,6 +60,12 @@ _AUDIT_S = 300.0
 _AUDIT_SOON_S = 1.0
 """Seconds to the next one where the last could not compare all, or a worker is gone."""
 
+_AT_ONCE = 25
+"""Keys whose limits are looked at before others have their turn."""
+
+_COUNTED_AT_ONCE = 500
+"""The same, where it is only asked whether there are counters."""
+
 _ALARMING = 0.01
 """The share of a limit by which its counter may be wrong before that is an error."""
 
@@ -80,6 +86,16 @@ class UsedSince(Protocol):
     def __call__(
         self, name: str, since: float, /, *, is_team: bool
     ) -> Awaitable[Sequence[UsedInHour]]: ...
+
+
+class UsersSince(Protocol):
+    """Names of the keys or the teams that have rows of usage since a time (Unix seconds).
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+
+    def __call__(self, since: float, /, *, is_team: bool) -> Awaitable[Collection[str]]: ...
 
 
 class LimitView(NamedTuple):
@@ -120,6 +136,17 @@ def _view(one: BoundLimit, now: float) -> LimitView:
     return LimitView(one, used, reserved, one.counter.resets_at(now), exhausted_at)
 
 
+def _name_of(limit: Limit, owner: str, is_team: bool) -> str:
+    """The name of a limit's counter."""
+    return "\n".join(["team" if is_team else "key", owner, *map(str, limit.counted_as)])
+
+
+def _apart(limit: Limit, owner: str, is_team: bool) -> BoundLimit:
+    """A limit with a counter of its own, which is empty."""
+    cells = memoryview(bytearray(8 * cells_of(window_of(limit)))).cast("q")
+    return BoundLimit(limit, owner, Row(cells, cells), is_team=is_team)
+
+
 class _Stand(NamedTuple):
     """How a counter stands: its cell `WHEN`, what it has that is in rows of usage, and whether
     there is more."""
@@ -147,7 +174,8 @@ class LimitCounters:
     was used before the process began counts for nothing. `on_freed` is called when what workers had
     that are gone was given back, `on_reached` with what was reached of limits that are looked at
     for the first time, as they are. `pools` learns what shares of accounts are of; without it, what
-    other processes learn is known.
+    other processes learn is known. `users_since` tells at
+    once who of many has used nothing.
     """
 
     def __init__(
@@ -156,7 +184,9 @@ class LimitCounters:
         used_since: UsedSince | None = None,
         slices: LimitSlices | None = None,
         pools: Pools | None = None,
+        users_since: UsersSince | None = None,
     ) -> None:
+        self._users_since = users_since
         self.pools = pools or Pools()
         """What shares of an upstream's accounts are of."""
         self.slices = slices
@@ -223,11 +253,61 @@ class LimitCounters:
         self, name: str, limits: Iterable[Limit], *, is_team: bool
     ) -> tuple[LimitView, ...]:
         """The same for limits of a key or a team of this name."""
-        bound = tuple([self._bound_limit(one, name, is_team) for one in limits])
-        if not bound:
-            return ()
-        await self._restore_all(bound)
-        return self._views(bound)
+        owners = [(name, tuple(limits))]
+        (views,) = [views async for _, views in self.views_of_all(owners, is_team=is_team)]
+        return views
+
+    async def counted(
+        self, owners: Sequence[tuple[str, Sequence[Limit]]], *, is_team: bool
+    ) -> list[int]:
+        """The places of those of several keys or teams of which a limit has a counter: of all
+        others nothing was counted of late."""
+        found: list[int] = []
+        for place, (owner, limits) in enumerate(owners):
+            if any(self._open().known(_name_of(one, owner, is_team)) for one in limits):
+                found.append(place)
+            if place % _COUNTED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return found
+
+    async def views_of_all(
+        self, owners: Sequence[tuple[str, Sequence[Limit]]], *, is_team: bool
+    ) -> AsyncIterator[tuple[int, tuple[LimitView, ...]]]:
+        """The same for each of several keys or teams, by their names and limits, with the place of
+        each; others have their turn now and then.
+
+        Where nothing was counted no counter is made: there is room for so many, and who only looks
+        must not take it from those who are to be counted. Where something was, as rows of usage
+        tell, one is, so that these are read once."""
+        users: Collection[str] | None = None
+        users_begin = inf
+        for start in range(0, len(owners), _AT_ONCE):
+            looked: list[list[BoundLimit]] = []
+            uncounted: set[BoundLimit] = set()
+            for owner, limits in owners[start : start + _AT_ONCE]:
+                looked.append([])
+                for limit in limits:
+                    one = self._counted(limit, owner, is_team)
+                    if one is None:
+                        one = self._uncounted(limit, owner, is_team)
+                        uncounted.add(one)
+                    looked[-1].append(one)
+            now = time.time()
+            begins = {one: _restored_since(one, now) for one in uncounted}
+            first = min((begin for begin in begins.values() if begin is not None), default=inf)
+            if len(owners) > 1 and first < users_begin:
+                users, users_begin = await self._users(first, is_team), first
+            for number, some in enumerate(looked, start):
+                for place, one in enumerate(some):
+                    if one not in uncounted:
+                        await self._restore_all((one,))
+                    elif begins[one] is not None and (users is None or one.owner in users):
+                        await self._restore(one)
+                        if one.used(now):
+                            some[place] = one = self._bound_limit(one.limit, one.owner, is_team)
+                            await self._restore_all((one,))
+                yield number, self._views(some)
+            await asyncio.sleep(0)
 
     async def past_use(
         self, name: str, limit: Limit, since: float, *, is_team: bool
@@ -250,15 +330,26 @@ class LimitCounters:
             begin = span_of(window, since)[0]
         if limit.since is not None:
             begin = max(begin, limit.since.timestamp())
-        cells = memoryview(bytearray(8 * cells_of(window))).cast("q")
-        bound = BoundLimit(limit, name, Row(cells, cells), is_team=is_team)
+        bound = _apart(limit, name, is_team)
         used: Counter[int] = Counter()
         for row in await self._used_since(name, begin, is_team=is_team):
             if row.hour >= begin and bound.concerns((row.model,), (row.upstream,)):
                 used[row.hour] += bound.amount_of(self._counts(row))
         return past_use(window, limit.units, sorted(used.items()), since)
 
+    async def _users(self, since: float, is_team: bool) -> Collection[str] | None:
+        """Who has rows of usage since a time: None if nothing tells."""
+        if self._users_since is None or (self.slices is not None and self.slices.away_since):
+            return None
+        try:
+            return await self._users_since(since, is_team=is_team)
+        except StoreError as error:
+            _log.error("what was used of limits is not known, so they begin at 0: %s", error)
+            return ()
+
     def _views(self, limits: Sequence[BoundLimit]) -> tuple[LimitView, ...]:
+        if not limits:
+            return ()
         now = time.time()
         self.shared.lock()
         try:
@@ -359,9 +450,21 @@ class LimitCounters:
                     if not limit.row.is_restored:
                         await self._restore(limit)
 
+    def _counted(self, limit: Limit, owner: str, is_team: bool) -> BoundLimit | None:
+        """A limit with its counter; None if it has none yet."""
+        known = self._open().known(_name_of(limit, owner, is_team))
+        return None if known is None else self._bound_limit(limit, owner, is_team)
+
+    def _uncounted(self, limit: Limit, owner: str, is_team: bool) -> BoundLimit:
+        """A limit with a counter that nobody else has."""
+        bound = _apart(limit, owner, is_team)
+        if limit.upstream is not None and limit.window is not None:
+            bound.pool_cells = self.pools.bound(self._open(), limit.upstream, limit.window)
+        bound.note_time(time.time())
+        return bound
+
     def _bound_limit(self, limit: Limit, owner: str, is_team: bool = False) -> BoundLimit:
-        kind = "team" if is_team else "key"
-        name = "\n".join([kind, owner, *map(str, limit.counted_as)])
+        name = _name_of(limit, owner, is_team)
         known = self._bound.get(name)
         if known is not None and known.limit == limit:
             return known

@@ -67,6 +67,10 @@ _USED = """
             WHERE hour >= ?2 AND client = ?1
     ) AS both_tables GROUP BY hour, model, upstream, route ORDER BY hour
 """
+_USERS = (
+    "SELECT client FROM usage WHERE hour >= ?1 UNION SELECT client FROM charges WHERE hour >= ?1"
+)
+_TEAM_USERS = _USERS.replace("client", "team")
 _USED_BY_TEAM = _USED.replace("client = ?1", "team = ?1")
 
 
@@ -121,6 +125,12 @@ class KeyTables(AuditTable):
         with self._database.reading() as connection:
             rows = connection.execute(_USED_BY_TEAM if is_team else _USED, (name, ceil(since)))
             return [UsedInHour(*row) for row in rows]
+
+    def users(self, since: float, *, is_team: bool = False) -> frozenset[str]:
+        """See `KeyStore.users`."""
+        with self._database.reading() as connection:
+            rows = connection.execute(_TEAM_USERS if is_team else _USERS, (ceil(since),))
+            return frozenset([name for (name,) in rows])
 
 
 def _save(connection: Connection, version: int, key: StoredKey) -> None:

@@ -1,8 +1,8 @@
 // Dialogs about accounts.
-import { useEffect, useRef, useState } from "./vendor/hooks.js";
+import { useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, span, Dialog, Glyph, region } from "./kit.js";
-import { ask, follow } from "./api.js";
-import { Acts, field, Names, Typed, useSending } from "./sending.js";
+import { ask } from "./api.js";
+import { Acts, field, Names, Typed, useFollowed, useSending } from "./sending.js";
 
 const MOST_SHOWN = 200;
 export const many = ({ length }) => count(length) + (length === 1 ? " account" : " accounts");
@@ -52,27 +52,20 @@ export function Import({ onClose, onDone }) {
 }
 
 export function Test({ names, onClose }) {
-  const [lines, setLines] = useState([]), [state, setState] = useState("asked"), [fault, setFault] = useState(""), model = useRef(null), ending = useRef(null);
-  useEffect(() => () => { if (ending.current) ending.current.abort(); }, []);
-  const run = async () => {
+  const { lines, fault, busy, start, stop } = useFollowed(), [asked, setAsked] = useState(true), model = useRef(null);
+  const run = () => {
     const wanted = model.current.value.trim();
-    ending.current = new AbortController();
-    setState("running");
-    try {
-      await follow("accounts/test", { names, ...(wanted ? { model: wanted } : {}) }, (line) => setLines((old) => [...old, line]), ending.current.signal);
-    } catch (refused) {
-      if (refused.name !== "AbortError") setFault(refused.message);
-    }
-    setState("done");
+    setAsked(false);
+    start("accounts/test", { names, ...(wanted ? { model: wanted } : {}) });
   };
   const passed = lines.filter((one) => one.passed).length, wrong = lines.filter((one) => !one.passed);
   return html`<${Dialog} title=${"Test " + many(names)} onClose=${onClose} class="wide" onSubmit=${run}>
-    ${state === "asked" ? html`<p class="t2">Sends ${names.length === 1 ? "one request" : count(names.length) + " requests"} of at most 16 output tokens, eight at a time, which may be billed. What an upstream says of an account counts as if a client had asked. Only what is selected is tested.</p>${field("model", "Model; empty for one that each account has", { ref: model })}<${Typed} number=${names.length}/>`
+    ${asked ? html`<p class="t2">Sends ${names.length === 1 ? "one request" : count(names.length) + " requests"} of at most 16 output tokens, eight at a time, which may be billed. What an upstream says of an account counts as if a client had asked. Only what is selected is tested.</p>${field("model", "Model; empty for one that each account has", { ref: model })}<${Typed} number=${names.length}/>`
     : html`<p role="status"><b class="strong">${count(lines.length)}</b> of ${count(names.length)} tested: <b class="strong">${count(passed)}</b> answered, <b class=${wrong.length ? "state err" : "strong"}>${count(wrong.length)}</b> did not.</p><progress max=${names.length} value=${lines.length} aria-label="Accounts tested"></progress>
       ${wrong.length > 0 && html`<ul class="checks results" tabindex="0" aria-label="Accounts that did not answer">${wrong.slice(0, MOST_SHOWN).map((one) => html`<li key=${one.account || one.name}><${Glyph} state="bad"/><div><b class="strong">${told(one.account || one.name)}</b> ${one.status ? html`<span class="num">${one.status}</span>` : ""}<div class="t2">${told(one.told || one.why || one.message)}</div>${one.account_is && html`<div class="t3 sm">The account ${told(one.account_is)}.</div>`}</div></li>`)}</ul>`}
       ${names.length === 1 && passed === 1 && html`<p class="t2">${told(lines[0].model)} answered in ${span(lines[0].milliseconds / 1000)}.</p>`}`}
     <p class="wrong" role="alert">${told(fault)}</p>
-    <div class="acts">${state === "asked" && html`<button class="btn primary">Test ${many(names)}</button>`}${state === "running" && html`<button type="button" class="btn" onClick=${() => ending.current.abort()}>Stop</button>`}<button type="button" class="btn" onClick=${onClose}>${state === "done" ? "Close" : "Cancel"}</button></div></${Dialog}>`;
+    <div class="acts">${asked && html`<button class="btn primary">Test ${many(names)}</button>`}${busy && html`<button type="button" class="btn" onClick=${stop}>Stop</button>`}<button type="button" class="btn" onClick=${onClose}>${asked || busy ? "Cancel" : "Close"}</button></div></${Dialog}>`;
 }
 
 // What is to become of accounts, before it does.

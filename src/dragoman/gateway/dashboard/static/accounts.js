@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, short, left, clock, minute, money, now, say, span, Csv, Glyph, State, Meter, Unknown, STATES } from "./kit.js";
 import { Find, Icon } from "./icons.js";
-import { addressed, ask, isAdmin, useAddress, useEvents, useSoon } from "./api.js";
+import { addressed, ask, encoded, isAdmin, useAddress, useEvents, useSoon } from "./api.js";
 import { Add, Import, many, NewKey, Test, Turn } from "./account_dialogs.js";
 
 const ROW = 32, SPARE = 8, EVERY_MS = 10000, SOON_MS = 3000, DAY_S = 86400;
@@ -135,7 +135,7 @@ function Grid({ rows, windows, open, ticked, tick, tickAll }) {
     else if (event.key === "x" && rows[at] && isAdmin()) { tick(rows[at].name); from.current = at; }
     else if (event.key === "X" && isAdmin()) rows.slice(Math.min(from.current, at), Math.max(from.current, at) + 1).forEach((one) => ticked.has(one.name) || tick(one.name));
   };
-  const link = (one) => "/ui/accounts/" + encodeURIComponent(one.name) + location.search;
+  const link = (one) => "/ui/accounts/" + encoded(one.name) + location.search;
   const none = html`<span class="t3">0</span>`, mayTick = isAdmin();
   return html`<div class="scroll" ref=${box} onScroll=${() => setTop(box.current.scrollTop)} onKeyDown=${keys} role="region" aria-label="Accounts" tabindex="-1">
     ${phone ? html`<ul class="acc" aria-label="Accounts"><li class="gap" style=${{ height: first * row + "px" }} aria-hidden="true"></li>${rows.slice(first, last).map((one) => html`<li key=${one.name}><${Glyph} state=${one.state} size="12"/><span class="cut"><a class="strong ink" href=${link(one)}>${told(one.name)}</a> <span class="t3">${told(one.upstream)}</span></span><span class="num t2 sm">${back(one) ? "back in " + back(one) : count(one.requests) + " req."}</span><span class=${"why2 sm cut state " + STATES[one.state][0]}>${one.why ? told(one.why) : STATES[one.state][1]}</span></li>`)}<li class="gap" style=${{ height: (rows.length - last) * row + "px" }} aria-hidden="true"></li></ul>`
@@ -154,7 +154,7 @@ function Grid({ rows, windows, open, ticked, tick, tickAll }) {
 
 // One account: what it is, why it rests, its windows, and what became of it.
 function Side({ name, version, disable, enable, newKey }) {
-  const [read, setRead] = useState([]), [fault, setFault] = useState(""), path = encodeURIComponent(name);
+  const [read, setRead] = useState([]), [fault, setFault] = useState(""), path = encoded(name);
   useEffect(() => { Promise.all([ask("GET", `accounts/${path}?history=30`), ask("GET", "usage?account=" + path)]).then(setRead, (refused) => setFault(refused.message)); }, [name, version]);
   const [got, used] = read, one = got && got.account;
   const top = html`<div class="row"><h2 class="grow cut" title=${told(name)}>${told(name)}</h2><a class="btn quiet icon" href=${"/ui/accounts" + location.search} aria-label="Close"><${Icon} name="close"/></a></div>`;

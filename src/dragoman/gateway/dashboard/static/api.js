@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { signal } from "./vendor/signals.js";
 
 export const session = signal(undefined); // undefined: not known yet; null: nobody is signed in
+export const encoded = encodeURIComponent;
 export const isAdmin = () => session.value && session.value.role === "admin";
 
 export class Refused extends Error {

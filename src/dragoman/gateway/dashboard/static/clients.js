@@ -1,7 +1,8 @@
 // Clients: how each is pointed at this instance, and what it loses.
-import { useEffect, useRef, useState } from "./vendor/hooks.js";
+import { useEffect, useState } from "./vendor/hooks.js";
 import { html, told, count, clock, Copy, Glyph, banner } from "./kit.js";
-import { ask, follow, isAdmin } from "./api.js";
+import { ask, isAdmin } from "./api.js";
+import { useFollowed } from "./sending.js";
 
 const ORDER = ["broken", "warning", "not_seen", "ok"];
 const WORDS = { broken: ["err", "bad", "broken"], warning: ["cool", "cooling", "warning"], not_seen: ["off", "disabled", "not seen"], ok: ["ok", "active", "ok"] };
@@ -45,24 +46,12 @@ export function Clients({ name }) {
 }
 
 function Doctor({ model }) {
-  const [lines, setLines] = useState([]), [busy, setBusy] = useState(false), [fault, setFault] = useState(""), [all, setAll] = useState(false);
-  const ending = useRef(null);
-  useEffect(() => () => { if (ending.current) ending.current.abort(); }, []);
-  const run = async () => {
-    ending.current = new AbortController();
-    setLines([]); setFault(""); setBusy(true);
-    try {
-      await follow("doctor", { model }, (line) => setLines((old) => [...old, line]), ending.current.signal);
-    } catch (refused) {
-      if (refused.name !== "AbortError") setFault(refused.message);
-    }
-    setBusy(false);
-  };
+  const { lines, fault, busy, start, stop } = useFollowed(), [all, setAll] = useState(false);
   const checks = lines.filter((line) => line.check).sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
   const doing = lines.filter((line) => line.doing).at(-1), failed = lines.find((line) => line.failed);
   const numbers = ORDER.map((state) => [state, checks.filter((one) => one.state === state).length]).filter(([, n]) => n);
   const shown = all ? checks : checks.filter((one) => ["broken", "warning"].includes(one.state));
-  return html`<section class="panel"><header><h2>Doctor</h2><span class="t3 sm">plays the clients of all protocols against this instance, with a key of its own; about 15 short answers</span><span class="r row">${busy ? html`<button class="btn" onClick=${() => ending.current.abort()}>Stop</button>` : html`<button class="btn" onClick=${run}>Run for ${told(model)}</button>`}</span></header>
+  return html`<section class="panel"><header><h2>Doctor</h2><span class="t3 sm">plays the clients of all protocols against this instance, with a key of its own; about 15 short answers</span><span class="r row">${busy ? html`<button class="btn" onClick=${stop}>Stop</button>` : html`<button class="btn" onClick=${() => start("doctor", { model })}>Run for ${told(model)}</button>`}</span></header>
     ${(fault || failed) && html`<p class="note err-note" role="alert">${told(fault || failed.failed)}</p>`}
     <div role="status" class="note" hidden=${!busy && !checks.length}>${busy && !checks.length ? (doing ? told(doing.doing) : "Making a key…") : html`<span class="row">${numbers.map(([state, n]) => html`<span class=${"state " + WORDS[state][0]}><${Glyph} state=${WORDS[state][1]}/><b>${count(n)}</b> ${WORDS[state][2]}</span>`)}</span>`}</div>
     ${shown.length > 0 && html`<ul class="checks">${shown.map((one) => html`<li key=${one.check}><${Glyph} state=${WORDS[one.state][1]}/><div><b class="strong">${one.what}</b> <span class="t3 sm mono">${one.check}</span>${one.problem && html`<div class="t2">${told(one.problem)}</div>`}${["broken", "warning"].includes(one.state) && html`<div class="sm t2">Breaks: ${one.breaks}.</div><div class="sm t2">Do: ${one.remedy}.</div>`}</div></li>`)}</ul>`}

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, clock, Dialog, banner, region } from "./kit.js";
 import { Find } from "./icons.js";
 import { Acts } from "./sending.js";
-import { addressed, ask, isAdmin, useAddress } from "./api.js";
+import { addressed, ask, encoded, isAdmin, useAddress } from "./api.js";
 
 const TABS = { running: "Running", reload: "Reload", prices: "Prices", audit: "Audit" };
 const TABLES = ["clients", "teams", "upstreams", "accounts", "routes", "prices"];
@@ -87,7 +87,7 @@ function Audit() {
   const [rows, setRows] = useState(null), [next, setNext] = useState(null), [fault, setFault] = useState(""), [filter, setFilter] = useState(addressed("q"));
   useAddress({ q: filter });
   // `who:ann kind:key`; a word by itself is a name.
-  const only = () => filter.split(/\s+/).filter(Boolean).map((part) => (part.includes(":") ? part.split(/:(.*)/) : ["name", part])).filter(([, value]) => value).map((pair) => "&" + pair.slice(0, 2).map(encodeURIComponent).join("=")).join("");
+  const only = () => filter.split(/\s+/).filter(Boolean).map((part) => (part.includes(":") ? part.split(/:(.*)/) : ["name", part])).filter(([, value]) => value).map((pair) => "&" + pair.slice(0, 2).map(encoded).join("=")).join("");
   const load = (before) => ask("GET", `audit?limit=${PAGE}` + only() + (before ? "&before=" + before : "")).then((got) => { setRows((old) => (before ? [...old, ...got.changes] : got.changes)); setNext(got.next); setFault(""); }, (refused) => setFault(refused.message));
   useEffect(() => { const soon = setTimeout(load, 150); return () => clearTimeout(soon); }, [filter]);
   if (!rows) return html`<p class="empty" aria-busy=${fault ? null : "true"}>${fault || "Loading…"}</p>`;
@@ -104,8 +104,8 @@ function Prices() {
   const [search, setSearch] = useState(addressed("q")), [got, setGot] = useState(null), [fault, setFault] = useState("");
   const latest = useRef(0);
   useEffect(() => {
-    const turn = ++latest.current, soon = setTimeout(() => ask("GET", `prices?limit=${PAGE}&search=` + encodeURIComponent(search)).then((found) => { if (turn === latest.current) { setGot(found); setFault(""); } }, (refused) => setFault(refused.message)), 150);
-    history.replaceState(null, "", "/ui/config/prices" + (search ? "?q=" + encodeURIComponent(search) : ""));
+    const turn = ++latest.current, soon = setTimeout(() => ask("GET", `prices?limit=${PAGE}&search=` + encoded(search)).then((found) => { if (turn === latest.current) { setGot(found); setFault(""); } }, (refused) => setFault(refused.message)), 150);
+    history.replaceState(null, "", "/ui/config/prices" + (search ? "?q=" + encoded(search) : ""));
     return () => clearTimeout(soon);
   }, [search]);
   const when = (one) => [one.since && "from " + one.since, one.hours, one.tier, one.above && "above " + count(one.above) + " tokens"].filter(Boolean).join(", ");

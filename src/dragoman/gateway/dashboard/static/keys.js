@@ -1,11 +1,11 @@
 // Keys and teams: who may call, how much is left, and until when.
-import { useRef, useState } from "./vendor/hooks.js";
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, money, clock, left, now, say, Copy, Dialog, Glyph, Unknown, banner, region } from "./kit.js";
 import { Find, Icon } from "./icons.js";
-import { addressed, ask, isAdmin, usePolled } from "./api.js";
+import { addressed, ask, encoded, isAdmin, usePolled } from "./api.js";
 import { Acts, field, useSending } from "./sending.js";
 
-const EVERY_MS = 5000;
+const EVERY_MS = 5000, TYPING_MS = 250, PAGE = 100;
 const STATES = { active: ["ok", "active"], disabled: ["off", "disabled"], expired: ["out", "exhausted"] };
 const KINDS = { requests: "requests", input_tokens: "input tokens", output_tokens: "output tokens", tokens: "tokens", cost: "cost", concurrent: "at one time" };
 const WINDOWS = { hour: 3600, day: 86400, week: 7 * 86400, month: 30 * 86400 }, UNITS = { s: 1, m: 60, h: 3600, d: 86400 };
@@ -17,7 +17,6 @@ const named = (limit) => (KINDS[limit.kind] || limit.kind) + (limit.window ? ", 
 const allowed = (one) => (one.state.amount == null ? null : Number(one.state.amount));
 const share = (one) => { const most = allowed(one); return most == null ? 0 : most ? (Number(one.state.used) + Number(one.state.reserved)) / most : 1; };
 const tightest = (limits) => limits.reduce((worst, one) => (worst && share(worst) >= share(one) ? worst : one), null);
-const encoded = encodeURIComponent;
 
 // What is used, solid; what is reserved, paler; and the share of the window's time that is gone.
 function Bar({ one, width = 80 }) {
@@ -33,21 +32,26 @@ const Resets = ({ one }) => { const when = at(one.state.resets_at); return when 
 const Ends = ({ one }) => { const when = at(one.state.exhausted_at); return when && when > now.value ? html`<b class="strong num nowrap err-note" title=${"at the pace of late, at " + clock(when)}>${left(when - now.value)}</b>` : html`<span class="t3">—</span>`; };
 const Standing = ({ of }) => { const [tone, glyph] = STATES[of] || STATES.expired; return html`<span class=${"state " + tone}><${Glyph} state=${glyph}/><b>${told(of)}</b></span>`; };
 
+// A key or a team that need not be on the page; null if it is gone.
+const opened = (kind, name) => {
+  const path = (kind === "team" ? "teams/" : "keys/") + encoded(name);
+  return Promise.all([ask("GET", path), ask("GET", path + "/limits")]).then(([one, { limits }]) => ({ ...one, limits, kind }), (refused) => { if (refused.status !== 404) throw refused; return null; });
+};
+
 export function Keys({ kind, name }) {
-  const [filter, setFilter] = useState(addressed("q")), [dialog, setDialog] = useState(null), [turn, setTurn] = useState(0);
-  const [read, fault] = usePolled(() => Promise.all([ask("GET", "keys?state=true"), ask("GET", "teams?state=true")]), EVERY_MS, [turn]);
-  const keys = read && read[0].keys, teams = read ? read[1].teams : [];
-  const again = () => setTurn(turn + 1), close = () => setDialog(null), text = filter.trim().toLowerCase();
-  const fits = (one) => !text || (one.name + " " + (one.rules.team || "")).toLowerCase().includes(text);
-  const shown = (keys || []).filter(fits), owner = name && (kind === "team" ? teams : keys || []).find((one) => one.name === name);
+  const [filter, setFilter] = useState(addressed("q")), [text, setText] = useState(filter.trim()), [pages, setPages] = useState([""]), [dialog, setDialog] = useState(null), [turn, setTurn] = useState(0);
+  useEffect(() => { const typed = setTimeout(() => { if (filter.trim() !== text) { setText(filter.trim()); setPages([""]); } }, TYPING_MS); return () => clearTimeout(typed); }, [filter]);
+  const [read, fault] = usePolled(() => Promise.all([ask("GET", `keys?state=true&limit=${PAGE}&after=${encoded(pages.at(-1))}&q=${encoded(text)}`), ask("GET", "teams?state=true"), name && opened(kind, name)]), EVERY_MS, [turn, text, pages, kind, name]);
+  const [keys, { teams }, open] = read || [null, { teams: [] }], shown = keys && keys.keys, first = PAGE * (pages.length - 1);
+  const again = () => setTurn(turn + 1), close = () => setDialog(null), owner = open && open.kind === kind && open.name === name && open;
   const link = (what, one) => `/ui/keys/${what}/${encoded(one)}`;
   const row = (one, what) => { const worst = tightest(one.limits); return html`<tr key=${what + one.name} aria-selected=${String(what === kind && one.name === name)}><td title=${told(one.name)}><a class="strong ink" href=${link(what, one.name)}>${told(one.name)}</a></td><td>${what === "key" ? told(one.rules.team || "") : count(one.keys) + (one.keys === 1 ? " key" : " keys")}</td><td><${Standing} of=${one.state}/></td>
     ${worst ? html`<td class="t2" title=${named(worst.limit)}>${named(worst.limit)}</td><td><${Bar} one=${worst}/></td><td class="r"><${Used} one=${worst}/></td><td class="r"><${Resets} one=${worst}/></td><td class="r"><${Ends} one=${worst}/></td>` : html`<td colspan="5" class="t3">no limit</td>`}</tr>`; };
-  const table = (label, rows, what, none) => html`<section class="panel gapbelow"><header><h2>${label}</h2><span class="t3 sm">${count(rows.length)}</span></header><div class="sideways" ...${region(label)}><table class="plist keys"><thead><tr><th>${what === "key" ? "Key" : "Team"}</th><th>${what === "key" ? "Team" : "Keys"}</th><th class="w-st">State</th><th>Tightest limit</th><th class="w-bar"><span class="vh">Share</span></th><th class="r w-used">Used</th><th class="r w-t">Resets in</th><th class="r w-t" title="At the pace of late, where that is before the reset">Used up in</th></tr></thead><tbody>${rows.map((one) => row(one, what))}</tbody></table></div>${rows.length ? null : html`<p class="empty">${none}</p>`}</section>`;
-  return html`<div class="head"><h1>Keys and teams</h1><span class="sub num">${keys ? count(keys.length) : ""}</span>${isAdmin() && html`<div class="tools"><button class="btn" onClick=${() => setDialog({ make: "team" })}>Add a team…</button><button class="btn primary" onClick=${() => setDialog({ make: "key" })}>Make a key…</button></div>`}</div>
+  const table = (label, rows, what, none, total = rows.length) => html`<section class="panel gapbelow"><header><h2>${label}</h2><span class="t3 sm">${count(total)}</span></header><div class="sideways" ...${region(label)}><table class="plist keys"><thead><tr><th>${what === "key" ? "Key" : "Team"}</th><th>${what === "key" ? "Team" : "Keys"}</th><th class="w-st">State</th><th>Tightest limit</th><th class="w-bar"><span class="vh">Share</span></th><th class="r w-used">Used</th><th class="r w-t">Resets in</th><th class="r w-t" title="At the pace of late, where that is before the reset">Used up in</th></tr></thead><tbody>${rows.map((one) => row(one, what))}</tbody></table></div>${rows.length ? null : html`<p class="empty">${none}</p>`}${what === "key" && (first > 0 || keys.next) && html`<div class="tfoot"><span class="num">${count(first + 1)} to ${count(first + rows.length)}</span><span class="grow"></span>${first > 0 && html`<button class="btn quiet" onClick=${() => setPages(pages.slice(0, -1))}>Back</button>`}${keys.next && html`<button class="btn quiet" onClick=${() => setPages([...pages, keys.next])}>Further keys</button>`}</div>`}</section>`;
+  return html`<div class="head"><h1>Keys and teams</h1><span class="sub num">${keys ? count(keys.total) : ""}</span>${isAdmin() && html`<div class="tools"><button class="btn" onClick=${() => setDialog({ make: "team" })}>Add a team…</button><button class="btn primary" onClick=${() => setDialog({ make: "key" })}>Make a key…</button></div>`}</div>
     ${banner(fault)}
     <div class="filters"><${Find} label="Filter keys" hint="name or team" value=${filter} set=${setFilter} wide=""/></div>
-    ${!keys ? html`<p class="empty">${fault ? "" : "Loading…"}</p>` : html`<div class=${owner ? "split" : ""}><div>${table("Keys", shown, "key", text ? "No key fits the filter." : "There is no key yet: whoever reaches the gateway may call.")}${teams.length > 0 && table("Teams", teams, "team", "")}</div>
+    ${!keys ? html`<p class="empty">${fault ? "" : "Loading…"}</p>` : html`<div class=${owner ? "split" : ""}><div>${table("Keys", shown, "key", text ? "No key fits the filter." : "There is no key yet: whoever reaches the gateway may call.", keys.total)}${teams.length > 0 && table("Teams", teams, "team", "")}</div>
       ${owner && html`<${Side} key=${kind + name} owner=${owner} what=${kind} ask=${setDialog} again=${again}/>`}</div>`}
     ${dialog && dialog.make && html`<${Make} what=${dialog.make} teams=${teams} onClose=${close} onDone=${(made) => { again(); setDialog(made.secret ? { secret: made } : null); }}/>`}
     ${dialog && dialog.rotate && html`<${Rotate} of=${dialog.rotate} onClose=${close} onDone=${(made) => { again(); setDialog({ secret: made }); }}/>`}

@@ -2,7 +2,7 @@
 import { useState } from "./vendor/hooks.js";
 import { html, told, count, short, span, left, clock, now, Glyph, Pair, Unknown, STATES } from "./kit.js";
 import { Chart, Parts, Spark } from "./charts.js";
-import { addressed, ask, useAddress, useEvents, usePolled, useSoon } from "./api.js";
+import { addressed, ask, encoded, useAddress, useEvents, usePolled, useSoon } from "./api.js";
 
 const SPANS = { "15 min": 900, "1 h": 3600, "6 h": 21600, "24 h": 86400, "7 d": 604800 };
 const SOON_MS = 5000, EVERY_MS = 10000, MOST_ERRORS = 8, MOST_LOST = 6, MOST_NEEDS = 6, RESTING = 0.25;
@@ -26,7 +26,7 @@ function attention(health, keys, teams) {
   const found = [];
   for (const upstream of Object.keys(health.accounts)) {
     const { exhausted: out, disabled: refused, cooling: rests, ...others } = standing(health, upstream), all = out + refused + rests + sum(Object.values(others)), back = health.back_at[upstream];
-    const tell = (state, number, words) => found.push([state, html`${count(number)} of ${plural(all, "account")} of <b class="strong">${told(upstream)}</b> ${words}`, "/ui/accounts?q=" + encodeURIComponent(`upstream:${upstream} state:${state}`)]);
+    const tell = (state, number, words) => found.push([state, html`${count(number)} of ${plural(all, "account")} of <b class="strong">${told(upstream)}</b> ${words}`, "/ui/accounts?q=" + encoded(`upstream:${upstream} state:${state}`)]);
     const are = (number) => (number === 1 ? "is" : "are");
     if (out) tell("exhausted", out, are(out) + " out." + (back.exhausted ? ` The first is back at ${clock(back.exhausted)}.` : ""));
     if (rests >= RESTING * all && rests > 1) tell("cooling", rests, `are cooling. The first is back in ${left(Math.max(0, back.cooling - now.value))}.`);
@@ -35,7 +35,7 @@ function attention(health, keys, teams) {
   for (const [kind, owners] of [["key", keys], ["team", teams]])
     for (const owner of owners) for (const { limit, state } of owner.limits) {
       const ends = date(state.exhausted_at), resets = date(state.resets_at);
-      if (ends > now.value && !(resets < ends)) found.push(["trial", html`At the pace of late ${kind} <b class="strong">${told(owner.name)}</b> uses up its ${told(limit.kind.replace("_", " "))} of ${told(limit.window || "all time")} in ${left(ends - now.value)}.`, `/ui/keys/${kind}/${encodeURIComponent(owner.name)}`, "Show limits"]);
+      if (ends > now.value && !(resets < ends)) found.push(["trial", html`At the pace of late ${kind} <b class="strong">${told(owner.name)}</b> uses up its ${told(limit.kind.replace("_", " "))} of ${told(limit.window || "all time")} in ${left(ends - now.value)}.`, `/ui/keys/${kind}/${encoded(owner.name)}`, "Show limits"]);
     }
   if (health.store === "failing") found.push(["exhausted", html`The store cannot be used; what happens is kept in memory until it can.`, null]);
   if (health.limits === "away") found.push(["exhausted", html`The database in which machines share limits is away.`, null]);
@@ -46,8 +46,8 @@ export function Overview() {
   const [length, setLength] = useState(() => Object.keys(SPANS).find((name) => name.replace(" ", "") === addressed("t")) || "1 h"), [upstream, setUpstream] = useState(() => addressed("upstream")), [compares, setCompares] = useState(() => Boolean(addressed("vs")));
   useAddress({ t: length === "1 h" ? "" : length.replace(" ", ""), upstream, vs: compares ? "1" : "" });
   const [read, fault, load] = usePolled(() => {
-    const to = Math.floor(Date.now() / 1000), from = to - SPANS[length], only = upstream ? "&upstream=" + encodeURIComponent(upstream) : "";
-    return Promise.all([ask("GET", `series?from=${from}${only}`), ask("GET", `series?from=${from - SPANS[length]}&to=${from}${only}`), ask("GET", "health"), ask("GET", `losses?from=${from}&by=client,pair,path`), ask("GET", "keys?state=true"), ask("GET", "teams?state=true")]);
+    const to = Math.floor(Date.now() / 1000), from = to - SPANS[length], only = upstream ? "&upstream=" + encoded(upstream) : "";
+    return Promise.all([ask("GET", `series?from=${from}${only}`), ask("GET", `series?from=${from - SPANS[length]}&to=${from}${only}`), ask("GET", "health"), ask("GET", `losses?from=${from}&by=client,pair,path`), ask("GET", "keys?ending=true"), ask("GET", "teams?ending=true")]);
   }, EVERY_MS, [length, upstream]);
   const [second, setSecond] = useState(null);
   // A slot of the series, or an account whose state has changed: the rest is asked for then.
@@ -119,10 +119,10 @@ function Pools({ health }) {
   const all = (state) => sum(of.map((own) => own[state]));
   return html`<section class="panel"><header><h2>Accounts</h2><a class="r" href="/ui/accounts">all ${count(sum(Object.keys(TONES).map(all)))}</a></header><div class="body">
     <div class="legend">${WORST.map((state) => html`<span><${Glyph} state=${state}/>${STATES[state][1]} <b>${count(all(state))}</b></span>`)}</div>
-    <div class="ups">${upstreams.map((upstream, at) => html`<div class="up"><div class="row"><a class="ink cut grow" href=${"/ui/accounts?q=" + encodeURIComponent("upstream:" + upstream)}>${told(upstream)}</a><span class="num t2 sm">${count(of[at].active + of[at].trial)} of ${count(sum(Object.values(of[at])))} can serve</span></div><${Parts} parts=${Object.keys(TONES).map((state) => [state, of[at][state], TONES[state]])}/></div>`)}</div></div></section>`;
+    <div class="ups">${upstreams.map((upstream, at) => html`<div class="up"><div class="row"><a class="ink cut grow" href=${"/ui/accounts?q=" + encoded("upstream:" + upstream)}>${told(upstream)}</a><span class="num t2 sm">${count(of[at].active + of[at].trial)} of ${count(sum(Object.values(of[at])))} can serve</span></div><${Parts} parts=${Object.keys(TONES).map((state) => [state, of[at][state], TONES[state]])}/></div>`)}</div></div></section>`;
 }
 
 function Errors({ errors }) {
   const most = Object.entries(errors).sort((a, b) => b[1] - a[1]).slice(0, MOST_ERRORS), top = most.length ? most[0][1] : 1;
-  return html`<section class="panel"><header><h2>Errors by kind</h2></header>${most.length ? html`<div class="body"><ul class="bars">${most.map(([kind, number]) => html`<li><a class="ink cut" href=${"/ui/requests?error=" + encodeURIComponent(kind)}>${told(kind)}</a><svg width="100%" height="8" aria-hidden="true"><rect width="100%" height="8" rx="1" class="f-sunken"/><rect width=${(100 * number) / top + "%"} height="8" rx="1" class=${"f-" + (ERRORS[kind] || "quiet")}/></svg><span class="num">${count(number)}</span></li>`)}</ul></div>` : html`<p class="empty">There was none.</p>`}</section>`;
+  return html`<section class="panel"><header><h2>Errors by kind</h2></header>${most.length ? html`<div class="body"><ul class="bars">${most.map(([kind, number]) => html`<li><a class="ink cut" href=${"/ui/requests?error=" + encoded(kind)}>${told(kind)}</a><svg width="100%" height="8" aria-hidden="true"><rect width="100%" height="8" rx="1" class="f-sunken"/><rect width=${(100 * number) / top + "%"} height="8" rx="1" class=${"f-" + (ERRORS[kind] || "quiet")}/></svg><span class="num">${count(number)}</span></li>`)}</ul></div>` : html`<p class="empty">There was none.</p>`}</section>`;
 }

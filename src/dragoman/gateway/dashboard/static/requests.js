@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { go, size, html, told, count, span, clock, money, outcome, Csv, Glyph, LossKind, Protocol, Unknown, banner, region } from "./kit.js";
 import { Find, Icon } from "./icons.js";
-import { addressed, ask, useAddress, useEvents } from "./api.js";
+import { addressed, ask, encoded, useAddress, useEvents } from "./api.js";
 import { Bodies } from "./bodies.js";
 
 const EVERY_MS = 3000, MOST = 500, LIVE = 100, SHARE_OF = 20;
@@ -76,7 +76,7 @@ export function Requests() {
     <div class="tablewrap"><div class="sideways" ...${region("Requests")}>
       <table class="reqs"><colgroup><col class="w-at"/><col class="w-out"/><col/><col class="w-key"/><col class="w-acct"/><col class="w-n"/><col class="w-n"/><col class="w-tok"/><col class="w-cost"/></colgroup>
       <thead><tr><th>Time</th><th>Outcome</th><th>Model</th><th>Key</th><th>Account</th><th class="r">Duration</th><th class="r">First token</th><th class="r">Tokens in / out</th><th class="r">Cost</th></tr></thead>
-      <tbody>${(rows || []).map((row) => html`<tr key=${row.id}><td class="num"><a href=${"/ui/requests/" + encodeURIComponent(row.id)}>${clock(row.at)}</a></td><td><${Outcome} row=${row}/>${row.attempts > 1 && html` <span class="t3 sm">${row.attempts} tried</span>`}</td>
+      <tbody>${(rows || []).map((row) => html`<tr key=${row.id}><td class="num"><a href=${"/ui/requests/" + encoded(row.id)}>${clock(row.at)}</a></td><td><${Outcome} row=${row}/>${row.attempts > 1 && html` <span class="t3 sm">${row.attempts} tried</span>`}</td>
         <td title=${told(row.model)}>${told(row.model)}${row.losses_total > 0 && html` <span class="kinds" title=${row.losses_total + " lost in translation"}>${row.loss_kinds.map((kind) => html`<${LossKind} kind=${kind}/>`)}</span>`}</td><td title=${told(row.key)}>${told(row.key)}</td><td title=${told(row.account)}>${told(row.account)}</td>
         <td class="r num">${span(row.ms / 1000)}</td><td class="r num">${row.first_ms == null ? "" : span(row.first_ms / 1000)}</td><td class="r num">${tokens(row)}</td><td class="r num">${cost(row)}</td></tr>`)}</tbody></table></div>
       ${rows && !rows.length && html`<p class="empty">${filter ? "No request fits the filter." : "No request was made yet."}</p>`}
@@ -86,10 +86,10 @@ export function Requests() {
 
 export function Request({ id }) {
   const [got, setGot] = useState(null), [fault, setFault] = useState("");
-  useEffect(() => { ask("GET", "requests/" + encodeURIComponent(id)).then(setGot, (refused) => setFault(refused.message)); }, [id]);
+  useEffect(() => { ask("GET", "requests/" + encoded(id)).then(setGot, (refused) => setFault(refused.message)); }, [id]);
   const head = html`<a class="btn quiet icon" href="/ui/requests" aria-label="Back to the requests"><${Icon} name="back"/></a><h1 class="mono rid">${told(id)}</h1>`;
   if (!got) return html`<div class="head">${head}</div><p class="empty">${fault || "Loading…"}</p>`;
-  const place = listed.indexOf(id), other = (by, key, label, sign) => { const to = place >= 0 && listed[place + by]; return html`<button class="btn quiet" data-key=${key} aria-label=${label} disabled=${!to} onClick=${() => go("/ui/requests/" + encodeURIComponent(to))}>${sign}</button>`; };
+  const place = listed.indexOf(id), other = (by, key, label, sign) => { const to = place >= 0 && listed[place + by]; return html`<button class="btn quiet" data-key=${key} aria-label=${label} disabled=${!to} onClick=${() => go("/ui/requests/" + encoded(to))}>${sign}</button>`; };
   const [tone, glyph, word] = outcome(got.status, got.error), why = (field) => html`<${Unknown} why=${got.why[field] || "it was not told"}/>`;
   const retries = got.attempts > 1 ? ` after ${got.attempts - 1} ${got.attempts === 2 ? "retry" : "retries"}` : "";
   const summary = [["Model", told(got.model)], ["Key", told(got.key)], ["Duration", span(got.ms / 1000)], ["First token", got.first_ms == null ? why("first_ms") : span(got.first_ms / 1000)], ["Tokens in", got.usage ? count(got.usage.input) : why("usage")], ["Tokens out", got.usage ? count(got.usage.output) : why("usage")], ["Cost", cost(got)]];
@@ -126,7 +126,7 @@ function Attempts({ got }) {
   return html`<section class="panel"><header><h2>Attempts</h2><span class="t3 sm">${got.tried.length ? `${got.tried.length} of ${got.accounts == null ? "the" : count(got.accounts)} accounts of ${told(got.upstream)}` : "no account was asked"}</span></header>
     <div class="axisrow" aria-hidden="true"><div><div class="axis2">${ticks.map((ms) => html`<span style=${{ left: at(ms) + "%" }} class=${ms === fold ? "fold" : ms === end ? "end" : ""}>${ms ? span(ms / 1000) : "0"}</span>`)}</div><span></span></div></div>
     <ol class="lanes">${got.queue_ms >= 1 && html`<li><div><b class="strong">Waiting for an account</b></div><div class="lane"><svg width="100%" height="12" role="img" aria-label=${span(got.queue_ms / 1000)}><rect x="0" y="2" height="8" rx="2" width=${at(got.queue_ms) + "%"} class="f-off"/></svg><span class="num sm t2">${span(got.queue_ms / 1000)}</span></div></li>`}
-    ${got.tried.map((one, i) => html`<li><div><span class="t3 num">${i + 1}</span> <a class="strong ink" href=${"/ui/accounts/" + encodeURIComponent(one.account)}>${told(one.account)}</a> <span class=${"num state " + (tone(one) === "info" ? "ok" : tone(one))}><b>${one.status || "—"}</b></span> <span class="t2 sm">${told(one.kind || "answered")}</span>${one.bytes_up && html` <span class="t3 sm num">${size(one.bytes_up)} sent, ${size(one.bytes_down || 0)} back</span>`}</div>
+    ${got.tried.map((one, i) => html`<li><div><span class="t3 num">${i + 1}</span> <a class="strong ink" href=${"/ui/accounts/" + encoded(one.account)}>${told(one.account)}</a> <span class=${"num state " + (tone(one) === "info" ? "ok" : tone(one))}><b>${one.status || "—"}</b></span> <span class="t2 sm">${told(one.kind || "answered")}</span>${one.bytes_up && html` <span class="t3 sm num">${size(one.bytes_up)} sent, ${size(one.bytes_down || 0)} back</span>`}</div>
       <div class="lane"><svg width="100%" height="12" role="img" aria-label=${`from ${span(one.start_ms / 1000)} to ${span(one.end_ms / 1000)}`}><rect y="2" height="8" rx="2" x=${at(one.start_ms) + "%"} width=${Math.max(0.6, at(one.end_ms) - at(one.start_ms)) + "%"} class=${"f-" + tone(one) + (answered(one, i) ? " soft" : "")}/>${answered(one, i) && html`<rect y="2" height="8" rx="2" x="66%" width=${at(one.end_ms) - 66 + "%"} class=${"f-" + tone(one)}/>`}${fold != null && html`<line x1="66%" x2="66%" y1="-4" y2="16" class="tick dots"/>`}</svg><span class="num sm t2">${span((one.end_ms - one.start_ms) / 1000)}</span></div>
       ${one.why && html`<p class="sm t2">${one.row ? `Row ${one.row} of ${told(one.table)}: ` : ""}${told(one.why)}${one.rest_s ? `; the account rests ${span(one.rest_s)}` : ""}.</p>`}</li>`)}</ol></section>`;
 }

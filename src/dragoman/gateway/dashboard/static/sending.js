@@ -1,5 +1,6 @@
 // What dialogs that change something have in common.
-import { useState } from "./vendor/hooks.js";
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
+import { follow } from "./api.js";
 import { count, html, told, region } from "./kit.js";
 
 const faultsOf = (refused) => (refused.error && refused.error.faults ? refused.error.faults.map((one) => `${one.field}: ${one.message}`).join("; ") : refused.message);
@@ -13,6 +14,23 @@ export function useSending(onDone) {
     try { const done = await work(); setBusy(false); onDone(done); } catch (refused) { setFault(faultsOf(refused)); setBusy(false); }
   };
   return { fault, busy, send };
+}
+// What comes in pieces: those that there are, until there are no more, or it is stopped.
+export function useFollowed() {
+  const [lines, setLines] = useState([]), [busy, setBusy] = useState(false), [fault, setFault] = useState(""), ending = useRef(null);
+  const stop = () => ending.current && ending.current.abort();
+  useEffect(() => stop, []);
+  const start = async (path, body) => {
+    ending.current = new AbortController();
+    setLines([]); setFault(""); setBusy(true);
+    try {
+      await follow(path, body, (line) => setLines((old) => [...old, line]), ending.current.signal);
+    } catch (refused) {
+      if (refused.name !== "AbortError") setFault(refused.message);
+    }
+    setBusy(false);
+  };
+  return { lines, fault, busy, start, stop };
 }
 export const Acts = ({ word, busy, onClose, fault }) => html`<p class="wrong" role="alert">${told(fault || "")}</p><div class="acts"><button class="btn primary" disabled=${busy}>${word}</button><button type="button" class="btn" onClick=${onClose}>Cancel</button></div>`;
 

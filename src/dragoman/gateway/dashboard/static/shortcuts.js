@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { signal } from "./vendor/signals.js";
 import { html, told, go, say, Dialog } from "./kit.js";
-import { ask, session } from "./api.js";
+import { ask, encoded, session } from "./api.js";
 
 const SCREENS = { o: ["overview", "Overview"], r: ["requests", "Requests"], l: ["losses", "Losses"], a: ["accounts", "Accounts"], k: ["keys", "Keys and teams"], m: ["routes", "Models and routes"], w: ["workbench", "Workbench"], c: ["clients", "Clients"], f: ["config", "Configuration"] };
 const HELP = [["?", "this help"], ["Ctrl K", "go to anything by its name"], ["/", "filter"], ["Esc", "close the panel, or clear the filter"], ["j k", "next and previous row; arrows too"], ["Enter", "open it"], ["x, Shift x", "tick an account, or all up to it"], ["Space", "hold what comes in"], ["[ ]", "previous and next in a detail"], ["y", "copy the address of what is shown"], ["1 to 5", "the time that Overview shows"], ["e d t", "enable, disable, test the open account"], ["n p", "next and previous loss in the workbench"]];
@@ -76,9 +76,9 @@ function GoTo({ onClose }) {
   }, []);
   const wanted = text.trim().toLowerCase(), fits = (name) => name.toLowerCase().includes(wanted);
   const found = [...Object.values(SCREENS).filter(([, title]) => fits(title)).map(([path, title]) => ["Screen", title, path])];
-  if (wanted.startsWith("req_")) found.unshift(["Request", text.trim(), "requests/" + encodeURIComponent(text.trim())]);
-  for (const [kind, path, names] of wanted ? known : []) for (const name of names) if (found.length < MOST && fits(name)) found.push([kind, name, path + encodeURIComponent(name)]);
-  if (wanted) found.push(["Model", text.trim(), "routes?model=" + encodeURIComponent(text.trim())]);
+  if (wanted.startsWith("req_")) found.unshift(["Request", text.trim(), "requests/" + encoded(text.trim())]);
+  for (const [kind, path, names] of wanted ? known : []) for (const name of names) if (found.length < MOST && fits(name)) found.push([kind, name, path + encoded(name)]);
+  if (wanted) found.push(["Model", text.trim(), "routes?model=" + encoded(text.trim())]);
   const open = (one) => { onClose(); go("/ui/" + one[2]); };
   const keys = (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
