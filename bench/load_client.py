@@ -140,25 +140,29 @@ def close(connections: Sequence[Connection]) -> None:
         connection.transport.abort()
 
 
-def checked(answer: Answer, marks: int = 0) -> Answer:
-    """The answer itself, if it is a 200 with at least ``marks`` events.
+def checked(answer: Answer, marks: int = 0, status: int = 200) -> Answer:
+    """The answer itself, if it has this status and at least ``marks`` events.
 
     :raises LoadError: otherwise; a benchmark of failures would be worth nothing.
     """
-    if answer.status != 200 or answer.marks < marks:
+    if answer.status != status or answer.marks < marks:
         raise LoadError(
             f"status {answer.status}, {answer.marks} of {marks} events: {answer.start_of_body!r}"
         )
     return answer
 
 
-async def repeat(connections: list[Connection], request: bytes, count: int) -> list[Answer]:
+async def repeat(
+    connections: list[Connection], request: bytes, count: int, status: int = 200
+) -> list[Answer]:
     """Send ``count`` requests in all, each connection one after the other."""
-    return await send_all(connections, itertools.repeat(request, count))
+    return await send_all(connections, itertools.repeat(request, count), status)
 
 
-async def send_all(connections: list[Connection], requests: Iterable[bytes]) -> list[Answer]:
-    """Send these requests, each on the first connection that is free.
+async def send_all(
+    connections: list[Connection], requests: Iterable[bytes], status: int = 200
+) -> list[Answer]:
+    """Send these requests, each on the first connection that is free; all are to have ``status``.
 
     A connection that an answer was the last of is replaced in the list.
     """
@@ -171,7 +175,7 @@ async def send_all(connections: list[Connection], requests: Iterable[bytes]) -> 
             if link.closes:
                 link.transport.abort()
                 [link] = connections[place : place + 1] = await connect(link.port, 1, link.mark)
-            answers.append(checked(await link.send(request)))
+            answers.append(checked(await link.send(request), status=status))
         return answers
 
     parts = await asyncio.gather(*(one(place) for place in range(len(connections))))

@@ -89,13 +89,16 @@ class Load:
         )
 
 
-async def request_cost(target: Target, request: bytes, count: int, connections: int = 16) -> float:
-    """CPU seconds per request, ``connections`` at a time, after a warm-up of a tenth."""
+async def request_cost(
+    target: Target, request: bytes, count: int, connections: int = 16, status: int = 200
+) -> float:
+    """CPU seconds per request, ``connections`` at a time, after a warm-up of a tenth; all are
+    answered with ``status``."""
     links = await connect(target.port, min(connections, count), MARK)
     try:
-        await repeat(links, request, max(1, count // 10))
+        await repeat(links, request, max(1, count // 10), status)
         before = cpu_seconds(target.pid)
-        await repeat(links, request, count)
+        await repeat(links, request, count, status)
         return (cpu_seconds(target.pid) - before) / count
     finally:
         close(links)

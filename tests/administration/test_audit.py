@@ -100,7 +100,9 @@ def test_keys_and_teams(store: SqliteStore, keys: KeyAdministration) -> None:
     secret = keys.add("k", {"team": "t", "note": "n"}).secret
     other = keys.rotate("k", 60.0).secret
     keys.change("k", {"note": None, "enabled": False})
+    keys.change("k", {"enabled": False})  # as it is
     keys.change_team("t", {"models": ["m", "n"]})
+    keys.change_team("t", {})
     keys.remove(["k"])
     keys.remove_team("t")
     lines = told(store)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -173,6 +173,8 @@ BAD: list[tuple[Source, str, list[tuple[int, str]]]] = [
     ("litellm", f"token,key_alias,expires,blocked\n{HASH},a,soon,perhaps\n",
         [(2, "blocked"), (2, "expires")]),
     ("litellm", f"token,key_alias,rpm_limit\n{HASH},a,-5\n", [(2, "rpm_limit")]),
+    ("litellm", f"token,key_alias,max_budget\n{HASH},a,1e9\n", [(2, "max_budget")]),
+    ("openrouter", "name,limit,limit_remaining\na,2000000,1\n", [(2, "limit")]),
     ("litellm", f"token,key_alias,max_budget,budget_duration\n{HASH},a,5,2mo\n",
         [(2, "budget_duration")]),
     ("litellm", f"token,key_alias,models\n{HASH},a,[1]\n", [(2, "models")]),
@@ -207,11 +209,55 @@ def test_every_broken_row_is_named_and_nothing_is_half_done(
     assert store.audit(100) == before
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(
+    ("lines", "rows"),
+    [
+        (["token,key_alias", f"{HASH},a\u2028b\x85c\x0bd"], [2]),
+        ([json.dumps({"token": HASH, "key_alias": "\u2029\x85"}, ensure_ascii=False)] * 2, [1, 2]),
+    ],
+)
+def test_a_line_ends_where_files_have_its_end_and_nowhere_in_a_text(
+    lines: list[str], rows: list[int], end: str
+) -> None:
+    found = read_keys(BytesIO(("\ufeff" + end.join(lines)).encode()), "litellm")
+    assert all(isinstance(key, ForeignKey) for key in found)
+    assert [key.at for key in found] == rows
+
+
 @pytest.mark.parametrize("text", ["sk-abc,def\nsk-ghi,jkl\n", "", "\x00", '{"a": }', "\ufeffx\n"])
 def test_what_is_no_export(text: str) -> None:
     with pytest.raises(BadFile) as caught:
         read_keys(BytesIO(text.encode()), "new-api")
     assert "sk-" not in str(caught.value)
+
+
+class Disturbed(list[ForeignKey | BadRow]):
+    """Rows of which each is read while somebody else changes something."""
+
+    def __init__(self, rows: list[ForeignKey | BadRow], act: Callable[[], object]) -> None:
+        super().__init__(rows)
+        self._act = act
+
+    def __iter__(self) -> Iterator[ForeignKey | BadRow]:
+        for row in super().__iter__():
+            self._act()
+            yield row
+
+
+def test_others_use_the_store_while_the_rows_of_an_import_are_read(
+    tmp_path: Path, keys: KeyAdministration
+) -> None:
+    """However many they are: only what is decided by what is there keeps others waiting."""
+    other = SqliteStore(tmp_path / "store.db")
+    notes = iter(range(100))
+    somebody = KeyAdministration(CONFIG, other.client_keys)
+    rows = read_keys(BytesIO(LITELLM.encode()), "litellm")
+    disturbed = Disturbed(rows, lambda: somebody.change_team("t", {"note": f"{next(notes)}"}))
+    assert len(keys.import_keys(disturbed).added) == 2
+    assert keys.team("t").keys == 1
+    assert keys.team("t").rules.note == "1"
+    other.close()
 
 
 def test_a_team_that_is_not_there(keys: KeyAdministration) -> None:

@@ -46,6 +46,11 @@ class Interrupted:
         self._interrupt("keys")
         return found
 
+    def key(self, name: str) -> StoredKey | None:
+        found = self._store.key(name)
+        self._interrupt("keys")
+        return found
+
     def all_teams(self) -> list[StoredTeam]:
         found = list(self._store.all_teams())
         self._interrupt("teams")

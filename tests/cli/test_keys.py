@@ -86,6 +86,35 @@ def test_what_cannot_be_done(shop: Shop, arguments: tuple[str, ...], told: str) 
     assert json.loads(shop.run("key", "list", "--json").stdout) == []
 
 
+def test_what_changes_nothing_is_no_change(shop: Shop) -> None:
+    shop.run("key", "add", "k", "--note", "n" * 200)
+    shop.run("team", "add", "t")
+    for what in (("key", "set", "k"), ("team", "set", "t")):
+        assert "name at least one rule" in shop.run(*what, status=2).stderr
+    assert f"{'n' * 60}...\n" in shop.run("key", "list").stdout
+
+
+def test_a_key_that_is_refused_from_the_first_is_warned_of(shop: Shop) -> None:
+    assert "k is expired" in shop.run("key", "add", "k", "--expires", "2020-01-01").stderr
+    shop.run("key", "add", "m")
+    shop.run("key", "disable", "m")
+    assert "m is disabled" in shop.run("key", "rotate", "m").stderr
+    assert "warning" not in shop.run("key", "add", "n", "--not-before", "1d").stderr
+
+
+def test_of_several_keys_all_are_changed_or_none(shop: Shop) -> None:
+    def states() -> list[str]:
+        return [one["state"] for one in json.loads(shop.run("key", "list", "--json").stdout)]
+
+    for name in ("a", "b"):
+        shop.run("key", "add", name)
+    assert "no key named c" in shop.run("key", "disable", "a", "c", status=1).stderr
+    assert states() == ["active", "active"]
+    shop.run("key", "disable", "a", "b")
+    assert "no key named c" in shop.run("key", "enable", "a", "c", status=1).stderr
+    assert states() == ["disabled", "disabled"]
+
+
 def test_bad_times_are_told(shop: Shop) -> None:
     for arguments in (("add", "k", "--expires", "soon"), ("rotate", "k", "--grace", "soon")):
         assert "expected a" in shop.run("key", *arguments, status=2).stderr

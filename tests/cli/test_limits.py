@@ -22,7 +22,8 @@ def test_limits_are_added_listed_reset_and_removed(shop: Shop) -> None:
     shop.run("limit", "add", "ci", "--kind", "requests", "--amount", "500", "--window", "1m")
     shop.run(
         "limit", "add", "ci", "--kind", "cost", "--amount", "12.50", "--window", "month",
-        "--zone", "Europe/Berlin", "--mode", "soft", "--model", "gpt-*", "--model", "o4",
+        "--zone", "Europe/Berlin", "--anchor", "15", "--mode", "soft",
+        "--model", "gpt-*", "--model", "o4",
     )  # fmt: skip
     shop.run("limit", "add", "ci", "--kind", "concurrent", "--amount", "3", "--queue", "2.5")
     assert listed(shop, "ci") == [
@@ -34,6 +35,7 @@ def test_limits_are_added_listed_reset_and_removed(shop: Shop) -> None:
                 "amount": "12.50",
                 "window": "month",
                 "zone": "Europe/Berlin",
+                "anchor": "15",
                 "mode": "soft",
                 "models": ["gpt-*", "o4"],
             },
@@ -42,7 +44,7 @@ def test_limits_are_added_listed_reset_and_removed(shop: Shop) -> None:
     ]
     shown = shop.run("limit", "list", "ci").stdout
     assert "$12.50" in shown
-    assert "Europe/Berlin" in shown
+    assert "Europe/Berlin 15" in shown
     shop.run("limit", "reset", "ci", "2")
     assert ["since" in one["limit"] for one in listed(shop, "ci")] == [False, True, False]
     shop.run("limit", "reset", "ci")

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import socket
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from dragoman.accounts.store import Batch, ChargeCount, ChargeKey, UsageCount, UsageKey
 from dragoman.cli import main
 from dragoman.config import read_config
 from dragoman.prices.loading import load_table
+from dragoman.prices.making import Text, make_from
 from dragoman.prices.pages import PAGES
 from dragoman.prices.table import make_table, read_table, write_table
 from dragoman.storage.sqlite import SqliteStore
 from tests.cli.conftest import Shop
+from tests.upstream.conftest import self_signed
 
 HOUR = int(time.time()) // 3600 * 3600
 WHO = (HOUR, "fixed", "me", "gpt", "/v1/chat/completions")
@@ -85,6 +94,21 @@ def test_what_was_counted_is_priced_anew(shop: Shop) -> None:
     assert again["before_usd"] == again["after_usd"] == "0.004200000005"
 
 
+def test_what_is_added_up_by_the_day_has_no_price_of_hours(shop: Shop) -> None:
+    """What was used in them is not told apart any more."""
+    day = (HOUR // 86400 - 70) * 86400
+    old = replace(key(prices="old"), hour=day)
+    recent = replace(old, hour=HOUR // 86400 * 86400)
+    steady = replace(old, priced_as="steady")
+    count = ChargeCount(requests=1, input=1000, cost=7)
+    counted(shop, (old, count), (recent, count), (steady, count))
+    hours = OWN + OWN.replace("2", "4") + 'hours = "12:00-13:00"\n'
+    shop.file.write_text(shop.file.read_text() + hours + OWN.replace("sim-*", "steady"))
+    told = json.loads(shop.run("prices", "reprice", "--since", "80d", "--json").stdout)
+    assert (told["rows"], told["changed"]) == (3, 2)
+    assert told["after_usd"] == "0.004000000007"
+
+
 def test_prices_are_shown(shop: Shop) -> None:
     shop.file.write_text(shop.file.read_text() + OWN)
     told = shop.run("prices", "show").stdout
@@ -99,6 +123,7 @@ def test_prices_are_shown(shop: Shop) -> None:
 
 
 def source(rate: float) -> bytes:
+    """What genai-prices publishes, with one model."""
     model = {"id": "m", "match": {"equals": "m"}, "prices": {"input_mtok": rate}}
     provider = {"id": "openai", "name": "", "api_pattern": "https://x", "models": [model]}
     return json.dumps([provider]).encode()
@@ -108,11 +133,15 @@ def source(rate: float) -> bytes:
 def test_a_table_is_made_from_files_and_used(shop: Shop, rate: int) -> None:
     runner, out = CliRunner(), shop.folder / "prices.json"
     (shop.folder / "data.json").write_bytes(source(rate))
-    base = ["prices", "update", "--from", str(shop.folder / "data.json"), "--no-check", str(out)]
+    before = shop.folder / "before.json"
+    before.write_bytes(write_table(make_from(Text("", source(2)), None, 0).table))
+    given = ["--from", str(shop.folder / "data.json"), "--no-check", "--against", str(before)]
+    base = ["prices", "update", *given, str(out)]
     tried = runner.invoke(main, [*base, "--dry-run"])
     assert "changed (" in tried.output
     told = json.loads(runner.invoke(main, [*base, "--dry-run", "--force", "--json"]).output)
-    assert (told["models"], bool(told["high"])) == (1 + len(PAGES), rate > 1000)
+    whole = [page for page in PAGES if not page.model.prices[0].tier]
+    assert (told["models"], bool(told["high"])) == (1 + len(whole), rate > 1000)
     assert not out.exists()
     made = runner.invoke(main, base)
     if rate > 1000:
@@ -127,6 +156,64 @@ def test_a_table_is_made_from_files_and_used(shop: Shop, rate: int) -> None:
     )
     (price,) = json.loads(shop.run("prices", "show", "m", "--json").stdout)["chat"]
     assert price["input"] == str(rate)
+    listed = json.loads(shop.run("prices", "show", "--provider", "openai", "m", "--json").stdout)
+    assert listed == {"openai": [price]}
+
+
+@pytest.mark.parametrize(
+    ("data", "more", "told"),
+    [
+        (b"[]", ("--no-check",), "no model has a price"),
+        (b"", ("--no-check",), "not the data of genai-prices"),
+        (source(1), ("--no-check",), "models are gone"),
+        (source(1), ("--force", "--check", "none.json"), "cannot read none.json"),
+        (source(1), ("--force", "--check", "empty.json"), "no model has a price"),
+    ],
+)
+def test_a_table_stays_as_it_is_where_none_can_be_made(
+    tmp_path: Path, data: bytes, more: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("data.json").write_bytes(data)
+    Path("empty.json").write_bytes(b"{}")
+    Path("prices.json").write_bytes(b"as it was")
+    given = ["prices", "update", "--from", "data.json", *more]
+    tried = CliRunner().invoke(main, given)
+    assert (tried.exit_code, tried.exception.__class__) == (1, SystemExit)
+    assert told in tried.output
+    assert Path("prices.json").read_bytes() == b"as it was"
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", "404 Not Found"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\n[{", "is not whole"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n[{", "truncated"),
+    ],
+)
+def test_a_source_that_does_not_answer_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, told: str
+) -> None:
+    authority = self_signed(tmp_path, "IP:127.0.0.1")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with authority.server.wrap_socket(listening.accept()[0], server_side=True) as client:
+                client.recv(65536)
+                client.sendall(answer)
+
+        served = threading.Thread(target=serve)
+        served.start()
+        place = f"https://127.0.0.1:{listening.getsockname()[1]}/data.json"
+        given = ["prices", "update", "--no-check", "--from", place, str(tmp_path / "prices.json")]
+        tried = CliRunner().invoke(main, given)
+        served.join()
+    assert (tried.exit_code, tried.exception.__class__) == (1, SystemExit)
+    assert told in tried.output
+    assert not (tmp_path / "prices.json").exists()
 
 
 def test_a_bad_table_or_list_is_a_fault(shop: Shop, tmp_path: Path) -> None:
@@ -172,11 +259,56 @@ def test_a_price_of_ones_own_is_set(shop: Shop) -> None:
     assert [one.name for one in shop.folder.iterdir() if one.name.endswith(".new")] == []
 
 
+def test_two_who_set_prices_at_once_undo_nothing(shop: Shop) -> None:
+    """The second reads what the first wrote: it waits for it, here for the folder."""
+    given = ("--input", "1", "--output", "2", "--config", str(shop.file))
+    command = [sys.executable, "-m", "dragoman", "prices", "set"]
+    folder = os.open(shop.folder, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    others = [subprocess.Popen([*command, f"m-{number}", *given]) for number in range(2)]
+    shop.file.write_text(shop.file.read_text() + OWN)
+    os.close(folder)
+    assert [other.wait() for other in others] == [0, 0]
+    assert {one[0] for one in own(shop)} == {"m-0", "m-1", "sim-*"}
+
+
+def test_the_price_of_all_others_is_set_behind_them(shop: Shop) -> None:
+    shop.run("prices", "set", "m", "--input", "3", "--output", "4")
+    shop.run("prices", "set", "*", "--input", "1", "--output", "2")
+    assert own(shop) == [("m", "", "3", "4"), ("*", "", "1", "2")]
+    shop.file.write_text(shop.file.read_text() + "\n# of teams\n[[teams]]\nname = 't'\n")
+    shop.run("prices", "set", "*", "--input", "5", "--output", "6", "--upstream", "chat")
+    assert own(shop) == [("m", "", "3", "4"), ("*", "chat", "5", "6"), ("*", "", "1", "2")]
+    assert shop.file.read_text().endswith("\n# of teams\n[[teams]]\nname = 't'\n")
+
+
+def test_a_price_may_begin_on_a_day_and_hold_for_hours(shop: Shop) -> None:
+    shop.run("prices", "set", "m", "--input", "1", "--output", "2")
+    for rate in ("3", "4"):
+        given = ("--input", rate, "--output", "9", "--since", "2027-01-01", "--hours")
+        shop.run("prices", "set", "m", *given, "09:00-17:00")
+        text = shop.file.read_text()
+        shop.file.write_text(text.replace('"2027-01-01"', "2027-01-01"))
+    assert own(shop) == [("m", "", "4", "9"), ("m", "", "1", "2")]
+    first, second = json.loads(shop.run("prices", "show", "m", "--json").stdout)["chat"]
+    assert (first["since"], first["hours"], first["input"]) == ("", "", "1")
+    assert (second["since"], second["hours"]) == ("2027-01-01", "09:00-17:00")
+
+
+def test_lines_that_end_as_on_windows_stay_so(shop: Shop) -> None:
+    before = shop.file.read_bytes().replace(b"\n", b"\r\n")
+    shop.file.write_bytes(before)
+    shop.run("prices", "set", "m", "--input", "1", "--output", "2")
+    assert shop.file.read_bytes().startswith(before)
+    assert own(shop) == [("m", "", "1", "2")]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (("--input", "1001", "--output", "1"), "--force"),
-        (("--input", "much", "--output", "1"), "prices"),
+        (("--input", "much", "--output", "1"), "nothing was written: prices[0].input: expected"),
+        (("--input", "NaN", "--output", "1"), "nothing was written: prices[0].input: expected"),
         (("--input", "1", "--output", "1", "--upstream", "nowhere"), "nowhere"),
         (("--input", "1", "--output", "1", "--tier", "slow"), "tier"),
     ],
@@ -212,7 +344,7 @@ def test_tables_are_compared(shop: Shop) -> None:
     assert (told["old"], told["new"]) == (older.version, table.version)
     assert told["changed"]
     assert all(f"{first.provider}/" in line for line in told["changed"])
-    assert "0 models differ" in shop.run("prices", "diff", str(old), str(old)).stdout
+    assert "0 changes" in shop.run("prices", "diff", str(old), str(old)).stdout
     assert told["changed"][0] in shop.run("prices", "diff", str(old)).stdout
 
 

@@ -224,6 +224,22 @@ def test_tiers_long_prompts_written_tokens_and_searches_are_charged_as_told(
     assert float(lines[0]["cost_usd"]) == expected, lines
 
 
+@pytest.mark.parametrize("told", [{}, {"service_tier": None}], ids=["absent", "null"])
+@pytest.mark.parametrize("api", APIS)
+def test_a_tier_may_be_told_at_the_beginning_of_a_stream_alone(
+    api: str, told: dict[str, Any]
+) -> None:
+    (_, first), (_, last) = SSE["chat"]
+    usage = {name: value for name, value in last.items() if name != "service_tier"} | told
+    frames = [f"data: {json.dumps(one)}\n\n" for one in (first, usage)]
+    with (
+        answering(200, "text/event-stream", "".join([*frames, "data: [DONE]\n\n"]).encode()) as url,
+        serving(priced(url, header=False, prices="openai")) as (gateway, lines),
+    ):
+        assert ask(gateway, api, "chat/gpt-5.5", stream=True).status == 200
+    assert (lines[0]["usage"]["tier"], lines[0]["cost_usd"]) == ("priority", COSTS["chat"])
+
+
 def test_what_has_no_price_is_said_to_have_none(
     simulator: RunningSimulator, caplog: pytest.LogCaptureFixture
 ) -> None:

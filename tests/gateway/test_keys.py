@@ -148,6 +148,37 @@ def test_models_and_upstreams(simulator: RunningSimulator, tmp_path: Path) -> No
         assert call(gateway.base_url, "POST", path, counted, key=one).status == 404
 
 
+def test_paths(gateway: RunningGateway) -> None:
+    """Of a key and its team, both; what tells of models and the key itself is for all."""
+    assert admin(gateway, "POST", "/teams", {"name": "writers", "paths": ["/v1/*"]}).status == 201
+    key = made(gateway, "one", team="writers", paths=["/v1/messages*", "/v1/responses"])
+    counted = {"model": "messages/sim-text", "messages": [{"role": "user", "content": "Hi"}]}
+    stored = ask(gateway, key, api="responses")
+    assert stored.status == 200
+    refused = ask(gateway, key)
+    assert (refused.status, refused.json["error"]["code"]) == (403, "path_not_allowed")
+    assert "may not be used for /v1/chat/completions" in refused.json["error"]["message"]
+    for method, path, given, status in (
+        ("POST", "/v1/messages/count_tokens", counted, 200),
+        ("POST", "/messages", {**counted, "max_tokens": 9}, 200),
+        ("POST", "/chat/completions", counted, 403),
+        ("GET", f"/v1/responses/{stored.json['id']}", None, 403),
+        ("GET", "/v1/models", None, 200),
+        ("GET", "/v1/key", None, 200),
+        ("GET", "/v1/usage", None, 200),
+    ):
+        answer = call(gateway.base_url, method, path, given, key=key)
+        assert answer.status == status, (path, answer.body)
+    assert ask(gateway, key, api="messages").status == 200
+    admin(gateway, "PATCH", "/teams/writers", {"paths": ["/v1/chat/*"]})
+    deadline = time.monotonic() + PROMISE_S
+    while ask(gateway, key, api="messages").status != 403:
+        assert time.monotonic() < deadline
+    wrong = admin(gateway, "POST", "/keys", {"name": "two", "paths": ["messages"]})
+    assert wrong.status == 400
+    assert "'messages' is no path such as /v1/messages*" in wrong.json["error"]["message"]
+
+
 def test_denied_models(simulator: RunningSimulator, tmp_path: Path) -> None:
     """Whatever name leads to one, and also what a request names besides, or falls back to."""
     fallback = Fallback(upstream="chat", model="sim-text")
@@ -383,6 +414,27 @@ def test_limits_that_cannot_be_are_told(gateway: RunningGateway) -> None:
         answer = admin(gateway, "POST", path, value)
         assert answer.status == status, (path, value, answer.body)
     assert admin(gateway, "GET", "/keys/ci/limits").json == {"limits": []}
+
+
+def test_lists_of_keys_and_teams_come_in_pages(gateway: RunningGateway) -> None:
+    names = ["Zoe", "a", "a-b", "b", "tester"]
+    limits = [{"kind": "requests", "amount": 3, "window": "day"}]
+    for name in names[:-1]:
+        assert admin(gateway, "POST", "/keys", {"name": name, "limits": limits}).status == 201
+        assert admin(gateway, "POST", "/teams", {"name": name}).status == 201
+    for kind, known in (("keys", names), ("teams", names[:-1])):
+        found: list[str] = []
+        after: str | None = ""
+        while after is not None:
+            page = admin(gateway, "GET", f"/{kind}?limit=2&after={after}&state=true").json
+            assert len(page[kind]) == 2 or page["next"] is None
+            assert all(isinstance(one["limits"], list) for one in page[kind])
+            found += [one["name"] for one in page[kind]]
+            after = page["next"]
+        assert found == known
+        assert "next" not in admin(gateway, "GET", f"/{kind}").json
+        for wrong in ("0", "1001", "x"):
+            assert admin(gateway, "GET", f"/{kind}?limit={wrong}").status == 400
 
 
 def test_keys_of_another_gateway_are_imported(gateway: RunningGateway) -> None:

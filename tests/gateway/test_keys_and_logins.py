@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Client, Secret
@@ -26,6 +30,30 @@ def test_a_key_used_from_elsewhere_is_no_guess(start: Start) -> None:
 
     assert [status("sk-bound-client") for _ in range(5)] == [403] * 5
     assert status(KEY) == 200
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"enabled": False},
+        {"expires": datetime(2020, 1, 1, tzinfo=UTC)},
+        {"not_before": datetime(2200, 1, 1, tzinfo=UTC)},
+    ],
+)
+def test_a_key_whose_time_is_over_is_no_guess(start: Start, rules: dict[str, Any]) -> None:
+    """Whoever goes on with it is told that, and shuts nobody out at its address."""
+    clients = (
+        Client(name="former", key=Secret("sk-former-client"), **rules),
+        Client(name="free", key=Secret(KEY)),
+    )
+    gateway = start(server=SERVED, clients=clients)
+
+    def status(key: str) -> int:
+        return call(gateway.base_url, "GET", "/v1/models", None, ELSEWHERE, key=key).status
+
+    assert [status("sk-former-client") for _ in range(5)] == [401] * 5
+    assert status(KEY) == 200
+    assert [status("sk-guess") for _ in range(4)] == [401, 401, 401, 429]
 
 
 def test_a_store_that_cannot_be_read_is_no_guess(start: Start) -> None:

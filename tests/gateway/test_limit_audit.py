@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -61,6 +62,7 @@ async def bound(
 
 ROLLING = limit("tokens", 1000, "5h")
 TOTAL = limit("tokens", 1000, "total")
+RESET = limit("tokens", 1000, "total", since=datetime.now(UTC) - timedelta(hours=3))
 SOME = limit("tokens", 1000, "total", models=["gpt-*"])
 COST = limit("cost", "10", "total")
 BILLED = limit("cost", "10", "total", subscriptions="ignore")
@@ -79,8 +81,11 @@ REQUESTS = limit("requests", 1000, "5h")
         (ROLLING, [ago(9, 70)], 5, 0),
         (limit("tokens", 1000, "30m"), [ago(0, 30), ago(9, 99)], 131, 30),
         (TOTAL, [ago(1, 30), ago(5, 50)], 79, 80),
-        # Old rows are dropped, and what they told is not.
-        (TOTAL, [ago(1, 30)], 80, 80),
+        # What was priced anew may cost less.
+        (TOTAL, [ago(1, 30)], 80, 30),
+        # Rows are added up by the day, and do not tell any more what came after a reset.
+        (RESET, [ago(1, 30), ago(9, 99)], 80, 80),
+        (RESET, [ago(1, 30), ago(9, 99)], 20, 30),
         # Whoever asks by another name counts for a limit of some models, too.
         (SOME, [ago(1, 30, "gpt-5"), ago(1, 50, "mine")], 30, 30),
         (SOME, [ago(1, 30, "gpt-5"), ago(1, 50, "mine")], 80, 80),
@@ -116,6 +121,31 @@ async def test_what_rows_cannot_tell_is_set_right(
     assert await counters.audit()
     assert counters.drift == 0
     assert set(told.asked) == {("t" if is_team else "k", is_team)}
+    await counters.close()
+
+
+async def test_a_limit_that_is_there_again_knows_what_was_used_meanwhile(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """While it is not there, it counts nothing, and is not said to be wrong."""
+    rows = Rows([row(0, 30)])
+    counters = LimitCounters(PrivateLimits, rows)
+    caller = Caller("k", limits=(TOTAL,))
+    assert (await counters.bind(caller)).all[0].used(time.time()) == 30
+    # It is removed, as one is whose use is reset: that is counted anew, apart.
+    caller = Caller("k", limits=())
+    await counters.bind(caller)
+    rows.rows.append(row(0, 50))
+    rows.asked.clear()
+    assert await counters.audit()
+    assert (rows.asked, counters.drift) == ([], 0)
+    caller = Caller("k", limits=(TOTAL,))
+    (again,) = (await counters.bind(caller)).all
+    deadline = time.monotonic() + 10
+    while again.used(time.time()) != 80:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+    assert (counters.drift, caplog.records) == (0, [])
     await counters.close()
 
 
@@ -169,4 +199,40 @@ async def test_a_worker_that_was_lost_is_reason_to_compare_whoever_saw_it() -> N
     while limit.used(time.time()) != 500:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
+    await counters.close()
+
+
+async def test_what_others_have_left_is_given_back_while_counters_are_compared() -> None:
+    """That may take long, of many limits or with a store that is busy."""
+
+    class Watched(PrivateLimits):
+        lost = 0
+        looks = 0
+
+        @property
+        def losses(self) -> int:
+            return self.lost
+
+        def reclaim_lost(self) -> int:
+            self.looks += 1
+            return 0
+
+    class Busy(Rows):
+        async def __call__(self, name: str, since: float, /, *, is_team: bool) -> list[UsedInHour]:
+            found = await super().__call__(name, since, is_team=is_team)
+            if len(self.asked) > 1:
+                await asyncio.Event().wait()
+            return found
+
+    shared, rows = Watched(), Busy([row(0, 500)])
+    counters = LimitCounters(lambda: shared, rows)
+    found = await counters.bind(Caller("k", limits=(TOTAL,)))
+    shared.lost = 1
+    deadline = time.monotonic() + 20
+    while len(rows.asked) < 2 or shared.looks < 5:
+        assert time.monotonic() < deadline
+        if len(rows.asked) < 2:
+            shared.looks = 0
+        await asyncio.sleep(0.05)
+    assert found.all
     await counters.close()

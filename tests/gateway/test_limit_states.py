@@ -88,6 +88,10 @@ def test_a_simulated_request_meets_what_a_real_one_meets(gateway: RunningGateway
     assert isinstance(long["clamped_to"], int)
     assert 256 <= long["clamped_to"] <= 1400
     assert long["output_tokens"] == long["clamped_to"]
+    # Where the key has an output limit, that is what a request has which sets none.
+    usual = simulate()
+    assert isinstance(usual["clamped_to"], int)
+    assert usual["output_tokens"] == usual["clamped_to"] > 1024
     much = simulate(input_tokens=3000)
     assert much["admitted"] is False
     assert "key:cost:month" in str(much["reason"])

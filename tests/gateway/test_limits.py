@@ -16,13 +16,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Client, Config, OwnPrice, Route, Secret, Storage, Team
+from dragoman.canonical.options import Capabilities
+from dragoman.config import Client, Config, Fallback, OwnPrice, Route, Secret, Storage, Team
 from dragoman.config.limits import Limit, Weights
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import KEY, Answer, Connection, call
+from tests.gateway.test_keys import admin, made, settings
 
 PRICE = OwnPrice(model="sim-*", input="1000", output="1000")
 PAIRS = list(itertools.product(APIS, APIS))
@@ -151,6 +153,48 @@ def test_a_limit_that_is_long_in_coming_back_is_told_like_a_budget(
         assert answer.headers["x-should-retry"] == "false"
         assert "retry-after" not in answer.headers
         assert re.search(r"It resets at 20\d\d-\d\d-01T00:00:00Z", error_of(answer)["message"])
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_budget_that_is_only_reserved_is_not_told_to_be_spent(
+    simulator: RunningSimulator, api: str
+) -> None:
+    """What is under way gives most of it back: whoever waits is let in."""
+    with serving(config(simulator.base_url, limit("cost", "1.5", "month"))) as (gateway, lines):
+        held = _Held(gateway, simulator)
+        reserved = told(gateway)["limits"][0]["reserved"]
+        assert 1 < float(reserved) < 1.1
+        asked: dict[str, Any] = {"max_tokens": 1000} if api == "messages" else {}
+        refused = ask(gateway, api, **asked)
+        error = error_of(refused)
+        assert refused.status == 429
+        assert error["type"] == ("rate_limit_error" if api == "messages" else "tokens")
+        assert error.get("code", "rate_limit_exceeded") == "rate_limit_exceeded"
+        assert "There is no room at the moment in the budget of this API key" in error["message"]
+        assert re.search(r"Please try again in (1s|\d+ms)\.$", error["message"])
+        assert refused.headers["retry-after"] == "1"
+        assert 0 < int(refused.headers["retry-after-ms"]) <= 1000
+        assert "x-should-retry" not in refused.headers
+        assert lines[-1]["limit"] == "key:cost:month"
+        held.leave()
+        simulator.wait_for(lambda: told(gateway)["limits"][0]["reserved"] == "0")
+        assert ask(gateway, api).status == 200
+
+
+def test_a_request_that_costs_more_than_a_budget_has_is_told_so(
+    simulator: RunningSimulator,
+) -> None:
+    """Waiting until it begins anew would not help."""
+    with serving(config(simulator.base_url, limit("cost", "1", "month"))) as (gateway, _):
+        for api in APIS:
+            asked: dict[str, Any] = {} if api == "responses" else {"max_tokens": 5000}
+            answer = ask(gateway, api, text="x" * 20_000, **asked)
+            assert answer.status == (402 if api == "messages" else 429)
+            message = error_of(answer)["message"]
+            assert message.startswith("Request too large: it may cost more than this API key may")
+            assert "resets" not in message
+            assert answer.headers["x-should-retry"] == "false"
+        assert ask(gateway, max_tokens=50).status == 200
 
 
 def test_a_request_that_can_never_fit_is_told_so(simulator: RunningSimulator) -> None:
@@ -351,6 +395,32 @@ def test_a_request_is_clamped_to_what_is_left(
         assert "x-dragoman-clamped" not in small.headers
 
 
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize(
+    ("most", "thinking"),
+    [(5000, {"type": "enabled", "budget_tokens": 3750}), (800, {"type": "disabled"})],
+)
+def test_who_is_clamped_thinks_no_longer_than_it_may_answer(
+    simulator: RunningSimulator, most: int, thinking: dict[str, Any], large: bool
+) -> None:
+    """The service refuses a request whose thinking may be longer than the answer."""
+    text = "word " * 200_000 if large else "Hello"
+    wish = {"type": "enabled", "budget_tokens": 10_000}
+    clamping = limit("output_tokens", most, "day", clamp=True)
+    made = config(simulator.base_url, clamping)
+    capped = config(simulator.base_url, max_output_tokens=most)
+    for one in (made, capped):
+        with serving(one) as (gateway, lines):
+            answer = ask(
+                gateway, "messages", "messages/sim-text", text, max_tokens=16_000, thinking=wish
+            )
+            assert answer.status == 200, answer.body
+            assert answer.headers["x-dragoman-clamped"] == str(most)
+            sent = json.loads(simulator.last.body)
+            assert (sent["max_tokens"], sent["thinking"]) == (most, thinking)
+            assert any("thinking" in loss for loss in lines[0]["losses"])
+
+
 def test_a_budget_is_used_to_its_end_by_clamping(simulator: RunningSimulator) -> None:
     """Each kind of limit, where the client names no limit of its own."""
     for one in (
@@ -487,6 +557,31 @@ def test_who_waits_is_served_in_turn(simulator: RunningSimulator) -> None:
         assert {line["status"] for line in lines[1:]} == {200}
 
 
+@pytest.mark.parametrize("change", [{"amount": 5}, {"mode": "shadow"}])
+def test_who_waits_is_held_to_the_limit_as_it_is_now(
+    simulator: RunningSimulator, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    """Whoever comes after a limit was raised waits for nobody, nor do those before."""
+    with running_gateway(settings(simulator.base_url, tmp_path)) as gateway:
+        secret = made(gateway, "ci")
+        waiting = {"kind": "concurrent", "amount": 1, "queue_s": 60}
+        admin(gateway, "POST", "/keys/ci/limits", waiting)
+        simulator.wait_for(lambda: told(gateway, secret)["limits"] != [])
+        held = _Held(gateway, simulator, secret)
+        queues = gateway.app._services._admission._queues
+        with ThreadPoolExecutor(3) as clients:
+            first = [clients.submit(ask, gateway, key=secret) for _ in range(2)]
+            simulator.wait_for(lambda: sum(one.count for one in list(queues.values())) == 2)
+            admin(gateway, "PATCH", "/keys/ci/limits/1", change)
+            name, value = next(iter(change.items()))
+            simulator.wait_for(lambda: told(gateway, secret)["limits"][0][name] == value)
+            assert ask(gateway, key=secret).status == 200
+            assert [one.result(10).status for one in first] == [200, 200]
+        held.leave()
+        simulator.wait_for(lambda: told(gateway, secret)["limits"][0]["reserved"] == 0)
+        assert not queues
+
+
 def test_who_waits_for_a_team_goes_on_waiting_for_the_key(simulator: RunningSimulator) -> None:
     """Two wait while their team has no room; of those, one at a time is what their key may."""
     own, team = limit("concurrent", 1, queue_s=10.0), limit("concurrent", 2, queue_s=10.0)
@@ -523,6 +618,9 @@ def test_waiting_ends(simulator: RunningSimulator) -> None:
             begun = time.monotonic()
             answers = list(clients.map(lambda _: ask(gateway), range(3)))
         assert time.monotonic() - begun < 5
+        for answer in answers:
+            assert re.search(r" in (1s|1000ms)\.$", error_of(answer)["message"])
+            assert answer.headers["retry-after-ms"] == "1000"
         codes = sorted(error_of(answer)["code"] for answer in answers)
         assert codes == ["rate_limit_exceeded", "rate_limit_exceeded", "slow_down"]
         leaving = Connection(gateway.base_url)
@@ -605,6 +703,25 @@ def test_an_answer_that_is_given_again_counts_once(simulator: RunningSimulator) 
         assert ask(gateway).status == 429
 
 
+def test_counting_tokens_counts_at_no_limit(simulator: RunningSimulator, tmp_path: Path) -> None:
+    """Nor where what was used is found by the rows of usage."""
+    limits = (limit("requests", 3, "day"), limit("tokens", 10**6, "day"))
+    made = config(simulator.base_url, *limits, store=str(tmp_path / "kept.db"))
+    with serving(made) as (gateway, _):
+        for api, path in (("messages", "count_tokens"), ("responses", "input_tokens")):
+            counted = body(api, f"{api}/sim-text")
+            counted.pop("max_tokens", None)
+            for _ in range(5):
+                answer = call(gateway.base_url, "POST", f"{PATHS[api]}/{path}", counted)
+                assert (answer.status, answer.headers.get("x-dragoman-estimate")) == (200, None)
+        assert ask(gateway, "messages", "messages/sim-text").status == 200
+        before = [one["used"] for one in told(gateway)["limits"]]
+        assert before[0] == 1
+    (tmp_path / "kept.db-limits").unlink()
+    with serving(made) as (gateway, _):
+        assert [one["used"] for one in told(gateway)["limits"]] == before
+
+
 def test_large_bodies_are_held_to_limits(simulator: RunningSimulator) -> None:
     text = "word " * 200_000
     with serving(config(simulator.base_url, limit("tokens", 10**6), limit("concurrent", 1))) as (
@@ -629,6 +746,31 @@ def test_all_that_may_be_answered_is_reserved(
         assert "Request too large" in error_of(answer)["message"]
 
 
+def test_what_an_upstream_remembers_is_not_taken_for_what_bytes_come_to(
+    simulator: RunningSimulator,
+) -> None:
+    """The tokens of a conversation that the upstream keeps are told for the few bytes that go on
+    from it: other requests for that model would have been reserved for with several times what they
+    use."""
+    made = config(simulator.base_url, limit("tokens", 10**9, "day"))
+    keeping = [replace(one, stored_responses="pass") for one in made.upstreams]
+    with serving(replace(made, upstreams=tuple(keeping))) as (gateway, _):
+
+        def asked(text: str, **more: Any) -> Any:
+            asked = body("responses", "responses/sim-text", text + " word" * 1000, **more)
+            answer = call(gateway.base_url, "POST", PATHS["responses"], asked)
+            assert answer.status == 200, answer.body
+            return answer.json
+
+        last = asked("Hello")
+        expected = gateway.app._services._admission._estimates.input
+        before = expected("responses", "sim-text", 10_000)
+        for _ in range(5):
+            last = asked("[[sim: input=90000]]", previous_response_id=last["id"])
+            assert last["usage"]["input_tokens"] == 90_000
+        assert expected("responses", "sim-text", 10_000) == before
+
+
 def test_a_budget_holds_however_many_ask_at_once(simulator: RunningSimulator) -> None:
     """To the last request that fits, for what is reserved is no less than what is used."""
     with serving(config(simulator.base_url, limit("cost", "2", "day"))) as (gateway, lines):
@@ -649,6 +791,52 @@ def test_a_budget_holds_however_many_ask_at_once(simulator: RunningSimulator) ->
         assert round(float(budget["used"]) * 10**6) == spent
         dearest = max(float(line.get("cost_usd", 0)) for line in lines)
         assert 2 - 4 * dearest < float(budget["used"]) <= 2
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize(
+    ("known", "amount", "given"), [(None, 1500, 1500), (None, 5000, None), (8000, 5000, 5000)]
+)
+def test_who_sets_no_output_limit_is_given_what_is_left(
+    simulator: RunningSimulator, known: int | None, amount: int, given: int | None, api: str
+) -> None:
+    """As long as the model might say more: what is reserved for an answer does not limit it."""
+    made = config(simulator.base_url, limit("output_tokens", amount, "day", clamp=True))
+    capabilities = Capabilities(max_output_tokens=known)
+    upstreams = tuple([replace(one, capabilities=capabilities) for one in made.upstreams])
+    with serving(replace(made, upstreams=upstreams)) as (gateway, _):
+        answer = ask(gateway, api, f"{api}/sim-text?words=3000")
+        assert answer.status == 200
+        assert answer.headers.get("x-dragoman-clamped") == (given and str(given))
+        (shown,) = told(gateway)["limits"]
+        assert shown["reserved"] == 0
+        assert shown["used"] <= amount
+        second = ask(gateway, api, f"{api}/sim-text?words=3000")
+        if shown["remaining"] >= 256:
+            assert second.headers["x-dragoman-clamped"] == str(shown["remaining"])
+        else:
+            assert second.status == 429
+        assert told(gateway)["limits"][0]["used"] <= amount
+
+
+def test_what_a_dearer_fallback_may_cost_is_reserved(simulator: RunningSimulator) -> None:
+    sure = Fallback(upstream="messages", model="sim-text")
+    route = Route(match="m", upstream="chat", model="sim-429", fallbacks=(sure,))
+    prices = (
+        OwnPrice(model="sim-429", input="1", output="1"),
+        OwnPrice(model="sim-text", input="10000", output="10000"),
+    )
+    for clamps in (False, True):
+        budget = limit("cost", "10", "day", clamp=clamps)
+        made = replace(config(simulator.base_url, budget, prices=prices), routes=(route,))
+        with serving(made) as (gateway, _):
+            answers = [ask(gateway, model="m", max_tokens=500) for _ in range(40)]
+            assert {answer.status for answer in answers} == {200, 429}
+            clamped = [one for one in answers if "x-dragoman-clamped" in one.headers]
+            assert bool(clamped) is clamps
+            (shown,) = told(gateway)["limits"]
+            assert shown["reserved"] == "0"
+            assert 4 < float(shown["used"]) <= 10
 
 
 def test_each_of_several_answers_is_clamped(simulator: RunningSimulator) -> None:

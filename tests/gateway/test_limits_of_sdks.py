@@ -111,4 +111,5 @@ def test_it_stops_at_a_spent_budget_and_shows_why(
         assert "The budget of this API key per month is used up" in seen["message"]
         assert "It resets at 20" in seen["message"]
         assert seen["ms"] < 2000
+        simulator.wait_for(lambda: bool(lines))
         assert len(lines) == 1, "it asked once"

@@ -83,6 +83,8 @@ NAMED: list[tuple[str, str, dict[str, str], dict[str, Any]]] = [
     ("chat", "h1", {"X-End-User": " h1 ", "X-Second": "h2"}, {"user": "u1"}),
     ("messages", "h2", {"X-End-User": "", "X-Second": "h2"}, {"metadata": {"user_id": "u1"}}),
     ("chat", "a" * 128, {"x-end-user": "a" * 500}, {}),
+    ("chat", "Zoë", {"x-end-user": "Zoë".encode().decode("latin-1")}, {}),  # as UTF-8
+    ("chat", "Zoë", {"x-end-user": "Zoë"}, {}),
     ("chat", "b?c", {}, {"user": "b\u001bc"}),
 ]  # fmt: skip
 
@@ -127,6 +129,8 @@ def test_the_holder_of_a_key_sees_its_own_usage_alone(gateway: RunningGateway) -
     assert float(found["total"]["cost_usd"]) > 0
     assert own(gateway, key=OTHER).json["total"]["requests"] == 1
     assert own(gateway, "?to=2020-01-01").json["data"] == []
+    assert own(gateway, "?to=0001-01-15T00:00:00Z&from=0001-01-15T00:00:00Z").json["data"] == []
+    assert own(gateway, "?to=1970-01-02").json["from"] == "1970-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize(
@@ -138,6 +142,8 @@ def test_the_holder_of_a_key_sees_its_own_usage_alone(gateway: RunningGateway) -
         ("?client=other", "client"),
         ("?from=yesterdayish", "from"),
         ("?to=9999999999999", "to"),
+        ("?to=999999999999", "to"),
+        ("?from=999999999d", "from"),
         ("?from=2026-02-02&to=2026-02-01", "from"),
     ],
 )

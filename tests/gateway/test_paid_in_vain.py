@@ -11,7 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.states import AccountState
-from dragoman.config import Config, Fallback, OwnPrice, Route, Storage
+from dragoman.config import Admin, Config, Fallback, OwnPrice, Pricing, Route, Secret, Storage
+from dragoman.prices.rates import dollars
 from dragoman.simulator.testing import RunningSimulator
 from dragoman.storage.opening import store_for
 from tests.gateway.clients import APIS, PATHS, body, error_of
@@ -90,6 +91,49 @@ def test_what_it_used_stands_in_usage(
     assert sum(counts[0] for counts in tokens) == first.input + second.input
     lines = [json.loads(text) for text in caplog.messages if "sim-bad_arguments" in text]
     assert [one["account"] for one in lines[-1]["in_vain"]] == list(usage)
+    costs = [count.cost for count in charged.values()]
+    assert [one["cost_usd"] for one in lines[-1]["in_vain"]] == list(map(dollars, costs))
+    assert lines[-1]["cost_usd"] == dollars(sum(costs))
+
+
+def test_what_a_request_cost_is_told_with_what_was_paid_in_vain(
+    start: Start, simulator: RunningSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To the client, in the log, in the metrics and in the time series, as in usage."""
+    caplog.set_level("INFO", "dragoman.requests")
+    route = Route(
+        match="m",
+        upstream="chat",
+        model="sim-bad_arguments",
+        fallbacks=(Fallback(upstream="messages", model="sim-text"),),
+    )
+    config = config_for(simulator.base_url, routes=(route,))
+    config = replace(
+        config,
+        upstreams=tuple(replace(one, attempts=1) for one in config.upstreams),
+        storage=Storage(path=str(tmp_path / "store.db"), sync_s=0.02),
+        prices=(
+            OwnPrice(model="sim-*", upstream="messages", input="3", output="30"),
+            OwnPrice(model="sim-*", input="0.1", output="10"),
+        ),
+        pricing=Pricing(header=True),
+        admin=Admin(key=Secret("a-token-of-the-admin")),
+    )
+    gateway = start(config)
+    for _ in range(10):
+        made = body("responses", "m", tools=TOOLS["responses"])
+        answer = call(gateway.base_url, "POST", PATHS["responses"], made)
+        assert answer.status == 200
+    until(lambda: sum(count.requests for count in kept(config, "usage").values()) == 10)
+    costs = {key.upstream: count.cost for key, count in kept(config, "charges").items()}
+    assert costs.keys() == {"chat", "messages"}
+    each = dollars(sum(costs.values()) // 10)
+    assert answer.headers["x-dragoman-cost-usd"] == each
+    lines = [json.loads(text) for text in caplog.messages if "sim-bad_arguments" in text]
+    assert [line["cost_usd"] for line in lines] == [each] * 10
+    counts = gateway.app._scrape.counts()
+    assert sum(key.cost for key in counts.keys.values()) == sum(costs.values())
+    assert {name: one.cost for name, one in counts.outcomes.items() if one.cost} == costs
 
 
 def kept(config: Config, what: str) -> Any:

@@ -30,6 +30,8 @@ from dragoman.gateway.processes.table import WorkerTable
 from dragoman.gateway.reloading import Held, WorkersReload
 from dragoman.gateway.services import Generation
 from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.prices.rates import PER_MILLION, PICO, Price, dollars
+from dragoman.prices.table import ModelPrices, Provider, make_table, write_table
 from dragoman.simulator.testing import RunningSimulator, running_simulator
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.clients import PATHS, body, completed
@@ -429,7 +431,7 @@ async def test_a_worker_that_was_too_slow_serves_what_comes_then() -> None:
         return ready
 
     def tell(what: str, attempt: int, text: str = "") -> None:
-        send(ours, (what, attempt, (Snapshot(Source("none.toml"), text, {}), 2)), b"")
+        send(ours, (what, attempt, (Snapshot(Source("none.toml"), text, {}, {}), 2)), b"")
 
     async def told() -> object:
         return (await asyncio.to_thread(receive, ours))[0]
@@ -517,6 +519,47 @@ def test_a_worker_that_is_started_after_a_reload(
     until(lambda: configurations() == [turns.number] * 2)
     for _ in range(10):
         assert ask(running.url, "route-0") == 200
+
+
+@needs_linux
+def test_a_table_of_prices_is_that_of_the_configuration(
+    running: Services, simulator: RunningSimulator
+) -> None:
+    """Also for a worker that is started later, whatever the file says by then."""
+    turns = Turns(running, [simulator.base_url] * 2, 2)
+    table = running.folder / "own.json"
+
+    def put(rate: int) -> None:
+        price = Price(0, "", 0, 0, 0, *[rate * PER_MILLION] * 6)
+        models = [ModelPrices("own", ("sim-*",), (price,))]
+        made = make_table("2026-11-25", (), [Provider("own", "https://own")], models)
+        table.write_bytes(write_table(made))
+
+    def cost() -> str:
+        made = body("chat", "route-0")
+        return call(running.url, "POST", PATHS["chat"], made).headers["x-dragoman-cost-usd"]
+
+    priced = turns.text(0).replace('base_url = "', 'prices = "own"\nbase_url = "')
+    priced += '[pricing]\ntable = "own.json"\nheader = true\n'
+    put(1)
+    write(turns.file, priced)
+    turns.service.process.send_signal(signal.SIGHUP)
+    turns.served(2)
+    before = cost()
+    put(2)
+    for number in range(2):
+        os.kill(turns.service.workers()[number], signal.SIGKILL)
+        turns.service.until_logged("ended with SIGKILL", number + 1)
+        until(lambda: len(turns.service.workers()) == 2)
+        table.write_text("no table")
+    assert {cost() for _ in range(10)} == {before}
+    turns.service.process.send_signal(signal.SIGHUP)
+    turns.service.until_logged("not a table of prices")
+    assert cost() == before
+    put(2)
+    turns.service.process.send_signal(signal.SIGHUP)
+    turns.service.until_logged("settings changed: pricing.table")
+    assert {cost() for _ in range(10)} == {dollars(2 * round(float(before) * PICO))}
 
 
 def test_a_stream_ends_on_what_it_began_with(simulator: RunningSimulator) -> None:

@@ -251,3 +251,27 @@ def test_what_an_account_was_chosen_from_is_told(
         call(gateway.base_url, "POST", "/v1/chat/completions", asked)
         exchange = gateway.app._current.generation.exchange
         assert not exchange._explains  # who has no log pays nothing
+
+
+def test_many_that_are_refused_alike_do_not_fill_the_log(gateway: RunningGateway) -> None:
+    """A few a second are told, and the rest as a gap: of a key, and of all that have none."""
+    asked = body("messages", "chat/sim-text")
+    wrong = [f"sk-of-a-stranger-{number}" for number in range(60)]
+    begun = time.time()
+    statuses = {
+        call(gateway.base_url, "POST", "/v1/messages", asked, {"x-api-key": key}).status
+        for key in wrong
+    }
+    seconds = int(time.time()) - int(begun) + 1
+    assert statuses == {401}
+    assert call(gateway.base_url, "POST", "/v1/messages", asked).status == 200
+
+    def all_told() -> list[dict[str, Any]]:
+        found = ask(gateway, "GET", "/requests?limit=200", key=TOKEN).json
+        left_out = sum(gap["count"] for gap in found["dropped"])
+        told = [row for row in found["rows"] if row["status"] == 401]
+        served = len(found["rows"]) - len(told)
+        return told if len(told) + left_out == 60 and served == 1 else []
+
+    told = eventually(all_told)
+    assert 10 <= len(told) <= 10 * seconds

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Config, Fallback, Route
+from dragoman.config import Config, Fallback, Pricing, Route
 from dragoman.config.limits import Limit
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.test_limits import ask, config, limit, serving, told
@@ -61,6 +61,16 @@ def test_a_budget_can_be_without_subscriptions(simulator: RunningSimulator, tmp_
     (tmp_path / "kept.db-limits").unlink()
     with serving(made) as (gateway, _):
         assert [one["used"] for one in told(gateway)["limits"]] == before
+
+
+def test_what_is_told_to_be_left_is_what_a_budget_has_left(simulator: RunningSimulator) -> None:
+    name = "x-dragoman-budget-remaining-usd"
+    made = with_subscription(simulator.base_url, IGNORING)
+    with serving(replace(made, pricing=Pricing(header=True))) as (gateway, _):
+        for model in ("chat/sim-text", "messages/sim-text", "chat/sim-text"):
+            answer = ask(gateway, model=model, max_tokens=100)
+            assert float(answer.headers["x-dragoman-cost-usd"]) > 0
+            assert answer.headers[name] == told(gateway)["limits"][0]["remaining"]
 
 
 def test_a_fallback_that_is_paid_by_the_token_has_to_fit(simulator: RunningSimulator) -> None:

@@ -20,7 +20,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.alerts import of_limit
-from dragoman.config import Config, Secret, Storage, Webhook
+from dragoman.config import Admin, Client, Config, Secret, Storage, Webhook
+from dragoman.config.limits import Limit
 from dragoman.gateway.operation import webhook as module
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.accounts import KeyBehaviour
@@ -32,6 +33,7 @@ from tests.gateway.http import Answer, call
 from tests.gateway.processes import until
 
 KEYS = ("sk-sim-a", "sk-sim-b", "sk-sim-c")
+ADMIN = "the-key-of-the-admin"
 SECRET = "the-secret-of-the-webhook"
 RESET = int(time.time()) + 7200
 
@@ -267,6 +269,112 @@ def test_a_share_of_a_limit_is_told_once_in_its_window(
     assert told[0]["text"] == "50 % of the limit key:cost:month of the key ci are used."
     assert told[0]["resets_at"] == now + 60
     assert "upstream" not in told[0]
+
+
+def test_a_limit_whose_alert_nobody_took_is_told_of_after_a_restart(
+    simulator: RunningSimulator, receiver: Receiver, tmp_path: Path
+) -> None:
+    limit = Limit(kind="requests", amount=4, window="month")
+    other = Limit(kind="requests", amount=3, window="month")
+    key = "sk-the-key-of-ci"
+    config = configured(simulator, receiver, tmp_path)
+
+    def used(limit: Limit, status: int) -> list[float]:
+        """The shares of which somebody hears in the life of a gateway that is asked once."""
+        receiver.got.clear()
+        client = Client(name="ci", key=Secret(key), limits=(limit,))
+        with running_gateway(replace(config, clients=(client,))) as gateway:
+            asked = body("chat", "chat/sim-text")
+            answer = call(gateway.base_url, "POST", PATHS["chat"], asked, key=key)
+            assert answer.status == status
+        return [one["used"] for one in receiver.alerts("limit.used")]
+
+    assert used(limit, 200) == []
+    receiver.statuses = [503] * 1000
+    assert set(used(limit, 200)) == {0.5}
+    receiver.statuses.clear()
+    assert used(limit, 200) == [0.5]
+    assert sorted(used(limit, 200)) == [0.8, 1.0]
+    assert used(limit, 429) == []
+    # It was lowered, and is used up without anything that would be counted.
+    assert used(other, 429) == [1.0]
+
+
+def test_a_limit_that_refuses_is_told_of_once_in_its_window(
+    start: Start, simulator: RunningSimulator, receiver: Receiver, tmp_path: Path
+) -> None:
+    """Though it is not used up: what is asked is more than is left."""
+    limits = (
+        Limit(kind="tokens", amount=60, window="month"),
+        Limit(kind="requests", amount=10, window="1m"),
+        Limit(kind="tokens", amount=0, window="5h", models=("messages/*",)),
+    )
+    key = "sk-the-key-of-ci"
+    client = Client(name="ci", key=Secret(key), limits=limits)
+    config = replace(configured(simulator, receiver, tmp_path), clients=(client,))
+    gateways = [start(config) for _ in range(2)]
+
+    def status(gateway: RunningGateway, api: str) -> int:
+        asked = {**body("chat", f"{api}/sim-text"), "max_tokens": 30}
+        return call(gateway.base_url, "POST", PATHS["chat"], asked, key=key).status
+
+    assert status(gateways[0], "chat") == 200
+    for gateway in gateways * 3:
+        assert status(gateway, "chat") == 429
+        assert status(gateway, "messages") == 429
+    until(lambda: len(receiver.alerts("limit.refused")) == 2)
+    time.sleep(0.3)
+    told = {one["limit"]: one for one in receiver.alerts("limit.refused")}
+    assert len(receiver.alerts("limit.refused")) == 2
+    assert 0 < told["key:tokens:month"]["used"] < 1
+    assert "refuses requests" in told["key:tokens:month"]["text"]
+    assert told["key:tokens:5h"]["models"] == ["messages/*"]
+
+
+def test_a_limit_that_was_changed_is_told_of_anew_and_like_ones_apart(
+    start: Start, simulator: RunningSimulator, receiver: Receiver, tmp_path: Path
+) -> None:
+    config = configured(simulator, receiver, tmp_path)
+    gateway = start(replace(config, admin=Admin(key=Secret(ADMIN))))
+
+    def administer(method: str, path: str, value: Any = None) -> Any:
+        data = None if value is None else json.dumps(value).encode()
+        return call(gateway.base_url, method, f"/admin/keys{path}", data, key=ADMIN).json
+
+    limits = [
+        {"kind": "requests", "amount": 1, "window": "total", "models": [f"{api}/*"]}
+        for api in ("chat", "messages")
+    ]
+    key = administer("POST", "", {"name": "ci", "limits": limits})["secret"]
+
+    def served(api: str, times: int) -> None:
+        """So many more requests of a model are, and all of a limit is told to be used then."""
+        for _ in range(times):
+            until(
+                lambda: (
+                    call(
+                        gateway.base_url,
+                        "POST",
+                        PATHS["chat"],
+                        body("chat", f"{api}/sim-text"),
+                        key=key,
+                    ).status
+                    == 200
+                )
+            )
+
+    def told() -> list[list[str]]:
+        return [one["models"] for one in receiver.alerts("limit.used") if one["used"] == 1]
+
+    served("chat", 1)
+    served("messages", 1)
+    until(lambda: sorted(told()) == [["chat/*"], ["messages/*"]])
+    administer("POST", "/ci/limits/1/reset")
+    served("chat", 1)
+    until(lambda: sorted(told()) == [["chat/*"]] * 2 + [["messages/*"]])
+    administer("PATCH", "/ci/limits/1", {"amount": 3})
+    served("chat", 2)
+    until(lambda: sorted(told()) == [["chat/*"]] * 3 + [["messages/*"]])
 
 
 def test_nothing_is_lost_while_the_receiver_is_down(

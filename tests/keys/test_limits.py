@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import accumulate
 from math import inf
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -16,6 +18,7 @@ from dragoman.config.limits import Limit, Weights, limit_faults
 from dragoman.config.windows import Fixed, Rolling, Window, WindowError, parse_window, span_of
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.serving.admission import spent_by
+from dragoman.gateway.serving.limits_told import refused as told_refused
 from dragoman.keys.admission import (
     OWN_RESERVED,
     OWN_UNWRITTEN,
@@ -81,6 +84,19 @@ SPANS = [
     # Clocks are put forward, and back: days of 23 and 25 hours.
     ("day", "Europe/Berlin", "2026-03-29T12:00", "2026-03-29T00:00", "2026-03-30T00:00"),
     ("day", "Europe/Berlin", "2026-10-25T12:00", "2026-10-25T00:00", "2026-10-26T00:00"),
+    # Those that begin elsewhere.
+    ("day 06:00", "Europe/Berlin", "2026-03-29T05:59", "2026-03-28T06:00", "2026-03-29T06:00"),
+    ("day 06:00", "Europe/Berlin", "2026-03-29T06:01", "2026-03-29T06:00", "2026-03-30T06:00"),
+    ("day 02:30", "Europe/Berlin", "2026-03-29T12:00", "2026-03-29T03:30", "2026-03-30T02:30"),
+    ("day 23:59", "America/Nuuk", "2026-03-29T00:30", "2026-03-27T23:59", "2026-03-29T00:59"),
+    ("week Sunday", "UTC", "2026-11-25T12:00", "2026-11-22T00:00", "2026-11-29T00:00"),
+    ("week sunday", "UTC", "2026-11-22T00:01", "2026-11-22T00:00", "2026-11-29T00:00"),
+    ("week monday", "UTC", "2026-11-22T17:00", "2026-11-16T00:00", "2026-11-23T00:00"),
+    ("month 15", "Europe/Berlin", "2026-11-14T23:59", "2026-10-15T00:00", "2026-11-15T00:00"),
+    ("month 15", "Europe/Berlin", "2026-01-03T12:00", "2025-12-15T00:00", "2026-01-15T00:00"),
+    ("month 31", "UTC", "2026-02-28T00:01", "2026-02-28T00:00", "2026-03-31T00:00"),
+    ("month 31", "UTC", "2028-02-28T23:59", "2028-01-31T00:00", "2028-02-29T00:00"),
+    ("month 30", "UTC", "2026-03-29T12:00", "2026-02-28T00:00", "2026-03-30T00:00"),
 ]
 
 
@@ -89,7 +105,8 @@ def test_spans(unit: str, zone: str, at: str, begin: str, end: str) -> None:
     def seconds(text: str) -> float:
         return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp()
 
-    window = parse_window(unit, zone)
+    text, _, anchor = unit.partition(" ")
+    window = parse_window(text, zone, anchor or None)
     assert isinstance(window, Fixed)
     assert span_of(window, seconds(at)) == (seconds(begin), seconds(end))
     assert span_of(window, seconds(begin)) == (seconds(begin), seconds(end))
@@ -117,6 +134,15 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"window": "0s"}, "window", "expected a window"),
     ({"window": "day", "zone": "Berlin"}, "zone", "no time zone"),
     ({"kind": "concurrent"}, "window", "have none"),
+    ({"kind": "concurrent", "window": None, "anchor": 1}, "anchor", "nothing for concurrent"),
+    ({"window": "1m", "anchor": 1}, "anchor", "nothing for 1m"),
+    ({"window": "hour", "anchor": "06:00"}, "anchor", "nothing for hour"),
+    ({"window": "total", "anchor": 1}, "anchor", "nothing for total"),
+    ({"window": "day", "anchor": "24:00"}, "anchor", "time of the day"),
+    ({"window": "day", "anchor": 6}, "anchor", "time of the day"),
+    ({"window": "week", "anchor": "sun"}, "anchor", "day of the week"),
+    ({"window": "month", "anchor": 32}, "anchor", "day of the month"),
+    ({"window": "month", "anchor": 0}, "anchor", "day of the month"),
     ({"clamp": True}, "clamp", "nothing for requests"),
     ({"queue_s": 5.0}, "queue_s", "nothing for requests"),
     ({"unpriced": "allow"}, "unpriced", "nothing for requests"),
@@ -203,6 +229,12 @@ def test_a_rolling_counter_against_a_list(seed: int) -> None:
         assert counted.used(now) == sum(amount for _, amount in told)
         ends = (max(told)[0] + PARTS + 1) * seconds / PARTS if told else now
         assert counted.resets_at(now) == pytest.approx(ends)
+        if told:
+            missing = chance.randrange(1, counted.used(now) + 1)
+            sums = zip(sorted(told), accumulate(amount for _, amount in sorted(told)), strict=True)
+            freeing = next(at for (at, _), so_far in sums if so_far >= missing)
+            frees = max(now, (freeing + PARTS + 1) * seconds / PARTS)
+            assert counted.frees_at(now, missing) == pytest.approx(frees)
         if chance.random() < 0.7:
             amount = chance.randrange(1, 1000)
             counted.add(now, amount)
@@ -343,6 +375,24 @@ def test_when_to_come_again() -> None:
     refused = admitted([total], ONE, NOW)
     assert isinstance(refused, Refusal)
     assert refused.free_at == inf
+
+
+def test_a_rolling_budget_is_told_to_have_room_when_it_has() -> None:
+    """And not when nothing of it is used any more, which may be hours later."""
+    budget = bound(10, "cost", window="5h")
+    for at, dollars in ((NOW, 4.0), (NOW + 7200, 6.0)):
+        found = admitted([budget], counts(0, dollars), at)
+        assert isinstance(found, Reservation)
+        settled(found, counts(0, dollars), at)
+    refused = admitted([budget], counts(0, 3.0), NOW + 7300)
+    assert isinstance(refused, Refusal)
+    error, headers = told_refused(refused, NOW + 7300, shows_amounts=True)
+    found_at = re.search(r"There is room for this request at (\S+)\.$", error.fault.message)
+    assert found_at is not None
+    free_at = datetime.fromisoformat(found_at[1]).timestamp()
+    assert NOW + 18_000 <= free_at <= NOW + 18_000 * (1 + 2 / PARTS) + 1
+    assert error.fault.retry_after is None
+    assert (b"x-dragoman-limit", b"key:cost:5h") in headers
 
 
 def test_amounts_beyond_all_measure_break_nothing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.canonical.usage import Usage, consistent
-from dragoman.prices.lookup import MOST_MODELS, Basis, PriceList, Prices
+from dragoman.prices.lookup import MOST_MODELS, Basis, Charge, PriceList, Prices
 from dragoman.prices.rates import Price, dollars
 from dragoman.prices.table import ModelPrices, PriceError, make_table, read_table, write_table
 
@@ -64,13 +64,11 @@ def test_a_step_holds_for_prompts_that_are_longer() -> None:
 def test_a_tier_without_a_price_of_its_own_is_charged_as_usual_and_told_apart() -> None:
     found = prices(price(1), price(5, tier="priority"))
     assert charged(found, Usage(input=1, tier="priority")) == 5
-    assert found.charge("up", "m", Usage(input=1, tier="flex"), DAY)[:2] == (
-        Basis("up", "m", "flex", 0, "v1"),
-        1,
-    )
+    flex = found.charge("up", "m", Usage(input=1, tier="flex"), DAY)
+    assert flex == Charge(Basis("up", "m", "flex", 0, "v1"), 1)
     # An upstream's own words are not kept: they could be any.
     odd = found.charge("up", "m", Usage(input=1, tier="made-up"), DAY)
-    assert odd[:2] == (Basis("up", "m", "", 0, "v1"), 1)
+    assert odd == Charge(Basis("up", "m", "", 0, "v1"), 1)
 
 
 def test_a_price_holds_from_its_day_on_with_all_of_its_steps() -> None:
@@ -128,7 +126,7 @@ def test_what_has_no_price_is_told_once_and_counted_apart_by_its_length() -> Non
         found.charge("elsewhere", "m", Usage(input=5), DAY)
     assert told == [("up", "m"), ("elsewhere", "m")]
     charge = found.charge("up", "m", Usage(input=272_001, tier="batch"), DAY)
-    assert charge[:2] == (Basis("up", "m", "batch", 272_000, ""), None)
+    assert (charge.basis, charge.cost) == (Basis("up", "m", "batch", 272_000, ""), None)
 
 
 def test_names_that_clients_choose_do_not_pile_up() -> None:
@@ -145,10 +143,10 @@ def test_a_basis_is_priced_anew_by_what_it_was_told_apart_by() -> None:
         (Basis("up", "m", "", 100, "old"), 2),
         (Basis("up", "m", "batch", 100, ""), 5),
     ):
-        made = found.price(basis, DAY)
+        made = found.price(basis, DAY, DAY)
         assert made is not None
         assert (made[1].input, made[0].prices) == (rate, "v1")
-    assert found.price(Basis("up", "unknown"), DAY) is None
+    assert found.price(Basis("up", "unknown"), DAY, DAY) is None
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from dragoman.canonical.usage import Usage
@@ -34,9 +36,9 @@ def entry(**fields: str | int) -> str:
     )
 
 
-def cost(text: str, upstream: str, model: str, usage: Usage) -> int | None:
+def cost(text: str, upstream: str, model: str, usage: Usage, at: float = 1.8e9) -> int | None:
     config = parse_config(BASE + text, environ={}).config
-    return load_prices(config).charge(upstream, model, usage, 1.8e9).cost
+    return load_prices(config).charge(upstream, model, usage, at).cost
 
 
 def test_they_win_over_the_table_where_they_apply() -> None:
@@ -49,6 +51,28 @@ def test_they_win_over_the_table_where_they_apply() -> None:
     assert cost(entry(model="*", input="0", output="0"), "b", "any", one) == 0
 
 
+def test_a_price_of_all_others_is_that_of_what_is_unknown() -> None:
+    text = entry(model="q-*", input="3") + entry(model="*", input="7") + entry(model="r")
+    one = Usage(input=1)
+    for upstream, model, rate in (
+        ("a", "gpt-5.5", 5),
+        ("a", "gpt-0", 7),
+        ("b", "gpt-5.5", 7),
+        ("b", "q-1", 3),
+        ("b", "r", 7),
+    ):
+        assert cost(text, upstream, model, one) == rate * 10**6, (upstream, model)
+    listed = load_prices(parse_config(BASE + text, environ={}).config).lists["a"]
+    assert [listed.listed_as(name) for name in ("gpt-5.5", "gpt-0", "q-1")] == [
+        "gpt-5.5",
+        "*",
+        "q-*",
+    ]
+    names = [(name, own) for name, _, own in listed.listed()]
+    assert names[:2] == [("q-*", True), ("*", True)]
+    assert ("gpt-5.5", False) in names
+
+
 def test_tiers_and_long_prompts() -> None:
     text = (
         entry(model="m")
@@ -58,6 +82,42 @@ def test_tiers_and_long_prompts() -> None:
     assert cost(text, "b", "m", Usage(input=100)) == 100_000_000
     assert cost(text, "b", "m", Usage(input=101)) == 505_000_000
     assert cost(text, "b", "m", Usage(input=101, tier="priority")) == 303_000_000
+
+
+def test_days_and_hours() -> None:
+    # As they come in the file is no matter: what began last counts, and hours over all day.
+    text = (
+        entry(model="m", since="2027-01-01", input="5")
+        + entry(model="m", hours="23:30-01:00", input="2")
+        + entry(model="m", hours="09:00-17:00", tier="flex", input="9")
+        + entry(model="m", tier="flex", input="8")
+        + entry(model="m")
+        + entry(model="m", since="2027-01-01", hours="12:00-13:00", input="6")
+        + entry(model="m", since="2027-01-01", above=100, input="7")
+    )
+    for day, clock, tier, size, rate in (
+        ("2026-12-31", "23:29", None, 1, 1),
+        ("2026-12-31", "23:30", None, 1, 2),
+        ("2026-12-31", "00:59", None, 101, 2),
+        ("2026-12-31", "01:00", "fast", 101, 1),
+        ("2026-12-31", "09:00", "flex", 1, 9),
+        ("2026-12-31", "17:00", "flex", 1, 8),
+        ("2027-01-01", "00:00", None, 100, 5),
+        ("2027-01-01", "00:00", None, 101, 7),
+        ("2027-01-01", "12:59", None, 1, 6),
+        ("2027-01-01", "13:00", None, 1, 5),
+    ):
+        at = datetime.fromisoformat(f"{day}T{clock}:00Z").timestamp()
+        usage = Usage(input=size, tier=tier)
+        assert cost(text, "b", "m", usage, at) == size * rate * 10**6, (day, clock, tier, size)
+
+
+def test_a_price_that_is_kept_in_mind_is_that_of_the_day() -> None:
+    config = parse_config(BASE + entry(model="m") + entry(model="m", since="2027-01-01", input="5"))
+    prices = load_prices(config.config)
+    begin = datetime(2027, 1, 1, tzinfo=UTC).timestamp()
+    costs = [prices.charge("b", "m", Usage(input=1), begin + at).cost for at in (-1, 0, 1)]
+    assert costs == [10**6, 5 * 10**6, 5 * 10**6]
 
 
 def test_a_list_is_chosen_by_the_address_or_by_name() -> None:
@@ -96,6 +156,12 @@ def test_the_version_names_own_prices_too() -> None:
         (entry(model="m") * 2, r"prices\[0\] is the same price"),
         (entry(model="m", above=5), "the usual price of m"),
         (entry(model="m", tier="slow"), "expected one of batch"),
+        (entry(model="m", cached="free"), "US dollars as a text"),
+        (entry(model="m", since="2027-01-01"), "the usual price of m"),
+        (entry(model="m") + entry(model="m", tier="flex", above=5), "without above is missing"),
+        (entry(model="m") + entry(model="m", since="soon"), "expected a day such as 2027-01-31"),
+        (entry(model="m") + entry(model="m", hours="9-17"), "hours of the day such as"),
+        (entry(model="m") + entry(model="m", hours="09:00-09:00"), "end when they begin"),
         (entry(model="m", above=-5), ">= 0"),
     ],
 )

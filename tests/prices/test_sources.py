@@ -117,6 +117,27 @@ def test_other_files_are_refused(text: bytes) -> None:
         make_from(Text("a", source(model({"input_mtok": 1}))), Text("b", b"[]"), NOW)
 
 
+@pytest.mark.parametrize(
+    "match",
+    [5, {}, {"equals": 5}, {"regex": 5}, {"and": []}, {"or": "ab"}, {"or": [{"equals": None}]},
+     {"unheard": "of"}],
+)  # fmt: skip
+def test_a_rule_of_another_form_is_left_out(match: Any) -> None:
+    one = model({"input_mtok": 1}, {"equals": "fine"})
+    reading = read_genai(source({**one, "match": match}, one))
+    assert [found.names for found in reading.models] == [("fine",)]
+    assert "openai/m: names that match" in reading.left_out[0]
+
+
+@pytest.mark.parametrize(
+    "prices", [{"input_mtok": -1}, {"input_mtok": 1, "cache_read_mtok": -0.1}, {"input_mtok": 1e20}]
+)
+def test_a_rate_that_cannot_be_is_left_out(prices: Any) -> None:
+    reading = read_genai(source(model(prices), model({"input_mtok": 1}, {"equals": "fine"})))
+    assert [found.names for found in reading.models] == [("fine",)]
+    assert reading.left_out == ("openai/m: a rate that no price has",)
+
+
 def other(**entries: dict[str, Any]) -> Text:
     shared = {"litellm_provider": "openai", "mode": "chat"}
     return Text("other", json.dumps({name: shared | one for name, one in entries.items()}).encode())
@@ -129,7 +150,16 @@ def test_the_second_source_is_compared_and_fills_in() -> None:
         n={"input_cost_per_token": 5e-7, "output_cost_per_token": 1e-6},
         picture={"mode": "image_generation", "input_cost_per_token": 1e-6},
         free={"input_cost_per_token": 0, "output_cost_per_token": 0},
+        word={"input_cost_per_token": "free", "output_cost_per_token": [1]},
+        infinite={"input_cost_per_token": "inf"},
+        below={"input_cost_per_token": -1e-6},
+        beyond={"input_cost_per_token": 1e20},
+        nobody={"litellm_provider": None, "input_cost_per_token": 1e-6},
+        several={"litellm_provider": ["openai"], "input_cost_per_token": 1e-6},
+        modes={"mode": ["chat"], "input_cost_per_token": 1e-6},
     )
+    entries = json.loads(second.body) | {"number": 5, "nothing": None}
+    second = Text("other", json.dumps(entries).encode())
     made = make_from(first, second, NOW)
     assert made.check is not None
     assert made.check.equal == 1
@@ -142,21 +172,38 @@ def test_the_second_source_is_compared_and_fills_in() -> None:
 
 
 def test_what_only_a_page_has_is_added_until_a_source_has_it() -> None:
+    made = make_from(Text("", source(model({"input_mtok": 1}))), None, NOW)
+    whole = [page for page in PAGES if not page.model.prices[0].tier]
+    assert {page.model for page in whole} == set(made.table.models[1:])
+    assert {page.address for page in whole} == {one.address for one in made.table.sources[1:]}
+    assert not made.known
     page = PAGES[0]
     name = page.model.names[0]
-    made = make_from(Text("", source(model({"input_mtok": 1}))), None, NOW)
-    assert page.model in made.table.models
-    assert made.table.sources[-1].address == page.address
-    assert not made.known
     made = make_from(Text("", source(model({"input_mtok": 9}, {"equals": name}))), None, NOW)
     assert page.model not in made.table.models
-    assert len(made.table.sources) == 1
+    assert page.address not in {one.address for one in made.table.sources}
+    assert made.known == (f"openai/{name}",)
+
+
+def test_service_tiers_that_only_a_page_has_are_added_to_a_model() -> None:
+    page = next(page for page in PAGES if page.model.prices[0].tier)
+    tier, name = page.model.prices[0].tier, page.model.names[0]
+    known = model({"input_mtok": 9}, {"equals": name})
+    made = make_from(Text("", source(known)), None, NOW)
+    assert made.table.models[0].prices[1:] == page.model.prices
+    assert page.address in {one.address for one in made.table.sources}
+    assert not made.known
+    variants = [{"when": {"service_tier": tier}, "prices": {"input_mtok": 7}}]
+    made = make_from(Text("", source(known | {"price_variants": variants})), None, NOW)
+    assert [price.input for price in made.table.models[0].prices] == [9 * 10**6, 7 * 10**6]
     assert made.known == (f"openai/{name}",)
 
 
 def test_a_rate_of_another_unit_is_pointed_out() -> None:
     assert make_from(Text("", source(model({"input_mtok": 1001}))), None, NOW).high
     assert not make_from(Text("", source(model({"input_mtok": 1000}))), None, NOW).high
+    cached = model({"input_mtok": 1, "cache_read_mtok": 1001})
+    assert make_from(Text("", source(cached)), None, NOW).high == ("openai/m: 1001",)
 
 
 def test_changes_between_tables_are_told() -> None:

@@ -54,6 +54,7 @@ GPT = """
 gpt-6-astra        10    1      50
 gpt-6-sol          2     0.2    10
 gpt-6-luna         0.1   0.01   0.5
+gpt-6.2-astra      8     0.4    40
 gpt-6.2-sol        2     0.1    10
 gpt-6.1-sol        2     0.1    10
 gpt-6.1-terra      1     0.05   5
@@ -135,6 +136,7 @@ def test_gpt_models_cost_what_their_page_says(prices: Prices, row: tuple[str, ..
 GPT_WRITES = (
     ("gpt-6-astra", "12.5"),
     ("gpt-6-sol", "2.5"),
+    ("gpt-6.2-astra", "10"),
     ("gpt-6.2-sol", "2.5"),
     ("gpt-6-luna", "0.125"),
 )
@@ -176,6 +178,8 @@ def test_long_prompts_cost_more_for_all_of_their_tokens(prices: Prices) -> None:
     ("provider", "model", "tier", "factor"),
     [
         # https://developers.openai.com/api/docs/pricing, tables "Batch", "Flex" and "Priority"
+        ("openai", "gpt-6.2-astra", "batch", "0.5"),
+        ("openai", "gpt-6.2-astra", "priority", "2"),
         ("openai", "gpt-6.2-sol", "batch", "0.5"),
         ("openai", "gpt-6.2-sol", "fast", "2"),
         ("openai", "gpt-6.1-sol", "batch", "0.5"),
@@ -184,6 +188,9 @@ def test_long_prompts_cost_more_for_all_of_their_tokens(prices: Prices) -> None:
         ("openai", "gpt-5.5", "priority", "2.5"),
         ("openai", "gpt-5.5", "batch", "0.5"),
         ("openai", "gpt-6-astra", "flex", "0.5"),
+        # https://developers.openai.com/api/docs/guides/ultrafast-mode: 60, 6, 75 and 300 dollars
+        ("openai", "gpt-6-astra", "ultrafast", "6"),
+        ("openai", "gpt-6.1-sol", "ultrafast", "6"),
         ("openai", "gpt-6-astra", "priority", "2"),
         ("openai", "gpt-6.1-terra", "batch", "0.5"),
         ("openai", "gpt-6.1-terra", "fast", "2"),
@@ -245,8 +252,8 @@ def test_priority_costs_what_its_page_says(prices: Prices) -> None:
 
 @pytest.mark.parametrize(
     "model",
-    ["gpt-6-astra", "gpt-6.1-sol", "gpt-6.1-terra", "gpt-6-luna", "gpt-5.6-sol", "gpt-5.6-terra",
-     "gpt-5.6-luna", "gpt-5.5", "gpt-5.5-pro", "gpt-5.4"],
+    ["gpt-6.2-astra", "gpt-6-astra", "gpt-6.1-sol", "gpt-6.1-terra", "gpt-6-luna", "gpt-5.6-sol",
+     "gpt-5.6-terra", "gpt-5.6-luna", "gpt-5.5", "gpt-5.5-pro", "gpt-5.4"],
 )  # fmt: skip
 def test_above_272_000_tokens_gpt_costs_twice_for_input_and_half_more_for_output(
     prices: Prices, model: str

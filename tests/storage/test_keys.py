@@ -39,6 +39,7 @@ def test_two_who_change_a_key_at_once_lose_and_revive_nothing(store: Store) -> N
     kept.save([replace(seen, rules=KeyRules(note="x"))])
     (key,) = kept.all_keys()
     assert (key.rules.note, key.secrets[0].revoked, len(key.secrets)) == ("x", 50.0, 3)
+    assert (kept.key("k"), kept.key("K")) == (key, None)
     # Someone removes it, and someone who saw it before changes it.
     kept.save([replace(seen, secrets=(), removed=5.0)])
     kept.save([replace(seen, rules=KeyRules(note="y"))])
@@ -63,7 +64,7 @@ def test_an_upstream_that_tells_of_more_than_can_be_is_not_believed(store: Store
         meter.charge(1.8e9, whose, usage, charge)
     store.exchange("w", Batch(charges=meter.take_charges()), 0)
     charges = store.charges(0, 2**40)
-    reprice(store, prices, 0, 2**40)
+    reprice(store, prices, 0, 2**40, 0)
     assert store.charges(0, 2**40) == charges
     by_model = {key.priced_as: sums for key, sums in charges.items()}
     assert by_model["m"] == ChargeCount(requests=1, input=3, cached=3, cost=3 * 10**7)

@@ -26,6 +26,7 @@ from dragoman.keys.admission import (
 from dragoman.keys.counters import RESERVED, USED, cells_of
 from dragoman.storage import shared_limits
 from dragoman.storage.shared_limits import SharedLimits
+from dragoman.storage.shared_mutex import has_mutexes
 
 NOW = 1_795_000_000.0
 LIMITS = (
@@ -123,7 +124,10 @@ def test_many_counters(path: Path) -> None:
 
 _WORK = """
 import sys, time, random
+from dragoman.storage import shared_limits
 from dragoman.storage.shared_limits import SharedLimits
+if sys.argv[3] == "kernel":
+    shared_limits.has_mutexes = lambda: False
 from tests.storage.test_shared_limits import bound, WANTED, SPENT
 from dragoman.keys.admission import Reservation, admit, settle, written
 shared = SharedLimits(sys.argv[1])
@@ -144,14 +148,22 @@ while True:
 """
 
 
-def test_killed_processes_leave_nothing(path: Path) -> None:
-    """Whenever they are killed, in the middle of a step too."""
+@pytest.mark.parametrize("lock", ["mutex", "kernel"])
+def test_killed_processes_leave_nothing(
+    path: Path, lock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever they are killed, in the middle of a step too, and with the lock."""
+    if lock == "kernel":
+        monkeypatch.setattr(shared_limits, "has_mutexes", lambda: False)
+    elif not has_mutexes():
+        pytest.skip("this system has no mutexes that a killed process gives up")
     chance = random.Random(5)
     with closing(SharedLimits(path)) as shared:
         watched = bound(shared)
         for number in range(12):
             with subprocess.Popen(
-                [sys.executable, "-c", _WORK, str(path), str(number)], stdout=subprocess.PIPE
+                [sys.executable, "-c", _WORK, str(path), str(number), lock],
+                stdout=subprocess.PIPE,
             ) as worker:
                 assert worker.stdout is not None
                 assert worker.stdout.readline() == b"begun\n"
@@ -163,3 +175,25 @@ def test_killed_processes_leave_nothing(path: Path) -> None:
             assert [one.row.cells[RESERVED] for one in watched] == [0, 0, 0], number
         assert watched[1].row.cells[USED] % 30 == 0
         assert watched[1].row.cells[USED] > 0
+
+
+def test_what_is_closed_is_not_counted_in(path: Path) -> None:
+    shared = SharedLimits(path)
+    shared.close()
+    shared.close()
+    with pytest.raises(OSError, match="closed"):
+        shared.lock()
+
+
+@pytest.mark.skipif(not has_mutexes(), reason="this system has no mutexes to share")
+def test_all_use_the_lock_of_the_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With another C library, the mutex of others is none that could be taken."""
+    with closing(SharedLimits(path)) as first:
+        monkeypatch.setattr(shared_limits, "has_mutexes", lambda: False)
+        with pytest.raises(OSError, match="another C library"):
+            SharedLimits(path)
+        assert cells(first) == [(0, 0)] * 3
+    # The first of those that come later decides anew.
+    with closing(SharedLimits(path)), closing(SharedLimits(path)) as second:
+        admit(bound(second), WANTED, NOW)
+        assert cells(second) == [(1, 0), (0, 100), (0, 1)]

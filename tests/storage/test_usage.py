@@ -109,6 +109,15 @@ def whole(store: Store) -> tuple[Any, ...]:
     return astuple(sums.usage), astuple(sums.charged)
 
 
+def test_all_costs_together_may_be_more_than_a_column_holds(store: Store) -> None:
+    """Nine million dollars are 2**63 pico-dollars."""
+    costs = [2**62 + 1, 2**62 + 2, 2**62 + 3]
+    rows = {charge(MADE + at * HOUR): ChargeCount(1, cost=cost) for at, cost in enumerate(costs)}
+    store.exchange("w", Batch(charges=rows), 0)
+    assert store.sums(0, 2**40)[()].charged == ChargeCount(3, cost=sum(costs))
+    assert store.sums(0, 2**40, ("key",))[("me",)].charged.cost == sum(costs)
+
+
 def test_what_is_old_is_added_up_and_stays_whole(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "store.db"
     with closing(SqliteStore(path, usage_hours_days=10, usage_days=100, clock=clock)) as store:
@@ -134,10 +143,22 @@ def test_what_is_old_is_added_up_and_stays_whole(tmp_path: Path, clock: Clock) -
         assert {int(hour) for (hour,) in by(store, "hour")} == {int(day) for (day,) in days}
         while store.sweep(MADE + 200 * DAY):
             pass
-        assert list(by(store, "hour", "account", "user", "tag", "route")) == [("0", "", "", "", "")]
+        assert list(by(store, "hour", "account", "user", "tag", "route")) == [
+            ("0", "(other)", "", "", "")
+        ]
         assert list(by(store, "key", "team", "upstream", "model")) == [("me", "team", "up", "m")]
         assert whole(store) == late
         assert {one.priced_as for one in store.charges(0, 2**40)} == {"(other)"}
+
+
+def test_requests_that_reached_nobody_are_told_apart_for_ever(store: Store) -> None:
+    tell(store, key(), key(MADE + HOUR, account="b"), key(account=""))
+    assert [row.requests for row in store.client_keys.used("me", 0)] == [1, 1]
+    while store.sweep(MADE + 200 * DAY):
+        pass
+    assert by(store, "account") == {("",): (1, 3), ("(other)",): (2, 6)}
+    [row] = store.client_keys.used("me", 0)
+    assert (row.requests, row.cost) == (2, 9)
 
 
 def test_much_that_is_old_is_added_up_a_piece_at_a_time(tmp_path: Path) -> None:

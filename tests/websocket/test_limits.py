@@ -7,11 +7,13 @@ import re
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.test_limits import config, limit, serving, told
 from tests.websocket.client import ENDS, Socket, opened
+from tests.websocket.test_steering import QUICK, begun, steer
 
 WHOLE = "sim-text?input=7&output=5"
 SLOW = "sim-text?words=400&delay_ms=20"
@@ -112,3 +114,27 @@ def test_an_output_limit_is_lowered_and_told(simulator: RunningSimulator) -> Non
         clamped = [one["headers"] for one in found if "headers" in one]
         assert clamped[0]["x-dragoman-clamped"] == "1000"
         assert b'"max_output_tokens":1000' in simulator.last.body
+
+
+def test_input_for_a_response_under_way_has_to_fit(simulator: RunningSimulator) -> None:
+    """Each time another answer follows, as long as the first may be. Of requests and of those at
+    one time it is the same."""
+    limits = (limit("output_tokens", 250, "total"), limit("requests", 1), limit("concurrent", 1))
+    made = config(simulator.base_url, *limits)
+    upstreams = [replace(one, websocket="on") for one in made.upstreams if one.name == "responses"]
+    accounts = tuple([one for one in made.accounts if one.upstream == "responses"])
+    made = replace(made, upstreams=tuple(upstreams), accounts=accounts)
+    with running_gateway(made) as gateway, opened(gateway) as sock:
+        sock.create(f"responses/{SLOW}", max_output_tokens=100)
+        steer(sock, begun(sock), "[[sim: words=400 delay_ms=20]]")
+        second = begun(sock)
+        assert reserved(gateway) == [200, 0, 1]
+        steer(sock, second, QUICK)
+        refusal = sock.event()
+        while refusal["type"] != "response.steer.failed":
+            refusal = sock.event()
+        assert refusal["error"]["code"] == "rate_limit_exceeded"
+        assert "(limit 250, used 200, requested 100)" in refusal["error"]["message"]
+        assert sock.events()[-1]["type"] in ENDS, "it goes on"
+        assert reserved(gateway) == [0, 0, 0]
+        assert told(gateway)["limits"][1]["used"] == 1

@@ -7,6 +7,7 @@ An alert has a `key` and `until`: while one of the same key holds, there is no o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Literal
 
 from msgspec import Struct
@@ -14,7 +15,9 @@ from msgspec import Struct
 from dragoman.accounts.quota import QuotaWindow, Windows
 from dragoman.accounts.states import AccountState
 
-AlertType = Literal["account.quota", "account.out", "pool.low", "pool.empty", "limit.used"]
+AlertType = Literal[
+    "account.quota", "account.out", "pool.low", "pool.empty", "limit.used", "limit.refused"
+]
 
 _LEAST_WINDOW_S = 3600.0
 """Seconds of the shortest window that there are alerts of."""
@@ -37,9 +40,9 @@ class Alert(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `text` says it in a sentence. `window`, `model`, `used`, `threshold` and `resets_at` are of a
     quota; `state`, `why`, `status` and `back_at` of an account that fell out; `usable` and
-    `accounts` of a pool: how many of its accounts can be used; `client` or `team`, and `limit`, of
-    a limit, of which `used` is the share that was just reached. Times are Unix seconds, shares are
-    of 1.
+    `accounts` of a pool: how many of its accounts can be used; `client` or `team`, `limit`, and
+    `models` if it is of some, of a limit, of which `used` is the share that was just reached, or is
+    used while it refuses. Times are Unix seconds, shares are of 1.
     """
 
     type: AlertType
@@ -63,6 +66,7 @@ class Alert(Struct, frozen=True, kw_only=True, omit_defaults=True):
     client: str = ""
     team: str = ""
     limit: str = ""
+    models: tuple[str, ...] = ()
 
 
 def of_limit(
@@ -73,20 +77,28 @@ def of_limit(
     now: float,
     *,
     is_team: bool = False,
+    models: Sequence[str] = (),
+    settings: str = "",
+    refuses: bool = False,
 ) -> Alert:
     """The alert of a share of a limit that was reached, in percent: of the key `owner`, or of the
-    team. `limit` is its name (`key:cost:month`); until `resets_at` it is told once, for ever if it
-    is None."""
+    team; or that it `refuses` requests while so much is used, which it does before all is. `limit`
+    is its name (`key:cost:month`), which others may have that count other `models`; `settings` tell
+    it from them, and from what it was before somebody changed it. Until `resets_at` it is told
+    once, for ever if it is None."""
     whose = "team" if is_team else "key"
+    told = f"{percent} % of the limit {limit} of the {whose} {owner} are used"
+    which = blake2b(settings.encode(), digest_size=12).hexdigest()
     return Alert(
-        type="limit.used",
+        type="limit.refused" if refuses else "limit.used",
         at=now,
-        text=f"{percent} % of the limit {limit} of the {whose} {owner} are used.",
-        key=f"limit {whose} {owner} {limit} {percent}",
+        text=f"{told}, and it refuses requests." if refuses else f"{told}.",
+        key=f"limit {whose} {owner} {limit} {which} {'refused' if refuses else percent}",
         until=now + _FOR_EVER_S if resets_at is None else resets_at,
         client="" if is_team else owner,
         team=owner if is_team else "",
         limit=limit,
+        models=tuple(models),
         used=percent / 100,
         resets_at=resets_at,
     )

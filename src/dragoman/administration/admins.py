@@ -107,8 +107,14 @@ class AdminAdministration:
             self._note(Change(action="add", kind="admin", name=name, after=_fields(made)))
         return MadeAdmin(name=name, secret=secret, admin=_view(made))
 
-    def change(self, name: str, fields: Mapping[str, Any]) -> AdminView:
-        """Change `role`, `note` and `enabled`.
+    def change(
+        self,
+        name: str,
+        fields: Mapping[str, Any],
+        check: Callable[[AdminView], object] | None = None,
+    ) -> AdminView:
+        """Change `role`, `note` and `enabled`, unless `check` raises, which is called with the key
+        as it is. What changes nothing is not written down.
 
         Raises:
             Unknown: there is none of this name.
@@ -117,9 +123,12 @@ class AdminAdministration:
         checked = _checked(fields)
         with self._store.deciding():
             before = self._find(name)
+            if check is not None:
+                check(_view(before))
             after = replace(before, **checked)
-            self._store.save_admin(after)
-            self._note(changed("change", "admin", name, _fields(before), _fields(after)))
+            if after != before:
+                self._store.save_admin(after)
+                self._note(changed("change", "admin", name, _fields(before), _fields(after)))
             return _view(after)
 
     def rotate(self, name: str) -> MadeAdmin:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+from io import StringIO
 from typing import Any, BinaryIO, Literal
 
 from msgspec import Struct
@@ -21,6 +22,7 @@ from msgspec.structs import replace
 from dragoman import jsontext
 from dragoman.administration.drafts import FieldError, shortened
 from dragoman.administration.rows import BadFile, BadRow
+from dragoman.config.limits import MOST, MOST_DOLLARS
 from dragoman.jsontext import JsonError
 from dragoman.keys.secrets import digest_of, ending_of
 
@@ -95,7 +97,8 @@ class _Reader:
             self.fail(name, "expected true or false")
         return text in ("1", "t", "true", "yes")
 
-    def number(self, name: str) -> Decimal | None:
+    def number(self, name: str, most: int = MOST) -> Decimal | None:
+        """A number from 0 to `most`."""
         text = self.text(name)
         if not text or text.lower() == "null":
             return None
@@ -103,8 +106,8 @@ class _Reader:
             number = Decimal(text)
         except InvalidOperation:
             number = Decimal(-1)
-        if not (number.is_finite() and 0 <= number < 10**15):
-            self.fail(name, "expected a number that is not negative")
+        if not (number.is_finite() and 0 <= number <= most):
+            self.fail(name, f"expected a number from 0 to {most}")
             return None
         return number
 
@@ -205,7 +208,7 @@ def _litellm(row: _Reader, at: int) -> ForeignKey:
     ):
         if (number := row.number(name)) is not None:
             limits.append(_limit(kind, number, window))
-    if (budget := row.number("max_budget")) is not None:
+    if (budget := row.number("max_budget", MOST_DOLLARS)) is not None:
         limits.append(_limit("cost", budget, _window(row, "budget_duration")))
     if limits:
         fields["limits"] = limits
@@ -251,7 +254,8 @@ def _new_api(row: _Reader, at: int) -> ForeignKey:
     if not row.flag("unlimited_quota"):
         # A token may have used more than it had.
         spent = row.text("remain_quota").startswith("-")
-        rest = Decimal() if spent else row.number("remain_quota") or Decimal()
+        most = MOST_DOLLARS * _QUOTA_UNITS
+        rest = Decimal() if spent else row.number("remain_quota", most) or Decimal()
         fields["limits"] = [_limit("cost", rest / _QUOTA_UNITS, "total")]
     group = row.text("group")
     return ForeignKey(
@@ -271,12 +275,12 @@ def _openrouter(row: _Reader, at: int) -> ForeignKey:
         "enabled": not row.flag("disabled"),
         "expires": row.moment("expires_at"),
     }
-    amount, reset = row.number("limit"), row.text("limit_reset").lower()
+    amount, reset = row.number("limit", MOST_DOLLARS), row.text("limit_reset").lower()
     windows = {"": "total", "null": "total", "daily": "day", "weekly": "week", "monthly": "month"}
     if reset not in windows:
         row.fail("limit_reset", "expected daily, weekly, monthly or nothing")
     elif amount is not None:
-        rest = row.number("limit_remaining")
+        rest = row.number("limit_remaining", MOST_DOLLARS)
         whole = windows[reset] != "total" or rest is None
         fields["limits"] = [_limit("cost", amount if whole else rest or Decimal(), windows[reset])]
     name = row.text("name") or label
@@ -360,8 +364,14 @@ def _rows(document: bytes) -> Iterator[tuple[int, Any]]:
     yield from enumerate(value, 1)
 
 
+def _lines(text: str) -> StringIO:
+    """The lines of a file with their ends, of whatever system. Other signs that Unicode calls the
+    end of a line, such as U+2028, are signs of texts."""
+    return StringIO(text, newline="")
+
+
 def _json_lines(text: str) -> Iterator[tuple[int, Any]]:
-    for at, line in enumerate(text.splitlines(), 1):
+    for at, line in enumerate(_lines(text), 1):
         if line.strip():
             try:
                 yield at, jsontext.decode(line)
@@ -370,7 +380,7 @@ def _json_lines(text: str) -> Iterator[tuple[int, Any]]:
 
 
 def _csv_rows(text: str) -> Iterator[tuple[int, Any]]:
-    lines = text.splitlines(keepends=True)
+    lines = list(_lines(text))
     heading = lines[0] if lines else ""
     delimiter = max(",;\t", key=heading.count)
     reader = csv.DictReader(lines, delimiter=delimiter, strict=True)

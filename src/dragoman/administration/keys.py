@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -75,6 +76,17 @@ class ImportedKeys(Struct, frozen=True, kw_only=True):
     added: tuple[str, ...]
     made: tuple[NewSecret, ...] = ()
     left_out: Mapping[str, tuple[str, ...]] = {}
+
+
+class _Draft(Struct, frozen=True):
+    """A key that is to be imported from `row`, with its first secret: `made` is the text of that
+    where it is new, else empty."""
+
+    row: ForeignKey
+    rules: KeyRules
+    secret: StoredSecret
+    made: str
+    left_out: tuple[str, ...]
 
 
 class NewSecret(Struct, frozen=True, kw_only=True):
@@ -177,75 +189,111 @@ class KeyAdministration:
         Raises:
             ImportRejected: with every row that cannot be used.
         """
-        bad = [row for row in rows if isinstance(row, BadRow)]
-        left_out: dict[str, tuple[str, ...]] = {}
-        keys: dict[str, StoredKey] = {}
-        made: list[NewSecret] = []
+        drafts, bad = self._drafted(rows, limits=limits)
         with self._store.deciding():
             there = dict.fromkeys(self._clients, "is a client of the configuration file")
-            there |= {key.name: "is, or was, the name of a key" for key in self._store.all_keys()}
-            seen = {one.digest for key in self._stored() for one in key.secrets}
-            seen |= {
+            taken = set[bytes]()
+            for key in self._store.all_keys():
+                there[key.name] = "is, or was, the name of a key"
+                if key.removed is None:
+                    taken.update(one.digest for one in key.secrets)
+            taken |= {
                 digest_of(secret.reveal().encode())
                 for client in self._clients.values()
                 for secret in client.secrets
             }
-            teams = {*self._fixed_teams, *(one.name for one in self._stored_teams())}
-            now = self._clock()
-            for row in rows:
-                if isinstance(row, BadRow):
-                    continue
-                name = fitting_name(row, keys)
-                fields, missed = dict(row.fields), list(row.left_out)
-                if not limits and fields.pop("limits", None):
-                    missed.append("limits")
-                if team is not None or row.team in teams:
-                    fields["team"] = team or row.team
-                elif row.team:
-                    missed.append("team")
-                if name != row.name:
-                    fields["note"] = row.name
+            teams = self._team_names()
+            keys: list[StoredKey] = []
+            left_out: dict[str, tuple[str, ...]] = {}
+            for name, draft in drafts.items():
+                row, rules, missed = draft.row, draft.rules, draft.left_out
                 try:
-                    if name in keys or name in there:
-                        raise InvalidDraft((FieldError("name", there.get(name, "is there twice")),))
-                    _check_name(name)
-                    if name == ANYONE:
-                        raise InvalidDraft((FieldError("name", "stands for all without a key"),))
-                    if row.digest is not None and row.digest in seen:
-                        raise InvalidDraft((FieldError("key", "is another's key already"),))
-                    rules = self._checked_key(_changed(KeyRules(), fields))
+                    if name in there:
+                        raise InvalidDraft((FieldError("name", there[name]),))
+                    _check_free(draft.secret.digest, taken)
+                    if team is not None:
+                        rules = replace(rules, team=_known_team(team, teams))
+                    elif row.team in teams:
+                        rules = replace(rules, team=row.team)
+                    elif row.team:
+                        missed = (*missed, "team")
                 except InvalidDraft as error:
                     bad.append(BadRow(row.at, name, error.faults))
                     continue
-                if row.digest is None:
-                    secret, kept = _fresh(now)
-                    made.append(NewSecret(name=name, secret=secret))
-                else:
-                    kept = StoredSecret(digest=row.digest, ending=row.ending, created=now)
-                    seen.add(row.digest)
-                keys[name] = StoredKey(name=name, created=now, rules=rules, secrets=(kept,))
+                created = draft.secret.created
+                keys.append(
+                    StoredKey(name=name, created=created, rules=rules, secrets=(draft.secret,))
+                )
                 if missed:
-                    left_out[name] = tuple(missed)
+                    left_out[name] = missed
             if bad:
                 raise ImportRejected(tuple(sorted(bad, key=lambda one: one.at)), len(rows))
             if not dry_run:
-                self._store.save(keys.values())
+                self._store.save(keys)
                 self._note(
                     *(
-                        Change(action="import", kind="key", name=name, after=_fields(key.rules))
-                        for name, key in keys.items()
+                        Change(action="import", kind="key", name=key.name, after=_fields(key.rules))
+                        for key in keys
                     )
                 )
+        made = [
+            NewSecret(name=name, secret=draft.made) for name, draft in drafts.items() if draft.made
+        ]
         return ImportedKeys(
             rows=len(rows),
-            added=tuple(keys),
+            added=tuple(drafts),
             made=() if dry_run else tuple(made),
             left_out=left_out,
         )
 
-    def change(self, name: str, fields: Fields[KeyRules]) -> KeyView:
+    def _drafted(
+        self, rows: Sequence[ForeignKey | BadRow], *, limits: bool
+    ) -> tuple[dict[str, _Draft], list[BadRow]]:
+        """The keys that rows of a list make, by the names that they get, as far as that can be told
+        without the store, for which others wait while it decides; and the rows that make none."""
+        drafts: dict[str, _Draft] = {}
+        bad: list[BadRow] = []
+        digests: set[bytes] = set()
+        now = self._clock()
+        for row in rows:
+            if isinstance(row, BadRow):
+                bad.append(row)
+                continue
+            name = fitting_name(row, drafts)
+            fields, left_out = dict(row.fields), row.left_out
+            if not limits and fields.pop("limits", None):
+                left_out = (*left_out, "limits")
+            if name != row.name:
+                fields["note"] = row.name
+            try:
+                if name in drafts:
+                    raise InvalidDraft((FieldError("name", "is there twice"),))
+                _check_name(name)
+                if name == ANYONE:
+                    raise InvalidDraft((FieldError("name", "stands for all without a key"),))
+                _check_free(row.digest, digests)
+                rules = self._checked(_changed(KeyRules(), fields))
+            except InvalidDraft as error:
+                bad.append(BadRow(row.at, name, error.faults))
+                continue
+            made = ""
+            if row.digest is None:
+                made, kept = _fresh(now)
+            else:
+                kept = StoredSecret(digest=row.digest, ending=row.ending, created=now)
+                digests.add(row.digest)
+            drafts[name] = _Draft(row, rules, kept, made, left_out)
+        return drafts, bad
+
+    def change(
+        self,
+        name: str,
+        fields: Fields[KeyRules],
+        check: Callable[[KeyView], object] | None = None,
+    ) -> KeyView:
         """Change the rules that `fields` names; None stands for the default. A function is called
-        with the rules as they are, and nobody changes these meanwhile.
+        with the rules as they are, and nobody changes these meanwhile; nor since `check` was called
+        with the key, which what that raises leaves alone. What changes nothing is not written down.
 
         Raises:
             Unknown: there is no key of this name.
@@ -253,12 +301,19 @@ class KeyAdministration:
             InvalidDraft: a field is wrong.
         """
         with self._store.deciding():
-            key = self._find(name)
-            given = fields(key.rules) if callable(fields) else fields
-            other = replace(key, rules=self._checked_key(_changed(key.rules, given)))
-            self._store.save([other])
-            self._note(_rules_changed("key", name, key.rules, other.rules))
-            return self._view(other)
+            return self._change(name, fields, check)
+
+    def enable(self, names: Sequence[str], *, enabled: bool = True) -> tuple[KeyView, ...]:
+        """Accept keys again, or refuse them: all or none.
+
+        Raises:
+            Unknown: there is none of one of these names.
+            Conflict: one is of the configuration file.
+        """
+        with self._store.deciding():
+            return tuple(
+                [self._change(name, {"enabled": enabled}) for name in dict.fromkeys(names)]
+            )
 
     def rotate(self, name: str, grace_s: float = GRACE_S) -> MadeKey:
         """Make another secret for a key. Those it has are refused `grace_s` seconds from now, or
@@ -353,7 +408,12 @@ class KeyAdministration:
             self._note(Change(action="add", kind="team", name=name, after=_fields(rules)))
             return self.team(name)
 
-    def change_team(self, name: str, fields: Fields[AccessRules]) -> TeamView:
+    def change_team(
+        self,
+        name: str,
+        fields: Fields[AccessRules],
+        check: Callable[[TeamView], object] | None = None,
+    ) -> TeamView:
         """As `change`, for a team.
 
         Raises:
@@ -363,10 +423,13 @@ class KeyAdministration:
         """
         with self._store.deciding():
             team = self._find_team(name)
+            if check is not None:
+                check(self.team(name))
             given = fields(team.rules) if callable(fields) else fields
             rules = self._checked(_changed(team.rules, given))
-            self._store.save(teams=[replace(team, rules=rules)])
-            self._note(_rules_changed("team", name, team.rules, rules))
+            if rules != team.rules:
+                self._store.save(teams=[replace(team, rules=rules)])
+                self._note(_rules_changed("team", name, team.rules, rules))
             return self.team(name)
 
     def remove_team(self, name: str) -> int:
@@ -387,6 +450,22 @@ class KeyAdministration:
 
     # Within
 
+    def _change(
+        self,
+        name: str,
+        fields: Fields[KeyRules],
+        check: Callable[[KeyView], object] | None = None,
+    ) -> KeyView:
+        key = self._find(name)
+        if check is not None:
+            check(self._view(key))
+        given = fields(key.rules) if callable(fields) else fields
+        other = replace(key, rules=self._checked_key(_changed(key.rules, given)))
+        if other != key:
+            self._store.save([other])
+            self._note(_rules_changed("key", name, key.rules, other.rules))
+        return self._view(other)
+
     def _note(self, *changes: Change) -> None:
         self._store.note(self._actor, changes)
 
@@ -399,11 +478,10 @@ class KeyAdministration:
     def _find(self, name: str) -> StoredKey:
         if name in self._clients:
             raise Conflict(f"{name} is a client of the configuration file: change it there", "name")
-        stored = self._stored()
-        for key in stored:
-            if key.name == name:
-                return key
-        raise Unknown("key", name, [*self._clients, *(key.name for key in stored)])
+        key = self._store.key(name)
+        if key is None or key.removed is not None:
+            raise Unknown("key", name, [*self._clients, *(one.name for one in self._stored())])
+        return key
 
     def _find_team(self, name: str) -> StoredTeam:
         if name in self._fixed_teams:
@@ -422,11 +500,12 @@ class KeyAdministration:
         return rules
 
     def _checked_key(self, rules: KeyRules) -> KeyRules:
-        teams = [*self._fixed_teams, *(team.name for team in self._stored_teams())]
-        if rules.team is not None and rules.team not in teams:
-            near = suggestion(rules.team, teams)
-            raise InvalidDraft((FieldError("team", f"no team named {rules.team}{near}"),))
+        if rules.team is not None:
+            _known_team(rules.team, self._team_names())
         return self._checked(rules)
+
+    def _team_names(self) -> set[str]:
+        return {*self._fixed_teams, *(team.name for team in self._stored_teams())}
 
     def _client_view(self, client: Client) -> KeyView:
         return KeyView(
@@ -479,9 +558,28 @@ def _fresh(now: float) -> tuple[str, StoredSecret]:
     return secret, StoredSecret(digest=digest, ending=ending_of(secret), created=now)
 
 
+def _known_team(name: str, teams: Collection[str]) -> str:
+    """The name of a team, which must be one of `teams`."""
+    if name not in teams:
+        near = suggestion(name[:64], sorted(teams))
+        raise InvalidDraft((FieldError("team", f"no team named {shortened(name)}{near}"),))
+    return name
+
+
+def _check_free(digest: bytes | None, taken: Collection[bytes]) -> None:
+    """Make sure that a secret is not somebody else's."""
+    if digest in taken:
+        raise InvalidDraft((FieldError("key", "is another's key already"),))
+
+
+@cache
+def _fields_of(rules: type[AccessRules]) -> Mapping[str, msgspec.structs.FieldInfo]:
+    return {info.name: info for info in msgspec.structs.fields(rules)}
+
+
 def _changed(rules: _R, fields: Mapping[str, Any]) -> _R:
     """`rules` with other values of `fields`, each checked by itself so that all faults are told."""
-    known = {info.name: info for info in msgspec.structs.fields(rules)}
+    known = _fields_of(type(rules))
     faults: list[FieldError] = []
     values: dict[str, Any] = {}
     for name, value in fields.items():

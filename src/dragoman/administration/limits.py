@@ -192,7 +192,7 @@ def _grant_ends(limit: Limit, grant: _Grant, now: float) -> datetime:
             raise InvalidDraft((FieldError("until", "is past"),))
         return grant.until
     windows = 1 if grant.windows is None else grant.windows
-    window = None if limit.window is None else parse_window(limit.window, limit.zone)
+    window = None if limit.window is None else parse_window(limit.window, limit.zone, limit.anchor)
     end = now
     if isinstance(window, Rolling):
         end = math.ceil(now + windows * window.seconds)

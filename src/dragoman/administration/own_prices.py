@@ -13,8 +13,9 @@ from typing import Any
 from dragoman.config.checks import HIGH_PRICE
 from dragoman.config.toml_lines import TomlLines
 
-_IDENTITY = ("model", "upstream", "tier", "above")
+_IDENTITY = ("model", "upstream", "tier", "above", "since", "hours")
 _HEADER = re.compile(r"[ \t]*\[\[[ \t]*prices[ \t]*\]\]")
+_OTHERS = "*"
 _NO_RATES = (*_IDENTITY, "search")
 
 
@@ -28,8 +29,9 @@ class PricesInline(ValueError):
 
 def with_price(text: str, price: Mapping[str, Any], *, force: bool = False) -> str:
     """The text of a configuration with a `[[prices]]` table of these fields (see
-    `dragoman.config.OwnPrice`) before all others, or in place of the one for the same model,
-    upstream, tier and length of a prompt. All else stays as it is. `force`: whatever the rate.
+    `dragoman.config.OwnPrice`) before all others, one for `*` behind them, or in place of the one
+    for the same model, upstream, tier, length of a prompt, day and hours. All else stays as it is.
+    `force`: whatever the rate.
 
     Raises:
         HighPrice: a rate is above `HIGH_PRICE`.
@@ -54,21 +56,27 @@ def with_price(text: str, price: Mapping[str, Any], *, force: bool = False) -> s
             return "".join([*lines[:begin], *made, *lines[_end(lines, begin) :]])
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
-    at = begins[0] if begins else len(lines)
-    before, after = ([] if begins else ["\n"]), (["\n"] if begins else [])
+    # The first that fits counts: what fits all goes before what does so, too.
+    others = [begin for begin, one in zip(begins, known, strict=True) if one["model"] == _OTHERS]
+    following = others if price["model"] == _OTHERS else begins
+    if following:
+        at, before, after = following[0], [], ["\n"]
+    else:
+        at, before, after = _end(lines, begins[-1]) if begins else len(lines), ["\n"], []
     return "".join([*lines[:at], *before, *made, *after, *lines[at:]])
 
 
 def _amount(value: object) -> Decimal:
     """A rate; 0 for what is none, which the configuration tells of."""
     try:
-        return Decimal(str(value))
+        amount = Decimal(str(value))
     except InvalidOperation:
         return Decimal(0)
+    return Decimal(0) if amount.is_nan() else amount
 
 
-def _identity(price: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(price.get(name, 0 if name == "above" else None) for name in _IDENTITY)
+def _identity(price: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(price.get(name, 0 if name == "above" else None)) for name in _IDENTITY)
 
 
 def _end(lines: list[str], begin: int) -> int:

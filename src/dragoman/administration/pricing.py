@@ -12,10 +12,12 @@ from dragoman.accounts.store import ChargeCount, ChargeKey, Store
 from dragoman.accounts.usage import OTHER
 from dragoman.administration.people import this_user
 from dragoman.audit import Actor, Change
+from dragoman.config import Config
 from dragoman.prices.lookup import Basis, Prices
 from dragoman.prices.rates import PER_MILLION, Price, dollars
 
 _SEARCHES = 1000
+_DAY_S = 86400
 
 
 class PriceView(Struct, frozen=True, kw_only=True):
@@ -108,6 +110,11 @@ def price_views(prices: Sequence[Price]) -> Iterator[PriceView]:
         )
 
 
+def hours_since(config: Config) -> float:
+    """Since when usage is kept by the hour, in Unix seconds; before, it is by the day."""
+    return time.time() - config.storage.usage_hours_days * _DAY_S
+
+
 def _clock(minute: int) -> str:
     return f"{minute // 60:02d}:{minute % 60:02d}"
 
@@ -117,6 +124,7 @@ def reprice(
     prices: Prices,
     since: float,
     until: float,
+    hours_since: float,
     *,
     dry_run: bool = False,
     actor: Actor | None = None,
@@ -124,7 +132,8 @@ def reprice(
     """Price anew what was counted in the hours that begin in [since, until), as of each hour.
 
     What has no price stays as it is. With `dry_run` nothing is changed. A price that holds at times
-    of the day is that of the hour's beginning.
+    of the day is that of the hour's beginning. What was counted before `hours_since` (Unix seconds)
+    is added up by the day, and stays as it is where its price depends on the time of the day.
 
     Raises:
         StoreError: the store cannot be used; nothing is changed then.
@@ -133,7 +142,7 @@ def reprice(
 
     def price(key: ChargeKey, count: ChargeCount) -> tuple[ChargeKey, ChargeCount] | None:
         nonlocal rows, before, after, unpriced, changed
-        made = _priced(prices, key, count)
+        made = _priced(prices, key, count, hours_since)
         rows += 1
         before += count.cost
         after += made[1].cost
@@ -165,11 +174,14 @@ def reprice(
     )
 
 
-def _priced(prices: Prices, key: ChargeKey, count: ChargeCount) -> tuple[ChargeKey, ChargeCount]:
+def _priced(
+    prices: Prices, key: ChargeKey, count: ChargeCount, hours_since: float
+) -> tuple[ChargeKey, ChargeCount]:
     if key.priced_as == OTHER:
         return key, count
     basis = Basis(key.upstream, key.priced_as, key.tier, key.above, key.prices)
-    found = prices.price(basis, key.hour)
+    is_day = key.hour < hours_since and key.hour % _DAY_S == 0
+    found = prices.price(basis, key.hour, key.hour + is_day * _DAY_S)
     if found is None:
         return key, count
     other, price = found

@@ -25,7 +25,7 @@ from dragoman.administration.drafts import FIELDS, SECRETS, Draft, FieldError, I
 from dragoman.administration.errors import Conflict, ImportRejected, UnknownAccount
 from dragoman.administration.queries import AccountQueries, without_secrets
 from dragoman.administration.rows import BadRow, Row
-from dragoman.administration.views import AccountView, status_of
+from dragoman.administration.views import AccountDetails, AccountView, status_of
 from dragoman.audit import Change, Fields, changed
 from dragoman.config import Account
 from dragoman.config.secret import fingerprint
@@ -74,8 +74,11 @@ class Administration(AccountQueries):
             )
             return self.show(draft.name, 0).account
 
-    def change(self, draft: Draft) -> AccountView:
-        """Change the fields of `draft` that are set.
+    def change(
+        self, draft: Draft, check: Callable[[AccountDetails], object] | None = None
+    ) -> AccountView:
+        """Change the fields of `draft` that are set, unless `check` raises, which is called with
+        the account as it is.
 
         Raises:
             UnknownAccount: there is none of this name.
@@ -85,6 +88,8 @@ class Administration(AccountQueries):
         self._check_fixed(draft.name)
         self._check_upstream(draft)
         with self._store.deciding():
+            if check is not None:
+                check(self.show(draft.name, 0))
             definition, transitions, change = self._changes_of(draft, self._definition(draft.name))
             self._store.define([definition])
             self._store.apply(transitions)

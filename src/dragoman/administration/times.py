@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 
 _AGO = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(min|[smhdw])(?:\s+ago)?\Z")
 _SECONDS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -28,14 +28,17 @@ def parse_time(text: str, now: float) -> float:
     seconds.
 
     Raises:
-        InvalidTime: it names none.
+        InvalidTime: it names none, or one that is no date of the calendar.
     """
     text = text.strip()
-    if found := _AGO.match(text):
-        return now - float(found.group(1)) * _SECONDS[found.group(2)]
     try:
-        if re.fullmatch(r"\d{1,12}(\.\d{1,6})?", text):
-            return float(text)
-        return datetime.fromisoformat(text).timestamp()
+        if found := _AGO.match(text):
+            seconds = now - float(found.group(1)) * _SECONDS[found.group(2)]
+        elif re.fullmatch(r"\d{1,12}(\.\d{1,6})?", text):
+            seconds = float(text)
+        else:
+            seconds = datetime.fromisoformat(text).timestamp()
+        datetime.fromtimestamp(seconds, UTC)
+        return seconds
     except (ValueError, OverflowError, OSError):
         raise InvalidTime from None

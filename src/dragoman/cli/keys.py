@@ -29,7 +29,7 @@ from dragoman.cli.common import (
     table,
     tell,
 )
-from dragoman.printable import count
+from dragoman.printable import count, printable
 
 if TYPE_CHECKING:
     from dragoman.administration.keys import KeyAdministration, KeyView, MadeKey, TeamView
@@ -40,8 +40,10 @@ _DAY_S = 24 * 3600.0
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": _DAY_S, "w": 7 * _DAY_S}
 _LONGEST_TEXT = 16
 """Characters of a span: more digits are more than any."""
-_LIST_FIELDS = ("addresses", "addresses_denied", "models", "models_denied", "upstreams")
+_LIST_FIELDS = ("addresses", "addresses_denied", "models", "models_denied", "paths", "upstreams")
 _NONE = "none"
+_LONGEST_NOTE = 60
+"""Characters of a note in a list; `show` has all of it."""
 
 
 @click.group()
@@ -122,6 +124,12 @@ def _rules(function: F) -> F:
         click.option("--max-output-tokens", type=Tokens(), help="Longest answers; none for any."),
         click.option("--upstream", "upstreams", multiple=True, help="Upstream that may be used."),
         click.option(
+            "--path",
+            "paths",
+            multiple=True,
+            help="Path it may call, such as /v1/messages*; repeatable.",
+        ),
+        click.option(
             "--deny-model",
             "models_denied",
             multiple=True,
@@ -174,6 +182,14 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def _to_change(options: dict[str, Any]) -> dict[str, Any]:
+    """The fields that options name, of which there must be one."""
+    fields = _given(options)
+    if not fields:
+        raise click.UsageError("name at least one rule to change")
+    return fields
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[KeyAdministration]:
     """The administration of keys of a configuration; what is wrong is told as commands do."""
@@ -218,6 +234,8 @@ def rotate(config: Path, grace: float, as_json: bool, name: str) -> None:
 
 
 def _print_made(made: MadeKey, as_json: bool) -> None:
+    if (state := made.key.state) in ("disabled", "expired"):
+        click.echo(f"warning: {made.name} is {state}: requests with it are refused", err=True)
     if as_json:
         print_json(made)
         return
@@ -297,7 +315,7 @@ def _line(view: KeyView) -> tuple[str, ...]:
         f"{rules.expires:%Y-%m-%d}" if rules.expires else "",
         "" if view.used is None else ago(view.used.timestamp(), now),
         view.origin,
-        rules.note,
+        printable(rules.note, _LONGEST_NOTE),
     )
 
 
@@ -322,7 +340,7 @@ def show_key(config: Path, name: str) -> None:
 def set_key(config: Path, as_json: bool, name: str, **options: Any) -> None:
     """Change rules of the key NAME; `none` takes one away."""
     with opened(config) as administration:
-        tell(administration.change(name, _given(options)), as_json)
+        tell(administration.change(name, _to_change(options)), as_json)
 
 
 @key.command("disable")
@@ -330,9 +348,9 @@ def set_key(config: Path, as_json: bool, name: str, **options: Any) -> None:
 @JSON
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def disable_keys(config: Path, as_json: bool, names: tuple[str, ...]) -> None:
-    """Refuse keys until they are enabled."""
+    """Refuse keys until they are enabled: all of them, or none."""
     with opened(config) as administration:
-        tell([administration.change(name, {"enabled": False}) for name in names], as_json)
+        tell(administration.enable(names, enabled=False), as_json)
 
 
 @key.command("enable")
@@ -340,9 +358,9 @@ def disable_keys(config: Path, as_json: bool, names: tuple[str, ...]) -> None:
 @JSON
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def enable_keys(config: Path, as_json: bool, names: tuple[str, ...]) -> None:
-    """Accept keys again."""
+    """Accept keys again: all of them, or none."""
     with opened(config) as administration:
-        tell([administration.change(name, {"enabled": True}) for name in names], as_json)
+        tell(administration.enable(names), as_json)
 
 
 @key.command("remove")
@@ -382,7 +400,8 @@ def list_teams(config: Path, as_json: bool) -> None:
 
 
 def _team_line(view: TeamView) -> tuple[str, ...]:
-    return (view.name, view.state, str(view.keys), view.origin, view.rules.note)
+    note = printable(view.rules.note, _LONGEST_NOTE)
+    return (view.name, view.state, str(view.keys), view.origin, note)
 
 
 @team.command("show")
@@ -403,7 +422,7 @@ def show_team(config: Path, name: str) -> None:
 def set_team(config: Path, as_json: bool, name: str, **options: Any) -> None:
     """Change rules of the team NAME; `none` takes one away."""
     with opened(config) as administration:
-        tell(administration.change_team(name, _given(options)), as_json)
+        tell(administration.change_team(name, _to_change(options)), as_json)
 
 
 @team.command("disable")

@@ -69,6 +69,7 @@ _SETTINGS = (
     click.option("--upstream", help="Upstream that --share is of."),
     click.option("--window", help="30s, 1m, 5h, 7d, hour, day, week, month or total."),
     click.option("--zone", help="Time zone of the calendar."),
+    click.option("--anchor", help="Where its window begins: 06:00, sunday or 15."),
     click.option("--mode", help="enforce (the default), soft or shadow."),
     click.option(
         "--model", "models", multiple=True, help="Model that is counted, such as gpt-*; repeatable."
@@ -192,7 +193,7 @@ def list_limits(config: Path, of_team: bool, as_json: bool, name: str) -> None:
 @click.option("--model", required=True, help="Model that would be asked for.")
 @click.option("--input-tokens", type=int, default=0, help="Tokens of the prompt.")
 @click.option("--output-tokens", type=int, help="Output limit; as for a request without one.")
-@click.option("--tier", help="Service tier: batch, flex, priority or fast.")
+@click.option("--tier", help="Service tier: batch, flex, priority, fast or ultrafast.")
 @click.option("--address", help="Address that it would come from.")
 @JSON
 @click.argument("name")
@@ -334,13 +335,19 @@ def _line(numbered: NumberedLimit, state: LimitState | None = None) -> tuple[str
         one.kind,
         _amount(one, one.amount) if one.share is None else _share(one, state),
         one.window or "",
-        one.zone if one.window in ("hour", "day", "week", "month") else "",
+        _calendar(one),
         one.mode,
         " ".join(one.models or ()),
         _moment(one.since),
         "" if one.granted is None else _amount(one, one.granted),
         _moment(one.granted_until),
     )
+
+
+def _calendar(limit: Limit) -> str:
+    """The zone of a limit's calendar, and where its window begins if that is set."""
+    zone = limit.zone if limit.window in ("hour", "day", "week", "month") else ""
+    return zone if limit.anchor is None else f"{zone} {limit.anchor}"
 
 
 def _share(limit: Limit, state: LimitState | None) -> str:

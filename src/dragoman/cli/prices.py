@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +66,8 @@ def show(config: Path, provider: str | None, as_json: bool, model: str | None) -
     """Show what a model costs at each upstream.
 
     Prices are in US dollars for a million tokens. Without MODEL: where the prices come from, and
-    whose list applies to each upstream.
+    whose list applies to each upstream. With --provider no configuration is needed: the table is
+    then the one that is shipped.
     """
     import msgspec
 
@@ -74,7 +77,8 @@ def show(config: Path, provider: str | None, as_json: bool, model: str | None) -
 
     with _told():
         if provider is not None:
-            used, found = load_table(), None
+            own = read_config(config, serving=False).pricing.table if config.exists() else None
+            used, found = load_table(own), None
             names = used.lists_for(provider)
             lists = [[one for one in used.models if one.provider == name] for name in names]
             places = {provider: PriceList((), lists)}
@@ -125,7 +129,11 @@ def show(config: Path, provider: str | None, as_json: bool, model: str | None) -
 @click.option("--check", "second", default=LITELLM, help="URL or file of LiteLLM's prices.")
 @click.option("--no-check", is_flag=True, help="Do without a second source.")
 @click.option("--against", type=FILE, help="Table to tell changes from.  [default: the shipped]")
-@click.option("--force", is_flag=True, help="Take rates above 1000 dollars for a million tokens.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Take rates above 1000 dollars for a million tokens, and a table without most models.",
+)
 @click.option("--dry-run", is_flag=True, help="Only tell what would change.")
 @JSON
 @click.argument("out", type=FILE, default="prices.json")
@@ -145,13 +153,15 @@ def update(
     it, and fills in models that it lacks. This is the only command that downloads anything.
     `[pricing] table` has the gateway use the file.
     """
+    from dragoman.config.files import read_file
     from dragoman.prices.loading import load_table
-    from dragoman.prices.making import changes, make_from
+    from dragoman.prices.making import changes, gone, make_from
     from dragoman.prices.table import write_table
 
     with _told():
         made = make_from(_read(first), None if no_check else _read(second), time.time())
-        old = load_table(None if against is None else str(against))
+        old = load_table(None if against is None else read_file(str(against)))
+    lacking, known = gone(old, made.table)
     if as_json:
         print_json(
             {
@@ -173,10 +183,13 @@ def update(
             _tell("above 1000 dollars for a million tokens", list(made.high))
     if made.high and not force:
         raise click.ClickException("nothing was written: --force takes these rates as they are")
+    if lacking > known / 2 and not force:
+        told = f"{lacking} of {count(known, 'model')} are gone, which --force takes"
+        raise click.ClickException(f"nothing was written: {told}")
     if dry_run:
         return
     try:
-        out.write_bytes(write_table(made.table))
+        _replace(out, write_table(made.table))
     except OSError as error:
         raise click.ClickException(f"cannot write {out}: {error.strerror}") from None
     if not as_json:
@@ -194,20 +207,21 @@ def diff(config: Path, as_json: bool, old: Path, new: Path | None) -> None:
     OLD is compared with NEW, or with the table that the configuration uses. Prices are told as
     those of input, of cached input and of output, in US dollars for a million tokens.
     """
+    from dragoman.config.files import read_file
     from dragoman.prices.loading import load_table
     from dragoman.prices.making import changes
 
     with _told():
-        before = load_table(str(old))
+        before = load_table(read_file(str(old)))
         if new is not None:
-            after = load_table(str(new))
+            after = load_table(read_file(str(new)))
         else:
             after = load_table(read_config(config, serving=False).pricing.table)
     found = list(changes(before, after))
     if as_json:
         print_json({"old": before.version, "new": after.version, "changed": found})
         return
-    click.echo(f"{before.version} -> {after.version}: {count(len(found), 'model')} differ")
+    click.echo(f"{before.version} -> {after.version}: {count(len(found), 'change')}")
     for line in found:
         click.echo(line)
 
@@ -222,8 +236,10 @@ def diff(config: Path, as_json: bool, old: Path, new: Path | None) -> None:
 @click.option("--cache-write-1h", help="For input written to one for an hour.")
 @click.option("--reasoning", help="For reasoning; as --output without it.")
 @click.option("--search", help="For a thousand of the vendor's web searches.")
-@click.option("--tier", help="Service tier that has it: batch, flex, priority or fast.")
+@click.option("--tier", help="Service tier that has it: batch, flex, priority, fast or ultrafast.")
 @click.option("--above", type=int, help="Tokens of a prompt above which it holds.")
+@click.option("--since", help="Day (UTC) from which on it holds, 2027-01-01.")
+@click.option("--hours", help="Hours of the day (UTC) in which it holds, 16:30-00:30.")
 @click.option("--force", is_flag=True, help="Take rates above 1000 dollars for a million tokens.")
 @JSON
 @click.argument("model")
@@ -231,8 +247,9 @@ def set_price(config: Path, input_: str, force: bool, as_json: bool, **fields: A
     """Set a price of your own for a model.
 
     It is in US dollars; MODEL may have a `*`. It is written to the configuration file, as
-    `[[prices]]` before those that are there, and wins over the table and over them. One for the
-    same model, upstream, tier and length is replaced. A running gateway takes it over with
+    `[[prices]]` before those that are there, and wins over the table and over them; `*` alone is
+    written behind them, and is the price of what has no other. One for the same model, upstream,
+    tier, length, day and hours is replaced. A running gateway takes it over with
     `dragoman reload`, what was counted with `dragoman prices reprice`.
     """
     from dragoman.administration.own_prices import HighPrice, PricesInline, with_price
@@ -242,20 +259,14 @@ def set_price(config: Path, input_: str, force: bool, as_json: bool, **fields: A
     read_config(config, serving=False)
     file = config.resolve()
     try:
-        text = with_price(file.read_text(encoding="utf-8-sig"), given, force=force)
+        with _alone_in(file.parent):
+            # Bytes: lines may end as on Windows.
+            text = with_price(file.read_bytes().decode("utf-8-sig"), given, force=force)
+            _replace(file, text.encode(), check=_check)
     except (HighPrice, PricesInline) as error:
         raise click.ClickException(f"nothing was written: {error}") from None
-    # What is read while it is replaced is the whole of one of them; its rights stay.
-    made = file.with_name(f".{file.name}.new")
-    try:
-        shutil.copy2(file, made)
-        made.write_text(text, encoding="utf-8")
-        read_config(made, serving=False)
-        made.replace(file)
     except OSError as error:
         raise click.ClickException(f"cannot write {config}: {error.strerror}") from None
-    finally:
-        made.unlink(missing_ok=True)
     tell({"set": given}, as_json)
 
 
@@ -282,7 +293,14 @@ def reprice(config: Path, since: str, until: str, dry_run: bool, as_json: bool) 
         raise click.ClickException('[storage] path is "", so nothing was counted')
     with _told(), failures_told():
         try:
-            done = pricing.reprice(store, load_prices(settings), begin, end, dry_run=dry_run)
+            done = pricing.reprice(
+                store,
+                load_prices(settings),
+                begin,
+                end,
+                pricing.hours_since(settings),
+                dry_run=dry_run,
+            )
         finally:
             store.close()
     if as_json:
@@ -295,6 +313,50 @@ def reprice(config: Path, since: str, until: str, dry_run: bool, as_json: bool) 
         click.echo(f"{count(done.unpriced, 'answer')} without a known price")
 
 
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Other commands that change a file of the folder wait meanwhile: none undoes what another
+    did."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _check(config: Path) -> None:
+    """Refuse a configuration that cannot be used, of whose file nobody knows."""
+    from dragoman.config import ConfigError
+    from dragoman.config import read_config as read
+
+    try:
+        read(config, secrets_needed=False)
+    except ConfigError as error:
+        told = "; ".join(f"{one.key}: {one.message}" for one in error.problems)
+        raise click.ClickException(f"nothing was written: {told}") from None
+
+
+def _replace(file: Path, data: bytes, check: Callable[[Path], None] | None = None) -> None:
+    """Write a file, unless `check` refuses what was written. Who reads it meanwhile reads the whole
+    of one of the two; its rights stay.
+
+    Raises:
+        OSError: it cannot be written, and is as it was.
+    """
+    file = file.resolve()
+    made = file.with_name(f".{file.name}.new")
+    try:
+        if file.exists():
+            shutil.copy2(file, made)
+        made.write_bytes(data)
+        if check is not None:
+            check(made)
+        made.replace(file)
+    finally:
+        made.unlink(missing_ok=True)
+
+
 def _read(place: str) -> Text:
     """What is at a URL, or in a file."""
     from dragoman.prices.making import Text
@@ -305,12 +367,18 @@ def _read(place: str) -> Text:
             return Text(Path(place).name, Path(place).read_bytes())
         except OSError as error:
             raise PriceError(f"cannot read {place}: {error.strerror}") from None
-    from urllib.error import URLError
+    from http.client import HTTPException
+    from urllib.error import HTTPError, URLError
     from urllib.request import urlopen
 
     try:
         with urlopen(place, timeout=_TIMEOUT_S) as answer:
             body: bytes = answer.read(_MOST_BYTES + 1)
+    except HTTPError as error:
+        with error:
+            raise PriceError(f"cannot read {place}: {error.code} {error.reason}") from None
+    except HTTPException:
+        raise PriceError(f"cannot read {place}: the answer is not whole") from None
     except (URLError, OSError) as error:
         reason = error.reason if isinstance(error, URLError) else error
         raise PriceError(f"cannot read {place}: {reason}") from None

@@ -56,6 +56,9 @@ class AccessRules(
     """Model names that may not be asked for, `*` allowed in each, also out of `models`: neither by
     that name nor by another that leads to it. An entry with a slash is `upstream/model`. Fallbacks
     to such models are left out."""
+    paths: tuple[NonEmpty, ...] | None = None
+    """Paths of the API that may be called, `*` allowed in each: `/v1/messages*` are messages and
+    their counts; absent: all. Lists of models, `/v1/key` and `/v1/usage` always may."""
     upstreams: tuple[Name, ...] | None = None
     """Names of the upstreams that may be used; absent: all. Fallbacks to others are left out."""
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None

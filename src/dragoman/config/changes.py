@@ -207,6 +207,10 @@ def _price_name(price: OwnPrice) -> str:
         parts.append(price.tier)
     if price.above:
         parts.append(f"above {price.above}")
+    if price.since is not None:
+        parts.append(f"since {price.since}")
+    if price.hours is not None:
+        parts.append(price.hours)
     return " ".join(parts)
 
 

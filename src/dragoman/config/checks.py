@@ -13,7 +13,7 @@ from dragoman.config import rule_checks
 from dragoman.config.access_checks import access_faults, key_fault
 from dragoman.config.access_rules import ANYONE
 from dragoman.config.convert import suggestion
-from dragoman.config.files import file_at
+from dragoman.config.files import BadFileName, file_at
 from dragoman.config.names import covers
 from dragoman.config.secret import Secret, UnavailableSecret
 from dragoman.config.settings import Client, Config, Route, Storage
@@ -135,7 +135,9 @@ def _has_long_limits(config: Config) -> bool:
     """Whether a key or a team has a limit whose window lasts for an hour or more."""
     limits = (limit for holder in (*config.clients, *config.teams) for limit in holder.limits)
     windows = (
-        parse_window(limit.window, limit.zone) for limit in limits if limit.window is not None
+        parse_window(limit.window, limit.zone, limit.anchor)
+        for limit in limits
+        if limit.window is not None
     )
     return any(not isinstance(one, Rolling) or one.seconds >= _HOUR_S for one in windows)
 
@@ -262,14 +264,13 @@ def _file_names(config: Config) -> Iterator[Fault]:
         ("server", "unix_socket"): server.unix_socket,
         ("server", "tls_certificate"): server.tls_certificate,
         ("server", "tls_key"): server.tls_key,
-        ("pricing", "table"): config.pricing.table,
         ("storage", "path"): config.storage.path,
     }
     for path, name in named.items():
         if name is not None:
             try:
                 file_at(name, Directory())
-            except ValueError as error:
+            except BadFileName as error:
                 yield path, str(error)
 
 
@@ -307,13 +308,13 @@ def _can_import(module: str) -> bool:
 
 
 def _prices(config: Config) -> Iterator[Fault]:
-    """Each own price has a usual one of its model, and an upstream that exists; none is there
-    twice."""
+    """Each own price has a usual one of its model, and an upstream that exists; of a long prompt,
+    one of a short prompt beside it; none is there twice."""
     known = [upstream.name for upstream in config.upstreams]
-    usual = {
-        (price.model, price.upstream)
+    short = {
+        (price.model, price.upstream, price.tier, price.since, price.hours)
         for price in config.prices
-        if price.tier is None and not price.above
+        if not price.above
     }
     seen: dict[object, int] = {}
     for index, price in enumerate(config.prices):
@@ -321,10 +322,15 @@ def _prices(config: Config) -> Iterator[Fault]:
         if price.upstream is not None and price.upstream not in known:
             near = suggestion(price.upstream, known)
             yield ("prices", index, "upstream"), f"no upstream named {price.upstream}{near}"
-        if whose not in usual:
-            missing = f"the usual price of {price.model}, without tier and above, is missing"
+        when = price.tier, price.since, price.hours
+        if (*whose, None, None, None) not in short:
+            missing = f"the usual price of {price.model}, with nothing but rates, is missing"
             yield ("prices", index, "model"), missing
-        first = seen.setdefault((whose, price.tier, price.above), index)
+        elif (*whose, *when) not in short:
+            yield ("prices", index, "above"), "the same price without above is missing"
+        if price.hours is not None and len(set(price.hours.split("-"))) == 1:
+            yield ("prices", index, "hours"), "they end when they begin"
+        first = seen.setdefault((whose, price.above, when), index)
         if first != index:
             yield ("prices", index, "model"), f"prices[{first}] is the same price"
 

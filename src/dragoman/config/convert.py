@@ -15,12 +15,17 @@ from msgspec import Struct
 from msgspec.structs import FieldInfo
 
 from dragoman.canonical.options import Extensible
+from dragoman.config.access_rules import NonEmpty
+from dragoman.config.files import BadFileName, FileText, read_file
 from dragoman.config.secret import Secret, SecretError
 from dragoman.config.toml_lines import Path
 from dragoman.protocols.settings import fields_of, with_settings
 
 Resolve = Callable[[str], Secret]
 """Turns a reference into its secret or raises `SecretError`."""
+
+ReadFile = Callable[[str], FileText]
+"""Reads the file of a name, or raises `BadFileName`."""
 
 
 class Converter:
@@ -30,9 +35,10 @@ class Converter:
     usable only when `faults` is empty.
     """
 
-    def __init__(self, resolve: Resolve) -> None:
+    def __init__(self, resolve: Resolve, read: ReadFile = read_file) -> None:
         self.faults: list[tuple[Path, str]] = []
         self._resolve = resolve
+        self._read = read
 
     def convert(self, value: object, kind: Any, path: Path) -> Any:
         """Convert `value`, which is at `path`, to the type `kind`."""
@@ -85,13 +91,15 @@ class Converter:
         try:
             if _plain(kind) is Secret:
                 return self._resolve(msgspec.convert(value, str))
+            if _plain(kind) is FileText:
+                return self._read(msgspec.convert(value, NonEmpty))
             if isinstance(value, float) and not math.isfinite(value):
                 raise msgspec.ValidationError("Expected a number that is finite")
             converted = msgspec.convert(value, kind)
             if type(converted) is str and (known := registered(kind)) and converted not in known:
                 raise msgspec.ValidationError("Expected a name that is registered")
             return converted
-        except SecretError as error:
+        except (SecretError, BadFileName) as error:
             self._fault(path, str(error))
         except msgspec.ValidationError as error:
             self._fault(path, _reason(error, value, kind))
@@ -184,13 +192,19 @@ _WORDS = (
     ("`int`", "a whole number"),
     ("`float`", "a number"),
     ("`bool`", "true or false"),
+    ("`date`", "a day such as 2027-01-31"),
+    ("`datetime`", "a time"),
+    ("Invalid RFC3339 encoded datetime", "Expected a time such as 2027-01-31T00:00:00Z"),
+    ("Invalid RFC3339 encoded date", "Expected a day such as 2027-01-31"),
     ("`array`", "a list"),
     ("`object`", "a table"),
 )
 
 
 def _description(kind: Any) -> str | None:
-    for part in get_args(kind)[1:] if get_origin(kind) is Annotated else ():
-        if isinstance(part, msgspec.Meta):
-            return part.description
+    optional = get_origin(kind) in (Union, types.UnionType)
+    for arm in get_args(kind) if optional else (kind,):
+        for part in get_args(arm)[1:] if get_origin(arm) is Annotated else ():
+            if isinstance(part, msgspec.Meta):
+                return part.description
     return None

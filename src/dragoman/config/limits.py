@@ -20,13 +20,15 @@ WhenAway = Literal["closed", "share", "open"]
 MOST = 10**15
 """The largest amount of a limit that is no cost."""
 
+MOST_DOLLARS = 1_000_000
+"""The largest amount of a limit of cost."""
+
 _DOLLARS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?\Z")
-_MOST_DOLLARS = 1_000_000
 _PICO = 10**12
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,2})?)%\Z")
 _SHARED_WINDOWS = ("5h", "7d")
 
-UNKNOWN = _MOST_DOLLARS * _PICO
+UNKNOWN = MOST_DOLLARS * _PICO
 """The amount of a share of what nobody has learned yet, which refuses nothing: the largest cost."""
 
 
@@ -67,10 +69,14 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """The upstream of a `share`: what is used elsewhere is not counted."""
     window: Annotated[str, Meta(min_length=1)] | None = None
     """Within what time: the last so much at any moment (`30s`, `1m`, `5h`, `7d`), a part of the
-    calendar (`hour`, `day`, `week` from Monday, `month`), or `total` for ever. Not for
+    calendar (`hour`, `day`, `week`, `month`), or `total` for ever. Not for
     `concurrent`."""
     zone: Annotated[str, Meta(min_length=1)] = "UTC"
     """Time zone of the calendar, `Europe/Berlin`."""
+    anchor: int | str | None = None
+    """Where the calendar's window begins: a `day` at a time (`"06:00"`), a `week` on a day
+    (`"sunday"`), a `month` on a day (15; on its last if it has fewer). Absent: at midnight, on
+    Monday, on the first."""
     mode: LimitMode = "enforce"
     """`enforce` refuses what would exceed it. `soft` refuses nothing, and tells clients and
     operators at 50, 80 and 100 percent. `shadow` refuses nothing, and counts what would have
@@ -138,7 +144,16 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         was used stays used when a limit is raised."""
         zone = self.zone if self.window in _OF_ZONE else ""
         models = None if self.models is None else tuple(sorted(set(self.models)))
-        counted = self.kind, self.window, zone, models, self.count_cached, self.since
+        counted: tuple[object, ...] = (
+            self.kind,
+            self.window,
+            zone,
+            models,
+            self.count_cached,
+            self.since,
+        )
+        if self.anchor is not None:
+            counted = (*counted, "anchor", str(self.anchor).lower())
         if self.upstream is not None:
             return (*counted, "upstream", self.upstream)
         if self.subscriptions != "count":
@@ -175,11 +190,13 @@ def _faults(limit: Limit) -> Iterator[tuple[str, str]]:
     if limit.kind == "concurrent":
         if limit.window is not None:
             yield "window", "requests at one time have none"
+        if limit.anchor is not None:
+            yield "anchor", "means nothing for concurrent"
     elif limit.window is None:
         yield "window", "required, but not set"
     else:
         try:
-            parse_window(limit.window, limit.zone)
+            parse_window(limit.window, limit.zone, limit.anchor)
         except WindowError as error:
             yield error.field, str(error)
     for field, kinds in (
@@ -236,5 +253,5 @@ def _amount_faults(limit: Limit, field: str, amount: int | str) -> Iterator[tupl
     elif not _DOLLARS.match(amount):
         told = 'expected US dollars as a text such as "12.50", with at most six decimals'
         yield field, told
-    elif Decimal(amount) > _MOST_DOLLARS:
-        yield field, f"expected {_MOST_DOLLARS} US dollars at most"
+    elif Decimal(amount) > MOST_DOLLARS:
+        yield field, f"expected {MOST_DOLLARS} US dollars at most"

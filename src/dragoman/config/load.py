@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import checks
-from dragoman.config.convert import Converter, Resolve, dotted
+from dragoman.config.convert import Converter, ReadFile, Resolve, dotted
 from dragoman.config.errors import ConfigError, Problem
-from dragoman.config.files import file_at
+from dragoman.config.files import file_at, read_file
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
 from dragoman.config.secret import resolve_later, resolve_secret
 from dragoman.config.settings import Config, Models, Route
@@ -115,9 +115,6 @@ def _with_files(config: Config, directory: Path) -> Config:
         for name, path in named.items()
         if path is not None
     }
-    if config.pricing.table is not None:
-        table = os.fspath(file_at(config.pricing.table, directory))
-        config = replace(config, pricing=replace(config.pricing, table=table))
     return replace(config, server=replace(server, **found)) if found else config
 
 
@@ -140,11 +137,13 @@ def parse_config(
     directory: Path = Path(),
     server: Mapping[str, object] = MappingProxyType({}),
     resolve: Resolve | None = None,
+    read: ReadFile | None = None,
 ) -> Loaded:
     """Check and resolve the text of a configuration.
 
-    `file` is only for messages; `file:` references start at `directory`; `server` is as in
-    `read_config`; `resolve` resolves references instead. A text says nothing of where a store is,
+    `file` is only for messages; `file:` references and names of files start at `directory`;
+    `server` is as in `read_config`; `resolve` resolves references instead, and `read` reads files.
+    A text says nothing of where a store is,
     so `storage.path` stays as it is.
 
     Raises:
@@ -160,7 +159,10 @@ def parse_config(
     if server and isinstance(own := document.setdefault("server", {}), dict):
         own.update(server)
 
-    converter = Converter(resolve or partial(resolve_secret, environ=environ, directory=directory))
+    converter = Converter(
+        resolve or partial(resolve_secret, environ=environ, directory=directory),
+        read or partial(read_file, directory=directory),
+    )
     converted = converter.convert(document, Config, ())
     _fail_on(file, lines, converter.faults)
     _fail_on(file, lines, _policies_set_twice(document))

@@ -11,7 +11,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import date, datetime
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
@@ -26,6 +26,7 @@ from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.config import names
 from dragoman.config.changes import needs_restart
 from dragoman.config.convert import registered
+from dragoman.config.files import FileText
 from dragoman.config.limits import Limit, Weights
 from dragoman.config.secret import Secret
 from dragoman.config.settings import (
@@ -120,7 +121,9 @@ _WORDS: Final[dict[Any, str]] = {
     float: "number",
     bool: "true or false",
     datetime: "time",
+    date: "day",
     Secret: "secret",
+    FileText: "file",
 }
 
 

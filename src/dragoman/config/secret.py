@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Mapping
 from pathlib import Path
 
-from dragoman.config.files import file_at
+from dragoman.config.files import BadFileName, file_at
 
 
 class SecretError(ValueError):
@@ -90,7 +90,7 @@ def resolve_secret(reference: str, *, environ: Mapping[str, str], directory: Pat
     elif reference.startswith("file:"):
         try:
             path = file_at(reference[5:], directory)
-        except ValueError as error:
+        except BadFileName as error:
             raise SecretError(str(error)) from None
         try:
             value = path.read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from math import inf
 from typing import Annotated, Literal
 
@@ -10,6 +11,7 @@ from msgspec import Meta, Struct, field
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config.access_rules import AccessRules, KeyRules, Name, NonEmpty
+from dragoman.config.files import FileText
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
 from dragoman.config.secret import Secret
 from dragoman.failing import Rule
@@ -108,9 +110,9 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     answered 503. Bodies and answers of less than 64 KB, which are bounded by their number, are not
     counted."""
     failed_logins: Annotated[int, Meta(ge=0), RESTART] = 30
-    """Requests with no valid key that one address may send to one worker in a minute; further ones
-    are answered 429, but for those whose key was valid meanwhile. 0 for any number. This machine
-    may send any number."""
+    """Requests with no key, or one that nobody has, that one address may send to one worker in a
+    minute; further ones are answered 429, but for those whose key was valid meanwhile. 0 for any
+    number. This machine may send any number."""
     trusted_proxies: tuple[NonEmpty, ...] = ()
     """Addresses or networks of proxies in front of this gateway, `unix` for one on a Unix socket.
     Only what they say in `X-Forwarded-For` counts: it tells whose the limits for an address and
@@ -252,7 +254,7 @@ class Probe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What answers cost: the table of vendors' prices, and where a cost is told."""
 
-    table: NonEmpty | None = None
+    table: FileText | None = None
     """File of a table made by `dragoman prices update`, from the directory of the configuration
     file. Absent: the one that is shipped."""
     header: bool = False
@@ -295,12 +297,22 @@ Dollars = Annotated[
 ]
 
 
+DayHours = Annotated[
+    str,
+    Meta(
+        pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]\Z",
+        description='hours of the day such as "16:30-00:30"',
+    ),
+]
+
+
 class OwnPrice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A price of your own, which wins over the table. Of several whose `model` fits, the first
     counts, with the others of the same `model` and `upstream`."""
 
     model: NonEmpty
-    """Model name as the upstream is asked for it, `*` allowed."""
+    """Model name as the upstream is asked for it, `*` allowed. `*` alone is the price of all that
+    has no other, neither before it nor in the table."""
     upstream: Name | None = None
     """Name of the upstream that has this price; absent: all."""
     input: Dollars
@@ -317,11 +329,17 @@ class OwnPrice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The same for reasoning; absent: as `output`."""
     search: Dollars = "0"
     """US dollars for a thousand of the vendor's web searches."""
-    tier: Literal["batch", "flex", "priority", "fast"] | None = None
+    tier: Literal["batch", "flex", "priority", "fast", "ultrafast"] | None = None
     """Service tier that has this price; absent: the usual one, and all without a price of their
     own."""
     above: Annotated[int, Meta(ge=0)] = 0
     """Tokens of a prompt above which this price holds, for all of its tokens."""
+    since: date | None = None
+    """Day (UTC) from whose beginning on this price holds, `2027-01-01`; absent: always. Of several
+    that hold, that which began last counts."""
+    hours: DayHours | None = None
+    """Hours of the day (UTC) in which this price holds, over midnight where they end before they
+    begin; absent: all day. Of several that began alike, that of hours counts."""
 
 
 class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -541,9 +559,9 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     decided, and how much usage is lost if it is killed."""
     history_days: Annotated[float, Meta(gt=0)] = 30.0
     """Days for which the history of accounts is kept."""
-    usage_days: Annotated[float, Meta(gt=0)] = 400.0
-    """Days for which usage is kept. What is older is added up for each key, team, upstream and
-    model."""
+    usage_days: Annotated[float, Meta(ge=32)] = 400.0
+    """Days for which usage is kept, at least 32, since limits of a month are held by it. What is
+    older is added up for each key, team, upstream and model."""
     usage_hours_days: Annotated[float, Meta(ge=32)] = 60.0
     """Days for which usage is kept by the hour, at least 32, so that it is told exactly for any
     month; what is older is added up by the day (UTC)."""

@@ -11,8 +11,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.config.convert import ReadFile, Resolve
 from dragoman.config.errors import ConfigError
-from dragoman.config.files import file_at
+from dragoman.config.files import BadFileName, FileText, file_at, read_file
 from dragoman.config.load import Loaded, parse_config, read_text, with_files
 from dragoman.config.secret import Secret, resolve_secret
 from dragoman.config.settings import Config
@@ -35,6 +36,7 @@ class Source(Struct, frozen=True):
             ConfigError: as `read_config`.
         """
         secrets: dict[str, str] = {}
+        files: dict[str, FileText] = {}
         named: list[str] = []
         directory = Path(self.path).parent
 
@@ -44,21 +46,30 @@ class Source(Struct, frozen=True):
             secrets[reference] = found.reveal()
             return found
 
-        snapshot = Snapshot(self, read_text(self.path), secrets)
+        def read(name: str) -> FileText:
+            found = files[name] = read_file(name, directory)
+            return found
+
+        snapshot = Snapshot(self, read_text(self.path), secrets, files)
         try:
-            return snapshot, snapshot.parse(resolve)
+            return snapshot, snapshot.parse(resolve, read)
         except ConfigError as error:
-            error.files = tuple(_files_of(named, directory))
+            error.files = (
+                *_files_of(named, directory),
+                *(file.path for file in files.values()),
+            )
             raise
 
 
 class Snapshot(Struct, frozen=True):
-    """What a file said at one time: its text, and what each reference to a secret stood for then.
-    It makes the same configuration in every process, whatever the files say meanwhile."""
+    """What a file said at one time: its text, what each reference to a secret stood for then, and
+    the files that it names, by their names. It makes the same configuration in every process,
+    whatever the files say meanwhile."""
 
     source: Source
     text: str
     secrets: dict[str, str]
+    texts: dict[str, FileText]
 
     def __repr__(self) -> str:
         return f"Snapshot({self.source.path!r}, {self.digest})"
@@ -69,9 +80,11 @@ class Snapshot(Struct, frozen=True):
         digest = hashlib.sha256(b"dragoman.configuration\0" + self.text.encode())
         for reference, value in sorted(self.secrets.items()):
             digest.update(hashlib.sha256(f"{reference}\0{value}".encode()).digest())
+        for name, file in sorted(self.texts.items()):
+            digest.update(hashlib.sha256(name.encode() + b"\0" + file.text).digest())
         return digest.hexdigest()[:12]
 
-    def parse(self, resolve: Any = None) -> Loaded:
+    def parse(self, resolve: Resolve | None = None, read: ReadFile | None = None) -> Loaded:
         """The configuration.
 
         Raises:
@@ -84,6 +97,7 @@ class Snapshot(Struct, frozen=True):
             directory=directory,
             server=self.source.server,
             resolve=resolve or self._resolve,
+            read=read or self.texts.__getitem__,
         )
         return with_files(loaded, directory)
 
@@ -97,19 +111,17 @@ class Snapshot(Struct, frozen=True):
     def _files(self, config: Config) -> Iterator[str]:
         yield self.source.path
         yield from _files_of(self.secrets, Path(self.source.path).parent)
-        for path in (
-            config.server.tls_certificate,
-            config.server.tls_key,
-            config.pricing.table,
-        ):
+        for path in (config.server.tls_certificate, config.server.tls_key):
             if path is not None:
                 yield path
+        for file in self.texts.values():
+            yield file.path
 
 
 def _files_of(references: Iterable[str], directory: Path) -> Iterator[str]:
     for reference in references:
         if reference.startswith("file:"):
-            with suppress(ValueError):
+            with suppress(BadFileName):
                 yield os.fspath(file_at(reference[5:], directory))
 
 

@@ -4,6 +4,7 @@ so that all workers and machines agree without asking one another."""
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from datetime import datetime, timedelta
 from math import inf
 from typing import Final, Literal
@@ -23,6 +24,19 @@ _CALENDAR: Final[dict[str, Calendar]] = {
 }
 
 
+_WEEKDAYS: Final = (
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+)
+_TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])\Z")
+_MONTH_DAYS: Final = 31
+
+
 class Rolling(Struct, frozen=True):
     """The last so many seconds, at any moment."""
 
@@ -30,42 +44,70 @@ class Rolling(Struct, frozen=True):
 
 
 class Fixed(Struct, frozen=True):
-    """An hour, day, week (from Monday) or month of the calendar in a zone; None: for ever."""
+    """An hour, day, week or month of the calendar in a zone; None: for ever. `anchor` is where it
+    begins: a day so many minutes after midnight, a week so many days after Monday, a month so many
+    days after its first, or with its last if it has fewer."""
 
     unit: Calendar | None
     zone: str = "UTC"
+    anchor: int = 0
 
 
 Window = Rolling | Fixed
 
 
 class WindowError(ValueError):
-    """A text names no window, or no time zone. `field` is which of both is at fault."""
+    """A text names no window, no time zone, or nothing where the window could begin. `field` is
+    which of these is at fault: `window`, `zone` or `anchor`."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
         self.field = field
 
 
-def parse_window(text: str, zone: str = "UTC") -> Window:
+def parse_window(text: str, zone: str = "UTC", anchor: int | str | None = None) -> Window:
     """The window that `text` names: rolling (`30s`, `1m`, `5h`, `7d`), of the calendar (`hour`,
-    `day`, `week`, `month`), or `total`.
+    `day`, `week`, `month`), or `total`. `anchor` is where one of the calendar begins: a time of the
+    day (`06:00`), a day of the week (`sunday`) or of the month (15).
 
     Raises:
-        WindowError: it names none, or there is no such zone.
+        WindowError: it names none, there is no such zone, or it cannot begin there.
     """
     try:
         ZoneInfo(zone)
     except (KeyError, ValueError, OSError):
         raise WindowError("zone", f"no time zone named {zone[:64]!r}") from None
     if found := _ROLLING.match(text):
-        return Rolling(int(found[1]) * _SECONDS[found[2]])
-    if text == "total":
-        return Fixed(None)
-    if text not in _CALENDAR:
+        window: Window = Rolling(int(found[1]) * _SECONDS[found[2]])
+    elif text == "total":
+        window = Fixed(None)
+    elif text not in _CALENDAR:
         told = "expected a window such as 30s, 1m, 5h, 7d, hour, day, week, month or total"
         raise WindowError("window", told)
-    return Fixed(_CALENDAR[text], zone)
+    elif anchor is not None:
+        return Fixed(_CALENDAR[text], zone, _anchor(_CALENDAR[text], str(anchor)))
+    else:
+        return Fixed(_CALENDAR[text], zone)
+    if anchor is not None:
+        raise WindowError("anchor", f"means nothing for {text}")
+    return window
+
+
+def _anchor(unit: Calendar, text: str) -> int:
+    match unit:
+        case "day":
+            if found := _TIME.match(text):
+                return int(found[1]) * 60 + int(found[2])
+            raise WindowError("anchor", "expected a time of the day such as 06:00")
+        case "week":
+            if text.lower() in _WEEKDAYS:
+                return _WEEKDAYS.index(text.lower())
+            raise WindowError("anchor", "expected a day of the week such as sunday")
+        case "month":
+            if text.isdecimal() and text.isascii() and 1 <= int(text) <= _MONTH_DAYS:
+                return int(text) - 1
+            raise WindowError("anchor", "expected a day of the month, 1 to 31")
+    raise WindowError("anchor", f"means nothing for {unit}")
 
 
 def span_of(window: Fixed, now: float) -> tuple[float, float]:
@@ -87,11 +129,25 @@ def span_of(window: Fixed, now: float) -> tuple[float, float]:
     first = local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     match window.unit:
         case "day":
+            first += timedelta(minutes=window.anchor)
+            # Twice where that time is left out by clocks that are put forward over midnight.
+            while first.timestamp() > now:
+                first -= timedelta(days=1)
             then = first + timedelta(days=1)
         case "week":
-            first -= timedelta(days=first.weekday())
+            first -= timedelta(days=(first.weekday() - window.anchor) % 7)
             then = first + timedelta(days=7)
         case "month":
-            first = first.replace(day=1)
-            then = (first + timedelta(days=32)).replace(day=1)
+            month = first.replace(day=1)
+            first = _in_month(month, window.anchor)
+            if first.timestamp() > now:
+                month = (month - timedelta(days=1)).replace(day=1)
+                first = _in_month(month, window.anchor)
+            then = _in_month(month + timedelta(days=32), window.anchor)
     return first.timestamp(), then.timestamp()
+
+
+def _in_month(month: datetime, after_first: int) -> datetime:
+    """The day of a month that is so many after its first, or the last."""
+    last = monthrange(month.year, month.month)[1]
+    return month.replace(day=min(after_first + 1, last))

@@ -19,7 +19,7 @@ from dragoman.accounts.pool import AccountPool
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.gateway.admin.configuration import ReloadRequest
-from dragoman.gateway.edge.auth import Caller, presented_key
+from dragoman.gateway.edge.auth import Caller, Guessed, presented_key
 from dragoman.gateway.edge.browsers import check_unkeyed
 from dragoman.gateway.edge.errors import fault_of, refusal
 from dragoman.gateway.edge.idempotency import HEADER as IDEMPOTENCY_KEY
@@ -279,6 +279,9 @@ class Gateway:
             incoming.shared.append((b"www-authenticate", b"Bearer"))
             raise
         record.caller, record.team = caller.name, caller.team
+        if caller.paths and not route.for_all and not caller.may_call(incoming.path):
+            told = f"This API key may not be used for {incoming.path[:200]}."
+            raise refusal(FaultKind.FORBIDDEN, told, code="path_not_allowed")
         if incoming.method != "POST":
             await handler(incoming, caller, record)
             return
@@ -312,10 +315,8 @@ class Gateway:
             self._check_logins(incoming, now)
         try:
             caller = now.keys.identify(incoming.headers, lambda: _address(incoming, now))
-        except DragomanError as error:
-            # A key that may not be used from there, or cannot be looked up, was not guessed.
-            if error.fault.kind is FaultKind.UNAUTHENTICATED:
-                self._note_failed_login(incoming, now)
+        except Guessed:
+            self._note_failed_login(incoming, now)
             raise
         if self._logins.failures:
             key = presented_key(incoming.headers) or b""

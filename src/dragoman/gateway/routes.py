@@ -29,13 +29,14 @@ _NO_RESPONSES = frozenset({"compact"})
 
 class Route(Struct, frozen=True):
     """One path: a handler for each method, the client's protocol that it implies, None if it
-    implies none, and what else stands in it. An `open` route needs no client key; one that
-    `upgrades` is served over WebSocket, too."""
+    implies none, and what else stands in it. An `open` route needs no client key, one `for_all` is
+    for every key, and one that `upgrades` is served over WebSocket, too."""
 
     methods: Mapping[str, Handler]
     codec: Codec | None = None
     operation: Operation | None = None
     open: bool = False
+    for_all: bool = False
     upgrades: bool = False
 
 
@@ -136,7 +137,7 @@ def _open(handler: Handler) -> Route:
 
 
 def _reading(handler: Handler, codec: Codec | None) -> Route:
-    return Route({"GET": handler, "HEAD": handler}, codec)
+    return Route({"GET": handler, "HEAD": handler}, codec, for_all=True)
 
 
 def _below(path: str, parent: str) -> str:

@@ -41,6 +41,8 @@ def _told(view: LimitView, *, shows_amounts: bool) -> dict[str, Any]:
     told["window"] = limit.window
     if limit.window is not None:
         told["zone"] = limit.zone
+        if limit.anchor is not None:
+            told["anchor"] = limit.anchor
     told["mode"] = limit.mode
     if limit.share is not None and shows_amounts:
         told["share"], told["upstream"] = limit.share, limit.upstream

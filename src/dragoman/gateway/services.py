@@ -36,6 +36,7 @@ from dragoman.gateway.configured import (
 )
 from dragoman.gateway.count import Counter
 from dragoman.gateway.edge.auth import Keyring
+from dragoman.gateway.edge.idempotency import IdempotencyKeys
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.models import Catalogue, fetch_models
@@ -47,7 +48,7 @@ from dragoman.gateway.operation.own_usage import OwnUsage
 from dragoman.gateway.operation.prober import Prober
 from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
 from dragoman.gateway.operation.series import SeriesKeeper
-from dragoman.gateway.operation.tally import Tally
+from dragoman.gateway.operation.tally import Tally, is_charged
 from dragoman.gateway.operation.webhook import Alerts
 from dragoman.gateway.request_log.writing import RequestLog
 from dragoman.gateway.serving.account_slots import AccountSlots
@@ -74,7 +75,7 @@ from dragoman.gateway.telemetry.sampling import is_disabled
 from dragoman.gateway.telemetry.traces import Traces, peers_of
 from dragoman.gateway.workbench.sending import Bench
 from dragoman.http.addresses import Proxies
-from dragoman.keys.admission import Crossing
+from dragoman.keys.admission import BoundLimit, Crossing
 from dragoman.keys.records import UsedInHour
 from dragoman.keys.ring import KeyRing
 from dragoman.keys.shares import Spent
@@ -145,6 +146,8 @@ class Services:
         """
         self._log = log
         self._reload = reload
+        seconds = config.server.idempotency_s
+        self._repeated = IdempotencyKeys(seconds) if seconds else None
         self.client = UpstreamClient(max_idle=idle_connections(config))
         self.meter = Meter(named_models(config))
         self.keys = KeyRing(fixed_keys(config), fixed_teams(config))
@@ -221,6 +224,10 @@ class Services:
         self.scrape.metrics.know(listed_models(config, self.generation.prices))
         self.alerts = Alerts(self.current, self.account_sync, self.client, self.scrape.metrics)
         self._admission.on_crossing = self._tell_of_limit
+        self._admission.on_refused = self._alert_of_refusal
+        # What the webhook did not take before the end of another process, and limits that were
+        # changed to less than is used.
+        self.limits.on_reached = self._alert_of_limit
         self.prober = Prober(
             self.current,
             self.client,
@@ -371,6 +378,7 @@ class Services:
                 SimulatedAdmission(
                     self.keys, router, prices, self.limits, self._admission.expected_output
                 ),
+                self._repeated,
                 self._reload,
             ),
         )
@@ -416,18 +424,34 @@ class Services:
     def _tell_of_limit(self, crossing: Crossing) -> None:
         """Tell the log and the webhook that a share of a limit was reached."""
         log_crossing(crossing)
-        if is_told(crossing):
-            limit, now = crossing.limit, time.time()
-            ends = limit.counter.resets_at(now)
-            resets_at = ends if isfinite(ends) else None
+        self._alert_of_limit(crossing)
+
+    def _alert_of_limit(self, crossing: Crossing) -> None:
+        """Tell the webhook, if nobody did."""
+        limit, now = crossing.limit, time.time()
+        self._alert(limit, crossing.percent, limit.counter.resets_at(now), now)
+
+    def _alert_of_refusal(self, limit: BoundLimit) -> None:
+        """Tell the webhook that a limit refuses requests, which it does before all is used."""
+        now = time.time()
+        percent = 100 * limit.used(now) // limit.amount if limit.amount else 100
+        self._alert(limit, percent, limit.refusal_told, now, refuses=True)
+
+    def _alert(
+        self, limit: BoundLimit, percent: int, ends: float, now: float, *, refuses: bool = False
+    ) -> None:
+        if is_told(limit):
             self.alerts.notify(
                 of_limit(
                     limit.owner,
                     limit.name,
-                    crossing.percent,
-                    resets_at,
+                    percent,
+                    ends if isfinite(ends) else None,
                     now,
                     is_team=limit.is_team,
+                    models=limit.models or (),
+                    settings=repr(limit.limit),
+                    refuses=refuses,
                 )
             )
 
@@ -484,12 +508,11 @@ class Services:
 
 
 def _prices(config: Config, former: Generation | None, unknown: _UnpricedModels) -> Prices:
-    """The prices of a configuration: those of the one before where nothing of them can be another.
-    A table of its own is read anew."""
-    if former is not None and config.pricing.table is None:
+    """The prices of a configuration: those of the one before where nothing of them is another."""
+    if former is not None:
         before = former.config
         if (before.pricing.table, before.prices, before.upstreams) == (
-            None,
+            config.pricing.table,
             config.prices,
             config.upstreams,
         ):
@@ -555,9 +578,10 @@ def _used_since(account_sync: AccountSync | None) -> UsedSince | None:
         return None
 
     async def used_since(name: str, since: float, *, is_team: bool) -> Sequence[UsedInHour]:
-        return await account_sync.ask(
+        rows = await account_sync.ask(
             lambda store: store.client_keys.used(name, since, is_team=is_team)
         )
+        return [row for row in rows if is_charged(row.route)]
 
     return used_since
 

@@ -35,7 +35,7 @@ MOST_AMOUNT: Final = 10**16
 SHARES: Final = (50, 80, 100)
 """Percent of a limit that are told of when they are reached."""
 
-_SOON_S: Final = 1.0
+SOON_S: Final = 1.0
 """Seconds after which to come again when only what is under way stands in the way."""
 
 
@@ -168,6 +168,7 @@ class BoundLimit:
     """
 
     __slots__ = (
+        "__weakref__",
         "amount",
         "cells",
         "clamps",
@@ -184,6 +185,7 @@ class BoundLimit:
         "owner",
         "pool",
         "pool_cells",
+        "refusal_told",
         "row",
         "weights",
         "window",
@@ -200,6 +202,8 @@ class BoundLimit:
         self.kind = kind_of(limit)
         self.counts_subscriptions = limit.subscriptions == "count"
         self.index = int(self.kind if self.counts_subscriptions else Kind.BILLED)
+        self.refusal_told = 0.0
+        """Until when, in Unix seconds, it need not be told again that it refuses requests."""
         self.pool: int | None = None
         self.pool_cells: Cells | None = None
         self.amount = limit.units
@@ -257,7 +261,7 @@ class BoundLimit:
         if amount > self.amount:
             return inf
         missing = amount - (self.amount - self.counter.used(now))
-        return now + _SOON_S if missing <= 0 else self.counter.frees_at(now, missing)
+        return now + SOON_S if missing <= 0 else self.counter.frees_at(now, missing)
 
 
 class Verdict(Struct, frozen=True):
@@ -358,7 +362,7 @@ class BoundLimits:
 
 def window_of(limit: Limit) -> Window | None:
     """The window of a limit; None for requests at one time."""
-    return None if limit.window is None else parse_window(limit.window, limit.zone)
+    return None if limit.window is None else parse_window(limit.window, limit.zone, limit.anchor)
 
 
 class Refusal(Struct, frozen=True):
@@ -395,13 +399,14 @@ class Reservation(Struct, eq=False, gc=False):
 class Admitted(Struct, eq=False, gc=False):
     """A request of `caller` that was let in by `limits`: what it has reserved, and of how many
     bytes its prompt was estimated, 0 where nothing is to be learned from it. `shows_amounts`: the
-    caller may know how much it has."""
+    caller may know how much it has. `more` was reserved since, for further answers to it."""
 
     caller: str
     limits: BoundLimits
     reservation: Reservation
     size: int
     shows_amounts: bool
+    more: tuple[Reservation, ...] = ()
 
 
 def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reservation | Refusal:
@@ -495,6 +500,12 @@ def settle(
     return changed, crossings
 
 
+def reached(limit: BoundLimit, now: float) -> int:
+    """The highest of the shares of a limit, in percent, that is used; 0 if none is."""
+    used = limit.counter.used(now) * 100
+    return max((share for share in SHARES if used >= share * limit.amount), default=0)
+
+
 def _crossings(limit: BoundLimit, added: int) -> tuple[Crossing, ...]:
     """The shares that were reached when `added` was counted."""
     after = limit.row.cells[USED] * 100
@@ -536,7 +547,7 @@ class Wanted(Struct, frozen=True, gc=False):
         return 1, given, output, total, cost, 1, given, total, 0, 0, billed
 
     def with_output(self, output: int) -> Wanted:
-        """The same with less output."""
+        """The same with so much output."""
         if not self.cost:
             return replace(self, output=output)
         priced = (self.cost - self.plain_cost) * output // self.output

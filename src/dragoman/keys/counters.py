@@ -6,7 +6,6 @@ is used is exact: at no moment is more within the window than was allowed to be 
 
 from __future__ import annotations
 
-from itertools import compress
 from math import inf
 from typing import Final, Protocol
 
@@ -28,8 +27,6 @@ part it lies in is past: of a limit that is always used up, one part in 256 goes
 _RING: Final = PARTS + 1
 """One more than the window has, for the part that began before the window and is not over yet."""
 
-_PLACES: Final = range(_RING)
-
 _LATELY: Final = PARTS // 8
 """Parts of a rolling window by which is told how much is used lately."""
 
@@ -37,6 +34,9 @@ _ROUNDING_S: Final = 1e-6
 """Seconds before its end from which on a part is looked for anew: times are not exact."""
 
 _NOTHING: Final = memoryview(bytes(8 * _RING)).cast("q")
+
+_IS_USED: Final = bytes([0] + [1] * 255)
+"""Turns the bytes of what was used into 1, and leaves those of nothing."""
 
 _MOST: Final = 1 << 62
 """Where a counter stays: more does not fit a cell."""
@@ -68,6 +68,10 @@ class Counter(Protocol):
     def resets_at(self, now: float) -> float:
         """When nothing of what was used is within the window any more."""
 
+    def counts_until(self, now: float) -> float:
+        """Until when something counts that is used at `now`, to within a part of the window:
+        infinity for ever."""
+
     def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:
         """When `left` will have been used as well, if use goes on as it did lately, in a window of
         the calendar as it did since that began, or since a time: infinity if it begins anew before,
@@ -89,10 +93,12 @@ def cells_of(window: Window | None) -> int:
 class RollingCounter:
     """Counts in a window of the last `seconds`."""
 
-    __slots__ = ("_cells", "_parts_per_s", "fresh_until")
+    __slots__ = ("_cells", "_found", "_looked", "_parts_per_s", "_seconds", "fresh_until")
 
     def __init__(self, cells: Cells, seconds: float) -> None:
         self._cells = cells
+        self._seconds = seconds
+        self._looked = self._found = 0, 0
         self._parts_per_s = PARTS / seconds
         self.fresh_until = 0.0
 
@@ -131,6 +137,7 @@ class RollingCounter:
             if cells[place] >= amount:
                 cells[place] -= amount
                 cells[USED] -= amount
+                self._looked = 0, 0
                 return
 
     def take_back_latest(self, amount: int) -> None:
@@ -144,6 +151,7 @@ class RollingCounter:
             if not amount:
                 break
         cells[USED] = sum(cells[_HEAD:])
+        self._looked = 0, 0
 
     def frees_at(self, now: float, amount: int) -> float:
         """See `Counter.frees_at`."""
@@ -151,13 +159,13 @@ class RollingCounter:
             return inf
         cells = self._cells
         oldest = cells[WHEN] - PARTS
-        place = _HEAD + oldest % _RING
-        # As a list, and most of it empty: who is refused asks for this each time.
-        parts = cells[place:].tolist() + cells[_HEAD:place].tolist()
-        for number in compress(_PLACES, parts):
-            amount -= parts[number]
+        first, _ = self._used_parts()
+        if cells[_HEAD + first % _RING] >= amount:
+            return max(now, (first + _RING) / self._parts_per_s)
+        for part, used in enumerate(memoryview(self._parts()).cast("q"), oldest):
+            amount -= used
             if amount <= 0:
-                return max(now, (oldest + number + _RING) / self._parts_per_s)
+                return max(now, (part + _RING) / self._parts_per_s)
         return inf
 
     def resets_at(self, now: float) -> float:
@@ -166,18 +174,13 @@ class RollingCounter:
         if not (cells[USED] if now < self.fresh_until else self.used(now)):
             return now
         latest = cells[WHEN]
-        place = _HEAD + latest % _RING
-        if not cells[place]:
-            # As bytes, and most of them empty: each answer tells this.
-            behind = _HEAD - place
-            found = cells[_HEAD:place].tobytes().rstrip(b"\0")
-            if not found:
-                behind = -PARTS
-                found = cells[place + 1 :].tobytes().rstrip(b"\0")
-                if not found:
-                    return now
-            latest += behind + (len(found) - 1) // 8
+        if not cells[_HEAD + latest % _RING]:
+            _, latest = self._used_parts()
         return (latest + _RING) / self._parts_per_s
+
+    def counts_until(self, now: float) -> float:
+        """See `Counter.counts_until`."""
+        return now + self._seconds
 
     def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:
         """See `Counter.runs_out_at`."""
@@ -191,6 +194,23 @@ class RollingCounter:
             if ahead * lately > left * _LATELY:
                 return now + (ahead - 1) / self._parts_per_s
         return inf
+
+    def _parts(self) -> bytes:
+        """What was used in each part, from the oldest on, as in cells."""
+        cells = self._cells
+        place = _HEAD + (cells[WHEN] + 1) % _RING
+        return cells[place:].tobytes() + cells[_HEAD:place].tobytes()
+
+    def _used_parts(self) -> tuple[int, int]:
+        """The first and the last part that has something. It is looked for once while nothing is
+        counted: who is refused asks for it again and again."""
+        cells = self._cells
+        when, used = cells[WHEN], cells[USED]
+        if self._looked != (when, used):
+            marks, oldest = self._parts().translate(_IS_USED), when - PARTS
+            self._found = oldest + marks.find(1) // 8, oldest + marks.rfind(1) // 8
+            self._looked = when, used
+        return self._found
 
     def _move_to(self, part: int) -> None:
         """Empty the parts that are past."""
@@ -264,6 +284,12 @@ class FixedCounter:
     def resets_at(self, now: float) -> float:
         """See `Counter.resets_at`."""
         self.used(now)
+        return self.fresh_until
+
+    def counts_until(self, now: float) -> float:
+        """See `Counter.counts_until`."""
+        if now >= self.fresh_until:
+            self.used(now)
         return self.fresh_until
 
     def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:

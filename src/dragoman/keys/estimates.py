@@ -6,6 +6,7 @@ No tokenizer is asked: it would cost several times what the whole request does.
 from __future__ import annotations
 
 import re
+import string
 from typing import Final
 
 TOKENS_PER_BYTE: Final = 0.30
@@ -32,7 +33,15 @@ _FILE_TOKENS: Final = 3000
 
 _LARGE: Final = 256 * 1024
 
-_BASE64 = re.compile(rb"[A-Za-z0-9+/]{2000,}")
+_FILE_BYTES: Final = 2000
+"""How long a file in a body is at least: as text, a shorter one costs little."""
+
+_SIGNS: Final = (string.ascii_letters + string.digits + "+/").encode()
+_BASE64 = re.compile(rb"[A-Za-z0-9+/]{%d,}" % _FILE_BYTES)
+
+_SAMPLED: Final = 32
+_LIKE_BASE64: Final = bytes(ord("a") if one in _SIGNS else ord(" ") for one in range(256))
+_LIKE_A_FILE: Final = b"a" * (_FILE_BYTES // _SAMPLED)
 
 
 class Estimates:
@@ -79,13 +88,20 @@ class Estimates:
 def text_and_files(body: bytes) -> tuple[int, int]:
     """The bytes of a body without the files in it, and how many those are. A large body with files
     is not looked through: most of it is theirs."""
-    # `in` takes three times as long: it first asks whether it was given a number.
-    if body.find(b"base64") < 0:
+    if not _may_have_files(body) or b"base64" not in body:
         return len(body), 0
     if len(body) > _LARGE:
         return _LARGE // 4, body.count(b"base64")
     files = _BASE64.findall(body)
     return len(body) - sum(map(len, files)), len(files)
+
+
+def _may_have_files(body: bytes) -> bool:
+    """Whether a file may be in it. Of so many bytes that all could belong to one, every 32nd is
+    looked at: a sixth of the time that it takes to search a long body for a word."""
+    if len(body) < _FILE_BYTES:
+        return False
+    return body[::_SAMPLED].translate(_LIKE_BASE64).find(_LIKE_A_FILE) >= 0
 
 
 def _make_room(learned: dict[tuple[str, str], float]) -> None:

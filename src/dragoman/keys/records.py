@@ -51,7 +51,7 @@ class StoredTeam(Struct, frozen=True, kw_only=True):
 class UsedInHour(Struct, frozen=True):
     """What was used of a model at an upstream in the hour that begins at `hour` (Unix seconds), by
     a key or by all keys of a team: requests that reached an upstream, tokens as in
-    `dragoman.canonical.usage`, and pico-dollars."""
+    `dragoman.canonical.usage`, and pico-dollars; `route` is the path they came by."""
 
     hour: int
     model: str
@@ -63,6 +63,7 @@ class UsedInHour(Struct, frozen=True):
     output: int
     reasoning: int
     cost: int
+    route: str = ""
 
 
 Uses = Mapping[bytes, tuple[int, float]]
@@ -79,6 +80,9 @@ class KeyStore(AuditLog, Protocol):
 
     def all_keys(self) -> Sequence[StoredKey]:
         """All keys that there are or were, by name."""
+
+    def key(self, name: str) -> StoredKey | None:
+        """The key of a name that there is or was; None if there never was one."""
 
     def all_teams(self) -> Sequence[StoredTeam]:
         """All teams that there are or were, by name."""

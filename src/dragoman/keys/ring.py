@@ -118,11 +118,11 @@ class Caller:
     """Someone who may call.
 
     `policy` and `dialect` override the route's, None if they do not. `lists` are the lists of
-    models that must all have what is asked for, `upstreams` the names of those that may be used,
-    None for all. `team` is empty without one. `limits` are those of the key, `team_limits` those of
-    its team; `shows_amounts`: the caller may know what they are. `most_output` are the tokens that
-    an answer may have, None for any number. `keeps_bodies`: what it asks and is answered is kept,
-    sealed. `ends` is when the key expires, infinity for never.
+    models that must all have what is asked for, `paths` those of paths, `upstreams` the names of
+    those that may be used, None for all. `team` is empty without one. `limits` are those of the
+    key, `team_limits` those of its team; `shows_amounts`: the caller may know what they are.
+    `most_output` are the tokens that an answer may have, None for any number. `keeps_bodies`: what
+    it asks and is answered is kept, sealed. `ends` is when the key expires, infinity for never.
     """
 
     __slots__ = (
@@ -138,6 +138,7 @@ class Caller:
         "most_output",
         "name",
         "names_models",
+        "paths",
         "policy",
         "restricted",
         "shows_amounts",
@@ -176,6 +177,7 @@ class Caller:
         self.ends = min((_seconds(one.expires, inf) for one in given), default=inf)
         self.lists = tuple(ModelList(one.models) for one in given if one.models is not None)
         self._models_denied = tuple(name for one in given for name in one.models_denied)
+        self.paths = tuple(one.paths for one in given if one.paths is not None)
         upstreams = [frozenset(one.upstreams) for one in given if one.upstreams is not None]
         self.upstreams = frozenset.intersection(*upstreams) if upstreams else None
         self.names_models = bool(self.lists or self._models_denied)
@@ -184,6 +186,10 @@ class Caller:
         """Whether there are any, by their names or their upstreams."""
         access = [Access(one) for one in given]
         self._access = tuple(one for one in access if not one.is_open)
+
+    def may_call(self, path: str) -> bool:
+        """Whether the caller may call a path of the API."""
+        return all(any(matches(one, path) for one in paths) for paths in self.paths)
 
     def may_reach(self, upstream: str) -> bool:
         """Whether the caller may use an upstream."""

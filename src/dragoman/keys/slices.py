@@ -131,18 +131,19 @@ class Slice:
         missing = amount - (self.used(now) - self._counter.used(then))
         if missing <= 0:
             return now + _SOON_S
-        found = self._counter.frees_at(then, missing)
-        return found if found == inf else found - self.cells[OFFSET] / 1000
+        return self._here(self._counter.frees_at(then, missing))
 
     def resets_at(self, now: float) -> float:
         """See `Counter.resets_at`."""
-        found = self._counter.resets_at(self._owners(now))
-        return found if found == inf else found - self.cells[OFFSET] / 1000
+        return self._here(self._counter.resets_at(self._owners(now)))
+
+    def counts_until(self, now: float) -> float:
+        """See `Counter.counts_until`."""
+        return self._here(self._counter.counts_until(self._owners(now)))
 
     def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:
         """See `Counter.runs_out_at`."""
-        found = self._counter.runs_out_at(self._owners(now), left, since)
-        return found if found == inf else found - self.cells[OFFSET] / 1000
+        return self._here(self._counter.runs_out_at(self._owners(now), left, since))
 
     # What is borrowed
 
@@ -250,6 +251,10 @@ class Slice:
 
     def _owners(self, now: float) -> float:
         return now + self.cells[OFFSET] / 1000
+
+    def _here(self, then: float) -> float:
+        """A time of the owner's, by this machine's clock."""
+        return then - self.cells[OFFSET] / 1000
 
 
 class LentLimit(BoundLimit):

@@ -58,7 +58,7 @@ class _Variant(Struct):
 
 class _Model(Struct):
     id: str
-    match: dict[str, Any]
+    match: Any
     prices: _Rates | list[_Conditional]
     price_variants: list[_Variant] | None = None
 
@@ -100,8 +100,12 @@ def read_genai(text: bytes) -> Reading:
             where = f"{provider.id}/{model.id}"
             names = tuple(dict.fromkeys(_names(model.match, where, left_out)))
             prices = tuple(_prices(model, where, left_out))
-            if names and prices:
+            if not all(price.is_possible for price in prices):
+                left_out.append(f"{where}: a rate that no price has")
+            elif names and prices:
                 models.append(ModelPrices(provider.id, names, prices))
+    if not models:
+        raise PriceError("not the data of genai-prices: no model has a price in it")
     providers = tuple(
         Provider(one.id, one.api_pattern, tuple(one.fallback_model_providers or ()))
         for one in found
@@ -112,32 +116,36 @@ def read_genai(text: bytes) -> Reading:
 # Names
 
 
-def _names(rule: Mapping[str, Any], where: str, left_out: list[str]) -> Iterator[str]:
+def _names(rule: object, where: str, left_out: list[str]) -> Iterator[str]:
     """Patterns for the names that a rule matches."""
-    (kind, value), *_ = rule.items()
-    match kind:
-        case "equals":
-            yield _literal(value)
-        case "starts_with":
-            yield _literal(value) + "*"
-        case "ends_with":
-            yield "*" + _literal(value)
-        case "contains":
-            yield "*" + _literal(value) + "*"
-        case "or":
-            for one in value:
+    match rule:
+        case {"equals": str(text)}:
+            yield _literal(text)
+        case {"starts_with": str(text)}:
+            yield _literal(text) + "*"
+        case {"ends_with": str(text)}:
+            yield "*" + _literal(text)
+        case {"contains": str(text)}:
+            yield "*" + _literal(text) + "*"
+        case {"or": [*rules]}:
+            for one in rules:
                 yield from _names(one, where, left_out)
-        case "and":
+        case {"and": [first, *_]}:
             # The rest of such a rule excludes names that have entries of their own.
-            yield from _names(value[0], where, left_out)
-        case "regex" if (choice := _CHOICE.search(value)) is not None:
+            yield from _names(first, where, left_out)
+        case {"regex": str(text)} if (choice := _CHOICE.search(text)) is not None:
             for letter in choice[1]:
-                one = value[: choice.start()] + re.escape(letter) + value[choice.end() :]
+                one = text[: choice.start()] + re.escape(letter) + text[choice.end() :]
                 yield from _names({"regex": one}, where, left_out)
-        case "regex" if (pattern := _pattern(value)) is not None:
+        case {"regex": str(text)} if (pattern := _pattern(text)) is not None:
             yield pattern
         case _:
-            left_out.append(f"{where}: names that match {value!r}")
+            left_out.append(f"{where}: names that match {_rule(rule)!r}")
+
+
+def _rule(rule: object) -> object:
+    """What a rule says, without its kind where it is one of the simple ones."""
+    return rule["regex"] if isinstance(rule, dict) and "regex" in rule else rule
 
 
 def _literal(text: str) -> str:

@@ -7,7 +7,7 @@ Its form: an object by name of the model, each with its provider and the dollars
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import msgspec
@@ -71,13 +71,17 @@ def check_against_litellm(text: bytes, models: Mapping[str, PriceList], at: floa
     different: list[Difference] = []
     missing: list[ModelPrices] = []
     for name, entry in sorted(entries.items()):
-        provider = PROVIDERS.get(entry.get("litellm_provider", ""))
-        if provider is None or entry.get("mode") not in _MODES:
+        match entry:
+            case {"litellm_provider": str(told), "mode": str(mode)} if mode in _MODES:
+                provider = PROVIDERS.get(told)
+            case _:
+                continue
+        if provider is None:
             continue
         theirs = _price(entry)
         if theirs is None:
             continue
-        name = name.removeprefix(f"{entry['litellm_provider']}/")
+        name = name.removeprefix(f"{told}/")
         ours = models[provider].prices(name) if provider in models else ()
         holding = _holding(ours, at)
         if not holding:
@@ -93,6 +97,8 @@ def check_against_litellm(text: bytes, models: Mapping[str, PriceList], at: floa
             found = Difference(provider, name, rate, told, dollars(other * PER_MILLION))
             if found not in different:
                 different.append(found)
+    if not equal and not different and not missing:
+        raise PriceError("not LiteLLM's prices: no model has a price in it that could be compared")
     return Check(equal, tuple(different), tuple(missing))
 
 
@@ -120,21 +126,32 @@ _RATES = {
 
 def _compared(entry: Mapping[str, Any]) -> Iterator[str]:
     """The rates that an entry names. Some write 0 for what is not charged for now."""
-    return (rate for rate, name in _RATES.items() if entry.get(name))
+    return (rate for rate, name in _RATES.items() if _dollars(entry.get(name)))
+
+
+def _dollars(value: object) -> Decimal | None:
+    """What a rate says; None if it is no number."""
+    if type(value) not in (int, str, Decimal):
+        return None
+    try:
+        told = Decimal(value)  # type: ignore[arg-type]
+    except InvalidOperation:
+        return None
+    return told if told.is_finite() else None
 
 
 def _price(entry: Mapping[str, Any]) -> Price | None:
-    """The usual price of an entry; None if it has none for tokens."""
+    """The usual price of an entry; None if it has none for tokens, or one that cannot be."""
 
     def rate(name: str, otherwise: int) -> int:
-        value = entry.get(_RATES[name])
-        return otherwise if value is None else pico_per_token(Decimal(value) * PER_MILLION)
+        value = _dollars(entry.get(_RATES[name]))
+        return otherwise if value is None else pico_per_token(value * PER_MILLION)
 
-    if not entry.get(_RATES["input"]) and not entry.get(_RATES["output"]):
+    if not any(_dollars(entry.get(_RATES[name])) for name in ("input", "output")):
         return None
     plain, made = rate("input", 0), rate("output", 0)
     written = rate("cache_write", plain)
-    return Price(
+    price = Price(
         since=0,
         tier="",
         above=0,
@@ -147,3 +164,4 @@ def _price(entry: Mapping[str, Any]) -> Price | None:
         output=made,
         reasoning=made,
     )
+    return price if price.is_possible else None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from pathlib import Path
 
 from dragoman.config import Config, OwnPrice, Upstream
+from dragoman.config.files import FileText
 from dragoman.prices.lookup import PriceList, Prices, version_with
 from dragoman.prices.rates import Price, pico_per_token
 from dragoman.prices.table import PriceError, Table, read_table
@@ -20,17 +22,17 @@ NO_LIST = "none"
 _PER_THOUSAND = 1000
 
 
-def load_table(path: str | None = None) -> Table:
+def load_table(file: FileText | None = None) -> Table:
     """The table in a file, or the one that is shipped.
 
     Raises:
         PriceError: the file cannot be read, or is no table.
     """
-    try:
-        text = (Path(__file__).with_name(SNAPSHOT) if path is None else Path(path)).read_bytes()
-    except OSError as error:
-        raise PriceError(f"cannot read {path}: {error.strerror}") from None
-    return read_table(text)
+    if file is None:
+        return read_table(Path(__file__).with_name(SNAPSHOT).read_bytes())
+    if file.problem:
+        raise PriceError(f"cannot read {file.path}: {file.problem}")
+    return read_table(file.text)
 
 
 def load_prices(config: Config, unknown: Callable[[str, str], None] | None = None) -> Prices:
@@ -76,6 +78,9 @@ def _list_of(upstream: Upstream, table: Table, config: Config) -> PriceList:
     for price in config.prices:
         if price.upstream in (None, upstream.name):
             own.setdefault((price.model, price.upstream), []).append(_own(price))
+    for prices in own.values():
+        # Of those that hold at a time the last counts.
+        prices.sort(key=lambda one: (one.since, one.begins != one.ends))
     lists = [[model for model in table.models if model.provider == name] for name in names]
     return PriceList(((model, prices) for (model, _), prices in own.items()), lists)
 
@@ -89,14 +94,18 @@ def _own(price: OwnPrice) -> Price:
     def rate(told: str | None, otherwise: int = 0) -> int:
         return otherwise if told is None else pico_per_token(Decimal(told))
 
+    begins, ends = (0, 0) if price.hours is None else map(_minute, price.hours.split("-"))
+    since = 0
+    if price.since is not None:
+        since = int(datetime.combine(price.since, time(), UTC).timestamp())
     read, made = rate(price.input), rate(price.output)
     written = rate(price.cache_write, read)
     return Price(
-        since=0,
+        since=since,
         tier=price.tier or "",
         above=price.above,
-        begins=0,
-        ends=0,
+        begins=begins,
+        ends=ends,
         input=read,
         cached=rate(price.cached, read),
         cache_write=written,
@@ -105,3 +114,9 @@ def _own(price: OwnPrice) -> Price:
         reasoning=rate(price.reasoning, made),
         search=rate(price.search) * _PER_THOUSAND,
     )
+
+
+def _minute(clock: str) -> int:
+    """The minute of the day of a time such as `16:30`."""
+    hour, minute = clock.split(":")
+    return int(hour) * 60 + int(minute)

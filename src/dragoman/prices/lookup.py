@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from math import inf
 from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from dragoman.canonical.usage import Usage
 from dragoman.prices.rates import TIERS, Price
@@ -35,6 +36,9 @@ more is not believed, or its sums would not fit the store."""
 
 _LONGEST_NAME = 200
 
+_OTHERS = "*"
+"""The own price of what has no other."""
+
 
 class Basis(NamedTuple):
     """By what an answer is priced: everything besides its counts.
@@ -50,7 +54,7 @@ class Basis(NamedTuple):
     prices: str = ""
 
 
-class Charge(NamedTuple):
+class Charge(Struct, frozen=True, gc=False):
     """What one answer costs, in pico-dollars; None if no price is known. Where it is not `billed`,
     its account is paid by subscription, and this is what it would have cost by the token."""
 
@@ -64,29 +68,38 @@ _Steps = tuple[Sequence[int], Sequence[tuple[Basis, Price | None]]]
 
 
 class _Quote:
-    """The prices of one model until a time."""
+    """The prices of one model until a time. `writes_cost_more`: what is written to a prompt cache
+    costs more than other input."""
 
-    __slots__ = ("billed", "tiers", "until")
+    __slots__ = ("billed", "tiers", "until", "writes_cost_more")
 
     def __init__(self, until: float, tiers: Mapping[str | None, _Steps], *, billed: bool) -> None:
         self.until = until
         self.tiers = tiers
         self.billed = billed
+        self.writes_cost_more = any(
+            price is not None and price.cache_write > price.input
+            for _, priced in tiers.values()
+            for _, price in priced
+        )
 
 
 class PriceList:
-    """What models cost at one upstream: own prices first, then the lists that apply to it.
+    """What models cost at one upstream: own prices first, then the lists that apply to it, and last
+    an own price for all others, `*`, which ends the own prices.
 
     A name that is spelled out wins over a pattern, and of patterns that which spells out most, the
     earlier one if they are alike. Of own prices the first that fits wins.
     """
 
-    __slots__ = ("_exact", "_own", "_patterns")
+    __slots__ = ("_exact", "_others", "_own", "_patterns")
 
     def __init__(
         self, own: Iterable[tuple[str, Sequence[Price]]], lists: Iterable[Iterable[ModelPrices]]
     ) -> None:
-        self._own = tuple(own)
+        rows = tuple(own)
+        self._own = list(takewhile(lambda row: row[0] != _OTHERS, rows))
+        self._others = next((row for row in rows if row[0] == _OTHERS), ("", ()))
         self._exact: list[dict[str, Sequence[Price]]] = []
         self._patterns: list[list[tuple[str, Sequence[Price]]]] = []
         for models in lists:
@@ -104,23 +117,13 @@ class PriceList:
 
     def prices(self, model: str) -> Sequence[Price]:
         """All prices of a model, at whatever time; none if it is not known."""
-        name = model.lower()
-        for pattern, prices in self._own:
-            if names_model(pattern, name):
-                return prices
-        for exact, patterns in zip(self._exact, self._patterns, strict=True):
-            if (found := exact.get(name)) is not None:
-                return found
-            for pattern, prices in patterns:
-                if names_model(pattern, name):
-                    return prices
-        return ()
+        return self._found(model)[1]
 
     def listed(self) -> Iterator[tuple[str, Sequence[Price], bool]]:
         """All names and patterns with their prices, and whether they are own ones. Those that an
         earlier one stands before are left out."""
         seen: set[str] = set()
-        own = ((pattern, prices, True) for pattern, prices in self._own)
+        own = ((name, prices, True) for name, prices in (*self._own, self._others) if prices)
         shipped = (
             (name, prices, False)
             for exact, patterns in zip(self._exact, self._patterns, strict=True)
@@ -136,17 +139,20 @@ class PriceList:
 
     def listed_as(self, model: str) -> str:
         """The name or pattern under which the price of a model stands; empty if it has none."""
+        return self._found(model)[0]
+
+    def _found(self, model: str) -> tuple[str, Sequence[Price]]:
         name = model.lower()
-        for pattern, _ in self._own:
+        for pattern, prices in self._own:
             if names_model(pattern, name):
-                return pattern
+                return pattern, prices
         for exact, patterns in zip(self._exact, self._patterns, strict=True):
-            if name in exact:
-                return name
-            for pattern, _ in patterns:
+            if (found := exact.get(name)) is not None:
+                return name, found
+            for pattern, prices in patterns:
                 if names_model(pattern, name):
-                    return pattern
-        return ""
+                    return pattern, prices
+        return self._others
 
 
 class Prices:
@@ -193,10 +199,20 @@ class Prices:
             return Charge(basis, None, quote.billed)
         return Charge(basis, cost, quote.billed)
 
-    def price(self, basis: Basis, at: float) -> tuple[Basis, Price] | None:
-        """The price, and what it is priced by, of what was counted under `basis` at a time; None if
-        none is known. Steps that were not told apart then cannot be now."""
+    def writes_cost_more(self, upstream: str, model: str, now: float) -> bool:
+        """Whether input that is written to a prompt cache costs more than other input at `now`."""
+        quote = self._quotes.get((upstream, model))
+        if quote is None or now >= quote.until:
+            quote = self._quote(upstream, model, now)
+        return quote.writes_cost_more
+
+    def price(self, basis: Basis, at: float, until: float) -> tuple[Basis, Price] | None:
+        """The price, and what it is priced by, of what was counted under `basis` from one time to
+        another; None if none is known, or none that holds all of it. Steps that were not told apart
+        then cannot be now."""
         quote = self._quote(basis.upstream, basis.model, at, keep=False)
+        if quote.until < until:
+            return None
         steps, priced = quote.tiers.get(basis.tier or None) or quote.tiers[None]
         found, price = priced[bisect_left(steps, basis.above + 1)]
         return None if price is None else (found._replace(tier=basis.tier), price)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.json import encode
+from msgspec.structs import replace
 
 from dragoman.prices.genai import read_genai
 from dragoman.prices.litellm import Check, check_against_litellm
@@ -62,33 +63,39 @@ def make_from(first: Text, second: Text | None, now: float) -> Made:
         models += check.missing
     day = time.strftime("%Y-%m-%d", time.gmtime(now))
     table = make_table(day, sources, reading.providers, models)
-    missing = _missing(table)
-    known = tuple([_called(page.model) for page in PAGES if page not in missing])
+    known = tuple([_called(page.model) for page in PAGES if _has(_found(models, page), page)])
     return Made(with_pages(table), check, reading.left_out, tuple(_high(models)), known)
 
 
 def with_pages(table: Table) -> Table:
-    """A table with those models of vendors' pages that it lacks."""
-    missing = _missing(table)
-    if not missing:
-        return table
-    read = [
-        Source(f"page of {page.day}", page.address, hashlib.sha256(encode(page.model)).hexdigest())
-        for page in missing
-    ]
-    models = [*table.models, *(page.model for page in missing)]
+    """A table with those models of vendors' pages that it lacks, and those service tiers of models
+    that it has."""
+    models, read = list(table.models), list(table.sources)
+    for page in PAGES:
+        found = _found(models, page)
+        if _has(found, page) or (not found and page.model.prices[0].tier):
+            continue
+        if found:
+            at = next(at for at, one in enumerate(models) if one.prices is found)
+            models[at] = replace(models[at], prices=(*found, *page.model.prices))
+        else:
+            models.append(page.model)
+        digest = hashlib.sha256(encode(page.model)).hexdigest()
+        read.append(Source(f"page of {page.day}", page.address, digest))
     day = table.version.rpartition(".")[0]
-    return make_table(day, [*table.sources, *read], table.providers, models)
+    return make_table(day, read, table.providers, models)
 
 
-def _missing(table: Table) -> list[Page]:
-    lists = _lists(table.models)
-    return [
-        page
-        for page in PAGES
-        if page.model.provider not in lists
-        or not lists[page.model.provider].prices(page.model.names[0])
-    ]
+def _found(models: Iterable[ModelPrices], page: Page) -> Sequence[Price]:
+    """What is known of the model of a page."""
+    provider, name = page.model.provider, page.model.names[0]
+    return PriceList((), [[one for one in models if one.provider == provider]]).prices(name)
+
+
+def _has(found: Sequence[Price], page: Page) -> bool:
+    """Whether what is known of its model makes a page needless: the first of its service tiers is
+    the usual one, or it has no other."""
+    return page.model.prices[0].tier in {price.tier for price in found}
 
 
 def changes(old: Table, new: Table) -> Iterator[str]:
@@ -106,6 +113,12 @@ def changes(old: Table, new: Table) -> Iterator[str]:
             yield f"~ {name}: other tiers or dates"
         else:
             yield f"~ {name}: {_brief(one)} -> {_brief(other)}"
+
+
+def gone(old: Table, new: Table) -> tuple[int, int]:
+    """How many names of models a table no longer has, and how many there were."""
+    before = _by_name(old)
+    return len(before.keys() - _by_name(new).keys()), len(before)
 
 
 def _by_name(table: Table) -> dict[str, tuple[Price, ...]]:
@@ -139,7 +152,7 @@ def _lists(models: Iterable[ModelPrices]) -> dict[str, PriceList]:
 
 def _high(models: Iterable[ModelPrices]) -> Iterator[str]:
     for model in models:
-        top = max(max(price.input, price.output, price.reasoning) for price in model.prices)
+        top = max(max(price.rates) for price in model.prices)
         if top > _HIGH:
             yield f"{_called(model)}: {dollars(top * PER_MILLION)}"
 

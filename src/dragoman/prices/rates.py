@@ -13,10 +13,13 @@ PICO: Final = 10**12
 PER_MILLION: Final = 10**6
 """Pico-dollars for one token that costs one US dollar for a million."""
 
-BATCH, FLEX, PRIORITY, FAST = "batch", "flex", "priority", "fast"
-TIERS: Final = (BATCH, FLEX, PRIORITY, FAST)
+BATCH, FLEX, PRIORITY, FAST, ULTRAFAST = "batch", "flex", "priority", "fast", "ultrafast"
+TIERS: Final = (BATCH, FLEX, PRIORITY, FAST, ULTRAFAST)
 """Service tiers with prices of their own, by the vendors' names (`Usage.tier`). The usual tier is
 the empty text."""
+
+
+_MOST: Final = 2**63 - 1
 
 
 class Counts(Protocol):
@@ -66,6 +69,23 @@ class Price(Struct, frozen=True, array_like=True, gc=False):
     def period(self) -> tuple[int, int, int]:
         """When it holds: what prices that hold together have in common."""
         return self.since, self.begins, self.ends
+
+    @property
+    def rates(self) -> tuple[int, ...]:
+        """What a token costs, of each kind."""
+        return (
+            self.input,
+            self.cached,
+            self.cache_write,
+            self.cache_write_1h,
+            self.output,
+            self.reasoning,
+        )
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether nothing of it is below zero, nor beyond what a table can hold."""
+        return all(0 <= rate <= _MOST for rate in (*self.rates, self.search, self.request))
 
     def holds(self, at: float) -> bool:
         """Whether it holds at a time (Unix seconds)."""

@@ -521,9 +521,11 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     ]
     """The client's top-level members without the first so many pieces of reasoning that only
     their maker can read, and how many were left out."""
-    fitted: Callable[[Mapping[str, msgspec.Raw], Capabilities, Ledger], Mapping[str, msgspec.Raw]]
+    fitted: Callable[
+        [Mapping[str, msgspec.Raw], Capabilities, Ledger, bool], Mapping[str, msgspec.Raw]
+    ]
     """The client's top-level members without what this upstream would refuse or is not to see.
-    Other values byte for byte."""
+    Other values byte for byte. The flag tells that the output limit is lower than the client's."""
     check_conversation: Callable[[Mapping[str, msgspec.Raw]], None] = _no_check
     """Raises InvalidRequest for a request that goes on with a conversation which only one account
     of several would hold, and that nothing would lead there."""

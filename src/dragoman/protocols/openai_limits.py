@@ -7,12 +7,7 @@ from functools import lru_cache
 
 from dragoman.protocols.base import RateStatus
 
-_REQUESTS = (
-    b"x-ratelimit-limit-requests: %d\r\n"
-    b"x-ratelimit-remaining-requests: %d\r\n"
-    b"x-ratelimit-reset-requests: %b\r\n"
-)
-_TOKENS = _REQUESTS.replace(b"requests", b"tokens")
+_TOLD = "limit", "remaining", "reset"
 
 
 def limit_lines(statuses: Iterable[RateStatus]) -> bytes:
@@ -20,26 +15,34 @@ def limit_lines(statuses: Iterable[RateStatus]) -> bytes:
     lines, tokens = b"", None
     for status in statuses:
         if status.kind == "requests":
-            lines = _REQUESTS % (status.limit, status.remaining, duration(status.reset_s))
+            lines = _lines("requests", status.limit, _told(status.reset_s)) % status.remaining
         elif tokens is None or status.remaining * tokens.limit < tokens.remaining * status.limit:
             tokens = status
     if tokens is not None:
-        lines += _TOKENS % (tokens.limit, tokens.remaining, duration(tokens.reset_s))
+        lines += _lines("tokens", tokens.limit, _told(tokens.reset_s)) % tokens.remaining
     return lines
 
 
-def duration(seconds: float) -> bytes:
+@lru_cache(maxsize=1024)
+def _lines(kind: str, limit: int, reset_ms: int) -> bytes:
+    """The headers of one kind, with a place for what remains."""
+    limits, remaining, reset = [f"x-ratelimit-{one}-{kind}" for one in _TOLD]
+    return f"{limits}: {limit}\r\n{remaining}: %d\r\n{reset}: {duration(reset_ms)}\r\n".encode()
+
+
+def _told(reset_s: float) -> int:
+    """A time to a reset in milliseconds; of more than a second, in whole ones: windows are counted
+    in parts that take as long."""
+    return int(reset_s) * 1000 if reset_s >= 1 else max(0, int(reset_s * 1000))
+
+
+def duration(milliseconds: int) -> str:
     """A span as the service writes it: `84ms`, `1.146s`, `6m0s`, `2h0m3s`."""
-    return _written(int(seconds * 1000))
-
-
-@lru_cache(maxsize=4096)
-def _written(milliseconds: int) -> bytes:
     if milliseconds < 1000:
-        return b"%dms" % max(0, milliseconds)
+        return f"{milliseconds}ms"
     minutes, rest = milliseconds // 60_000, milliseconds % 60_000 / 1000
     if not minutes:
-        return b"%gs" % rest
+        return f"{rest:g}s"
     if minutes < 60:
-        return b"%dm%gs" % (minutes, rest)
-    return b"%dh%dm%gs" % (minutes // 60, minutes % 60, rest)
+        return f"{minutes}m{rest:g}s"
+    return f"{minutes // 60}h{minutes % 60}m{rest:g}s"

@@ -116,12 +116,11 @@ class SharedFile:
     def _release_column(self, number: int) -> None:
         self._unlock(_COLUMN_LOCKS + number)
 
-    def _locking(self) -> tuple[Callable[[], object], Callable[[], object]]:
-        """What takes the lock of the table, and what gives it back, made ready to be called."""
-        return (
-            _changing(self._file, _LOCK, _TABLE_LOCK),
-            _changing(self._file, _UNLOCK, _TABLE_LOCK),
-        )
+    def _locking(
+        self, place: int = _TABLE_LOCK
+    ) -> tuple[Callable[[], object], Callable[[], object]]:
+        """What takes the lock at `place`, and what gives it back, made ready to be called."""
+        return _changing(self._file, _LOCK, place), _changing(self._file, _UNLOCK, place)
 
     def _lock(self, place: int = _TABLE_LOCK) -> None:
         _change(self._file, _LOCK, place)

@@ -2,7 +2,8 @@
 
 A file that all of them map: cells for each counter (`keys/counters.py`), and for each process a
 column with what it has reserved and what it has used that is in no row of usage yet. All of it is
-read and written under one lock, for the time of one request's limits. Of a process that is gone,
+read and written under one lock, for the time of one request's limits: a mutex in the file, or a
+lock of the kernel where there are none that a killed process gives up. Of a process that is gone,
 whoever finds it gives back what its column has.
 
 The file outlives the processes: what was used goes on where it ended. Where the machine was started
@@ -12,8 +13,10 @@ rows of usage.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+from collections.abc import Callable
 from hashlib import blake2b
 
 from dragoman.config.windows import Fixed
@@ -27,13 +30,14 @@ from dragoman.keys.counters import (
     RollingCounter,
 )
 from dragoman.storage.shared_file import PROCESSES, ROW_LOCKS, SharedFile
+from dragoman.storage.shared_mutex import MUTEX_BYTES, SharedMutex, has_mutexes
 
 _log = logging.getLogger("dragoman.limits")
 
 ROWS = 1 << 15
 """Counters that are shared; further ones count in each process by itself."""
 
-_MAGIC = b"dragoman limits 1"
+_MAGIC = b"dragoman limits 2"
 _HEAD = 4096
 _TABLE = _HEAD
 _OFFSETS = _TABLE + 16 * ROWS
@@ -45,9 +49,12 @@ _SIZE = _AREA + 8 * _AREA_CELLS
 _PLACE = (1 << 31) - 1
 
 # Cells of the head, after the magic.
-_BOOT, _COLUMNS_USED, _ROWS_USED, _CELLS_USED, _LOSSES = 8, 9, 10, 11, 12
+_BOOT, _COLUMNS_USED, _ROWS_USED, _CELLS_USED, _LOSSES, _HAS_MUTEX = 8, 9, 10, 11, 12, 13
 
-_EXCHANGE_LOCK = ROW_LOCKS
+_MUTEX = 128
+"""Where the mutex is in the head."""
+
+_EXCHANGE_LOCK, _CELLS_LOCK = ROW_LOCKS, ROW_LOCKS + 1
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -60,20 +67,18 @@ class SharedLimits(SharedFile):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path, _MAGIC, _SIZE)
         self._rows: dict[str, Row] = {}
         self._indexes: dict[Row, int] = {}
         self._is_full = False
-        self.lock, self.unlock = self._locking()
+        self.lock: Callable[[], object] = _closed
+        self.unlock: Callable[[], object] = _closed
+        super().__init__(path, _MAGIC, _SIZE)
 
     def close(self) -> None:
         """Give up what this process has reserved, and the file. Harmless if it was done before."""
         if self._file >= 0:
-            self._lock()
-            try:
-                self._reclaim(self._number)
-            finally:
-                self._unlock()
+            self._reclaim(self._number)
+            self.lock = self.unlock = _closed
             super().close()
 
     def row(self, name: str, cells: int) -> Row:
@@ -81,11 +86,11 @@ class SharedLimits(SharedFile):
         called while locked."""
         row = self._rows.get(name)
         if row is None:
-            self._lock()
+            self.lock()
             try:
                 row = self._rows[name] = self._find(name, cells)
             finally:
-                self._unlock()
+                self.unlock()
         return row
 
     def reclaim_lost(self) -> int:
@@ -96,11 +101,7 @@ class SharedLimits(SharedFile):
             if number == self._number or not self._try_column(number):
                 continue
             try:
-                self._lock()
-                try:
-                    lost += self._reclaim(number)
-                finally:
-                    self._unlock()
+                lost += self._reclaim(number)
             finally:
                 self._release_column(number)
         return lost
@@ -137,10 +138,22 @@ class SharedLimits(SharedFile):
     def _prepare(self, is_alone: bool) -> None:
         if is_alone and not self._is_usable():
             self._begin_anew()
-        self._cells = self._map().cast("q")
+        memory = self._map()
+        cells = self._cells = memory.cast("q")
+        place = memory[_MUTEX : _MUTEX + MUTEX_BYTES]
         if is_alone:
-            self._cells[_BOOT] = _boot()
-            for number in range(self._cells[_COLUMNS_USED]):
+            cells[_BOOT], cells[_HAS_MUTEX] = _boot(), has_mutexes()
+            if cells[_HAS_MUTEX]:
+                SharedMutex.make(place)
+        if not cells[_HAS_MUTEX]:
+            self.lock, self.unlock = self._locking(_CELLS_LOCK)
+        elif has_mutexes():
+            mutex = SharedMutex(place)
+            self.lock, self.unlock = mutex.lock, mutex.unlock
+        else:
+            raise OSError(errno.EBUSY, "is in use with another C library")
+        if is_alone:
+            for number in range(cells[_COLUMNS_USED]):
                 self._reclaim(number)
 
     def _is_usable(self) -> bool:
@@ -196,6 +209,13 @@ class SharedLimits(SharedFile):
 
     def _reclaim(self, number: int) -> bool:
         """Give back what process `number` has; whether it had anything."""
+        self.lock()
+        try:
+            return self._reclaim_locked(number)
+        finally:
+            self.unlock()
+
+    def _reclaim_locked(self, number: int) -> bool:
         cells, found = self._cells, False
         begin = _column(number)
         end = begin + OWN_CELLS * cells[_ROWS_USED]
@@ -276,6 +296,10 @@ def _bare_counter(cells: Cells) -> Counter:
     if len(cells) == ROLLING_CELLS:
         return RollingCounter(cells, 1.0)
     return FixedCounter(cells, Fixed(None))
+
+
+def _closed() -> None:
+    raise OSError(errno.EBADF, "is closed")
 
 
 def _boot() -> int:

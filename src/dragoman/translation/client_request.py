@@ -38,7 +38,8 @@ class ClientRequest:
 
     `model` and `stream` are known at once; the whole body is read only when an upstream of
     another protocol needs it. `shown` are members that answers repeat instead of those in `body`.
-    `is_large`: the body is large, and is worked on in another process.
+    `is_large`: the body is large, and is worked on in another process. `is_lowered`: its output
+    limit is lower than the client's.
     """
 
     __slots__ = (
@@ -49,6 +50,7 @@ class ClientRequest:
         "body",
         "codec",
         "is_large",
+        "is_lowered",
         "members",
         "mended",
         "model",
@@ -90,7 +92,7 @@ class ClientRequest:
         self._request: Request | None = None
         self._for_answer: Request | None = None
         self._beginning: Beginning | None = None
-        self.is_large = False
+        self.is_large = self.is_lowered = False
         self.shown = shown or {}
         self.operation = operation
         self.model, self.stream = _read_head(self.members, operation)
@@ -147,7 +149,7 @@ class ClientRequest:
         """Set all but model and stream to what holds of a request without a body."""
         self.codec, self.body, self.members = CODECS[protocol], b"", {}
         self.shown, self.operation = {}, None
-        self.mended = self.is_large = False
+        self.mended = self.is_large = self.is_lowered = False
         self._request = self._for_answer = self._beginning = self._own = None
 
     def with_body(self, body: bytes, shown: Mapping[str, Any] | None = None) -> ClientRequest:
@@ -158,6 +160,7 @@ class ClientRequest:
         """
         made = ClientRequest(self.codec.name, body, shown, self.operation)
         made.mended = made.mended or self.mended
+        made.is_lowered = self.is_lowered
         return made
 
     def read(self, sealer: Sealer) -> Request:
@@ -222,7 +225,7 @@ class ClientRequest:
         members = self.codec.passthrough.without_envelopes(self.members, ledger)
         if without:
             members, _ = self.codec.passthrough.without_reasoning(members, ledger, without)
-        members = self.codec.passthrough.fitted(members, capabilities, ledger)
+        members = self.codec.passthrough.fitted(members, capabilities, ledger, self.is_lowered)
         return self.codec.passthrough.forward_request(members, model, capabilities)
 
     def reasoning(self, most: int) -> int:

@@ -151,7 +151,7 @@ class AccountRoutes:
         if values.setdefault("name", name) != name:
             bad("An account keeps its name.", "name")
         made: Draft = read_draft(values, literal_secret)
-        return 200, await self._ask(lambda administration: administration.change(made))
+        return 200, await self._ask(lambda administration: administration.change(made, call.check))
 
     async def _remove(self, call: Call) -> Reply:
         only(call.query)

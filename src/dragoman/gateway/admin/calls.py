@@ -51,13 +51,17 @@ class Operator(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """A request of an operator. `names` are what stands in the path for each `*` of its route."""
+    """A request of an operator. `names` are what stands in the path for each `*` of its route.
+    `check` raises `Refusal` unless what is to be changed, as GET tells it, is what the request
+    believes it to be, and is to be called where nobody else changes it meanwhile; None where it
+    believes nothing."""
 
     incoming: IncomingRequest
     query: Query
     names: Sequence[str]
     operator: Operator
     actor: Actor
+    check: Callable[[Any], object] | None = None
 
 
 class Raw(Struct, frozen=True):

@@ -20,6 +20,7 @@ from dragoman.administration.limits import LimitAdministration, Owner, read_limi
 from dragoman.administration.times import LONGEST_SPAN_S
 from dragoman.config.limits import Limit
 from dragoman.gateway.admin.calls import (
+    MOST_ON_PAGE,
     AdminRoute,
     Call,
     Handler,
@@ -29,6 +30,7 @@ from dragoman.gateway.admin.calls import (
     choice,
     faults_of_rows_told,
     flag,
+    number,
     only,
     read_object,
 )
@@ -38,6 +40,9 @@ from dragoman.gateway.serving.simulated_admission import SimulatedAdmission, sta
 from dragoman.keys.admission import kind_of
 
 T = TypeVar("T")
+
+_AT_ONCE = 50
+"""Keys whose limits are looked at before others have their turn."""
 
 _PAST_S = 7 * 86_400.0
 """Seconds of the past with which a limit is compared that is not stored yet."""
@@ -189,24 +194,31 @@ class KeyRoutes:
             for number, (limit, view) in enumerate(zip(limits, views, strict=True), 1)
         ]
 
-    async def _with_states(
+    async def _told(
         self, call: Call, owners: Sequence[KeyView] | Sequence[TeamView], *, is_team: bool
-    ) -> list[object]:
-        """Keys or teams, where `?state=true` with how their limits stand."""
-        if not flag(call.query, "state"):
-            return list(owners)
-        return [
-            {
-                **msgspec.to_builtins(owner),
-                "limits": await self._states(owner.name, owner.rules.limits, is_team=is_team),
-            }
-            for owner in owners
-        ]
+    ) -> dict[str, object]:
+        """Keys or teams, which are in the order of their names: all, or a page with `?limit=`, and
+        where `?state=true` with how their limits stand."""
+        query, kind = call.query, "teams" if is_team else "keys"
+        after, limit = query.get("after", ""), number(query, "limit", len(owners), MOST_ON_PAGE)
+        left = [owner for owner in owners if owner.name > after]
+        found = left[:limit]
+        told: dict[str, object] = {kind: found}
+        if "limit" in query:
+            told["next"] = found[-1].name if len(left) > limit else None
+        if flag(query, "state"):
+            stand: list[object] = []
+            for count, owner in enumerate(found, 1):
+                limits = await self._states(owner.name, owner.rules.limits, is_team=is_team)
+                stand.append({**msgspec.to_builtins(owner), "limits": limits})
+                if count % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            told[kind] = stand
+        return told
 
     async def _list(self, call: Call) -> Reply:
-        only(call.query, "state")
-        found = await self._ask(lambda keys: keys.keys())
-        return 200, {"keys": await self._with_states(call, found, is_team=False)}
+        only(call.query, "state", "limit", "after")
+        return 200, await self._told(call, await self._ask(lambda keys: keys.keys()), is_team=False)
 
     async def _add(self, call: Call) -> Reply:
         name, fields = await _named(call)
@@ -229,7 +241,7 @@ class KeyRoutes:
     async def _change(self, call: Call, fields: dict[str, Any]) -> Reply:
         only(call.query)
         (name,) = call.names
-        return 200, await self._ask(lambda keys: keys.change(name, fields))
+        return 200, await self._ask(lambda keys: keys.change(name, fields, call.check))
 
     async def _simulate(self, call: Call) -> Reply:
         only(call.query)
@@ -255,9 +267,8 @@ class KeyRoutes:
         return 200, {"removed": await self._ask(lambda keys: keys.remove(names))}
 
     async def _list_teams(self, call: Call) -> Reply:
-        only(call.query, "state")
-        found = await self._ask(lambda keys: keys.teams())
-        return 200, {"teams": await self._with_states(call, found, is_team=True)}
+        only(call.query, "state", "limit", "after")
+        return 200, await self._told(call, await self._ask(lambda keys: keys.teams()), is_team=True)
 
     async def _add_team(self, call: Call) -> Reply:
         name, fields = await _named(call)
@@ -272,7 +283,7 @@ class KeyRoutes:
         only(call.query)
         (name,) = call.names
         fields = await read_object(call.incoming)
-        return 200, await self._ask(lambda keys: keys.change_team(name, fields))
+        return 200, await self._ask(lambda keys: keys.change_team(name, fields, call.check))
 
     async def _remove_team(self, call: Call) -> Reply:
         only(call.query)
@@ -325,7 +336,7 @@ class AdminKeyRoutes:
     async def _change(self, call: Call, fields: dict[str, Any]) -> Reply:
         only(call.query)
         (name,) = call.names
-        return 200, await self._ask(lambda admins: admins.change(name, fields))
+        return 200, await self._ask(lambda admins: admins.change(name, fields, call.check))
 
     async def _rotate(self, call: Call) -> Reply:
         only(call.query)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from hashlib import blake2b
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,7 +27,12 @@ from dragoman.administration.drafts import InvalidDraft, shortened
 from dragoman.administration.errors import Conflict, UnknownAccount
 from dragoman.administration.keys import KeyAdministration, Unknown
 from dragoman.administration.limits import UnknownLimit
-from dragoman.administration.pricing import found_prices, price_views, reprice
+from dragoman.administration.pricing import (
+    found_prices,
+    hours_since,
+    price_views,
+    reprice,
+)
 from dragoman.administration.service import Administration
 from dragoman.administration.sheets import audit_sheet
 from dragoman.audit import Actor, Change
@@ -39,6 +44,7 @@ from dragoman.gateway.admin.calls import (
     PAGE,
     AdminRoute,
     Call,
+    Handler,
     Operator,
     Raw,
     Refusal,
@@ -61,9 +67,12 @@ from dragoman.gateway.admin.operators import Operators, check_json
 from dragoman.gateway.admin.requests import RequestRoutes
 from dragoman.gateway.admin.series import SeriesRoutes
 from dragoman.gateway.admin.workbench import WorkbenchRoutes
-from dragoman.gateway.edge.auth import Keyring
+from dragoman.gateway.edge.auth import Caller, Keyring
 from dragoman.gateway.edge.errors import Headers, fault_of
+from dragoman.gateway.edge.idempotency import HEADER as IDEMPOTENCY_KEY
+from dragoman.gateway.edge.idempotency import IdempotencyKeys
 from dragoman.gateway.edge.incoming import IncomingRequest
+from dragoman.gateway.edge.record import Record
 from dragoman.gateway.operation.scrape import Scrape
 from dragoman.gateway.serving.limits_told import moment_text
 from dragoman.gateway.serving.simulated_admission import SimulatedAdmission
@@ -94,6 +103,9 @@ _STATUS_OF_KIND = {
     FaultKind.UNSUPPORTED_MEDIA_TYPE: (415, "unsupported_media_type"),
     FaultKind.REQUEST_TIMEOUT: (408, "timeout"),
     FaultKind.INVALID_REQUEST: (400, "invalid_request"),
+    FaultKind.CONFLICT: (409, "conflict"),
+    FaultKind.UNPROCESSABLE: (422, "unprocessable"),
+    FaultKind.OVERLOADED: (503, "overloaded"),
 }
 
 
@@ -101,8 +113,9 @@ class Admin:
     """Serves `/admin` of one worker, with one configuration.
 
     `requests` is the log of requests, None if there is none, `series` the time series, `events`
-    what pages are told while they are open, `simulated` tells of limits; `reload` reads the
-    configuration anew, None where that came from no file.
+    what pages are told while they are open, `simulated` tells of limits; `repeated` knows requests
+    with an idempotency key, None where such keys mean nothing; `reload` reads the configuration
+    anew, None where that came from no file.
     """
 
     def __init__(
@@ -122,8 +135,10 @@ class Admin:
         bench: Bench,
         envelope_key: bytes,
         simulated: SimulatedAdmission,
+        repeated: IdempotencyKeys | None = None,
         reload: ReloadRequest | None = None,
     ) -> None:
+        self._repeated = repeated
         self._prices = prices
         self._config = config
         self._pool = pool
@@ -233,9 +248,10 @@ class Admin:
             check_json(incoming)
         actor = Actor(operator.name, "admin", address)
         _actor.set(actor)
-        call = Call(incoming, read_query(incoming.query), names, operator, actor)
-        if method == "PATCH" and (wanted := incoming.headers.get(b"if-match")):
-            await _check_match(route, call, wanted)
+        check = _check_for(route, method, incoming.headers.get(b"if-match", b""))
+        call = Call(incoming, read_query(incoming.query), names, operator, actor, check)
+        if method == "POST" and method not in route.open and incoming.headers.get(IDEMPOTENCY_KEY):
+            return await self._answer_once(handler, call, headers)
         reply = await handler(call)
         if reply is not None and method == "GET" and not isinstance(reply[1], Raw):
             if route.settings is not None:
@@ -248,6 +264,23 @@ class Admin:
                 return 304, None
             return reply[0], Raw(body, b"application/json")
         return reply
+
+    async def _answer_once(self, handler: Handler, call: Call, headers: Headers) -> Reply:
+        """Answer a request that has an idempotency key, or give the answer that it had before."""
+
+        async def handle(incoming: IncomingRequest, _caller: Caller, _record: Record) -> None:
+            # Its body is part of what makes it the same.
+            await incoming.body(self._config.server.body_limit_bytes)
+            reply = await handler(call)
+            if reply is not None:
+                await _send(incoming, reply, headers)
+
+        if self._repeated is None:
+            return await handler(call)
+        # No client has such a name.
+        caller = Caller(f"/admin/{call.operator.name}")
+        await self._repeated.serve(handle, call.incoming, caller, Record())
+        return None
 
     # The rest
 
@@ -316,6 +349,7 @@ class Admin:
                 prices=self._prices,
                 since=since,
                 until=until,
+                hours_since=hours_since(self._config),
                 dry_run=dry_run,
                 actor=_actor.get(),
             )
@@ -394,19 +428,26 @@ def _may(operator: Operator, route: AdminRoute, method: str) -> bool:
     return operator.role == "admin" or route.role(method) == "viewer"
 
 
-async def _check_match(route: AdminRoute, call: Call, wanted: bytes) -> None:
-    """Make sure that what is to be changed is as it was when it was read.
+def _check_for(route: AdminRoute, method: str, wanted: bytes) -> Callable[[Any], object] | None:
+    """What makes sure that something is, when it is changed, as it was when it was read with one of
+    the `wanted` tags.
 
     Raises:
-        Refusal: it is not, or it cannot be told.
+        Refusal: that cannot be told.
     """
-    if route.settings is None:
-        raise Refusal(412, "changed", "Nothing here has a tag.", "if-match")
-    reply = await route.methods["GET"](call)
-    assert reply is not None
-    if not _names(wanted, _tag(msgspec.json.encode(route.settings(reply[1])))):
-        told = "It was changed meanwhile: read it again."
+    if method == "GET" or not wanted:
+        return None
+    settings = route.settings
+    if settings is None or method != "PATCH":
+        told = "If-Match goes with PATCH of a single thing alone."
         raise Refusal(412, "changed", told, "if-match")
+
+    def check(view: Any) -> None:
+        if not _names(wanted, _tag(msgspec.json.encode(settings(view)))):
+            told = "It was changed meanwhile: read it again."
+            raise Refusal(412, "changed", told, "if-match")
+
+    return check
 
 
 def _tag(body: bytes) -> bytes:

@@ -13,7 +13,11 @@ from dragoman.http.addresses import parse
 from dragoman.keys.ring import Caller, Denial, Denied, KeyRing
 from dragoman.protocols import CODECS
 
-__all__ = ["Caller", "Keyring", "presented_key"]
+__all__ = ["Caller", "Guessed", "Keyring", "presented_key"]
+
+
+class Guessed(DragomanError):
+    """There is no key, or one that nobody has or had."""
 
 
 class Keyring:
@@ -55,7 +59,8 @@ class Keyring:
                 raise self._denied(Denial.UNKNOWN)
         key = presented_key(headers)
         if key is None:
-            raise _refused(f"No API key was given. Send it as {' or '.join(_ways())}.")
+            told = f"No API key was given. Send it as {' or '.join(_ways())}."
+            raise Guessed(_unauthenticated(told))
         now = time.time()
         try:
             caller = self.ring.find(key, now)
@@ -87,7 +92,8 @@ class Keyring:
             return refusal(FaultKind.OVERLOADED, told, code="server_error")
         if denial is Denial.ELSEWHERE:
             return refusal(FaultKind.FORBIDDEN, f"The API key {denial.value}.")
-        return _refused(f"The API key {denial.value}.")
+        fault = _unauthenticated(f"The API key {denial.value}.")
+        return (Guessed if denial in _GUESSED else DragomanError)(fault)
 
 
 def presented_key(headers: Mapping[bytes, bytes]) -> bytes | None:
@@ -128,5 +134,8 @@ def _ways() -> list[str]:
     return ["'Authorization: Bearer KEY'", *(f"'{name.decode()}: KEY'" for name in headers)]
 
 
-def _refused(message: str) -> DragomanError:
-    return DragomanError(Fault(FaultKind.UNAUTHENTICATED, message, code="invalid_api_key"))
+_GUESSED = (Denial.UNKNOWN, Denial.MISTYPED)
+
+
+def _unauthenticated(message: str) -> Fault:
+    return Fault(FaultKind.UNAUTHENTICATED, message, code="invalid_api_key")

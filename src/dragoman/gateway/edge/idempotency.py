@@ -67,11 +67,14 @@ class IdempotencyKeys:
     """The keys of requests in flight, and of those answered in the last `seconds`.
 
     `check` is called with the body of a request before it is answered as before, and raises if its
-    client may not ask for that any more.
+    client may not ask for that any more; None where that is known before.
     """
 
     def __init__(
-        self, seconds: float, check: Check, clock: Callable[[], float] = time.monotonic
+        self,
+        seconds: float,
+        check: Check | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._seconds = seconds
         self._check = check
@@ -107,7 +110,8 @@ class IdempotencyKeys:
         try:
             await handle(incoming, caller, record)
         except _Replay as replay:
-            await self._check(incoming, caller, replay.body)
+            if self._check is not None:
+                await self._check(incoming, caller, replay.body)
             record.replayed = True
             self._give(incoming, replay.answer)
         else:

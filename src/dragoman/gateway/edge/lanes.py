@@ -93,9 +93,10 @@ class Continuation:
     up to the answer, once they are known; None if the answer is not to be remembered. They are
     `unstored` if a service is sent them that would look up what it stored. `add` sends the upstream
     more input for the response under way, and says whether it did; None where that cannot be.
+    `admit` says why a limit of the client's does not let that in, empty if none does.
     """
 
-    __slots__ = ("add", "lane", "memory", "parent", "pieces", "prepares", "unstored")
+    __slots__ = ("add", "admit", "lane", "memory", "parent", "pieces", "prepares", "unstored")
 
     def __init__(
         self, memory: ConnectionMemory, lane: str, previous: str | None, prepares: bool
@@ -107,6 +108,7 @@ class Continuation:
         self.pieces: tuple[bytes, ...] | None = None
         self.unstored = False
         self.add: Callable[[Any], bool] | None = None
+        self.admit: Callable[[], str] = str
 
     def can_add(
         self, told: Callable[[Any], object], turn: Turn, send: Callable[[bytes], bool]

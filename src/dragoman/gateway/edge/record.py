@@ -85,6 +85,7 @@ class _PaidInVain(Struct, frozen=True):
     account: str
     model: str
     usage: Usage | None
+    cost_usd: str | None
 
 
 class _Line(Struct, gc=False):
@@ -196,6 +197,16 @@ class Record(Struct, eq=False):
             self.upstream, self.upstream_model = self.failed[-1].upstream, self.failed[-1].model
 
     @property
+    def cost(self) -> int | None:
+        """Pico-dollars that the request came to, with the answers that were of no use; None if of
+        nothing that it used a price is known."""
+        cost = None if self.charge is None else self.charge.cost
+        for one in self.in_vain:
+            if one.charge is not None and one.charge.cost is not None:
+                cost = (cost or 0) + one.charge.cost
+        return cost
+
+    @property
     def is_reached(self) -> bool:
         """Whether any upstream was reached."""
         if self.usage is not None or len(self.failed) < self.attempts:
@@ -228,16 +239,16 @@ class Record(Struct, eq=False):
                 line.accounts = self.accounts
                 line.failed = list(self.failed)
         if self.in_vain:
-            line.in_vain = [_PaidInVain(one.account, one.model, one.usage) for one in self.in_vain]
+            line.in_vain = [_paid_in_vain(one) for one in self.in_vain]
         if self.usage is not None:
             line.usage = self.usage
             if self.estimated:
                 line.estimated = True
+        if (cost := self.cost) is not None:
+            line.cost_usd = dollars(cost)
         if self.charge is not None:
             if self.charge.cost is None:
                 line.unpriced = True
-            else:
-                line.cost_usd = dollars(self.charge.cost)
             if not self.charge.billed:
                 line.subscription = True
         if self.limit:
@@ -279,6 +290,11 @@ def losses_header(losses: Sequence[Loss]) -> list[tuple[bytes, bytes]]:
             break
         shown.append(told)
     return [(LOSSES_HEADER, (", ".join(shown) + total).encode("ascii"))]
+
+
+def _paid_in_vain(one: InVain) -> _PaidInVain:
+    cost = None if one.charge is None else one.charge.cost
+    return _PaidInVain(one.account, one.model, one.usage, None if cost is None else dollars(cost))
 
 
 def _shown(loss: Loss) -> str:

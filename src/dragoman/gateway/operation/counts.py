@@ -108,13 +108,13 @@ class Outcomes(Struct, array_like=True):
 
 
 class ModelCounts(Struct, array_like=True):
-    """Counts of the requests for one model of an upstream. `cost` is in US dollars; `unpriced` are
-    answers whose price is not known, `tokens` by kind as in `TOKENS`."""
+    """Counts of the requests for one model of an upstream. `cost` is in pico-dollars; `unpriced`
+    are answers whose price is not known, `tokens` by kind as in `TOKENS`."""
 
     requests: int = 0
     errors: int = 0
     unpriced: int = 0
-    cost: float = 0.0
+    cost: int = 0
     tokens: list[int] = field(default_factory=lambda: [0] * len(TOKENS))
     first_token: Histogram = field(default_factory=lambda: Histogram([0] * (len(FIRST_TOKENS) + 1)))
     per_token: Histogram = field(default_factory=lambda: Histogram([0] * (len(PER_TOKEN) + 1)))
@@ -133,12 +133,12 @@ class ModelCounts(Struct, array_like=True):
 
 
 class KeyCounts(Struct, array_like=True):
-    """Counts of the requests of one client key. `cost` is in US dollars."""
+    """Counts of the requests of one client key. `cost` is in pico-dollars."""
 
     requests: int = 0
     input: int = 0
     output: int = 0
-    cost: float = 0.0
+    cost: int = 0
 
     def add(self, other: KeyCounts) -> None:
         """Add the counts of `other`."""

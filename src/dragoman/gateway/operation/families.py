@@ -24,6 +24,7 @@ from dragoman.gateway.operation.counts import (
     ModelCounts,
     Series,
 )
+from dragoman.prices.rates import PICO
 
 
 class QuotaSample(Struct, frozen=True):
@@ -321,7 +322,7 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         "counter",
         "What answers cost in US dollars, by upstream and model.",
         _MODEL,
-        _by_model(lambda found: found.cost),
+        _by_model(lambda found: found.cost / PICO),
     ),
     Family(
         "dragoman_unpriced_requests_total",
@@ -349,7 +350,7 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         "counter",
         "What answers cost in US dollars, by the name of the client's key.",
         ("key",),
-        _by_key(lambda found: found.cost),
+        _by_key(lambda found: found.cost / PICO),
     ),
     Family(
         "dragoman_limit_refusals_total",
@@ -473,7 +474,8 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
     Family(
         "dragoman_request_log_total",
         "counter",
-        "Requests in the log of requests: written, failed to be, or dropped for want of time.",
+        "Requests in the log of requests: written, failed to be, dropped for want of time, or"
+        " repeated: further ones of many that are refused alike.",
         ("result",),
         lambda now: (((result,), number) for result, number in sorted(now.counts.logged.items())),
     ),

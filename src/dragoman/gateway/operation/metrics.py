@@ -49,14 +49,11 @@ MOST_KEYS = 200
 _MOST_NAMES = 1000
 """Names of models that are remembered with what they are counted under."""
 
-_PICO = 10**12
-"""Pico-dollars of a dollar."""
-
 _MOST = 2**32
 """Tokens that are believed of one answer: the published form of a sum has 64 bits."""
 
-_MOST_COST = 2**60
-"""Pico-dollars at which a sum stays, for the same reason."""
+_MOST_COST = 2**63 - 1
+"""Pico-dollars at which a sum stays, nine million dollars, for the same reason."""
 
 
 class Metrics:
@@ -184,20 +181,25 @@ class Metrics:
     def _count_outcome(
         self, status: int, record: Record, usage: Usage | None, seconds: float
     ) -> None:
-        found = self.counts.outcomes.get(record.upstream)
-        if found is None:
-            found = self.counts.outcomes[record.upstream] = Outcomes()
+        found = self._outcomes(record.upstream)
         found.requests[outcome_of(status, record.error)] += 1
         found.duration[bisect_left(LATENCIES, seconds)] += 1
         if record.first_at:
             found.first[bisect_left(LATENCIES, record.first_at - record.started)] += 1
         if usage is not None:
             _add_tokens(found.tokens, usage)
-            charge = record.charge
-            if charge is None or charge.cost is None:
-                found.unpriced += 1
-            else:
-                found.cost = min(found.cost + charge.cost, _MOST_COST)
+            _add_cost(found, record.charge)
+        for one in record.in_vain:
+            if one.usage is not None:
+                found = self._outcomes(one.upstream)
+                _add_tokens(found.tokens, one.usage)
+                _add_cost(found, one.charge)
+
+    def _outcomes(self, upstream: str) -> Outcomes:
+        found = self.counts.outcomes.get(upstream)
+        if found is None:
+            found = self.counts.outcomes[upstream] = Outcomes()
+        return found
 
     def _count_failed(self, record: Record) -> None:
         failures = self.counts.failures
@@ -239,8 +241,8 @@ class Metrics:
         self.counts.traces[result] = self.counts.traces.get(result, 0) + requests
 
     def logged(self, result: str, requests: int) -> None:
-        """Count what became of so many requests in the log of requests: `written`, `failed` or
-        `dropped`. Each result is counted by one thread only."""
+        """Count what became of so many requests in the log of requests: `written`, `failed`,
+        `dropped` or `repeated`. Each result is counted by one thread only."""
         self.counts.logged[result] = self.counts.logged.get(result, 0) + requests
 
     def stored(self, signal: Signal, seconds: float) -> None:
@@ -259,14 +261,17 @@ def _spend(sums: ModelCounts, key: KeyCounts, usage: Usage, charge: Charge | Non
     prompt, output = _add_tokens(sums.tokens, usage)
     key.input += prompt
     key.output += output
-    if charge is None:
-        return
-    if charge.cost is None:
+    cost = _add_cost(sums, charge)
+    key.cost = min(key.cost + cost, _MOST_COST)
+
+
+def _add_cost(sums: ModelCounts | Outcomes, charge: Charge | None) -> int:
+    """Add what one answer cost; returns it, 0 if its price is not known."""
+    if charge is None or charge.cost is None:
         sums.unpriced += 1
-    else:
-        cost = charge.cost / _PICO
-        sums.cost += cost
-        key.cost += cost
+        return 0
+    sums.cost = min(sums.cost + charge.cost, _MOST_COST)
+    return charge.cost
 
 
 def _add_tokens(tokens: list[int], usage: Usage) -> tuple[int, int]:

@@ -53,7 +53,7 @@ class OwnUsage:
                 raise InvalidRequest.at(name[:64], f"expected one of {', '.join(_PARAMETERS)}")
         now = time.time()
         until = _time(query, "to", now, now)
-        since = _time(query, "from", now, until - _USUAL_S)
+        since = _time(query, "from", now, max(0.0, until - _USUAL_S))
         if since > until:
             raise InvalidRequest.at("from", "expected a time that is not after `to`")
         by = [name for name in query.get("group_by", "").split(",") if name]

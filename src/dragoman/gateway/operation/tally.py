@@ -19,6 +19,29 @@ _BACKGROUND = "(background)"
 _OTHER = "(other)"
 
 
+def _uncharged() -> frozenset[str]:
+    """Paths whose answers name tokens that are not charged."""
+    return frozenset(
+        codec.endpoint.version + codec.endpoint.counting.path
+        for codec in CODECS.values()
+        if codec.endpoint.counting is not None
+    )
+
+
+def is_charged(route: str) -> bool:
+    """Whether limits count what comes by a route, as usage names it: they do not where prompts are
+    counted, which costs nothing."""
+    if route in _uncharged():
+        return False
+    for codec in CODECS.values():
+        endpoint = codec.endpoint
+        if endpoint.read_path is not None and route.startswith(endpoint.version):
+            operation = endpoint.read_path(route.removeprefix(endpoint.version))
+            if operation is not None and operation.counts:
+                return False
+    return True
+
+
 class Tally:
     """Counts requests, and hands them to `traces` and `log`, where there are. Without a `meter`
     nothing is counted as usage. `settle` is told of each that reserved something of its
@@ -51,6 +74,7 @@ class Tally:
         self._meter = meter
         self._settle = settle
         self.fixed_paths: Container[str] = ()
+        self._uncharged = _uncharged()
         endpoints = [codec.endpoint for codec in CODECS.values()]
         self._families = tuple(
             {
@@ -61,12 +85,6 @@ class Tally:
             }
             | {"/admin/", "/ui/"}
         )
-        self._uncharged = frozenset(
-            endpoint.version + endpoint.counting.path
-            for endpoint in endpoints
-            if endpoint.counting is not None
-        )
-        """Paths whose answers name tokens that are not charged."""
 
     def request(self, incoming: IncomingRequest, record: Record) -> None:
         """A request was answered, or will not be."""

@@ -159,8 +159,7 @@ def entry_of(ended: Ended) -> Entry:
     """What is written down of a request."""
     record, usage = ended.record, ended.record.usage
     ms = _ms(ended.seconds)
-    charge = record.charge
-    cost = None if charge is None or charge.cost is None else dollars(charge.cost)
+    cost = record.cost
     kinds = tuple(dict.fromkeys(str(loss.kind) for loss in record.losses))
     client = client_of(ended.user_agent)
     first = record.first_at - record.started if record.first_at else None
@@ -188,7 +187,7 @@ def entry_of(ended: Ended) -> Entry:
         first_ms=None if first is None else _ms(first),
         usage=usage,
         estimated=record.estimated,
-        cost_usd=cost,
+        cost_usd=None if cost is None else dollars(cost),
         loss_kinds=kinds,
         losses_total=len(record.losses),
         error=record.error,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from dragoman.gateway.batch_thread import BatchThread
@@ -25,6 +26,11 @@ _MOST_HELD = 32 * 1024 * 1024
 """Bytes of bodies that wait to be written; those of further requests are not kept."""
 _AT_ONCE = 64
 """Requests between which the thread lets others have Python's lock."""
+_REFUSALS_EACH_S = 10
+"""Requests of one key in a second that were refused alike, and of all without a key, that are
+written down; further ones are counted. A client that asks again and again, or a stranger, does not
+fill the log, nor take the time of others."""
+_BAD = 400
 _EVERY_S = 0.25
 _SWEEP_S = 30.0
 _TOLD_S = 60.0
@@ -49,7 +55,7 @@ class RequestLog:
             bodies: where the bodies are that are kept.
             protocols: what each upstream speaks, by its name.
             count: is called with what became of how many requests: `written` or `failed` from the
-                thread, `dropped` from where they are added.
+                thread, `dropped` or `repeated` from where they are added.
             took: is called in the thread with the seconds of each writing.
         """
         self.files = files
@@ -68,6 +74,9 @@ class RequestLog:
             every_s=_EVERY_S,
         )
         self._dropped: Dropped | None = None
+        self._second = 0
+        self._refusals: Counter[tuple[str, int, str]] = Counter()
+        """How often each key was refused by what within that second."""
         self._paths: set[str] = set()
         self._paths_of = 0
         self._swept_at = 0.0
@@ -89,17 +98,33 @@ class RequestLog:
 
     def add(self, ended: Ended) -> None:
         """Write a request down, later."""
+        if ended.status >= _BAD and not ended.record.attempts and self._is_repeated(ended):
+            self._leave_out(ended, "repeated")
+            return
         kept = ended.record.kept
         if kept is not None and self._held + kept.size > _MOST_HELD:
             kept = ended.record.kept = None
         if self._thread.add(ended):
             if kept is not None:
                 self._held += kept.size
-            return
+        else:
+            self._leave_out(ended, "dropped")
+
+    def _is_repeated(self, ended: Ended) -> bool:
+        """Whether enough are written down that were refused like this one, for which no upstream
+        was asked."""
+        second = int(ended.at)
+        if second != self._second:
+            self._second, self._refusals = second, Counter()
+        alike = ended.record.caller, ended.status, ended.record.limit
+        self._refusals[alike] += 1
+        return self._refusals[alike] > _REFUSALS_EACH_S
+
+    def _leave_out(self, ended: Ended, why: str) -> None:
         before = self._dropped
         first, count = (ended.at, 0) if before is None else (before.first, before.count)
         self._dropped = Dropped(first, ended.at, count + 1)
-        self._count("dropped", 1)
+        self._count(why, 1)
 
     def close(self) -> None:
         """Write down what waits, if that takes no longer than two seconds, and end the thread."""

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import add
 
+from msgspec.structs import replace
+
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.usage import Usage
 from dragoman.config.windows import Rolling
@@ -29,6 +31,7 @@ from dragoman.gateway.serving.turn_queue import TurnQueue
 from dragoman.keys.admission import (
     LEAST_OUTPUT,
     Admitted,
+    Amounts,
     BoundLimit,
     BoundLimits,
     Counts,
@@ -39,7 +42,6 @@ from dragoman.keys.admission import (
     Row,
     Wanted,
     admit,
-    fitting_output,
     settle,
 )
 from dragoman.keys.estimates import Estimates, text_and_files
@@ -58,11 +60,25 @@ _LEARNT_ALL = 100
 _HOUR_S = 3600
 _PLAIN = Usage()
 
+_LONGEST_OUTPUT = 4096
+"""Tokens of an answer that every model may give, for one whose output limit is not known: to a
+higher limit some say no."""
+
 _MOST_OUTPUT = 10**7
 """Tokens of output that are reserved at most, whatever a client asks for."""
 
 _MOST_CHOICES = 128
 """Answers to one request, at most (create_chat_completion, `n`)."""
+
+
+class _LimitQueue(TurnQueue[Reservation | Refusal]):
+    """The requests that wait for a limit, as it is known from whoever came last."""
+
+    def __init__(
+        self, give_back: Callable[[Reservation | Refusal], None], limit: BoundLimit
+    ) -> None:
+        super().__init__(give_back)
+        self.limit = limit
 
 
 class Admission:
@@ -72,8 +88,9 @@ class Admission:
         self._limits = counters
         self._estimates = Estimates()
         self._settled = 0
-        self._queues: dict[Row, TurnQueue[Reservation | Refusal]] = {}
+        self._queues: dict[Row, _LimitQueue] = {}
         self.on_crossing: Callable[[Crossing], None] = log_crossing
+        self.on_refused: Callable[[BoundLimit], object] = lambda limit: None
         counters.on_freed = self._serve_all_queues
 
     async def admit(
@@ -107,13 +124,16 @@ class Admission:
                 if budget is not None:
                     raise _told(incoming, record, budget, *unpriced(budget, record.model))
             if bound.clamps and wanted.output:
-                fits = self._fitting(bound, wanted)
                 choices = _choices(request)
+                longest = wanted
+                if _asked_output(request) is None:
+                    longest = unlimited(wanted, target, choices)
+                fits = self._limits.fitting(bound, longest)
                 if fits is not None and fits // choices >= LEAST_OUTPUT:
                     each = fits // choices
                     request = _clamped(request, each)
                     _tell_clamped(incoming, each)
-                    wanted = wanted.with_output(each * choices)
+                    wanted = wanted.with_output(min(wanted.output, each * choices))
         amounts = bound.most(wanted.counts())
         found = self._try(bound.all, amounts)
         if isinstance(found, Refusal) and self._limits.slices is not None:
@@ -136,12 +156,30 @@ class Admission:
             incoming.shared += soft_headers(bound.soft, found.at)
         return request
 
-    def _fitting(self, bound: BoundLimits, wanted: Wanted) -> int | None:
+    def admit_more(self, record: Record) -> str:
+        """Reserve for one more answer to a request that is under way, as long as the first may be:
+        it is given more input, and the upstream goes on from that by itself. Returns why a limit
+        refuses it, as it is told to the client; empty if none does."""
+        admitted = record.admitted
+        if admitted is None:
+            return ""
+        first = admitted.reservation
+        pairs = [
+            (limit, amount)
+            for limit, amount in zip(first.limits, first.amounts, strict=True)
+            if limit.kind not in (Kind.REQUESTS, Kind.CONCURRENT)
+        ]
+        now = time.time()
         self._limits.shared.lock()
         try:
-            return fitting_output(bound.all, wanted, time.time())
+            found = admit([one for one, _ in pairs], [amount for _, amount in pairs], now)
         finally:
             self._limits.shared.unlock()
+        if isinstance(found, Refusal):
+            error, _ = refused(found, now, shows_amounts=admitted.shows_amounts)
+            return error.fault.message
+        admitted.more = (*admitted.more, found)
+        return ""
 
     def settle(self, record: Record, now: float) -> None:
         """A request is over at `now` (Unix seconds): what it reserved is given back, and what it
@@ -150,14 +188,11 @@ class Admission:
         if admitted is None:
             return
         counters = self._limits.shared
-        spent = admitted.limits.amounts(spent_by(record))
-        if admitted.limits.has_shares:
-            spent = [
-                amount if (upstream := one.limit.upstream) is None else _cost_at(record, upstream)
-                for one, amount in zip(admitted.limits.all, spent, strict=True)
-            ]
+        spent = amounts_spent(admitted, record)
         counters.lock()
         try:
+            for one in admitted.more:
+                settle(one, (0,) * len(one.limits), now)
             changed, crossings = settle(admitted.reservation, spent, now)
         finally:
             counters.unlock()
@@ -208,11 +243,14 @@ class Admission:
         output *= _choices(request)
         if output > _MOST_OUTPUT:
             output = _MOST_OUTPUT
-        if files:
+        if files or request.codec.passthrough.continues in request.members:
+            # Its bytes do not tell: of files they are no text, and the upstream has the rest.
             size = 0
         if not bound.needs_cost:
             return Wanted(prompt, output), size
-        written = prompt if request.body.find(b'"cache_control"') >= 0 else None
+        # To look for a word in a long body costs more than all else that is done here.
+        dear = prices.writes_cost_more(upstream, model, time.time())
+        written = prompt if dear and request.body.find(b'"cache_control"') >= 0 else None
         tier = _asked_tier(request) if "service_tier" in request.members else None
         usage = Usage(input=prompt, output=output, cache_write=written, tier=tier)
         return priced(usage, target, prices, with_plain=bound.clamps), size
@@ -228,6 +266,12 @@ class Admission:
             for limit in limits:
                 queue = queues.get(limit.row)
                 if queue is not None and queue.count:
+                    if queue.limit is not limit:
+                        # It was changed since they came: they wait no longer than it says now.
+                        queue.limit = limit
+                        queue.serve()
+                        if not queue.count:
+                            continue
                     soon = time.time() + 1.0
                     return Refusal(limit, 1, limit.left(soon), soon, soon)
         counters.lock()
@@ -260,14 +304,15 @@ class Admission:
             seconds = limit.limit.queue_s - (time.monotonic() - begun)
             queue = self._queues.get(limit.row)
             if queue is None:
-                queue = self._queues[limit.row] = TurnQueue(self._give_back)
+                queue = self._queues[limit.row] = _LimitQueue(self._give_back, limit)
             if queue.count >= limit.limit.queue_size:
                 raise _told(incoming, record, limit, *queue_full(limit))
 
             def attempt() -> Reservation | Refusal | None:
+                held_to = [queue.limit if one.row is limit.row else one for one in limits]
                 counters.lock()
                 try:
-                    found = admit(limits, amounts, time.time())
+                    found = admit(held_to, amounts, time.time())
                 finally:
                     counters.unlock()
                 if isinstance(found, Refusal) and found.limit.row is limit.row:
@@ -294,12 +339,21 @@ class Admission:
             found = given[0]
             if found is not None:
                 return found
-        raise _told(
-            incoming,
-            record,
-            refusal.limit,
-            *refused(refusal, time.time(), shows_amounts=caller.shows_amounts),
-        )
+            # It was refused a while ago.
+            free_at = queue.limit.free_at(time.time(), refusal.amount)
+            refusal = replace(refusal, limit=queue.limit, free_at=free_at)
+        now = time.time()
+        self._note_refused(refusal.limit, now)
+        told = refused(refusal, now, shows_amounts=caller.shows_amounts)
+        raise _told(incoming, record, refusal.limit, *told)
+
+    def _note_refused(self, limit: BoundLimit, now: float) -> None:
+        """A limit refuses a request: that is told once in its window."""
+        window = limit.window
+        if window is not None and now >= limit.refusal_told:
+            ends = now + window.seconds if isinstance(window, Rolling) else None
+            limit.refusal_told = limit.counter.resets_at(now) if ends is None else ends
+            self.on_refused(limit)
 
     def _give_back(self, given: Reservation | Refusal) -> None:
         """Nothing came of what was reserved."""
@@ -349,19 +403,39 @@ _UNSEALED = Sealer()
 
 
 def priced(usage: Usage, target: Target, prices: Prices, *, with_plain: bool) -> Wanted:
-    """What a request may come to that uses so much; the cost without output is only found where
-    that is wanted."""
+    """What a request may come to that uses so much, at whichever of its target and the fallbacks
+    that is dearest; the cost without output is only found where that is wanted."""
     upstream, model, now = target.upstream.name, target.model, time.time()
+    charge = prices.charge(upstream, model, usage, now)
+    cost, billed = charge.cost, charge.billed
+    for one in target.fallbacks:
+        other = prices.charge(one.upstream.name, one.model, usage, now)
+        billed = billed or other.billed
+        if cost is not None and (other.cost or 0) > cost:
+            upstream, model, cost = one.upstream.name, one.model, other.cost
     plain = 0
     if with_plain:
         without = Usage(input=usage.input, cache_write=usage.cache_write, tier=usage.tier)
         plain = prices.charge(upstream, model, without, now).cost or 0
-    charge = prices.charge(upstream, model, usage, now)
-    # What its fallbacks may cost has to be there, too.
-    billed = charge.billed or any(
-        one.upstream.name not in prices.subscriptions for one in target.fallbacks
-    )
-    return Wanted(usage.input, usage.output, plain, charge.cost, billed)
+    return Wanted(usage.input, usage.output, plain, cost, billed)
+
+
+def unlimited(wanted: Wanted, target: Target, choices: int = 1) -> Wanted:
+    """What a request may come to that sets no output limit, of which as much is reserved as hardly
+    any answer exceeds: where less is left, it is given a limit."""
+    most = target.capabilities.max_output_tokens or _LONGEST_OUTPUT
+    return wanted.with_output(max(wanted.output, most * choices))
+
+
+def amounts_spent(admitted: Admitted, record: Record) -> Amounts:
+    """What a request came to at each of its limits, by what is told of it."""
+    spent = admitted.limits.amounts(spent_by(record))
+    if admitted.limits.has_shares:
+        spent = [
+            amount if (upstream := one.limit.upstream) is None else _cost_at(record, upstream)
+            for one, amount in zip(admitted.limits.all, spent, strict=True)
+        ]
+    return spent
 
 
 def spent_by(record: Record) -> Counts:
@@ -460,19 +534,19 @@ def _clamped(request: ClientRequest, most: int) -> ClientRequest:
     given = [name for name in names if name in request.members] or names[:1]
     body = to_json({**request.members, **dict.fromkeys(given, most)})
     clamped = request.with_body(body, request.shown)
-    clamped.is_large = request.is_large
+    clamped.is_large, clamped.is_lowered = request.is_large, True
     return clamped
 
 
 def log_crossing(crossing: Crossing) -> None:
     """Log that a share of a limit was reached, if that is told."""
-    if is_told(crossing):
-        limit = crossing.limit
+    limit = crossing.limit
+    if is_told(limit):
         _log.warning("%d %% of %s of %s are used", crossing.percent, limit.name, limit.owner)
 
 
-def is_told(crossing: Crossing) -> bool:
-    """Whether people want to hear of a crossing: rolling windows of less than an hour are full
-    again and again."""
-    window = crossing.limit.window
+def is_told(limit: BoundLimit) -> bool:
+    """Whether people want to hear of a limit: rolling windows of less than an hour are full again
+    and again."""
+    window = limit.window
     return not isinstance(window, Rolling) or window.seconds >= _HOUR_S

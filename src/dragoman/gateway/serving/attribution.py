@@ -41,16 +41,24 @@ class Attributor:
             return
         user, tags = endpoint.attribution(members)
         for name in self._user_headers:
-            if name in headers and (told := headers[name].decode("latin-1").strip()):
+            if name in headers and (told := _text(headers[name]).strip()):
                 user = told
                 break
         if user:
             record.user = _clean(user, _LONGEST_USER)
         for name in self._tag_headers:
             if name in headers:
-                tags = (*headers[name].decode("latin-1").split(","), *tags)
+                tags = (*_text(headers[name]).split(","), *tags)
         if tags:
             record.tags = _joined(tags)
+
+
+def _text(value: bytes) -> str:
+    """The text of a header: clients send UTF-8, or what the older standard has."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def _joined(tags: Iterable[str]) -> str:

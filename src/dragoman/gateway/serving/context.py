@@ -11,6 +11,7 @@ from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import Headers
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import InVain, Record, losses_header
+from dragoman.gateway.serving.admission import amounts_spent
 from dragoman.gateway.serving.affinity import NO_KEYS
 from dragoman.gateway.serving.attempts import Attempts
 from dragoman.gateway.serving.large import LargeBodies
@@ -132,9 +133,11 @@ class RequestContext:
             headers.append((FALLBACK_HEADER, self.target.upstream.name.encode()))
         charge = self.record.charge
         if self.shows_cost and charge is not None and charge.cost is not None:
-            headers.append((COST_HEADER, dollars(charge.cost).encode()))
-            if self.record.admitted is not None:
-                headers += budget_headers(self.record.admitted, charge.cost, time.time())
+            headers.append((COST_HEADER, dollars(self.record.cost or 0).encode()))
+            admitted = self.record.admitted
+            if admitted is not None:
+                spent = amounts_spent(admitted, self.record)
+                headers += budget_headers(admitted, spent, time.time())
         return headers
 
     def forget_attempt(self) -> None:

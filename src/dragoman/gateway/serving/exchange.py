@@ -144,6 +144,8 @@ class Exchange:
                 # The error is told as the route has it.
                 self.resolver.settings(incoming, caller, target)
                 raise
+        if record.admitted is not None and incoming.continuation is not None:
+            incoming.continuation.admit = partial(self._admission.admit_more, record)
         if caller.keeps_bodies and self._kept_bytes:
             kept = record.kept = KeptBodies(self._kept_bytes)
             kept.add("client_request", request.body)

@@ -171,7 +171,13 @@ class LargeBodies:
         Raises:
             DragomanError: that of the function, or TOO_LARGE.
         """
-        source = Source(request.codec.name, request.operation, request.shown, request.mended)
+        source = Source(
+            request.codec.name,
+            request.operation,
+            request.shown,
+            request.mended,
+            request.is_lowered,
+        )
         return await self._done(function, request.body, source, *arguments)
 
     async def _done(

@@ -28,12 +28,14 @@ _SLICE = 256 * 1024
 
 
 class Source(Struct, frozen=True):
-    """What a client's request is made of, but for its body; `mended` as in `ClientRequest`."""
+    """What a client's request is made of, but for its body; `mended` and `is_lowered` as in
+    `ClientRequest`."""
 
     protocol: str
     operation: Operation | None
     shown: Mapping[str, Any]
     mended: bool = False
+    is_lowered: bool = False
 
 
 class Given(Struct, frozen=True):
@@ -60,6 +62,7 @@ def request_of(body: bytes, source: Source) -> ClientRequest:
         _last = None  # One at a time: it may be large.
         read = ClientRequest(source.protocol, body, source.shown, source.operation)
         read.mended = read.mended or source.mended
+        read.is_lowered = source.is_lowered
         _last = body, source, read
     return _last[2]
 

@@ -6,11 +6,20 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain
 from math import inf
 from typing import Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from dragoman.accounts.store import StoreError
 from dragoman.config.access_rules import AccessRules
@@ -26,12 +35,14 @@ from dragoman.keys.admission import (
     BoundLimits,
     Counters,
     Counts,
+    Crossing,
     Kind,
     Row,
     Verdict,
     Wanted,
     fitting_output,
     judge,
+    reached,
     window_of,
     written,
 )
@@ -134,7 +145,8 @@ class LimitCounters:
     `open_counters` is called for the first limit: whoever sets
     none has no counters. `used_since` reads rows of usage; None if nothing is stored, and then what
     was used before the process began counts for nothing. `on_freed` is called when what workers had
-    that are gone was given back. `pools` learns what shares of accounts are of; without it, what
+    that are gone was given back, `on_reached` with what was reached of limits that are looked at
+    for the first time, as they are. `pools` learns what shares of accounts are of; without it, what
     other processes learn is known.
     """
 
@@ -155,24 +167,28 @@ class LimitCounters:
         """Where they are, once a caller with limits was bound."""
         self._unwritten: list[Row] = []
         self._restoring = asyncio.Lock()
-        self._audited: dict[Row, BoundLimit] = {}
-        self._doubted: dict[Row, int] = {}
-        self._changing: dict[str, BoundLimit] = {}
-        self._bound: dict[str, BoundLimit] = {}
+        # Of limits that are in force, or that a request under way has reserved for. Of others rows
+        # of usage tell what their counters do not.
+        self._audited: WeakValueDictionary[Row, BoundLimit] = WeakValueDictionary()
+        self._resumed: WeakValueDictionary[Row, BoundLimit] = WeakValueDictionary()
+        self._doubted: WeakKeyDictionary[BoundLimit, int] = WeakKeyDictionary()
+        self._changing: WeakValueDictionary[str, BoundLimit] = WeakValueDictionary()
+        self._bound: WeakValueDictionary[str, BoundLimit] = WeakValueDictionary()
         self.subscriptions: Collection[str] = ()
         """Names of upstreams whose accounts are paid by subscription."""
         self.drift = 0.0
         """By how much the last comparison with rows of usage found a counter wrong, at most, as a
         share of its limit."""
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self.on_freed: Callable[[], object] = lambda: None
+        self.on_reached: Callable[[Crossing], object] = lambda crossing: None
 
     async def close(self) -> None:
         """Give up what is reserved."""
-        if self._task is not None:
-            self._task.cancel()
+        for task in self._tasks:
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await self._task
+                await task
         await self.pools.close()
         if self.slices is not None:
             await self.slices.close()
@@ -182,7 +198,9 @@ class LimitCounters:
         """From now on, what workers had that are gone is given back."""
         if self.shared is _CLOSED:
             self.shared = self._open_counters()
-            self._task = asyncio.create_task(self._look_after(self.shared))
+            self._tasks.append(asyncio.create_task(self._look_after(self.shared)))
+            if self._used_since is not None:
+                self._tasks.append(asyncio.create_task(self._keep_right(self.shared)))
             if self.slices is not None:
                 self.slices.on_lent = lambda: self.on_freed()
         return self.shared
@@ -248,17 +266,23 @@ class LimitCounters:
         finally:
             self.shared.unlock()
 
-    def judge(self, bound: BoundLimits, wanted: Wanted) -> tuple[int | None, tuple[Verdict, ...]]:
-        """What each limit would say of a request, with the output limit that it would be given,
-        None if it is left as it is; nothing is reserved."""
+    def fitting(self, bound: BoundLimits, wanted: Wanted) -> int | None:
+        """The output limit that a request would be given, None if it is left as it is."""
         if not bound.all:
-            return None, ()
-        now = time.time()
+            return None
         self.shared.lock()
         try:
-            fits = fitting_output(bound.all, wanted, now)
-            asked = wanted if fits is None else wanted.with_output(fits)
-            return fits, judge(bound.all, bound.most(asked.counts()), now)
+            return fitting_output(bound.all, wanted, time.time())
+        finally:
+            self.shared.unlock()
+
+    def judge(self, bound: BoundLimits, wanted: Wanted) -> tuple[Verdict, ...]:
+        """What each limit would say of a request; nothing is reserved."""
+        if not bound.all:
+            return ()
+        self.shared.lock()
+        try:
+            return judge(bound.all, bound.most(wanted.counts()), time.time())
         finally:
             self.shared.unlock()
 
@@ -304,11 +328,29 @@ class LimitCounters:
                 (self._bound_limit(one, caller.team, True) for one in caller.team_limits),
             )
         )
-        await self._restore_all(limits)
         if self.slices is None:
-            self._audited |= {limit.row: limit for limit in limits if limit.window is not None}
+            for limit in limits:
+                if limit.window is not None:
+                    if limit.row.is_restored and limit.row not in self._audited:
+                        self._resumed[limit.row] = limit
+                    self._audited[limit.row] = limit
+        await self._restore_all(limits)
         bound = caller.bound = BoundLimits(limits)
+        self._tell_reached(limits)
         return bound
+
+    def _tell_reached(self, limits: Sequence[BoundLimit]) -> None:
+        counted = [one for one in limits if one.window is not None and one.amount]
+        if not counted:
+            return
+        now = time.time()
+        self.shared.lock()
+        try:
+            found = [Crossing(one, share) for one in counted if (share := reached(one, now))]
+        finally:
+            self.shared.unlock()
+        for crossing in found:
+            self.on_reached(crossing)
 
     async def _restore_all(self, limits: Sequence[BoundLimit]) -> None:
         if not all(limit.row.is_restored for limit in limits):
@@ -399,27 +441,35 @@ class LimitCounters:
         return await self._used_since(limit.owner, since, is_team=limit.is_team)
 
     async def _look_after(self, counters: Counters) -> None:
-        due, losses = time.monotonic() + _AUDIT_S, 0
         while True:
             await asyncio.sleep(_RECLAIM_S)
             self._note_time()
             if counters.reclaim_lost():
                 self.on_freed()
+
+    async def _keep_right(self, counters: Counters) -> None:
+        """Compare counters with rows of usage now and then. Apart from what else is looked after:
+        of many limits it takes a while."""
+        due, losses = time.monotonic() + _AUDIT_S, 0
+        while True:
+            await asyncio.sleep(_RECLAIM_S)
             known, losses = losses, counters.losses
             if losses != known:
                 # What one that is gone had just written may have been taken back as if it had not:
                 # by another worker, too, or the one in its place.
                 due = min(due, time.monotonic() + _AUDIT_SOON_S)
-            if self._used_since is not None and time.monotonic() >= due:
-                due = time.monotonic() + _AUDIT_S
-                try:
-                    done = await self.audit()
-                except Exception as error:
-                    done = isinstance(error, StoreError)
-                    if not done:
-                        _log.exception("limits could not be compared with rows of usage")
-                if not done:
-                    due = time.monotonic() + _AUDIT_SOON_S
+            try:
+                if self._resumed:
+                    await self._catch_up()
+                if time.monotonic() >= due:
+                    due = time.monotonic() + _AUDIT_S
+                    if not await self.audit():
+                        due = time.monotonic() + _AUDIT_SOON_S
+            except StoreError:
+                pass
+            except Exception:
+                _log.exception("limits could not be compared with rows of usage")
+                due = time.monotonic() + _AUDIT_SOON_S
 
     async def audit(self) -> bool:
         """Compare counters with rows of usage, and set right those that differ. Returns whether all
@@ -428,30 +478,11 @@ class LimitCounters:
         Raises:
             StoreError: the store cannot be used.
         """
-        done, now, drift = True, time.time(), 0.0
-        doubted, self._doubted = self._doubted, {}
-        for row, limit in list(self._audited.items()):
-            before = self._look(limit, now)
-            least, most = await self._told(limit, now)
-            self.shared.lock()
-            try:
-                stand = self._stand(limit, now)
-                wrong = stand.used - min(max(stand.used, least), most)
-                # Rows that are too old are dropped, so that what was ever used is more than they
-                # tell.
-                if stand == before and (not wrong or (limit.limit.window == "total" and wrong > 0)):
-                    continue
-                if stand != before or (stand.unwritten and doubted.get(row) != wrong):
-                    # Rows may have it already of which the counter does not know that yet.
-                    self._doubted[row] = wrong
-                    done = False
-                    continue
-                if wrong > 0:
-                    limit.counter.take_back_latest(wrong)
-                else:
-                    limit.counter.add(now, -wrong)
-            finally:
-                self.shared.unlock()
+        drift, done = 0.0, True
+        async for limit, wrong in self._set_right(self._audited):
+            if wrong is None:
+                done = False
+                continue
             share = abs(wrong) / max(limit.amount, 1)
             drift = max(drift, share)
             _log.log(
@@ -463,6 +494,52 @@ class LimitCounters:
             )
         self.drift = drift
         return done
+
+    async def _catch_up(self) -> None:
+        """Set counters right that were there before the process came to know of their limits: those
+        may have been removed, and what was used until they were there again is in rows alone.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        resumed, self._resumed = self._resumed, WeakValueDictionary()
+        async for limit, wrong in self._set_right(resumed):
+            if wrong is None:
+                self._resumed[limit.row] = limit
+
+    async def _set_right(
+        self, limits: Mapping[Row, BoundLimit]
+    ) -> AsyncIterator[tuple[BoundLimit, int | None]]:
+        """Compare counters with rows of usage, and set right those that differ. Yields those, and
+        by how much they did; None if that cannot be told yet.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        now = time.time()
+        for limit in list(limits.values()):
+            before = self._look(limit, now)
+            least, most = await self._told(limit, now)
+            doubted = self._doubted.pop(limit, None)
+            self.shared.lock()
+            try:
+                stand = self._stand(limit, now)
+                wrong = stand.used - min(max(stand.used, least), most)
+                if stand == before and (not wrong or (wrong > 0 and _is_old(limit))):
+                    continue
+                told: int | None = wrong
+                if stand != before or (stand.unwritten and doubted != wrong):
+                    # Rows may have it already of which the counter does not know that yet.
+                    told = None
+                elif wrong > 0:
+                    limit.counter.take_back_latest(wrong)
+                else:
+                    limit.counter.add(now, -wrong)
+            finally:
+                self.shared.unlock()
+            if told is None:
+                self._doubted[limit] = wrong
+            yield limit, told
 
     async def _told(self, limit: BoundLimit, now: float) -> tuple[int, int]:
         """What was used of a limit by rows of usage, at least and at most. They are sums of hours,
@@ -520,6 +597,12 @@ class LimitCounters:
         unwritten = self.shared.unwritten(limit.row)
         used = limit.counter.used(now) - unwritten
         return _Stand(limit.row.cells[WHEN], used, unwritten != 0)
+
+
+def _is_old(limit: BoundLimit) -> bool:
+    """Whether rows may tell less than what was used of a limit: when it was reset they were sums of
+    hours, which are added up by the day, and then for all time."""
+    return limit.limit.window == "total" and limit.limit.since is not None
 
 
 def _restored_since(limit: BoundLimit, now: float) -> float | None:

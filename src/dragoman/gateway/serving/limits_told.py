@@ -12,8 +12,17 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
+from dragoman.config.windows import Rolling
 from dragoman.gateway.edge.errors import Headers
-from dragoman.keys.admission import SHARES, Admitted, BoundLimit, Kind, Refusal
+from dragoman.keys.admission import (
+    SOON_S,
+    Admitted,
+    Amounts,
+    BoundLimit,
+    Kind,
+    Refusal,
+    reached,
+)
 from dragoman.keys.counters import PARTS
 from dragoman.prices.rates import dollars
 from dragoman.protocols.base import Codec, RateStatus
@@ -54,21 +63,36 @@ def refused(refusal: Refusal, now: float, *, shows_amounts: bool) -> tuple[Drago
             code="rate_limit_exceeded",
             limited=_limited(limit),
         )
-    elif is_budget or wait > LONGEST_WAIT_S:
+    elif wait > (SOON_S if is_budget else LONGEST_WAIT_S):
+        if refusal.amount > limit.amount > 0:
+            told = (
+                f"Request too large: it may cost more than {_whose(limit)} may spend"
+                f"{_window(limit)}{_amounts(refusal, shows_amounts)}."
+            )
+        else:
+            told = (
+                f"The {'budget' if is_budget else f'quota of {_counted(limit)}'} of"
+                f" {_whose(limit)}{_window(limit)} is used up{_amounts(refusal, shows_amounts)}."
+                f" {_resets(refusal)}"
+            )
         fault = Fault(
             FaultKind.PAYMENT_REQUIRED,
-            f"The {'budget' if is_budget else f'quota of {_counted(limit)}'} of {_whose(limit)}"
-            f"{_window(limit)} is used up{_amounts(refusal, shows_amounts)}."
-            f" {_resets(refusal)}",
+            told,
             code="project_spend_limit_exceeded" if is_budget else "insufficient_quota",
             retry_after=wait if wait <= LONGEST_WAIT_S else None,
             limited="budget",
         )
     else:
+        # What stands in the way of a budget is under way, and is given back as far as it is not
+        # used.
+        told = (
+            f"There is no room at the moment in the budget of {_whose(limit)}{_window(limit)}"
+            if is_budget
+            else f"Rate limit reached for {_counted(limit)} of {_whose(limit)}{_window(limit)}"
+        )
         fault = Fault(
             FaultKind.RATE_LIMITED,
-            f"Rate limit reached for {_counted(limit)} of {_whose(limit)}{_window(limit)}"
-            f"{_amounts(refusal, shows_amounts)}. Please try again in {_span(wait)}.",
+            f"{told}{_amounts(refusal, shows_amounts)}. Please try again in {_span(wait)}.",
             code="rate_limit_exceeded",
             retry_after=wait,
             limited=_limited(limit),
@@ -101,14 +125,15 @@ def unpriced(limit: BoundLimit, model: str) -> tuple[DragomanError, Headers]:
 def rate_lines(
     codec: Codec, rates: Iterable[tuple[str, Sequence[BoundLimit]]], now: float
 ) -> bytes:
-    """The lines of the client's protocol's own headers for what is left: of each kind, of the
-    tightest limit."""
+    """The lines of the client's protocol's own headers for what is left once a request was
+    admitted at `now`: of each kind, of the tightest limit. What that uses is the last to be free
+    again."""
     statuses: list[RateStatus] = []
     for kind, limits in rates:
         limit = limits[0]
         if len(limits) > 1:
             limit = min(limits, key=lambda one: one.left(now) / (one.amount or 1))
-        resets_at = limit.counter.resets_at(now)
+        resets_at = limit.counter.counts_until(now)
         if resets_at != math.inf:
             left = limit.left(now)
             left = left if left > 0 else 0
@@ -118,25 +143,25 @@ def rate_lines(
 
 def soft_headers(limits: Iterable[BoundLimit], now: float) -> Headers:
     """The header that names soft limits of which a share is reached: `key:cost:month; used=80`."""
-    told: list[str] = []
-    for limit in limits:
-        if limit.limit.mode == "soft":
-            used = limit.counter.used(now) * 100
-            reached = [share for share in SHARES if used >= share * limit.amount]
-            if reached:
-                told.append(f"{limit.name}; used={reached[-1]}")
+    told = [
+        f"{limit.name}; used={share}"
+        for limit in limits
+        if limit.limit.mode == "soft" and (share := reached(limit, now))
+    ]
     return [(LIMIT_HEADER, ", ".join(told).encode())] if told else []
 
 
-def budget_headers(admitted: Admitted, cost: int, now: float) -> Headers:
-    """The header that tells what is left of the tightest budget after an answer of this cost, where
-    there is one and the caller may know."""
+def budget_headers(admitted: Admitted, spent: Amounts, now: float) -> Headers:
+    """The header that tells what is left of the tightest budget after an answer that came to
+    `spent`, where there is one and the caller may know."""
     if not admitted.shows_amounts:
         return []
     reservation = admitted.reservation
     left = [
-        limit.left(now) + reserved - cost
-        for limit, reserved in zip(reservation.limits, reservation.amounts, strict=True)
+        limit.left(now) + reserved - used
+        for limit, reserved, used in zip(
+            reservation.limits, reservation.amounts, spent, strict=True
+        )
         if limit.kind is Kind.COST and limit.enforced and limit.is_known
     ]
     return [(BUDGET_HEADER, dollars(max(0, min(left))).encode())] if left else []
@@ -192,8 +217,11 @@ def _amounts(refusal: Refusal, shown: bool) -> str:
 
 
 def _resets(refusal: Refusal) -> str:
-    resets = moment_text(refusal.resets_at)
-    return "It does not begin anew by itself." if resets is None else f"It resets at {resets}."
+    rolls = isinstance(refusal.limit.window, Rolling)
+    at = moment_text(refusal.free_at if rolls else refusal.resets_at)
+    if at is None:
+        return "It does not begin anew by itself."
+    return f"There is room for this request at {at}." if rolls else f"It resets at {at}."
 
 
 def _span(seconds: float) -> str:

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from dragoman.administration.drafts import FieldError, InvalidDraft
 from dragoman.canonical.errors import DragomanError
 from dragoman.canonical.usage import Usage
-from dragoman.gateway.serving.admission import priced, upstreams_of
+from dragoman.gateway.serving.admission import priced, unlimited, upstreams_of
 from dragoman.gateway.serving.limit_counters import LimitCounters, LimitView
 from dragoman.gateway.serving.limits_told import amount_text, known_text, moment_text
 from dragoman.gateway.serving.routing import Router, may_use, model_not_found
@@ -143,16 +143,20 @@ class SimulatedAdmission:
             raise model_not_found(question.model)
         bound = caller.bound or await self.limits.bind(caller)
         bound = bound.concerning((question.model, target.name, target.model), upstreams_of(target))
-        output = question.output_tokens
+        # Where the key has an output limit, requests that set none are given that.
+        asked = caller.most_output if question.output_tokens is None else question.output_tokens
+        output = asked
         if output is None:
             output = self._expected_output(caller.name, target.model)
         for most in (target.capabilities.max_output_tokens, caller.most_output):
             output = output if most is None else min(output, most)
         usage = Usage(input=question.input_tokens, output=output, tier=question.tier)
         wanted = priced(usage, target, self._prices, with_plain=True)
-        fits, verdicts = self.limits.judge(bound, wanted)
+        longest = wanted if asked is not None else unlimited(wanted, target)
+        fits = self.limits.fitting(bound, longest)
         if fits is not None:
-            wanted = wanted.with_output(fits)
+            wanted = wanted.with_output(min(wanted.output, fits))
+        verdicts = self.limits.judge(bound, wanted)
         refusing = [one for one in verdicts if one.limit.enforced and not one.admits]
         reason = None
         if wanted.cost is None and bound.budget(target.upstream.name, billed=wanted.billed):

@@ -19,6 +19,7 @@ from dragoman.gateway.edge.record import CLIENT_GONE, FailedAttempt, Record
 from dragoman.gateway.edge.trace_context import new_span_id
 from dragoman.gateway.telemetry import conventions as names
 from dragoman.gateway.telemetry.conventions import named
+from dragoman.prices.rates import PICO
 
 _NS = 1_000_000_000
 _SERVER_ERROR = 500
@@ -202,9 +203,9 @@ def _call_attributes(
         for name, tokens in _tokens(record.usage):
             for alias in named(name, conventions):
                 found[alias] = tokens
-    if record.charge is not None and record.charge.cost is not None:
+    if (cost := record.cost) is not None:
         for alias in named(names.COST, conventions):
-            found[alias] = record.charge.cost / 1e12
+            found[alias] = cost / PICO
     if record.error and record.error != CLIENT_GONE:
         found["error.type"] = record.error
     return found

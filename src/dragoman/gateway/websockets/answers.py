@@ -225,10 +225,14 @@ class CreateRequest:
         size = len(bytes(addition.input))
         if len(added.unanswered) >= _MOST_ADDED or not self.hold(size):
             return "too_many_pending_steers", "Too much input waits for this response."
-        if not add(replace(addition, place=self._responses - 1)):
+        refusal = "too_many_pending_steers", "Other input is still on its way."
+        told = self.continuation.admit()
+        if told:
+            refusal = "rate_limit_exceeded", told
+        if told or not add(replace(addition, place=self._responses - 1)):
             self.held -= size
             self._socket.budget.give(size)
-            return "too_many_pending_steers", "Other input is still on its way."
+            return refusal
         added.sent(addition)
         self._added = added
         return "", ""

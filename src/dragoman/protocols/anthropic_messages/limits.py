@@ -5,33 +5,23 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
+from functools import lru_cache
 
 from dragoman.protocols.base import RateStatus
-
-
-def _lines(kind: bytes) -> bytes:
-    name = b"anthropic-ratelimit-" + kind
-    return b"".join(
-        (
-            name + b"-limit: %d\r\n",
-            name + b"-remaining: %d\r\n",
-            name + b"-reset: %04d-%02d-%02dT%02d:%02d:%02dZ\r\n",
-        )
-    )
-
-
-_LINES = {
-    "requests": _lines(b"requests"),
-    "tokens": _lines(b"tokens"),
-    "input_tokens": _lines(b"input-tokens"),
-    "output_tokens": _lines(b"output-tokens"),
-}
 
 
 def limit_lines(statuses: Iterable[RateStatus]) -> bytes:
     """The headers for what is left of each kind."""
     lines = b""
     for status in statuses:
-        reset = time.gmtime(math.ceil(status.resets_at))
-        lines += _LINES[status.kind] % (status.limit, status.remaining, *reset[:6])
+        template = _lines(status.kind, status.limit, math.ceil(status.resets_at))
+        lines += template % status.remaining
     return lines
+
+
+@lru_cache(maxsize=1024)
+def _lines(kind: str, limit: int, resets_at: int) -> bytes:
+    """The headers of one kind, with a place for what remains."""
+    name = f"anthropic-ratelimit-{kind.replace('_', '-')}"
+    reset = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(resets_at))
+    return f"{name}-limit: {limit}\r\n{name}-remaining: %d\r\n{name}-reset: {reset}\r\n".encode()

@@ -26,7 +26,11 @@ from dragoman.protocols.anthropic_messages.history import (
 )
 from dragoman.protocols.anthropic_messages.relay import MessagesRelay
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
-from dragoman.protocols.anthropic_messages.thinking import MIN_BUDGET, room_for_thinking
+from dragoman.protocols.anthropic_messages.thinking import (
+    MIN_BUDGET,
+    NO_ROOM_DETAIL,
+    room_for_thinking,
+)
 from dragoman.protocols.anthropic_messages.threads import check_thread
 from dragoman.protocols.anthropic_messages.usage import read_usage
 from dragoman.protocols.base import NOTHING, Passthrough, to_json
@@ -78,15 +82,16 @@ _BILLING = wire.BILLING_HEADER.encode()
 
 
 def fitted(
-    members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger
+    members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger, is_lowered: bool
 ) -> Mapping[str, Raw]:
     """The members without the billing text where it is for nobody, and with limits the upstream
-    takes: what is above the model's output limit, and a thinking budget that leaves no answer."""
+    takes: what is above the model's output limit, and a thinking budget that leaves no answer.
+    `is_lowered` tells that the output limit is not the client's own any more."""
     if not capabilities.of(MessagesCapabilities).billing_header:
         members = _without_billing(members, ledger)
     limited = within(members, ("max_tokens",), capabilities.max_output_tokens, ledger)
-    lowered = limited.get("max_tokens") is not members.get("max_tokens")
-    return _with_room(limited, lowered, ledger)
+    is_lowered = is_lowered or limited.get("max_tokens") is not members.get("max_tokens")
+    return _with_room(limited, is_lowered, ledger)
 
 
 def _without_billing(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:
@@ -114,7 +119,7 @@ def _is_billing(text: Raw) -> bool:
     return fields is not None and text_of(fields.get("text")).startswith(wire.BILLING_HEADER)
 
 
-def _with_room(members: Mapping[str, Raw], lowered: bool, ledger: Ledger) -> Mapping[str, Raw]:
+def _with_room(members: Mapping[str, Raw], is_lowered: bool, ledger: Ledger) -> Mapping[str, Raw]:
     """A budget as large as the whole output is refused. A larger one is the client's own where
     thinking between tool calls has a budget of its own, unless the output limit was lowered."""
     limit = whole(members.get("max_tokens"))
@@ -122,10 +127,13 @@ def _with_room(members: Mapping[str, Raw], lowered: bool, ledger: Ledger) -> Map
     if limit is None or thinking is None:
         return members
     budget = whole(thinking.get("budget_tokens"))
-    if budget is None or not (budget == limit or (lowered and budget > limit)):
+    if budget is None or not (budget == limit or (is_lowered and budget > limit)):
         return members
     if limit <= MIN_BUDGET:
-        return members
+        if not is_lowered:
+            return members
+        ledger.add("thinking", LossKind.KNOB, NO_ROOM_DETAIL)
+        return {**members, "thinking": Raw(b'{"type":"disabled"}')}
     room = room_for_thinking(limit)
     detail = f"a thinking budget of {budget} tokens became {room}"
     ledger.add("thinking.budget_tokens", LossKind.REPAIRED, detail)

@@ -17,6 +17,8 @@ from dragoman.protocols.request_settings import RequestSettings
 _MODES = ("adaptive", "enabled", "disabled", "between_tools")
 MIN_BUDGET = 1024
 """Smallest thinking budget the service takes, in tokens."""
+
+NO_ROOM_DETAIL = "no thinking, for the output limit leaves no room for it"
 _FORCED = ("any", "tool")
 
 
@@ -154,7 +156,7 @@ class _Writer:
         """A budget the service takes: at least 1024, and below the output limit by what the
         answer needs (a quarter of it, at least 1024)."""
         if self._limit <= MIN_BUDGET:
-            self.lose("no thinking, for the output limit leaves no room for it")
+            self.lose(NO_ROOM_DETAIL)
             return {"type": "disabled"}
         room = room_for_thinking(self._limit)
         explicit = self._wish.mode == "enabled"

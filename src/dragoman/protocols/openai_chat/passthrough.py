@@ -58,7 +58,7 @@ class _Shape(Struct):
 
 
 def fitted(
-    members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger
+    members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger, is_lowered: bool
 ) -> Mapping[str, Raw]:
     """The members with output limits that the upstream's model keeps."""
     return within(

@@ -88,6 +88,7 @@ class ChatRelay:
         "_shown",
         "_spoken",
         "_texts",
+        "_tier",
         "_wants_usage",
         "answer_id",
         "begun",
@@ -134,6 +135,8 @@ class ChatRelay:
         """Whether finish reasons that are none are a word."""
         self._has_no_deltas = False
         """Whether messages or texts stand where deltas belong."""
+        self._tier: Any = None
+        """The service tier that the first chunks tell."""
         self._texts = False
         """Whether a text was passed on."""
         self._spoken = choices > 1
@@ -174,6 +177,7 @@ class ChatRelay:
         begun = self.begun
         if not begun:
             chunk = _decoded(data)
+            self._tier = chunk.get("service_tier") or self._tier
             name = _text(chunk.get("id"))
             if self._id and name and self._id_repeats is None:
                 self._id_repeats = name == self._id
@@ -383,7 +387,7 @@ class ChatRelay:
         usage = chunk.get("usage")
         if type(usage) is not dict:
             return True
-        self.usage = read_usage(usage, tier=chunk.get("service_tier"))
+        self.usage = read_usage(usage, tier=chunk.get("service_tier") or self._tier)
         return self._wants_usage or bool(chunk.get("choices"))
 
     def _is_error(self, chunk: JsonObject, event: bytes) -> bool:

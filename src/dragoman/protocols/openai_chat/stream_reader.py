@@ -87,6 +87,7 @@ class ChatReader:
         "_source",
         "_started",
         "_text",
+        "_tier",
         "_tools",
         "_twins",
         "_usage",
@@ -129,6 +130,8 @@ class ChatReader:
         calls are made of."""
         self._origin: tuple[str, int] = "", 0
         self._usage: Metered | None = None
+        self._tier: str | None = None
+        """The service tier that the first chunk tells."""
         """Usage that came before the first choice."""
         self._id_repeats: bool | None = None
         """Whether all chunks have the id of the first, once that is known."""
@@ -212,13 +215,14 @@ class ChatReader:
         answer_id, created = _str(chunk.get("id")), chunk.get("created")
         created = whole_number(created) or 0
         tier = _str(chunk.get("service_tier")) or None
+        self._tier = tier
         events.append(Started(answer_id, _str(chunk.get("model")), created, tier))
         self._origin = answer_id, created
         if self._usage is not None:
             events.append(self._usage)
 
     def _meter(self, usage: JsonObject, chunk: JsonObject, events: list[Event]) -> None:
-        tier = _str(chunk.get("service_tier")) or None
+        tier = _str(chunk.get("service_tier")) or self._tier
         metered = Metered(read_usage(usage, self._inbound.ledger, tier), tier)
         if self._started:
             events.append(metered)

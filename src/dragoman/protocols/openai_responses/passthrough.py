@@ -145,7 +145,7 @@ def beginning(members: Mapping[str, Raw]) -> Beginning:
 
 
 def fitted(
-    members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger
+    members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger, is_lowered: bool
 ) -> Mapping[str, Raw]:
     """The members with output limits that the upstream's model keeps, and without how to run in
     the background where the answer is not made there: the service refuses that."""

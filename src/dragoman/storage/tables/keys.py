@@ -54,18 +54,18 @@ _USE = (
 )
 
 
-# Costs are in rows of their own, under the same hours, models and upstreams.
+# Costs are in rows of their own, under the same hours, models, upstreams and routes.
 _USED = """
     SELECT hour, model, upstream, sum(requests), sum(input), sum(cached), sum(cache_write),
-        sum(output), sum(reasoning), sum(cost) FROM (
-        SELECT hour, model, upstream,
+        sum(output), sum(reasoning), sum(cost), route FROM (
+        SELECT hour, model, upstream, route,
             CASE WHEN account = '' THEN 0 ELSE requests END AS requests, input,
             cached, cache_write, output, reasoning, 0 AS cost FROM usage
             WHERE hour >= ?2 AND client = ?1
         UNION ALL
-        SELECT hour, model, upstream, 0, 0, 0, 0, 0, 0, cost FROM charges
+        SELECT hour, model, upstream, route, 0, 0, 0, 0, 0, 0, cost FROM charges
             WHERE hour >= ?2 AND client = ?1
-    ) AS both_tables GROUP BY hour, model, upstream ORDER BY hour
+    ) AS both_tables GROUP BY hour, model, upstream, route ORDER BY hour
 """
 _USED_BY_TEAM = _USED.replace("client = ?1", "team = ?1")
 
@@ -83,6 +83,12 @@ class KeyTables(AuditTable):
         """See `KeyStore.all_keys`."""
         with self._database.reading() as connection:
             return asked_keys(connection, 0)()
+
+    def key(self, name: str) -> StoredKey | None:
+        """See `KeyStore.key`."""
+        with self._database.reading() as connection:
+            found = _asked_keys(connection, "name = ?", name)()
+        return found[0] if found else None
 
     def all_teams(self) -> Sequence[StoredTeam]:
         """See `KeyStore.all_teams`."""
@@ -139,12 +145,18 @@ def note_uses(connection: Connection, uses: Uses) -> None:
 def asked_keys(connection: Connection, version: int) -> Callable[[], tuple[StoredKey, ...]]:
     """Ask for the keys that changed after a version, with all of their secrets; what is returned
     reads them, by name."""
+    return _asked_keys(connection, "version > ?", version)
+
+
+def _asked_keys(
+    connection: Connection, which: str, value: object
+) -> Callable[[], tuple[StoredKey, ...]]:
     rows = connection.execute(
-        "SELECT name, created, removed, rules FROM client_keys WHERE version > ? ORDER BY name",
-        (version,),
+        f"SELECT name, created, removed, rules FROM client_keys WHERE {which} ORDER BY name",
+        (value,),
     )
-    where = " WHERE client_key IN (SELECT name FROM client_keys WHERE version > ?) ORDER BY created"
-    secret_rows = connection.execute(_SECRETS + where, (version,))
+    where = f" WHERE client_key IN (SELECT name FROM client_keys WHERE {which}) ORDER BY created"
+    secret_rows = connection.execute(_SECRETS + where, (value,))
 
     def read() -> tuple[StoredKey, ...]:
         secrets: dict[str, list[StoredSecret]] = {}

@@ -50,6 +50,16 @@ KEYS_AND_SUMS: Mapping[str, tuple[Keyed, Keyed]] = {
 _KEYED, _COUNTED = tuple(_USAGE_KEYS), tuple(_USAGE_SUMS)
 _CHARGE_KEYED, _CHARGE_COUNTED = tuple(_CHARGE_KEYS), tuple(_CHARGE_SUMS)
 
+_PART = 10**9
+_SUMMED = tuple(f"sum({name})" for name in _COUNTED)
+_CHARGE_SUMMED = tuple(
+    f"sum({name}{part})"
+    for name in _CHARGE_COUNTED
+    for part in ((f" / {_PART}", f" % {_PART}") if name == "cost" else ("",))
+)
+"""Sums of columns. All costs together may be more than a sum of SQL can hold, which is nine million
+dollars: their thousandths of a dollar and what is left of these are summed apart."""
+
 _PLACES = {
     **{name.strip('"'): name for name in (*_KEYED[1:], "hour")},
     "key": "client",
@@ -95,7 +105,14 @@ _SWEEP_ERRORS = """DELETE FROM errors WHERE (hour, account, kind) IN
 
 _TO_DAY = {"hour": f"hour / {_DAY_S} * {_DAY_S}"}
 _HOURS = f"hour >= ? AND hour < ? AND hour % {_DAY_S} <> 0"
-_TO_ALL_TIME = {"hour": "0", "account": "''", "route": "''", '"user"': "''", "tags": "''"}
+_TO_ALL_TIME = {
+    "hour": "0",
+    # Rows without an account tell of what reached nobody.
+    "account": f"CASE WHEN account = '' THEN '' ELSE '{OTHER}' END",
+    "route": "''",
+    '"user"': "''",
+    "tags": "''",
+}
 _CHARGE_TO_ALL_TIME = {**_TO_ALL_TIME, "priced_as": f"'{OTHER}'", "tier": "''", "above": "0"}
 _CHARGE_TO_ALL_TIME["prices"] = "''"
 _DAYS = "hour > ? AND hour < ?"
@@ -138,12 +155,15 @@ class UsageTables:
         """See `Store.sums`."""
         found: dict[tuple[str, ...], Sums] = {}
         with self._database.reading() as connection:
-            for row in _grouped(connection, "usage", _COUNTED, since, until, by, only):
+            for row in _grouped(connection, "usage", _SUMMED, since, until, by, only):
                 for group in _groups(row, by, only):
                     found.setdefault(group, Sums()).usage.add(UsageCount(*row[len(by) :]))
-            for row in _grouped(connection, "charges", _CHARGE_COUNTED, since, until, by, only):
+            for row in _grouped(connection, "charges", _CHARGE_SUMMED, since, until, by, only):
+                *counts, cost, rest = row[len(by) :]
+                counts.append(cost * _PART + rest)
+                charged = ChargeCount(*counts)
                 for group in _groups(row, by, only):
-                    found.setdefault(group, Sums()).charged.add(ChargeCount(*row[len(by) :]))
+                    found.setdefault(group, Sums()).charged.add(charged)
         return dict(sorted(found.items()))
 
     def attempts(self, since: float, until: float) -> dict[str, Attempts]:
@@ -241,7 +261,7 @@ def _charges(connection: Connection, since: float, until: float) -> dict[ChargeK
 def _grouped(
     connection: Connection,
     table: str,
-    counted: Sequence[str],
+    summed: Sequence[str],
     since: float,
     until: float,
     by: Sequence[str],
@@ -250,7 +270,6 @@ def _grouped(
     """Sums by the dimensions `by`, with one row for each combination of tags, of what fits `only`:
     of tags, what has it among others."""
     places = [_PLACES[name] for name in by]
-    sums = [f"sum({name})" for name in counted]
     where = ["hour >= ?", "hour < ?"]
     values: list[float | str] = [ceil(since), ceil(until)]
     for name, value in only.items():
@@ -260,7 +279,7 @@ def _grouped(
         else:
             where.append(f"CAST({_PLACES[name]} AS TEXT) = ?")
             values.append(value)
-    statement = f"SELECT {', '.join((*places, *sums))} FROM {table} WHERE {' AND '.join(where)}"
+    statement = f"SELECT {', '.join((*places, *summed))} FROM {table} WHERE {' AND '.join(where)}"
     # Without a group there is a row of nothing even where nothing is.
     statement += f" GROUP BY {', '.join(places)}" if places else " HAVING count(*) > 0"
     return connection.execute(statement, values)

@@ -1,0 +1,126 @@
+"""``python -m bench.limits``: what limits cost a request, and what a refusal costs.
+
+One worker with a store, whose counters are in the file that workers share. A key without limits and
+one with four (requests, tokens, a cost, requests at one time) ask in turn, for small answers and
+with an agent's 120 KB. Then a key that is over its limit is refused, beside ``/healthz``: what any
+answer costs. CPU time is of all threads. ``--against`` measures another checkout in the same
+rounds.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+
+from bench import targets
+from bench.measure import Cell, request_cost
+from bench.stored import ROOT, gateway
+from bench.targets import Access, Cores, Target
+
+CELL = Cell("openai_chat", "openai_chat")
+LIMITED, REFUSED = "sk-bench-limited", "sk-bench-refused"
+TABLES = f"""
+[admin]
+key = "sk-bench-administrator"
+[[prices]]
+model = "*"
+input = "1"
+output = "2"
+[[clients]]
+name = "limited"
+key = "{LIMITED}"
+[[clients.limits]]
+kind = "requests"
+amount = 1_000_000_000
+window = "1m"
+[[clients.limits]]
+kind = "tokens"
+amount = 1_000_000_000_000
+window = "1m"
+[[clients.limits]]
+kind = "cost"
+amount = "100000"
+window = "month"
+[[clients.limits]]
+kind = "concurrent"
+amount = 1000
+[[clients]]
+name = "refused"
+key = "{REFUSED}"
+[[clients.limits]]
+kind = "requests"
+amount = 0
+window = "1m"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Two requests that are compared, ``count`` of each in a round, 16 at a time; the second is
+    answered with ``status``."""
+
+    name: str
+    plain: bytes
+    other: bytes
+    count: int
+    status: int = 200
+
+
+def kinds() -> list[Kind]:
+    """What is compared."""
+    limited, refused = Access(key=LIMITED), Access(key=REFUSED)
+    health = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+    small = CELL.request(stream=False), CELL.request(limited, stream=False)
+    return [
+        Kind("four limits, small", *small, 1500),
+        Kind("four limits, agent", CELL.agent(), CELL.agent(limited), 200),
+        Kind("a refusal, /healthz", health, CELL.request(refused, stream=False), 1500, 429),
+    ]
+
+
+async def measure(running: dict[str, Target], rounds: int) -> None:
+    """Print the medians of all rounds."""
+    for kind in kinds():
+        costs: dict[str, list[tuple[float, float]]] = {name: [] for name in running}
+        for _ in range(rounds):
+            for name, target in running.items():
+                plain = await request_cost(target, kind.plain, kind.count)
+                other = await request_cost(target, kind.other, kind.count, status=kind.status)
+                costs[name].append((plain, other))
+        for name, found in costs.items():
+            plain, other = (statistics.median(column) for column in zip(*found, strict=True))
+            added = statistics.median(other - plain for plain, other in found)
+            print(  # noqa: T201
+                f"{kind.name:20} {name:8} without {plain * 1e6:6.1f} us, "
+                f"with {other * 1e6:6.1f} us, added {added * 1e6:6.1f} us",
+                flush=True,
+            )
+
+
+def main() -> None:
+    """Measure everything."""
+    parser = argparse.ArgumentParser(prog="bench.limits", description=__doc__)
+    parser.add_argument("--against", type=Path, help="root of another checkout")
+    parser.add_argument("--rounds", type=int, default=9)
+    chosen = parser.parse_args()
+    cores = Cores.of_this_machine()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        up = stack.enter_context(targets.upstreams(folder, cores))
+        if cores.load is not None:
+            os.sched_setaffinity(0, {cores.load})
+        roots = {"ours": ROOT} | ({"before": chosen.against} if chosen.against else {})
+        running = {
+            name: stack.enter_context(gateway(root, folder / name, cores, up, TABLES))
+            for name, root in roots.items()
+        }
+        uvloop.run(measure(running, chosen.rounds))
+
+
+if __name__ == "__main__":
+    main()
