@@ -861,6 +861,29 @@ def test_what_a_dearer_fallback_may_cost_is_reserved(simulator: RunningSimulator
             assert 4 < float(shown["used"]) <= 10
 
 
+@pytest.mark.parametrize("dear", ["chat", "messages"])
+def test_what_is_to_be_written_to_a_cache_is_reserved_as_such(
+    simulator: RunningSimulator, dear: str
+) -> None:
+    """Where that costs more, be it at a fallback alone."""
+    route = Route(match="m", upstream="chat", model="sim-text",
+                  fallbacks=(Fallback(upstream="messages", model="sim-text"),))  # fmt: skip
+    prices = (
+        OwnPrice(model="*", upstream=dear, input="1000", cache_write="5000", output="0"),
+        OwnPrice(model="*", input="1000", output="0"),
+    )
+    made = replace(
+        config(simulator.base_url, limit("cost", "1", "day"), prices=prices), routes=(route,)
+    )
+    with serving(made) as (gateway, _):
+        text = {"type": "text", "text": "word " * 400}
+        marked = {**text, "cache_control": {"type": "ephemeral"}}
+        for part, status in ((text, 200), (marked, 402)):
+            asked = {**body("messages", "m"), "messages": [{"role": "user", "content": [part]}]}
+            answer = call(gateway.base_url, "POST", PATHS["messages"], asked)
+            assert answer.status == status, answer.body
+
+
 def test_each_of_several_answers_is_clamped(simulator: RunningSimulator) -> None:
     """What they may have together is what was reserved, and none may have more than was asked."""
     made = config(simulator.base_url, limit("output_tokens", 2000, "day", clamp=True))

@@ -249,7 +249,10 @@ class Admission:
         if not bound.needs_cost:
             return Wanted(prompt, output), size
         # To look for a word in a long body costs more than all else that is done here.
-        dear = prices.writes_cost_more(upstream, model, time.time())
+        now = time.time()
+        dear = prices.writes_cost_more(upstream, model, now)
+        for one in target.fallbacks:
+            dear = dear or prices.writes_cost_more(one.upstream.name, one.model, now)
         written = prompt if dear and request.body.find(b'"cache_control"') >= 0 else None
         tier = _asked_tier(request) if "service_tier" in request.members else None
         usage = Usage(input=prompt, output=output, cache_write=written, tier=tier)
