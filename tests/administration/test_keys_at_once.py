@@ -35,6 +35,7 @@ class Interrupted:
         self.audit = store.audit
         self.used = store.used
         self.users = store.users
+        self.key_teams = store.key_teams
 
     def _act(self, act: Callable[[], object]) -> None:
         try:

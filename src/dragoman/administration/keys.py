@@ -142,6 +142,23 @@ class KeyAdministration:
         views += [self._view(key) for key in self._stored() if key.name not in self._clients]
         return tuple(sorted(views, key=lambda view: view.name))
 
+    def page(self, after: str, most: int, text: str = "") -> tuple[list[KeyView], str | None, int]:
+        """At most so many keys by name, of those after a name that have a text in theirs, or in
+        that of their team; after which name there are more, None if there are not; and how many
+        keys have the text."""
+        teams = {**self._store.key_teams()}
+        teams |= {name: client.rules.team for name, client in self._clients.items()}
+        names = sorted(name for name, team in teams.items() if found_in(text, name, team))
+        left = [name for name in names if name > after]
+        views = []
+        for name in left[:most]:
+            key = None if name in self._clients else self._store.key(name)
+            if name in self._clients:
+                views.append(self._client_view(self._clients[name]))
+            elif key is not None and key.removed is None:
+                views.append(self._view(key))
+        return views, left[most - 1] if len(left) > most else None, len(names)
+
     def key(self, name: str) -> KeyView:
         """One key.
 
@@ -364,9 +381,10 @@ class KeyAdministration:
     def teams(self) -> tuple[TeamView, ...]:
         """All teams, by name."""
         counts: dict[str, int] = {}
-        for rules in (*self._clients.values(), *(key.rules for key in self._stored())):
-            if rules.team is not None:
-                counts[rules.team] = counts.get(rules.team, 0) + 1
+        fixed = [client.rules.team for client in self._clients.values()]
+        for team in (*fixed, *self._store.key_teams().values()):
+            if team is not None:
+                counts[team] = counts.get(team, 0) + 1
         found = {team.name: team.rules for team in self._stored_teams()}
         now = self._clock()
         views = [
@@ -537,6 +555,11 @@ class KeyAdministration:
                 for one in key.secrets
             ),
         )
+
+
+def found_in(text: str, *names: str | None) -> bool:
+    """Whether a text is in one of these names, in small letters or large."""
+    return any(text.casefold() in (name or "").casefold() for name in names)
 
 
 def _fields(rules: AccessRules) -> dict[str, Any]:

@@ -81,6 +81,9 @@ class KeyStore(AuditLog, Protocol):
     def all_keys(self) -> Sequence[StoredKey]:
         """All keys that there are or were, by name."""
 
+    def key_teams(self) -> Mapping[str, str | None]:
+        """The teams of all keys that there are, by the names of these; None of those without."""
+
     def key(self, name: str) -> StoredKey | None:
         """The key of a name that there is or was; None if there never was one."""
 

@@ -16,7 +16,13 @@ import msgspec
 from dragoman.administration.admins import AdminAdministration
 from dragoman.administration.drafts import FieldError, InvalidDraft
 from dragoman.administration.foreign_keys import Source, read_keys
-from dragoman.administration.keys import GRACE_S, KeyAdministration, KeyView, TeamView
+from dragoman.administration.keys import (
+    GRACE_S,
+    KeyAdministration,
+    KeyView,
+    TeamView,
+    found_in,
+)
 from dragoman.administration.limits import LimitAdministration, Owner, read_limit
 from dragoman.administration.times import LONGEST_SPAN_S
 from dragoman.config.limits import Limit
@@ -42,8 +48,6 @@ from dragoman.gateway.serving.simulated_admission import SimulatedAdmission, sta
 from dragoman.keys.admission import kind_of
 
 T = TypeVar("T")
-
-_OF_LISTS = ("state", "ending", "q", "limit", "after")
 
 _PAST_S = 7 * 86_400.0
 """Seconds of the past with which a limit is compared that is not stored yet."""
@@ -194,18 +198,12 @@ class KeyRoutes:
     async def _told(
         self, call: Call, owners: Sequence[KeyView] | Sequence[TeamView], *, is_team: bool
     ) -> dict[str, object]:
-        """Keys or teams, which are in the order of their names: all, or a page with `?limit=`, and
-        where `?state=true` with how their limits stand; with `?ending=true` only those that are
-        using one up."""
+        """Keys or teams, where `?state=true` with how their limits stand; with `?ending=true` only
+        those that are using one up."""
         query, kind = call.query, "teams" if is_team else "keys"
         ending = flag(query, "ending")
-        after, limit = query.get("after", ""), number(query, "limit", len(owners), MOST_ON_PAGE)
-        left = [owner for owner in owners if owner.name > after]
-        found = left[:limit]
+        found: Sequence[KeyView | TeamView] = owners
         told: dict[str, object] = {kind: found}
-        if "limit" in query:
-            told["next"] = found[-1].name if len(left) > limit else None
-            told["total"] = len(owners)
         if ending or flag(query, "state"):
             limits = self._simulated.limits
             given = [(owner.name, owner.rules.limits) for owner in found]
@@ -221,10 +219,20 @@ class KeyRoutes:
         return told
 
     async def _list(self, call: Call) -> Reply:
-        only(call.query, *_OF_LISTS)
-        fits = _fitting(call)
-        found = await self._ask(lambda keys: list(filter(fits, keys.keys())))
-        return 200, await self._told(call, found, is_team=False)
+        after, most, text = _page(call)
+        if most is None:
+            found = await self._ask(
+                lambda keys: [
+                    one
+                    for one in keys.keys()  # noqa: SIM118
+                    if one.name > after and found_in(text, one.name, one.rules.team)
+                ]
+            )
+            return 200, await self._told(call, found, is_team=False)
+        size = most
+        found, more, total = await self._ask(lambda keys: keys.page(after, size, text))
+        told = await self._told(call, found, is_team=False)
+        return 200, {**told, "next": more, "total": total}
 
     async def _add(self, call: Call) -> Reply:
         name, fields = await _named(call)
@@ -273,10 +281,15 @@ class KeyRoutes:
         return 200, {"removed": await self._ask(lambda keys: keys.remove(names))}
 
     async def _list_teams(self, call: Call) -> Reply:
-        only(call.query, *_OF_LISTS)
-        fits = _fitting(call)
-        found = await self._ask(lambda keys: list(filter(fits, keys.teams())))
-        return 200, await self._told(call, found, is_team=True)
+        after, most, text = _page(call)
+        teams = await self._ask(lambda keys: keys.teams())
+        fitting = [one for one in teams if found_in(text, one.name)]
+        left = [one for one in fitting if one.name > after]
+        told = await self._told(call, left[:most], is_team=True)
+        if most is None:
+            return 200, told
+        more = left[most - 1].name if len(left) > most else None
+        return 200, {**told, "next": more, "total": len(fitting)}
 
     async def _add_team(self, call: Call) -> Reply:
         name, fields = await _named(call)
@@ -357,15 +370,12 @@ class AdminKeyRoutes:
         return 200, {"removed": await self._ask(lambda admins: admins.remove(name))}
 
 
-def _fitting(call: Call) -> Callable[[KeyView | TeamView], bool]:
-    """What tells whether the text in `?q=` is in the name of a key, or of its team."""
-    text = call.query.get("q", "").strip().casefold()
-
-    def fits(owner: KeyView | TeamView) -> bool:
-        team = owner.rules.team if isinstance(owner, KeyView) else None
-        return text in owner.name.casefold() or text in (team or "").casefold()
-
-    return fits
+def _page(call: Call) -> tuple[str, int | None, str]:
+    """After which name, how many, None for all, and what is looked for."""
+    query = call.query
+    only(query, "state", "ending", "q", "limit", "after")
+    most = number(query, "limit", 1, MOST_ON_PAGE) if "limit" in query else None
+    return query.get("after", ""), most, query.get("q", "").strip()
 
 
 def _is_ending(view: LimitView) -> bool:

@@ -5,12 +5,13 @@ Rows carry the version of the transaction that wrote them last, as all rows that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import ceil
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from dragoman.config import AccessRules, KeyRules
 from dragoman.jsontext import decoder
@@ -25,7 +26,15 @@ from dragoman.keys.records import (
 from dragoman.storage.tables.audit import AuditTable
 from dragoman.storage.tables.database import Connection, replacing
 
+
+class _Membership(Struct, frozen=True):
+    """Of the rules of a key, its team."""
+
+    team: str | None = None
+
+
 _read_rules = decoder(KeyRules)
+_read_membership = decoder(_Membership)
 _read_team_rules = decoder(AccessRules)
 _encode = msgspec.json.Encoder().encode
 
@@ -87,6 +96,12 @@ class KeyTables(AuditTable):
         """See `KeyStore.all_keys`."""
         with self._database.reading() as connection:
             return asked_keys(connection, 0)()
+
+    def key_teams(self) -> Mapping[str, str | None]:
+        """See `KeyStore.key_teams`."""
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT name, rules FROM client_keys WHERE removed IS NULL")
+            return {name: _read_membership(rules).team for name, rules in rows}
 
     def key(self, name: str) -> StoredKey | None:
         """See `KeyStore.key`."""
