@@ -215,7 +215,9 @@ class KeyRoutes:
             async for place, views in limits.views_of_all(given, is_team=is_team):
                 if not ending or any(map(_is_ending, views)):
                     owner = msgspec.to_builtins(found[place])
-                    stand.append({**owner, "limits": _limits_told(views)})
+                    told_one = {**owner, "limits": _limits_told(views)}
+                    # Piece by piece: all at once would keep the loop from others for long.
+                    stand.append(msgspec.Raw(msgspec.json.encode(told_one)))
         return told
 
     async def _list(self, call: Call) -> Reply:
