@@ -42,6 +42,8 @@ from dragoman.keys.admission import (
 )
 from dragoman.keys.counters import PARTS, RESERVED, RollingCounter, cells_of
 from dragoman.keys.estimates import text_and_files
+from dragoman.protocols.base import RateStatus
+from dragoman.protocols.openai_limits import limit_lines
 from dragoman.storage.shared_limits import private_row
 
 NOW = 1_795_000_000.0
@@ -570,3 +572,19 @@ def test_a_file_in_a_prompt_is_no_text(data: bytes) -> None:
 def test_what_is_too_short_for_a_file_is_text() -> None:
     body = b"base64" + b" %b" % (b"a" * 1999) * 120
     assert text_and_files(body) == (len(body), 0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (-1.0, "0ms"),
+        (0.0845, "84ms"),
+        (1.0, "1s"),
+        (1.9, "2s"),
+        (60.0000001, "1m0s"),
+        (3599.2, "1h0m0s"),
+    ],
+)
+def test_a_reset_is_told_no_earlier_than_it_is(seconds: float, told: str) -> None:
+    lines = limit_lines([RateStatus("requests", 5, 4, seconds, NOW + seconds)])
+    assert lines.endswith(f"x-ratelimit-reset-requests: {told}\r\n".encode())
