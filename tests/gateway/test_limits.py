@@ -861,6 +861,46 @@ def test_what_a_dearer_fallback_may_cost_is_reserved(simulator: RunningSimulator
             assert 4 < float(shown["used"]) <= 10
 
 
+@pytest.mark.parametrize(
+    ("written", "hour"), [("1000", None), ("10", "1000")], ids=["at all", "for an hour"]
+)
+@pytest.mark.parametrize("falls_back", [False, True])
+def test_what_writing_a_prompt_to_a_cache_may_cost_is_reserved(
+    simulator: RunningSimulator, falls_back: bool, written: str, hour: str | None
+) -> None:
+    """Also where only the upstream of a fallback charges for it, and wherever the mark stands."""
+    dear = Fallback(upstream="messages", model="sim-text")
+    route = Route(match="m", upstream=dear.upstream, model=dear.model)
+    if falls_back:
+        route = Route(match="m", upstream="chat", model="sim-demo", fallbacks=(dear,))
+    prices = (
+        OwnPrice(
+            model="sim-text", input="10", output="1", cache_write=written, cache_write_1h=hour
+        ),
+        OwnPrice(model="*", input="1", output="1"),
+    )
+    budget = limit("cost", "0.5", "day")
+    made = replace(config(simulator.base_url, budget, prices=prices), routes=(route,))
+    text = {"type": "text", "text": "some words " * 400}
+    five, hours = ({"type": "ephemeral", "ttl": ttl} for ttl in ("5m", "1h"))
+    for system, said, status in (
+        ({}, {}, 200),
+        ({}, {"cache_control": five}, 200 if hour else 402),
+        ({"cache_control": hours}, {"cache_control": five}, 402),
+        ({"cache_control": hours}, {}, 402),
+    ):
+        messages = [{"role": "user", "content": [{**text, **said}]}]
+        asked = {
+            "model": "m",
+            "max_tokens": 5,
+            "messages": messages,
+            "system": [{**text, **system}],
+        }
+        with serving(made) as (gateway, _):
+            answer = call(gateway.base_url, "POST", PATHS["messages"], asked, key=KEY)
+            assert answer.status == status, (system, said, answer.body)
+
+
 def test_each_of_several_answers_is_clamped(simulator: RunningSimulator) -> None:
     """What they may have together is what was reserved, and none may have more than was asked."""
     made = config(simulator.base_url, limit("output_tokens", 2000, "day", clamp=True))
