@@ -252,7 +252,7 @@ def test_the_command_prints_json(gateway: RunningGateway) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["http://127.0.0.1:1"], "nothing answers"),
+        (["http://127.0.0.1:1"], "reached: Connection refused"),
         (["ftp://example.com"], "http"),
         (["http://127.0.0.1:1", "--key", "schlüssel"], "no header"),
     ],

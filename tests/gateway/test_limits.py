@@ -861,44 +861,58 @@ def test_what_a_dearer_fallback_may_cost_is_reserved(simulator: RunningSimulator
             assert 4 < float(shown["used"]) <= 10
 
 
-@pytest.mark.parametrize(
-    ("written", "hour"), [("1000", None), ("10", "1000")], ids=["at all", "for an hour"]
-)
 @pytest.mark.parametrize("falls_back", [False, True])
-def test_what_writing_a_prompt_to_a_cache_may_cost_is_reserved(
-    simulator: RunningSimulator, falls_back: bool, written: str, hour: str | None
+def test_what_an_hour_in_a_cache_costs_is_reserved(
+    simulator: RunningSimulator, falls_back: bool
 ) -> None:
-    """Also where only the upstream of a fallback charges for it, and wherever the mark stands."""
+    """Wherever the mark stands."""
     dear = Fallback(upstream="messages", model="sim-text")
     route = Route(match="m", upstream=dear.upstream, model=dear.model)
     if falls_back:
         route = Route(match="m", upstream="chat", model="sim-demo", fallbacks=(dear,))
-    prices = (
-        OwnPrice(
-            model="sim-text", input="10", output="1", cache_write=written, cache_write_1h=hour
-        ),
-        OwnPrice(model="*", input="1", output="1"),
-    )
+    price = OwnPrice(model="sim-text", input="10", output="1", cache_write_1h="1000")
+    prices = price, OwnPrice(model="*", input="1", output="1")
     budget = limit("cost", "0.5", "day")
     made = replace(config(simulator.base_url, budget, prices=prices), routes=(route,))
     text = {"type": "text", "text": "some words " * 400}
-    five, hours = ({"type": "ephemeral", "ttl": ttl} for ttl in ("5m", "1h"))
-    for system, said, status in (
-        ({}, {}, 200),
-        ({}, {"cache_control": five}, 200 if hour else 402),
-        ({"cache_control": hours}, {"cache_control": five}, 402),
-        ({"cache_control": hours}, {}, 402),
-    ):
-        messages = [{"role": "user", "content": [{**text, **said}]}]
-        asked = {
-            "model": "m",
-            "max_tokens": 5,
-            "messages": messages,
-            "system": [{**text, **system}],
-        }
-        with serving(made) as (gateway, _):
-            answer = call(gateway.base_url, "POST", PATHS["messages"], asked, key=KEY)
+    five, hour = ({"cache_control": {"type": "ephemeral", "ttl": ttl}} for ttl in ("5m", "1h"))
+    with serving(made) as (gateway, _):
+        for system, said, status in (
+            ({}, {}, 200),
+            ({}, five, 200),
+            (hour, five, 402),
+            (hour, {}, 402),
+        ):
+            asked = {
+                **body("messages", "m"),
+                "messages": [{"role": "user", "content": [{**text, **said}]}],
+                "system": [{**text, **system}],
+            }
+            answer = call(gateway.base_url, "POST", PATHS["messages"], asked)
             assert answer.status == status, (system, said, answer.body)
+
+
+@pytest.mark.parametrize("dear", ["chat", "messages"])
+def test_what_is_to_be_written_to_a_cache_is_reserved_as_such(
+    simulator: RunningSimulator, dear: str
+) -> None:
+    """Where that costs more, be it at a fallback alone."""
+    route = Route(match="m", upstream="chat", model="sim-text",
+                  fallbacks=(Fallback(upstream="messages", model="sim-text"),))  # fmt: skip
+    prices = (
+        OwnPrice(model="*", upstream=dear, input="1000", cache_write="5000", output="0"),
+        OwnPrice(model="*", input="1000", output="0"),
+    )
+    made = replace(
+        config(simulator.base_url, limit("cost", "1", "day"), prices=prices), routes=(route,)
+    )
+    with serving(made) as (gateway, _):
+        text = {"type": "text", "text": "word " * 400}
+        marked = {**text, "cache_control": {"type": "ephemeral"}}
+        for part, status in ((text, 200), (marked, 402)):
+            asked = {**body("messages", "m"), "messages": [{"role": "user", "content": [part]}]}
+            answer = call(gateway.base_url, "POST", PATHS["messages"], asked)
+            assert answer.status == status, answer.body
 
 
 def test_each_of_several_answers_is_clamped(simulator: RunningSimulator) -> None:

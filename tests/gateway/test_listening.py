@@ -129,6 +129,10 @@ def test_a_unix_socket(tmp_path: Path) -> None:
                 assert process.poll() is None
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
+        # By whatever name it has where the command is run.
+        command = [sys.executable, "-m", "dragoman", "reload", "--config", file.name]
+        told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert told.returncode == 0, told.stderr
     finally:
         process.terminate()
         process.communicate(timeout=20)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import subprocess
 import sys
 import time
 from datetime import UTC, datetime
@@ -156,3 +157,18 @@ def test_messages_of_the_gateway_have_the_form_of_requests() -> None:
 )
 def test_people_are_at_terminals(form: LogFormat, terminal: bool, text: bool) -> None:
     assert is_text(form, terminal) is text
+
+
+def test_what_libraries_warn_of_has_the_form_of_the_log() -> None:
+    program = (
+        "import logging; from dragoman.gateway.service import configure_log;"
+        "configure_log('info', 'json'); logging.getLogger('asyncio').info('not told');"
+        "logging.getLogger('asyncio').error('in two\\nlines');"
+        "logging.getLogger('dragoman').info('x')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    told = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [(one["logger"], one["message"]) for one in told] == [
+        ("asyncio", "in two\nlines"),
+        ("dragoman", "x"),
+    ]

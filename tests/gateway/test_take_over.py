@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,42 @@ def test_other_users_are_given_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         finally:
             link.close()
             offer.close()
+
+
+@needs_linux
+def test_several_may_ask_for_a_reload_while_another_takes_over() -> None:
+    """And only one takes over at a time; those who never say what they want make room."""
+    told: list[Callable[[bytes], None]] = []
+    with bind("127.0.0.1", 0) as sock, ExitStack() as stack:
+        address = address_of(sock)
+        offer = take_over.Offer([sock], lambda: None, told.append)
+        offer.open(address)
+        stack.callback(offer.close)
+
+        def connected() -> socket.socket:
+            link = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            link.settimeout(5)
+            link.connect(f"\0dragoman/take-over/{address[0]}/{address[1]}")
+            offer.work()
+            return link
+
+        silent = [connected() for _ in range(20)]
+        assert silent[0].recv(1) == b""
+        taker, other, *asking = (connected() for _ in range(5))
+        taker.send(take_over._ASK)
+        for link in asking:
+            link.send(take_over._RELOAD)
+        other.send(take_over._ASK)
+        for _ in range(5):
+            offer.work()
+        assert other.recv(1) == b""
+        assert len(told) == len(asking)
+        for answer in told:
+            answer(b"done")
+        assert [link.recv(100) for link in asking] == [b"done"] * 3
+        _, files, *_ = socket.recv_fds(taker, 100, 10)
+        assert len(files) == 1
+        os.close(files[0])
 
 
 def test_streams_of_the_old_one_end_in_their_time(running: Services) -> None:

@@ -85,18 +85,30 @@ def read_draft(values: Mapping[str, object], resolve: Resolve) -> Draft:
             else:
                 fields[name] = _default(info)
         else:
-            converter = Converter(resolve)
-            fields[name] = converter.convert(value, info.type, (name,))
-            faults += (
-                FieldError(shortened(dotted(path)), problem) for path, problem in converter.faults
-            )
-            if not converter.faults:
+            try:
+                fields[name] = converted(value, info.type, name, resolve=resolve)
                 faults += _check_value(name, fields[name])
+            except InvalidDraft as error:
+                faults += error.faults
     if "name" not in values:
         faults.append(FieldError("name", "required"))
     if faults:
         raise InvalidDraft(tuple(faults))
     return Draft(fields)
+
+
+def converted(value: object, kind: Any, *at: str, resolve: Resolve = Secret) -> Any:
+    """`value`, which somebody wrote into the field `at`, as the type `kind`.
+
+    Raises:
+        InvalidDraft: with every fault that was found.
+    """
+    converter = Converter(resolve)
+    found = converter.convert(value, kind, at)
+    if converter.faults:
+        faults = converter.faults
+        raise InvalidDraft(tuple(FieldError(shortened(dotted(one)), told) for one, told in faults))
+    return found
 
 
 def literal_secret(value: str) -> Secret:

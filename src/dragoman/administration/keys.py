@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.administration.drafts import FieldError, InvalidDraft, shortened
+from dragoman.administration.drafts import FieldError, InvalidDraft, converted, shortened
 from dragoman.administration.errors import Conflict, ImportRejected
 from dragoman.administration.foreign_keys import ForeignKey, fitting_name
 from dragoman.administration.people import this_user
@@ -590,9 +590,9 @@ def _changed(rules: _R, fields: Mapping[str, Any]) -> _R:
             values[name] = known[name].default
         else:
             try:
-                values[name] = msgspec.convert(value, known[name].type)
-            except msgspec.ValidationError as error:
-                faults.append(FieldError(name, str(error)))
+                values[name] = converted(value, known[name].type, name)
+            except InvalidDraft as error:
+                faults += error.faults
     if faults:
         raise InvalidDraft(tuple(faults))
     return replace(rules, **values)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from dragoman.administration.drafts import FieldError, InvalidDraft
+from dragoman.administration.drafts import FieldError, InvalidDraft, converted
 from dragoman.administration.keys import KeyAdministration
 from dragoman.config import AccessRules
 from dragoman.config.limits import Limit, limit_faults
@@ -51,11 +51,8 @@ def read_limit(fields: Mapping[str, Any]) -> Limit:
     Raises:
         InvalidDraft: a field is wrong.
     """
-    try:
-        told = {name: value for name, value in fields.items() if value is not None}
-        limit = msgspec.convert(told, Limit)
-    except msgspec.ValidationError as error:
-        raise InvalidDraft((FieldError("limit", str(error)),)) from None
+    told = {name: value for name, value in fields.items() if value is not None}
+    limit: Limit = converted(told, Limit)
     faults = [FieldError(str(where[-1]), told) for where, told in limit_faults([limit])]
     if faults:
         raise InvalidDraft(tuple(faults))
@@ -150,7 +147,7 @@ class LimitAdministration:
             UnknownLimit: there is none of this number.
             InvalidDraft: a field is wrong.
         """
-        grant = _read_grant(fields)
+        grant: _Grant = converted(dict(fields), _Grant)
 
         def granted(limits: Sequence[Limit]) -> list[Any]:
             _find(name, limits, number)
@@ -174,13 +171,6 @@ class LimitAdministration:
         if owner == "team":
             return _numbered(self._keys.change_team(name, fields).rules.limits)
         return _numbered(self._keys.change(name, fields).rules.limits)
-
-
-def _read_grant(fields: Mapping[str, Any]) -> _Grant:
-    try:
-        return msgspec.convert(fields, _Grant)
-    except msgspec.ValidationError as error:
-        raise InvalidDraft((FieldError("grant", str(error)),)) from None
 
 
 def _grant_ends(limit: Limit, grant: _Grant, now: float) -> datetime:

@@ -80,10 +80,10 @@ def _address(server: Server) -> tuple[str, int]:
     Raises:
         OSError: there is no such address.
     """
-    from dragoman.gateway.processes.listening import resolve
+    from dragoman.gateway.processes.listening import address_of_path, resolve
 
     if server.unix_socket is not None:
-        return server.unix_socket, 0
+        return address_of_path(server.unix_socket)
     return resolve(server.host, server.port)
 
 

@@ -48,7 +48,7 @@ class Converter:
             return self._struct(value, plain, path)
         if origin is tuple:
             item = get_args(plain)[0]
-            if isinstance(value, list):
+            if isinstance(value, list | tuple):
                 return tuple(
                     self.convert(entry, item, (*path, index)) for index, entry in enumerate(value)
                 )

@@ -338,12 +338,14 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def configure_log(level: str, form: LogFormat) -> None:
-    """Log to standard error, from `level` (debug, info, warning, error) on."""
+    """Log to standard error, from `level` (debug, info, warning, error) on. What libraries warn of
+    has the same form."""
     handler = _Handler(sys.stderr)
     terminal = sys.stderr.isatty()
     handler.setFormatter(
         TextFormatter(colours=is_coloured(terminal)) if is_text(form, terminal) else JsonFormatter()
     )
+    logging.getLogger().handlers[:] = [handler]
     logger = logging.getLogger("dragoman")
     logger.handlers[:] = [handler]
     logger.propagate = False

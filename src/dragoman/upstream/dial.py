@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -127,7 +128,8 @@ async def _connect(
         told = f"the name {host} did not resolve: {error.strerror}"
         raise _caused(fault(told), "name_not_resolved") from error
     except OSError as error:
-        reason = error.strerror or type(error).__name__
+        # The text of the error itself depends on the event loop.
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
         told = f"{who} at {host}:{port} cannot be reached: {reason}"
         raise _caused(fault(told), _refusal(error)) from error
     return transport

@@ -113,7 +113,14 @@ def given_by_systemd() -> list[socket.socket]:
 def address_of(sock: socket.socket) -> tuple[str, int]:
     """Host and port of a TCP socket, path and 0 of a Unix one."""
     name = sock.getsockname()
-    return (str(name), 0) if sock.family == socket.AF_UNIX else (name[0], name[1])
+    if sock.family == socket.AF_UNIX:
+        return address_of_path(name)
+    return name[0], name[1]
+
+
+def address_of_path(path: str) -> tuple[str, int]:
+    """The address of a Unix socket, which is the same wherever its name is told from."""
+    return os.path.realpath(path), 0
 
 
 def url_of(sock: socket.socket, scheme: str = "http") -> str:

@@ -8,7 +8,6 @@ import selectors
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -198,7 +197,7 @@ class Supervisor:
         except SystemExit as error:
             status = error.code if isinstance(error.code, int) else 1
         except BaseException:
-            traceback.print_exc()
+            _log.exception("worker %d cannot go on", worker.number)
         finally:
             # Never back into the code of the parent.
             sys.stderr.flush()

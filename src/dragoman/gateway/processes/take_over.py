@@ -46,6 +46,9 @@ _RELOAD_S = 60.0
 _ANSWER_S = 5.0
 """Seconds in which the gateway that runs has to answer."""
 
+_MOST_UNHEARD = 16
+"""Connected processes that have not said what they want; the first of them makes room."""
+
 _START_S = 120.0
 """Seconds in which the gateway that takes over has to be ready; then another may ask."""
 
@@ -166,8 +169,10 @@ class Offer:
         """Whether another gateway was given the sockets, and may take connections from them."""
         self._on_taken = on_taken
         self._on_reload = on_reload
-        self._peer: socket.socket | None = None
-        self._peer_until = 0.0
+        self._taker: socket.socket | None = None
+        self._taker_until = 0.0
+        self._unheard: dict[socket.socket, None] = {}
+        """Others that are connected, and have not said yet what they want, in order of coming."""
         self._selector = selectors.DefaultSelector()
         self._listener: socket.socket | None = None
 
@@ -180,7 +185,7 @@ class Offer:
         try:
             listener.setblocking(False)
             listener.bind(_name(address))
-            listener.listen(4)
+            listener.listen(_MOST_UNHEARD)
         except OSError as error:
             listener.close()
             _log.warning("no other gateway can take over from this one: %s", error.strerror)
@@ -197,12 +202,13 @@ class Offer:
         for key, _ in self._selector.select(0):
             if key.fileobj is self._listener:
                 self._accept()
-            else:
-                self._hear()
+            elif isinstance(key.fileobj, socket.socket):
+                self._hear(key.fileobj)
 
     def close(self) -> None:
         """Offer nothing any more."""
-        self._drop_peer()
+        for peer in (*self._unheard, *([] if self._taker is None else [self._taker])):
+            self._drop(peer)
         if self._listener is not None:
             self._selector.unregister(self._listener)
             self._listener.close()
@@ -210,10 +216,11 @@ class Offer:
 
     def forget(self) -> None:
         """In a child: hold nothing of it. The parent's registrations, which are shared, stay."""
-        for held in (self._listener, self._peer, self._selector):
+        for held in (self._listener, self._taker, *self._unheard, self._selector):
             if held is not None:
                 held.close()
-        self._listener = self._peer = None
+        self._listener = self._taker = None
+        self._unheard.clear()
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -221,28 +228,28 @@ class Offer:
             peer, _ = self._listener.accept()
         except OSError:
             return
-        if self._peer is not None and time.monotonic() > self._peer_until:
-            self._drop_peer()
-        if self._peer is not None or not _is_trusted(peer):
+        if not _is_trusted(peer):
             peer.close()
             return
+        if len(self._unheard) >= _MOST_UNHEARD:
+            self._drop(next(iter(self._unheard)))
         peer.setblocking(False)
-        self._peer, self._peer_until = peer, time.monotonic() + _START_S
+        self._unheard[peer] = None
         self._selector.register(peer, selectors.EVENT_READ)
 
-    def _hear(self) -> None:
-        assert self._peer is not None
+    def _hear(self, peer: socket.socket) -> None:
+        if peer is not self._taker and peer not in self._unheard:
+            return  # It was dropped a moment ago.
         try:
-            said = self._peer.recv(_MESSAGE_BYTES)
+            said = peer.recv(_MESSAGE_BYTES)
         except OSError:
             said = b""
-        if said == _ASK:
+        if said == _ASK and self._is_taken_by(peer):
             with suppress(OSError):
-                self._give(self._peer)
+                self._give(peer)
                 return
-        elif said == _SERVING:
-            peer, self._peer = self._peer, None
-            self._selector.unregister(peer)
+        elif said == _SERVING and peer is self._taker:
+            self._release(peer)
             # First, so that whoever took over can offer the sockets in turn.
             self.close()
             with peer, suppress(OSError):
@@ -251,11 +258,20 @@ class Offer:
             self._on_taken()
             return
         elif said == _RELOAD and self._on_reload is not None:
-            peer, self._peer = self._peer, None
-            self._selector.unregister(peer)
+            self._release(peer)
             self._on_reload(partial(_answer, peer))
             return
-        self._drop_peer()
+        self._drop(peer)
+
+    def _is_taken_by(self, peer: socket.socket) -> bool:
+        """Whether this one may take over: one at a time may."""
+        if self._taker is not None and time.monotonic() > self._taker_until:
+            self._drop(self._taker)
+        if self._taker not in (None, peer):
+            return False
+        self._unheard.pop(peer, None)
+        self._taker, self._taker_until = peer, time.monotonic() + _START_S
+        return True
 
     def _give(self, peer: socket.socket) -> None:
         self.given = True
@@ -265,11 +281,16 @@ class Offer:
             given = _Given(os.getpid(), len(files) - start - len(some))
             socket.send_fds(peer, [msgspec.json.encode(given)], some)
 
-    def _drop_peer(self) -> None:
-        if self._peer is not None:
-            self._selector.unregister(self._peer)
-            self._peer.close()
-            self._peer = None
+    def _release(self, peer: socket.socket) -> None:
+        """Hear no more of it."""
+        self._selector.unregister(peer)
+        self._unheard.pop(peer, None)
+        if peer is self._taker:
+            self._taker = None
+
+    def _drop(self, peer: socket.socket) -> None:
+        self._release(peer)
+        peer.close()
 
 
 def _answer(peer: socket.socket, told: bytes) -> None:
