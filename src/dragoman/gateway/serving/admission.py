@@ -254,9 +254,9 @@ class Admission:
         if not bound.needs_cost:
             return Wanted(prompt, output), size
         now = time.time()
-        dear = prices.writes_cost_more(upstream, model, now) or any(
-            prices.writes_cost_more(one.upstream.name, one.model, now) for one in target.fallbacks
-        )
+        dear = prices.writes_cost_more(upstream, model, now)
+        for one in target.fallbacks:
+            dear = dear or prices.writes_cost_more(one.upstream.name, one.model, now)
         # To look for a word in a long body costs more than all else that is done here.
         written, for_an_hour = _asked_writes(request.body) if dear else (False, False)
         tier = _asked_tier(request) if "service_tier" in request.members else None
