@@ -861,6 +861,37 @@ def test_what_a_dearer_fallback_may_cost_is_reserved(simulator: RunningSimulator
             assert 4 < float(shown["used"]) <= 10
 
 
+@pytest.mark.parametrize("falls_back", [False, True])
+def test_what_an_hour_in_a_cache_costs_is_reserved(
+    simulator: RunningSimulator, falls_back: bool
+) -> None:
+    """Wherever the mark stands."""
+    dear = Fallback(upstream="messages", model="sim-text")
+    route = Route(match="m", upstream=dear.upstream, model=dear.model)
+    if falls_back:
+        route = Route(match="m", upstream="chat", model="sim-demo", fallbacks=(dear,))
+    price = OwnPrice(model="sim-text", input="10", output="1", cache_write_1h="1000")
+    prices = price, OwnPrice(model="*", input="1", output="1")
+    budget = limit("cost", "0.5", "day")
+    made = replace(config(simulator.base_url, budget, prices=prices), routes=(route,))
+    text = {"type": "text", "text": "some words " * 400}
+    five, hour = ({"cache_control": {"type": "ephemeral", "ttl": ttl}} for ttl in ("5m", "1h"))
+    with serving(made) as (gateway, _):
+        for system, said, status in (
+            ({}, {}, 200),
+            ({}, five, 200),
+            (hour, five, 402),
+            (hour, {}, 402),
+        ):
+            asked = {
+                **body("messages", "m"),
+                "messages": [{"role": "user", "content": [{**text, **said}]}],
+                "system": [{**text, **system}],
+            }
+            answer = call(gateway.base_url, "POST", PATHS["messages"], asked)
+            assert answer.status == status, (system, said, answer.body)
+
+
 @pytest.mark.parametrize("dear", ["chat", "messages"])
 def test_what_is_to_be_written_to_a_cache_is_reserved_as_such(
     simulator: RunningSimulator, dear: str

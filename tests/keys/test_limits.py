@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 import re
 from collections.abc import Sequence
@@ -40,6 +41,9 @@ from dragoman.keys.admission import (
     written,
 )
 from dragoman.keys.counters import PARTS, RESERVED, RollingCounter, cells_of
+from dragoman.keys.estimates import text_and_files
+from dragoman.protocols.base import RateStatus
+from dragoman.protocols.openai_limits import limit_lines
 from dragoman.storage.shared_limits import private_row
 
 NOW = 1_795_000_000.0
@@ -541,3 +545,46 @@ def test_models_are_counted_together() -> None:
 def test_tokens_from_a_cache_count_where_that_is_wanted() -> None:
     kinds = [kind_of(limit_of(kind="tokens", count_cached=flag)) for flag in (False, True)]
     assert [kind.name for kind in kinds] == ["TOKENS", "ALL_TOKENS"]
+
+
+PICTURE = random.Random(1).randbytes(60_000)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        base64.b64encode(PICTURE),
+        base64.b64encode(PICTURE).replace(b"/", b"\\/"),
+        base64.urlsafe_b64encode(PICTURE),
+        base64.encodebytes(PICTURE).replace(b"\n", b"\\n"),
+        base64.encodebytes(PICTURE).replace(b"\n", b"\\r\\n"),
+    ],
+    ids=["plain", "slashes escaped", "for URLs", "in lines", "in lines of Windows"],
+)
+def test_a_file_in_a_prompt_is_no_text(data: bytes) -> None:
+    """However a client writes it: PHP escapes slashes."""
+    body = b'{"messages":[{"type":"base64","data":"%b"},{"text":"what is this?"}]}' % data
+    text, files = text_and_files(body)
+    assert files == 1
+    assert text <= len(body) - len(data) + 2
+
+
+def test_what_is_too_short_for_a_file_is_text() -> None:
+    body = b"base64" + b" %b" % (b"a" * 1999) * 120
+    assert text_and_files(body) == (len(body), 0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (-1.0, "0ms"),
+        (0.0845, "84ms"),
+        (1.0, "1s"),
+        (1.9, "2s"),
+        (60.0000001, "1m0s"),
+        (3599.2, "1h0m0s"),
+    ],
+)
+def test_a_reset_is_told_no_earlier_than_it_is(seconds: float, told: str) -> None:
+    lines = limit_lines([RateStatus("requests", 5, 4, seconds, NOW + seconds)])
+    assert lines.endswith(f"x-ratelimit-reset-requests: {told}\r\n".encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -136,6 +137,31 @@ def test_to_look_for_a_counter_makes_none(path: Path, monkeypatch: pytest.Monkey
         assert not shared.counts_all(shared.row("k3", 4)), "there was room for three"
         assert other.known("k3") is None
         assert shared.known("k3") is shared.row("k3", 4)
+
+
+@pytest.mark.parametrize("rooms", range(2))
+def test_a_full_disk_ends_no_process(
+    path: Path, rooms: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What there is no room for counts in each process by itself: to write there would kill it."""
+    allocate = os.posix_fallocate
+    with closing(SharedLimits(path)) as shared, closing(SharedLimits(path)) as other:
+        shared.row("before", 4).cells[USED] = 7
+        left = iter(range(rooms))
+
+        def full(file: int, begin: int, size: int) -> None:
+            if next(left, None) is None:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            allocate(file, begin, size)
+
+        monkeypatch.setattr(os, "posix_fallocate", full)
+        found = shared.row("new", 4)
+        found.cells[USED] = 3
+        assert not shared.counts_all(found)
+        monkeypatch.undo()
+        assert [other.row(name, 4).cells[USED] for name in ("before", "new")] == [7, 0]
+        assert other.counts_all(other.row("new", 4))
+    assert "by itself: No space left on device" in caplog.text
 
 
 _WORK = """

@@ -36,8 +36,10 @@ _LARGE: Final = 256 * 1024
 _FILE_BYTES: Final = 2000
 """How long a file in a body is at least: as text, a shorter one costs little."""
 
-_SIGNS: Final = (string.ascii_letters + string.digits + "+/").encode()
-_BASE64 = re.compile(rb"[A-Za-z0-9+/]{%d,}" % _FILE_BYTES)
+_SIGNS: Final = (string.ascii_letters + string.digits + "+/-_\\").encode()
+"""What a file may consist of: also for URLs, and with slashes or ends of lines that are escaped."""
+_BASE64 = re.compile(rb"(?<![%b])[%b]{%d,}" % (re.escape(_SIGNS), re.escape(_SIGNS), _FILE_BYTES))
+"""Looked for where no sign is before it, for what is too short would be read anew at each sign."""
 
 _SAMPLED: Final = 32
 _LIKE_BASE64: Final = bytes(ord("a") if one in _SIGNS else ord(" ") for one in range(256))

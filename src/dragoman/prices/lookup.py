@@ -78,7 +78,7 @@ class _Quote:
         self.tiers = tiers
         self.billed = billed
         self.writes_cost_more = any(
-            price is not None and price.cache_write > price.input
+            price is not None and max(price.cache_write, price.cache_write_1h) > price.input
             for _, priced in tiers.values()
             for _, price in priced
         )

@@ -31,9 +31,10 @@ def _lines(kind: str, limit: int, reset_ms: int) -> bytes:
 
 
 def _told(reset_s: float) -> int:
-    """A time to a reset in milliseconds; of more than a second, in whole ones: windows are counted
-    in parts that take as long."""
-    return int(reset_s) * 1000 if reset_s >= 1 else max(0, int(reset_s * 1000))
+    """A time to a reset in milliseconds; of more than a second, in whole ones, so that the lines of
+    many answers are alike: the next one, for who comes earlier is early."""
+    milliseconds = int(reset_s * 1000)
+    return -(-milliseconds // 1000) * 1000 if milliseconds > 1000 else max(0, milliseconds)
 
 
 def duration(milliseconds: int) -> str:

@@ -90,6 +90,20 @@ class SharedFile:
             raise OSError(errno.EBUSY, "is in use by another version")
         return memoryview(mmap(self._file, self._size))
 
+    def _allocate(self, begin: int, size: int) -> None:
+        """Have room on the disk for bytes that are written in the map next: where there is none,
+        writing there kills the process. To be called while nobody else writes there.
+
+        Raises:
+            OSError: there is none. Where nothing can be had in advance, that is not told.
+        """
+        if sys.platform != "darwin":
+            try:
+                os.posix_fallocate(self._file, begin, size)
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+
     def _is_known(self) -> bool:
         """Whether the file is one of this version."""
         return os.pread(self._file, len(self._magic), 0) == self._magic

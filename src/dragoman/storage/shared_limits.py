@@ -152,6 +152,8 @@ class SharedLimits(SharedFile):
     def _prepare(self, is_alone: bool) -> None:
         if is_alone and not self._is_usable():
             self._begin_anew()
+        if is_alone:
+            self._allocate(0, _COLUMNS)
         memory = self._map()
         cells = self._cells = memory.cast("q")
         place = memory[_MUTEX : _MUTEX + MUTEX_BYTES]
@@ -189,19 +191,19 @@ class SharedLimits(SharedFile):
         if at >= 0 and cells[at]:
             return self._own_row(cells[at + 1])
         index, begin = cells[_ROWS_USED], cells[_CELLS_USED]
-        if at >= 0 and begin + size <= _AREA_CELLS:
-            # Sizes other than those of counters stand above the place.
-            other = 0 if size in (FIXED_CELLS, ROLLING_CELLS) else size
-            told = other << 32 | begin << 1 | (size == ROLLING_CELLS)
-            cells[_OFFSETS // 8 + index] = told
-            cells[_ROWS_USED], cells[_CELLS_USED] = index + 1, begin + size
-            cells[at + 1] = index
-            cells[at] = key
-            return self._own_row(index)
-        if not self._is_full:
-            self._is_full = True
-            _log.error("further limits hold for each worker by itself: %d are shared", ROWS)
-        return private_row(size)
+        if at < 0 or begin + size > _AREA_CELLS:
+            self._tell_full(f"{ROWS} are shared")
+            return private_row(size)
+        if not self._has_room(_AREA // 8 + begin, size):
+            return private_row(size)
+        # Sizes other than those of counters stand above the place.
+        other = 0 if size in (FIXED_CELLS, ROLLING_CELLS) else size
+        told = other << 32 | begin << 1 | (size == ROLLING_CELLS)
+        cells[_OFFSETS // 8 + index] = told
+        cells[_ROWS_USED], cells[_CELLS_USED] = index + 1, begin + size
+        cells[at + 1] = index
+        cells[at] = key
+        return self._own_row(index)
 
     def _search(self, name: str) -> tuple[int, int]:
         """The number of a name, and where in the table it is, or else would be: -1 for nowhere."""
@@ -214,8 +216,24 @@ class SharedLimits(SharedFile):
             place = (place + 1) % ROWS
         return key, -1
 
+    def _has_room(self, begin: int, count: int) -> bool:
+        """Whether there is room on the disk for so many cells."""
+        try:
+            self._allocate(8 * begin, 8 * count)
+        except OSError as error:
+            self._tell_full(error.strerror or type(error).__name__)
+            return False
+        return True
+
+    def _tell_full(self, why: str) -> None:
+        if not self._is_full:
+            self._is_full = True
+            _log.error("further limits hold for each worker by itself: %s", why)
+
     def _own_row(self, index: int) -> Row:
         row = self._row_at(index, self._number)
+        if not self._has_room(_column(self._number) + OWN_CELLS * index, OWN_CELLS):
+            return private_row(len(row.cells))
         self._indexes[row] = index
         return row
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -74,6 +75,8 @@ class RequestLog:
             every_s=_EVERY_S,
         )
         self._dropped: Dropped | None = None
+        self._dropping = threading.Lock()
+        """For who reads and writes `_dropped`: requests are left out while the thread writes."""
         self._second = 0
         self._refusals: Counter[tuple[str, int, str]] = Counter()
         """How often each key was refused by what within that second."""
@@ -121,9 +124,10 @@ class RequestLog:
         return self._refusals[alike] > _REFUSALS_EACH_S
 
     def _leave_out(self, ended: Ended, why: str) -> None:
-        before = self._dropped
-        first, count = (ended.at, 0) if before is None else (before.first, before.count)
-        self._dropped = Dropped(first, ended.at, count + 1)
+        with self._dropping:
+            before = self._dropped
+            first, count = (ended.at, 0) if before is None else (before.first, before.count)
+            self._dropped = Dropped(first, ended.at, count + 1)
         self._count(why, 1)
 
     def close(self) -> None:
@@ -131,8 +135,10 @@ class RequestLog:
         self._thread.close()
 
     def _take(self, batch: Sequence[Ended]) -> None:
-        if batch:
-            self._write(batch)
+        with self._dropping:
+            dropped, self._dropped = self._dropped, None
+        if batch or dropped is not None:
+            self._write(batch, dropped)
         now = time.monotonic()
         if now - self._swept_at >= _SWEEP_S:
             self._swept_at = now
@@ -146,8 +152,7 @@ class RequestLog:
         self.files.close()
         self.bodies.close()
 
-    def _write(self, batch: Sequence[Ended]) -> None:
-        dropped, self._dropped = self._dropped, None
+    def _write(self, batch: Sequence[Ended], dropped: Dropped | None) -> None:
         entries, losses = [], dict[LossKey, LossCount]()
         slot = int(time.time()) // LOSS_SLOT_S
         if slot != self._paths_of:

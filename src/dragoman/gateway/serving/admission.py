@@ -67,6 +67,11 @@ higher limit some say no."""
 _MOST_OUTPUT = 10**7
 """Tokens of output that are reserved at most, whatever a client asks for."""
 
+_CACHE_MARK = b'"cache_control"'
+_AN_HOUR = b'"1h"'
+_MARK_BYTES = 80
+"""Where a prompt is to be written to a cache, for how long, and how long such a mark is."""
+
 _MOST_CHOICES = 128
 """Answers to one request, at most (create_chat_completion, `n`)."""
 
@@ -248,14 +253,20 @@ class Admission:
             size = 0
         if not bound.needs_cost:
             return Wanted(prompt, output), size
-        # To look for a word in a long body costs more than all else that is done here.
         now = time.time()
         dear = prices.writes_cost_more(upstream, model, now)
         for one in target.fallbacks:
             dear = dear or prices.writes_cost_more(one.upstream.name, one.model, now)
-        written = prompt if dear and request.body.find(b'"cache_control"') >= 0 else None
+        # To look for a word in a long body costs more than all else that is done here.
+        written, for_an_hour = _asked_writes(request.body) if dear else (False, False)
         tier = _asked_tier(request) if "service_tier" in request.members else None
-        usage = Usage(input=prompt, output=output, cache_write=written, tier=tier)
+        usage = Usage(
+            input=prompt,
+            output=output,
+            cache_write=prompt if written else None,
+            cache_write_1h=prompt if for_an_hour else None,
+            tier=tier,
+        )
         return priced(usage, target, prices, with_plain=bound.clamps), size
 
     def expected_output(self, caller: str, model: str) -> int:
@@ -405,6 +416,17 @@ _NOTHING = (0,) * len(Kind)
 _UNSEALED = Sealer()
 
 
+def _asked_writes(body: bytes) -> tuple[bool, bool]:
+    """Whether a request asks to write its prompt to a cache, and to have it kept for an hour. Marks
+    for an hour come before others in a prompt, so in a body, however its members are ordered, it is
+    the first mark or the last."""
+    first = body.find(_CACHE_MARK)
+    if first < 0:
+        return False, False
+    places = first, body.rfind(_CACHE_MARK)
+    return True, any(body.find(_AN_HOUR, at, at + _MARK_BYTES) >= 0 for at in places)
+
+
 def priced(usage: Usage, target: Target, prices: Prices, *, with_plain: bool) -> Wanted:
     """What a request may come to that uses so much, at whichever of its target and the fallbacks
     that is dearest; the cost without output is only found where that is wanted."""
@@ -418,7 +440,7 @@ def priced(usage: Usage, target: Target, prices: Prices, *, with_plain: bool) ->
             upstream, model, cost = one.upstream.name, one.model, other.cost
     plain = 0
     if with_plain:
-        without = Usage(input=usage.input, cache_write=usage.cache_write, tier=usage.tier)
+        without = replace(usage, output=0)
         plain = prices.charge(upstream, model, without, now).cost or 0
     return Wanted(usage.input, usage.output, plain, cost, billed)
 
