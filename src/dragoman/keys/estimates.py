@@ -41,7 +41,8 @@ _SIGNS: Final = (string.ascii_letters + string.digits + "+/-_\\").encode()
 _BASE64 = re.compile(rb"(?<![%b])[%b]{%d,}" % (re.escape(_SIGNS), re.escape(_SIGNS), _FILE_BYTES))
 """Looked for where no sign is before it, for what is too short would be read anew at each sign."""
 
-_SAMPLED: Final = 32
+_SAMPLED: Final = 31
+"""A prime: in text whose lines are of one length, the samples are not all of one column."""
 _LIKE_BASE64: Final = bytes(ord("a") if one in _SIGNS else ord(" ") for one in range(256))
 _LIKE_A_FILE: Final = b"a" * (_FILE_BYTES // _SAMPLED)
 
@@ -99,7 +100,7 @@ def text_and_files(body: bytes) -> tuple[int, int]:
 
 
 def _may_have_files(body: bytes) -> bool:
-    """Whether a file may be in it. Of so many bytes that all could belong to one, every 32nd is
+    """Whether a file may be in it. Of so many bytes that all could belong to one, every 31st is
     looked at: a sixth of the time that it takes to search a long body for a word."""
     if len(body) < _FILE_BYTES:
         return False
