@@ -143,7 +143,7 @@ async def measure(folder: Path) -> dict[str, float]:
         "amounts": least(lambda: bound.most(wanted.counts())),
         "reserving and settling": least(both),
         "two locks": least(locks),
-        "headers": least(lambda: rate_lines(incoming.codec, bound.rates, now)),
+        "headers": least(lambda: rate_lines(incoming.codec, bound, now)),
         "a refusal, with its error": least(refusing),
         "spent": least(lambda: bound.amounts(spent_by(record))),
     }

@@ -267,6 +267,28 @@ def test_answers_tell_what_is_left(simulator: RunningSimulator, stream: bool) ->
         assert not [name for name in other if "ratelimit" in name]
 
 
+def test_rates_are_told_by_the_names_of_the_protocol(simulator: RunningSimulator) -> None:
+    """Of several of one name the tightest by then; none that never begins anew."""
+    limits = (
+        limit("input_tokens", 2000, "1m"),
+        limit("output_tokens", 1000, "day"),
+        limit("tokens", 10**6, "total"),
+    )
+    with serving(config(simulator.base_url, *limits)) as (gateway, _):
+        chat = ask(gateway, max_tokens=900).headers
+        assert (chat["x-ratelimit-limit-tokens"], chat["x-ratelimit-remaining-tokens"]) == (
+            "1000",
+            "100",
+        )
+        messages = ask(gateway, "messages", max_tokens=100).headers
+        told = {name: value for name, value in messages.items() if "ratelimit" in name}
+        assert told["anthropic-ratelimit-input-tokens-limit"] == "2000"
+        assert told["anthropic-ratelimit-output-tokens-limit"] == "1000"
+        assert len(told) == 6
+        chat = ask(gateway, text="word " * 1000, max_tokens=100).headers
+        assert chat["x-ratelimit-limit-tokens"] == "2000"
+
+
 def test_the_holder_of_a_key_sees_its_limits(simulator: RunningSimulator) -> None:
     limits = (
         limit("requests", 10, "1m"),

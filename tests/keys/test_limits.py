@@ -42,7 +42,7 @@ from dragoman.keys.admission import (
 )
 from dragoman.keys.counters import PARTS, RESERVED, RollingCounter, cells_of
 from dragoman.keys.estimates import text_and_files
-from dragoman.protocols.base import RateStatus
+from dragoman.protocols.base import RateLimit
 from dragoman.protocols.openai_limits import limit_lines
 from dragoman.storage.shared_limits import private_row
 
@@ -586,5 +586,5 @@ def test_what_is_too_short_for_a_file_is_text() -> None:
     ],
 )
 def test_a_reset_is_told_no_earlier_than_it_is(seconds: float, told: str) -> None:
-    lines = limit_lines([RateStatus("requests", 5, 4, seconds, NOW + seconds)])
+    lines = limit_lines(RateLimit("requests", 5, seconds, NOW + seconds))
     assert lines.endswith(f"x-ratelimit-reset-requests: {told}\r\n".encode())

@@ -226,6 +226,12 @@ class BoundLimit:
         self.amount = self.limit.units_at(now, self.pool)
 
     @property
+    def is_rate(self) -> bool:
+        """Whether clients are told of it as a rate: it counts requests or tokens, and all of it is
+        left again some day."""
+        return self.enforced and self.limit.kind in _RATES and self.limit.window != "total"
+
+    @property
     def is_known(self) -> bool:
         """Whether its amount is known: that of a share is, once it was learned."""
         return self.limit.share is None or self.pool is not None
@@ -306,10 +312,9 @@ def _reader(
 
 class BoundLimits:
     """The limits that hold for a request, and what follows from them: `amounts`, what they count of
-    counts, and `most`, what they may; `clamps`, whether any does; whether tokens
-    and costs have to be known; and those whose state answers tell of, `rates` by their kind, and
-    `soft`. `is_partial`: some are of some models only, or of one upstream, as shares are, of which
-    it may have some."""
+    counts, and `most`, what they may; `clamps`, whether any does; whether tokens and costs have to
+    be known; and those whose state answers tell of, `rates` and `soft`. `is_partial`: some are of
+    some models only, or of one upstream, as shares are, of which it may have some."""
 
     __slots__ = (
         "_by_model",
@@ -323,6 +328,7 @@ class BoundLimits:
         "needs_tokens",
         "rates",
         "soft",
+        "told",
     )
 
     def __init__(self, limits: Sequence[BoundLimit]) -> None:
@@ -334,11 +340,9 @@ class BoundLimits:
         self.clamps = any(one.clamps for one in limits)
         self.needs_cost = any(one.kind is Kind.COST for one in limits)
         self.needs_tokens = any(one.kind not in (Kind.REQUESTS, Kind.CONCURRENT) for one in limits)
-        rates: dict[str, tuple[BoundLimit, ...]] = {}
-        for one in limits:
-            if one.enforced and one.limit.kind in _RATES:
-                rates[one.limit.kind] = (*rates.get(one.limit.kind, ()), one)
-        self.rates = tuple(rates.items())
+        self.rates = tuple(one for one in limits if one.is_rate)
+        self.told: dict[str, Sequence[Callable[[float], bytes]]] = {}
+        """For whoever tells of `rates`: what makes the lines of each at a time, by the protocol."""
         self.soft = tuple(one for one in limits if one.limit.mode == "soft")
         self._by_model: dict[tuple[tuple[str, ...], tuple[str, ...]], BoundLimits] = {}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -385,19 +386,18 @@ class ModelList(Struct, frozen=True, kw_only=True):
     """The part of a list of such models that a client's query asks for. Raises InvalidRequest."""
 
 
-class RateStatus(Struct, frozen=True, gc=False):
-    """How much of a rate limit of a client key is left: of `requests`, `tokens`, `input_tokens` or
-    `output_tokens`. `resets_at` is when all of it is, in Unix seconds, `reset_s` seconds from
-    now."""
+class RateLimit(Struct, frozen=True, gc=False):
+    """A rate limit of a client key as clients are told of it: its name among the headers of the
+    protocol, how much it is, and when all of it is left again: in Unix seconds, which is `reset_s`
+    seconds from now."""
 
-    kind: str
-    limit: int
-    remaining: int
+    name: str
+    amount: int
     reset_s: float
     resets_at: float
 
 
-def _tell_no_limits(statuses: Iterable[RateStatus]) -> bytes:
+def _tell_no_limit(limit: RateLimit) -> bytes:
     return b""
 
 
@@ -453,8 +453,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     choices: str = ""
     """Member of a request that asks for several answers at once, each of which may be as long;
     empty where there is none."""
-    limit_lines: Callable[[Iterable[RateStatus]], bytes] = _tell_no_limits
-    """The header lines that tell clients what is left, from at most one status of each kind."""
+    limit_names: Mapping[str, str] = MappingProxyType({})
+    """The names under which clients are told of their rate limits, by what these count: `requests`,
+    `tokens`, `input_tokens`, `output_tokens`. Of those of one name, the tightest is told."""
+    limit_lines: Callable[[RateLimit], bytes] = _tell_no_limit
+    """The header lines that tell clients of one of these, with `%d` for what is left of it."""
     models: ModelList
     capabilities: type[Struct] | None = None
     """The protocol's own capabilities of an upstream, see `Capabilities.of`; None if it has

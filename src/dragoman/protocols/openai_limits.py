@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
-from dragoman.protocols.base import RateStatus
+from dragoman.protocols.base import RateLimit
 
-_TOLD = "limit", "remaining", "reset"
-
-
-def limit_lines(statuses: Iterable[RateStatus]) -> bytes:
-    """The headers for what is left of requests, and of tokens of whatever kind there is least."""
-    lines, tokens = b"", None
-    for status in statuses:
-        if status.kind == "requests":
-            lines = _lines("requests", status.limit, _told(status.reset_s)) % status.remaining
-        elif tokens is None or status.remaining * tokens.limit < tokens.remaining * status.limit:
-            tokens = status
-    if tokens is not None:
-        lines += _lines("tokens", tokens.limit, _told(tokens.reset_s)) % tokens.remaining
-    return lines
+LIMIT_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "requests": "requests",
+        "tokens": "tokens",
+        "input_tokens": "tokens",
+        "output_tokens": "tokens",
+    }
+)
 
 
-@lru_cache(maxsize=1024)
-def _lines(kind: str, limit: int, reset_ms: int) -> bytes:
-    """The headers of one kind, with a place for what remains."""
-    limits, remaining, reset = [f"x-ratelimit-{one}-{kind}" for one in _TOLD]
-    return f"{limits}: {limit}\r\n{remaining}: %d\r\n{reset}: {duration(reset_ms)}\r\n".encode()
-
-
-def _told(reset_s: float) -> int:
-    """A time to a reset in milliseconds; of more than a second, in whole ones, so that the lines of
-    many answers are alike: the next one, for who comes earlier is early."""
-    milliseconds = int(reset_s * 1000)
-    return -(-milliseconds // 1000) * 1000 if milliseconds > 1000 else max(0, milliseconds)
+def limit_lines(limit: RateLimit) -> bytes:
+    """See `Endpoint.limit_lines`. Resets of more than a second are told in whole ones, the next:
+    who comes earlier is early."""
+    milliseconds = int(limit.reset_s * 1000)
+    if milliseconds > 1000:
+        milliseconds = -(-milliseconds // 1000) * 1000
+    return (
+        f"x-ratelimit-limit-{limit.name}: {limit.amount}\r\n"
+        f"x-ratelimit-remaining-{limit.name}: %d\r\n"
+        f"x-ratelimit-reset-{limit.name}: {duration(max(0, milliseconds))}\r\n"
+    ).encode()
 
 
 def duration(milliseconds: int) -> str:

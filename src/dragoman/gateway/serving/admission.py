@@ -156,7 +156,7 @@ class Admission:
         for crossing in found.crossings:
             self.on_crossing(crossing)
         if bound.rates and caller.shows_amounts:
-            incoming.lines += rate_lines(incoming.codec, bound.rates, found.at)
+            incoming.lines += rate_lines(incoming.codec, bound, found.at)
         if bound.soft:
             incoming.shared += soft_headers(bound.soft, found.at)
         return request

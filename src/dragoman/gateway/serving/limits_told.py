@@ -19,13 +19,14 @@ from dragoman.keys.admission import (
     Admitted,
     Amounts,
     BoundLimit,
+    BoundLimits,
     Kind,
     Refusal,
     reached,
 )
 from dragoman.keys.counters import PARTS
 from dragoman.prices.rates import dollars
-from dragoman.protocols.base import Codec, RateStatus
+from dragoman.protocols.base import Codec, Endpoint, RateLimit
 
 LIMIT_HEADER = b"x-dragoman-limit"
 """Header that names a limit that refused a request, or is reached."""
@@ -122,23 +123,51 @@ def unpriced(limit: BoundLimit, model: str) -> tuple[DragomanError, Headers]:
     return DragomanError(fault), [(LIMIT_HEADER, limit.name.encode())]
 
 
-def rate_lines(
-    codec: Codec, rates: Iterable[tuple[str, Sequence[BoundLimit]]], now: float
-) -> bytes:
-    """The lines of the client's protocol's own headers for what is left once a request was
-    admitted at `now`: of each kind, of the tightest limit. What that uses is the last to be free
-    again."""
-    statuses: list[RateStatus] = []
-    for kind, limits in rates:
-        limit = limits[0]
-        if len(limits) > 1:
-            limit = min(limits, key=lambda one: one.left(now) / (one.amount or 1))
-        resets_at = limit.counter.counts_until(now)
-        if resets_at != math.inf:
-            left = limit.left(now)
-            left = left if left > 0 else 0
-            statuses.append(RateStatus(kind, limit.amount, left, resets_at - now, resets_at))
-    return codec.endpoint.limit_lines(statuses)
+class _RateLines:
+    """Tells of the tightest of some limits. All but what is left of it is kept ready for a
+    second: most answers come at once."""
+
+    __slots__ = ("_amount", "_endpoint", "_limit", "_limits", "_lines", "_name", "_until")
+
+    def __init__(self, endpoint: Endpoint, name: str, limits: Sequence[BoundLimit]) -> None:
+        self._endpoint = endpoint
+        self._name = name
+        self._limits = limits
+        self._limit = limits[0]
+        self._amount = 0
+        self._lines = b""
+        self._until = 0.0
+
+    def lines(self, now: float) -> bytes:
+        """The lines once a request was admitted at `now`. What it uses is the last to be free
+        again."""
+        limit = self._limit
+        if len(self._limits) > 1:
+            limit = min(self._limits, key=lambda one: one.left(now) / (one.amount or 1))
+        if now >= self._until or limit is not self._limit or limit.amount != self._amount:
+            self._limit, self._amount, self._until = limit, limit.amount, int(now) + 1.0
+            at = limit.counter.counts_until(now)
+            told = RateLimit(self._name, limit.amount, at - now, at)
+            self._lines = self._endpoint.limit_lines(told)
+        left = limit.left(now)
+        return self._lines % (left if left > 0 else 0)
+
+
+def rate_lines(codec: Codec, limits: BoundLimits, now: float) -> bytes:
+    """The lines of the client's protocol's own headers for what is left of rates."""
+    told = limits.told.get(codec.name)
+    if told is None:
+        named: dict[str, list[BoundLimit]] = {}
+        for one in limits.rates:
+            name = codec.endpoint.limit_names.get(one.limit.kind)
+            if name is not None:
+                named.setdefault(name, []).append(one)
+        told = [_RateLines(codec.endpoint, name, group).lines for name, group in named.items()]
+        limits.told[codec.name] = told
+    lines = b""
+    for made in told:
+        lines += made(now)
+    return lines
 
 
 def soft_headers(limits: Iterable[BoundLimit], now: float) -> Headers:

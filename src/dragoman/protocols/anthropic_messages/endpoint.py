@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.anthropic_messages.attribution import told_user
 from dragoman.protocols.anthropic_messages.counting import COUNTING
-from dragoman.protocols.anthropic_messages.limits import limit_lines
+from dragoman.protocols.anthropic_messages.limits import LIMIT_NAMES, limit_lines
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import Endpoint
 from dragoman.protocols.model_lists import MODELS
@@ -68,5 +68,6 @@ ENDPOINT = Endpoint(
     headers=version_headers,
     forwarded=("anthropic-version", "anthropic-beta"),
     output_limits=("max_tokens",),
+    limit_names=LIMIT_NAMES,
     limit_lines=limit_lines,
 )

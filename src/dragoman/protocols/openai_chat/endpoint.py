@@ -6,7 +6,7 @@ from dragoman.protocols.attribution import MEMBERS, told_to_openai
 from dragoman.protocols.base import Endpoint
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
-from dragoman.protocols.openai_limits import limit_lines
+from dragoman.protocols.openai_limits import LIMIT_NAMES, limit_lines
 
 ENDPOINT = Endpoint(
     path="/chat/completions",
@@ -33,5 +33,6 @@ ENDPOINT = Endpoint(
     capabilities=ChatCapabilities,
     output_limits=("max_completion_tokens", "max_tokens"),
     choices="n",
+    limit_names=LIMIT_NAMES,
     limit_lines=limit_lines,
 )

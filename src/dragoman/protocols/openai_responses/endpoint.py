@@ -6,7 +6,7 @@ from dragoman.protocols.attribution import MEMBERS, told_to_openai
 from dragoman.protocols.base import Counting, Endpoint
 from dragoman.protocols.counting import read_count
 from dragoman.protocols.model_lists import MODELS
-from dragoman.protocols.openai_limits import limit_lines
+from dragoman.protocols.openai_limits import LIMIT_NAMES, limit_lines
 from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
 from dragoman.protocols.openai_responses.upstream_websocket import socket_turn
 
@@ -59,5 +59,6 @@ ENDPOINT = Endpoint(
     socket_turn=socket_turn,
     capabilities=ResponsesCapabilities,
     output_limits=("max_output_tokens",),
+    limit_names=LIMIT_NAMES,
     limit_lines=limit_lines,
 )
