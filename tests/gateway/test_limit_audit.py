@@ -54,7 +54,7 @@ async def bound(
 ) -> tuple[LimitCounters, BoundLimit]:
     """A limit whose counter is made from these rows."""
     counters = LimitCounters(PrivateLimits, rows)
-    counters.subscriptions = {"sub"}
+    counters.history.subscriptions = {"sub"}
     fields: dict[str, Any] = {"team": "t", "team_limits": (one,)} if is_team else {"limits": (one,)}
     found = await counters.bind(Caller("k", **fields))
     return counters, found.all[0]
@@ -111,15 +111,15 @@ async def test_what_rows_cannot_tell_is_set_right(
     counters, found = await bound(one, told, is_team=is_team)
     found.counter.add(time.time(), counted)
     told.rows += [made() for made in rows]  # of the hour in which they are asked for
-    assert await counters.audit()
+    assert await counters.audit.compare(counters.shared)
     assert found.counter.used(time.time()) == right
     wrong = abs(counted - right)
-    assert counters.drift == wrong / found.amount
+    assert counters.audit.drift == wrong / found.amount
     levels = [line.levelno for line in caplog.records]
     alarming = logging.ERROR if wrong > found.amount / 100 else logging.WARNING
     assert levels == ([alarming] if wrong else [])
-    assert await counters.audit()
-    assert counters.drift == 0
+    assert await counters.audit.compare(counters.shared)
+    assert counters.audit.drift == 0
     assert set(told.asked) == {("t" if is_team else "k", is_team)}
     await counters.close()
 
@@ -137,15 +137,15 @@ async def test_a_limit_that_is_there_again_knows_what_was_used_meanwhile(
     await counters.bind(caller)
     rows.rows.append(row(0, 50))
     rows.asked.clear()
-    assert await counters.audit()
-    assert (rows.asked, counters.drift) == ([], 0)
+    assert await counters.audit.compare(counters.shared)
+    assert (rows.asked, counters.audit.drift) == ([], 0)
     caller = Caller("k", limits=(TOTAL,))
     (again,) = (await counters.bind(caller)).all
     deadline = time.monotonic() + 10
     while again.used(time.time()) != 80:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
-    assert (counters.drift, caplog.records) == (0, [])
+    assert (counters.audit.drift, caplog.records) == (0, [])
     await counters.close()
 
 
@@ -161,21 +161,21 @@ async def test_what_is_in_no_row_yet_is_left_alone() -> None:
         counters.note_settled(changed)
 
     use(100)
-    assert await counters.audit()
+    assert await counters.audit.compare(counters.shared)
     assert found.counter.used(time.time()) == 100
     # Written, and this process has not noted it yet: not wrong.
     taken = counters.take_unwritten()
     rows.rows.append(row(0, 100))
-    assert not await counters.audit()
+    assert not await counters.audit.compare(counters.shared)
     use(7)
     counters.note_written(taken)
-    assert await counters.audit()
+    assert await counters.audit.compare(counters.shared)
     assert found.counter.used(time.time()) == 107
     # Lost from the counter: right after two looks, though there is something under way.
     found.counter.take_back_latest(50)
-    assert not await counters.audit()
+    assert not await counters.audit.compare(counters.shared)
     use(1)
-    assert await counters.audit()
+    assert await counters.audit.compare(counters.shared)
     assert found.counter.used(time.time()) == 108
     await asyncio.sleep(0)
     await counters.close()

@@ -87,5 +87,7 @@ def _counters(config: Config, store: Store) -> LimitCounters:
         return PrivateLimits()
 
     counters = LimitCounters(opened, used_since)
-    counters.subscriptions = [one.name for one in config.upstreams if one.billing == "subscription"]
+    counters.history.subscriptions = [
+        one.name for one in config.upstreams if one.billing == "subscription"
+    ]
     return counters

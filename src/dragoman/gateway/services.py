@@ -57,7 +57,7 @@ from dragoman.gateway.serving.affinity import ForeignReasoning
 from dragoman.gateway.serving.attribution import Attributor
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.large import LargeBodies
-from dragoman.gateway.serving.limit_counters import LimitCounters, UsedSince, UsersSince
+from dragoman.gateway.serving.limit_counters import LimitCounters
 from dragoman.gateway.serving.limit_slices import LimitSlices
 from dragoman.gateway.serving.pool_shares import Pools, SpentSince, grouped
 from dragoman.gateway.serving.resolver import RequestResolver
@@ -65,6 +65,7 @@ from dragoman.gateway.serving.routing import Router
 from dragoman.gateway.serving.simulated_admission import SimulatedAdmission
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.serving.upstreams import Upstreams
+from dragoman.gateway.serving.usage_history import UsedSince, UsersSince
 from dragoman.gateway.stored.background import Background, BackgroundTasks
 from dragoman.gateway.stored.conversations import StoredConversations
 from dragoman.gateway.stored.response_store import ResponseStoreThread
@@ -174,7 +175,7 @@ class Services:
             _users_since(self.account_sync),
         )
         self.scrape.slices = self.limits.slices
-        self.scrape.limit_drift = lambda: self.limits.drift
+        self.scrape.limit_drift = lambda: self.limits.audit.drift
         self.scrape.limit_reserved = lambda: self.limits.reserved_cost() / PICO
         self.scrape.budgets = lambda: budgets(self.keys.callers(), self.limits)
         self._admission = Admission(self.limits)
@@ -221,7 +222,7 @@ class Services:
         self._own_usage = OwnUsage(self.account_sync)
         self.generation = self._made(config, number, None, pool)
         self.current.generation = self.generation
-        self.limits.subscriptions = self.generation.prices.subscriptions
+        self.limits.history.subscriptions = self.generation.prices.subscriptions
         self.scrape.metrics.know(listed_models(config, self.generation.prices))
         self.alerts = Alerts(self.current, self.account_sync, self.client, self.scrape.metrics)
         self._admission.on_crossing = self._tell_of_limit
@@ -397,7 +398,7 @@ class Services:
             if self.account_sync is not None:
                 self.account_sync.follow(pool, config.accounts)
         self.keys.redefine(fixed_keys(config), fixed_teams(config))
-        self.limits.subscriptions = generation.prices.subscriptions
+        self.limits.history.subscriptions = generation.prices.subscriptions
         self.limits.expect((*config.clients, *config.teams))
         self.meter.know(named_models(config))
         self.scrape.metrics.know(listed_models(config, generation.prices))

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from dragoman.config.limits import Limit, Weights
 from dragoman.config.names import matches
 from dragoman.config.windows import Window, parse_window
-from dragoman.keys.counters import RESERVED, RESTORED, USED, Cells, Counter, counter_of
+from dragoman.keys.counters import RESERVED, RESTORED, USED, Cells, Counter, cells_of, counter_of
 from dragoman.keys.shares import known_pool
 
 LEAST_OUTPUT: Final = 256
@@ -272,6 +272,12 @@ class BoundLimit:
             return inf
         missing = amount - (self.amount - self.counter.used(now))
         return now + SOON_S if missing <= 0 else self.counter.frees_at(now, missing)
+
+
+def bound_apart(limit: Limit, owner: str, *, is_team: bool) -> BoundLimit:
+    """A limit with a counter of its own, which is empty."""
+    cells = memoryview(bytearray(8 * cells_of(window_of(limit)))).cast("q")
+    return BoundLimit(limit, owner, Row(cells, cells), is_team=is_team)
 
 
 class Verdict(Struct, frozen=True):

@@ -152,7 +152,7 @@ class KeyRoutes:
             limit = read_limit(await read_object(call.incoming))
             await self._ask(lambda keys: LimitAdministration(keys).limits(owner, name))
             since = time.time() - _PAST_S
-            past = await self._simulated.limits.past_use(
+            past = await self._simulated.limits.history.past_use(
                 name, limit, since, is_team=owner == "team"
             )
             return 200, {"since": moment_text(since), **_past_told(limit, past)}

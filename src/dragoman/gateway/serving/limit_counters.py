@@ -1,14 +1,12 @@
-"""The counters of limits: found for each caller, made from rows of usage, compared with them."""
+"""The counters of limits: found for each caller, made from rows of usage, and shown."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
     Callable,
     Collection,
     Iterable,
@@ -18,84 +16,51 @@ from collections.abc import (
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain
 from math import inf
-from typing import Any, NamedTuple, Protocol
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from dragoman.accounts.store import StoreError
 from dragoman.config.access_rules import AccessRules
 from dragoman.config.limits import Limit
-from dragoman.config.windows import Rolling, span_of
 from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.serving.limit_audit import LimitAudit
 from dragoman.gateway.serving.limit_slices import LimitSlices
-from dragoman.gateway.serving.past_use import HOUR_S, PastUse, past_use
 from dragoman.gateway.serving.pool_shares import Pools
+from dragoman.gateway.serving.usage_history import (
+    UsageHistory,
+    UsedSince,
+    UsersSince,
+    told_since,
+)
 from dragoman.keys.admission import (
     OWN_RESERVED,
     BoundLimit,
     BoundLimits,
     Counters,
-    Counts,
     Crossing,
     Kind,
     Row,
     Verdict,
     Wanted,
+    bound_apart,
     fitting_output,
     judge,
     reached,
     window_of,
     written,
 )
-from dragoman.keys.counters import PARTS, RESERVED, RESTORED, WHEN, cells_of
-from dragoman.keys.records import UsedInHour
+from dragoman.keys.counters import RESERVED, RESTORED, cells_of
 
 _log = logging.getLogger("dragoman.limits")
 
 _RECLAIM_S = 0.5
 """Seconds between two looks for workers that are gone."""
 
-_AUDIT_S = 300.0
-"""Seconds between two comparisons of counters with rows of usage."""
-
-_AUDIT_SOON_S = 1.0
-"""Seconds to the next one where the last could not compare all, or a worker is gone."""
-
 _AT_ONCE = 25
 """Keys whose limits are looked at before others have their turn."""
 
 _COUNTED_AT_ONCE = 500
 """The same, where it is only asked whether there are counters."""
-
-_ALARMING = 0.01
-"""The share of a limit by which its counter may be wrong before that is an error."""
-
-_PATIENCE_S = 1.0
-"""Seconds for which a request waits for rows of usage in a database that several machines share: it
-has what was used of a limit in another place, too."""
-
-_HOUR_S = 3600
-
-
-class UsedSince(Protocol):
-    """What a key or a team has used since a time (Unix seconds), from rows of usage.
-
-    Raises:
-        StoreError: the store cannot be used.
-    """
-
-    def __call__(
-        self, name: str, since: float, /, *, is_team: bool
-    ) -> Awaitable[Sequence[UsedInHour]]: ...
-
-
-class UsersSince(Protocol):
-    """Names of the keys or the teams that have rows of usage since a time (Unix seconds).
-
-    Raises:
-        StoreError: the store cannot be used.
-    """
-
-    def __call__(self, since: float, /, *, is_team: bool) -> Awaitable[Collection[str]]: ...
 
 
 class LimitView(NamedTuple):
@@ -141,21 +106,6 @@ def _name_of(limit: Limit, owner: str, is_team: bool) -> str:
     return "\n".join(["team" if is_team else "key", owner, *map(str, limit.counted_as)])
 
 
-def _apart(limit: Limit, owner: str, is_team: bool) -> BoundLimit:
-    """A limit with a counter of its own, which is empty."""
-    cells = memoryview(bytearray(8 * cells_of(window_of(limit)))).cast("q")
-    return BoundLimit(limit, owner, Row(cells, cells), is_team=is_team)
-
-
-class _Stand(NamedTuple):
-    """How a counter stands: its cell `WHEN`, what it has that is in rows of usage, and whether
-    there is more."""
-
-    when: int
-    used: int
-    unwritten: bool
-
-
 class _Closed:
     """Stands where no counters are open."""
 
@@ -186,29 +136,21 @@ class LimitCounters:
         pools: Pools | None = None,
         users_since: UsersSince | None = None,
     ) -> None:
-        self._users_since = users_since
         self.pools = pools or Pools()
         """What shares of an upstream's accounts are of."""
         self.slices = slices
         """What borrows limits that several machines share; None if this one has them for itself."""
         self._open_counters = open_counters
-        self._used_since = used_since
+        self.history = UsageHistory(used_since, users_since, slices)
+        """What rows of usage tell of limits."""
+        self.audit = LimitAudit(self.history)
+        """What compares the counters with them."""
         self.shared: Counters = _CLOSED
         """Where they are, once a caller with limits was bound."""
         self._unwritten: list[Row] = []
         self._restoring = asyncio.Lock()
-        # Of limits that are in force, or that a request under way has reserved for. Of others rows
-        # of usage tell what their counters do not.
-        self._audited: WeakValueDictionary[Row, BoundLimit] = WeakValueDictionary()
-        self._resumed: WeakValueDictionary[Row, BoundLimit] = WeakValueDictionary()
-        self._doubted: WeakKeyDictionary[BoundLimit, int] = WeakKeyDictionary()
         self._changing: WeakValueDictionary[str, BoundLimit] = WeakValueDictionary()
         self._bound: WeakValueDictionary[str, BoundLimit] = WeakValueDictionary()
-        self.subscriptions: Collection[str] = ()
-        """Names of upstreams whose accounts are paid by subscription."""
-        self.drift = 0.0
-        """By how much the last comparison with rows of usage found a counter wrong, at most, as a
-        share of its limit."""
         self._tasks: list[asyncio.Task[None]] = []
         self.on_freed: Callable[[], object] = lambda: None
         self.on_reached: Callable[[Crossing], object] = lambda crossing: None
@@ -229,8 +171,8 @@ class LimitCounters:
         if self.shared is _CLOSED:
             self.shared = self._open_counters()
             self._tasks.append(asyncio.create_task(self._look_after(self.shared)))
-            if self._used_since is not None:
-                self._tasks.append(asyncio.create_task(self._keep_right(self.shared)))
+            if self.history.is_kept:
+                self._tasks.append(asyncio.create_task(self.audit.run(self.shared)))
             if self.slices is not None:
                 self.slices.on_lent = lambda: self.on_freed()
         return self.shared
@@ -293,10 +235,10 @@ class LimitCounters:
                         uncounted.add(one)
                     looked[-1].append(one)
             now = time.time()
-            begins = {one: _restored_since(one, now) for one in uncounted}
+            begins = {one: told_since(one, now) for one in uncounted}
             first = min((begin for begin in begins.values() if begin is not None), default=inf)
             if len(owners) > 1 and first < users_begin:
-                users, users_begin = await self._users(first, is_team), first
+                users, users_begin = await self.history.users(first, is_team), first
             for number, some in enumerate(looked, start):
                 for place, one in enumerate(some):
                     if one not in uncounted:
@@ -308,44 +250,6 @@ class LimitCounters:
                             await self._restore_all((one,))
                 yield number, self._views(some)
             await asyncio.sleep(0)
-
-    async def past_use(
-        self, name: str, limit: Limit, since: float, *, is_team: bool
-    ) -> PastUse | None:
-        """How a limit that a key or a team of this name need not have compares with what was used
-        since a time (Unix seconds). None if rows of usage, which are sums of hours, cannot tell:
-        of requests at one time, of a share, and of a window shorter than an hour.
-
-        Raises:
-            StoreError: the store cannot be used.
-        """
-        window = window_of(limit)
-        if window is None or limit.share is not None or self._used_since is None:
-            return None
-        if isinstance(window, Rolling):
-            if window.seconds < HOUR_S:
-                return None
-            begin = since - window.seconds
-        else:
-            begin = span_of(window, since)[0]
-        if limit.since is not None:
-            begin = max(begin, limit.since.timestamp())
-        bound = _apart(limit, name, is_team)
-        used: Counter[int] = Counter()
-        for row in await self._used_since(name, begin, is_team=is_team):
-            if row.hour >= begin and bound.concerns((row.model,), (row.upstream,)):
-                used[row.hour] += bound.amount_of(self._counts(row))
-        return past_use(window, limit.units, sorted(used.items()), since)
-
-    async def _users(self, since: float, is_team: bool) -> Collection[str] | None:
-        """Who has rows of usage since a time: None if nothing tells."""
-        if self._users_since is None or (self.slices is not None and self.slices.away_since):
-            return None
-        try:
-            return await self._users_since(since, is_team=is_team)
-        except StoreError as error:
-            _log.error("what was used of limits is not known, so they begin at 0: %s", error)
-            return ()
 
     def _views(self, limits: Sequence[BoundLimit]) -> tuple[LimitView, ...]:
         if not limits:
@@ -383,7 +287,7 @@ class LimitCounters:
 
     def note_settled(self, rows: Sequence[Row]) -> None:
         """Something was settled in these rows."""
-        if self._used_since is not None:
+        if self.history.is_kept:
             self._unwritten += rows
             return
         for row in rows:
@@ -421,10 +325,7 @@ class LimitCounters:
         )
         if self.slices is None:
             for limit in limits:
-                if limit.window is not None:
-                    if limit.row.is_restored and limit.row not in self._audited:
-                        self._resumed[limit.row] = limit
-                    self._audited[limit.row] = limit
+                self.audit.watch(limit)
         await self._restore_all(limits)
         bound = caller.bound = BoundLimits(limits)
         self._tell_reached(limits)
@@ -457,7 +358,7 @@ class LimitCounters:
 
     def _uncounted(self, limit: Limit, owner: str, is_team: bool) -> BoundLimit:
         """A limit with a counter that nobody else has."""
-        bound = _apart(limit, owner, is_team)
+        bound = bound_apart(limit, owner, is_team=is_team)
         if limit.upstream is not None and limit.window is not None:
             bound.pool_cells = self.pools.bound(self._open(), limit.upstream, limit.window)
         bound.note_time(time.time())
@@ -497,10 +398,10 @@ class LimitCounters:
         """Count what was used before the counter was made, as far as rows of usage tell. These are
         sums of hours, so windows shorter than one begin empty."""
         used: Sequence[tuple[float, int]] = ()
-        since = _restored_since(limit, time.time())
-        if since is not None and self._used_since is not None:
+        since = told_since(limit, time.time())
+        if since is not None and self.history.is_kept:
             try:
-                used = await self._read_used(limit, since)
+                used = await self.history.hours(limit, since)
             except (StoreError, TimeoutError) as error:
                 reason = str(error) or "no answer"
                 _log.error("what was used of a limit is not known, so it begins at 0: %s", reason)
@@ -515,210 +416,9 @@ class LimitCounters:
         finally:
             self.shared.unlock()
 
-    async def _read_used(self, limit: BoundLimit, since: float) -> list[tuple[float, int]]:
-        """When hours ended, and what was used in each.
-
-        Raises:
-            StoreError: the store cannot be used.
-            TimeoutError: a database that several machines share does not answer.
-        """
-        if self.slices is None:
-            rows = await self._rows(limit, since)
-        else:
-            if self.slices.away_since is not None:
-                raise TimeoutError
-            try:
-                async with asyncio.timeout(_PATIENCE_S):
-                    rows = await self._rows(limit, since)
-            except TimeoutError:
-                self.slices.note_silence()
-                raise
-        return [
-            (row.hour + _HOUR_S, limit.amount_of(self._counts(row)))
-            for row in rows
-            if limit.concerns((row.model,), (row.upstream,))
-        ]
-
-    async def _rows(self, limit: BoundLimit, since: float) -> Sequence[UsedInHour]:
-        assert self._used_since is not None
-        return await self._used_since(limit.owner, since, is_team=limit.is_team)
-
     async def _look_after(self, counters: Counters) -> None:
         while True:
             await asyncio.sleep(_RECLAIM_S)
             self._note_time()
             if counters.reclaim_lost():
                 self.on_freed()
-
-    async def _keep_right(self, counters: Counters) -> None:
-        """Compare counters with rows of usage now and then. Apart from what else is looked after:
-        of many limits it takes a while."""
-        due, losses = time.monotonic() + _AUDIT_S, 0
-        while True:
-            await asyncio.sleep(_RECLAIM_S)
-            known, losses = losses, counters.losses
-            if losses != known:
-                # What one that is gone had just written may have been taken back as if it had not:
-                # by another worker, too, or the one in its place.
-                due = min(due, time.monotonic() + _AUDIT_SOON_S)
-            try:
-                if self._resumed:
-                    await self._catch_up()
-                if time.monotonic() >= due:
-                    due = time.monotonic() + _AUDIT_S
-                    if not await self.audit():
-                        due = time.monotonic() + _AUDIT_SOON_S
-            except StoreError:
-                pass
-            except Exception:
-                _log.exception("limits could not be compared with rows of usage")
-                due = time.monotonic() + _AUDIT_SOON_S
-
-    async def audit(self) -> bool:
-        """Compare counters with rows of usage, and set right those that differ. Returns whether all
-        were compared: what is written to rows meanwhile is left out.
-
-        Raises:
-            StoreError: the store cannot be used.
-        """
-        drift, done = 0.0, True
-        async for limit, wrong in self._set_right(self._audited):
-            if wrong is None:
-                done = False
-                continue
-            share = abs(wrong) / max(limit.amount, 1)
-            drift = max(drift, share)
-            _log.log(
-                logging.ERROR if share > _ALARMING else logging.WARNING,
-                "%s of %s was counted as %+d of what rows of usage tell, and is set right",
-                limit.name,
-                limit.owner,
-                wrong,
-            )
-        self.drift = drift
-        return done
-
-    async def _catch_up(self) -> None:
-        """Set counters right that were there before the process came to know of their limits: those
-        may have been removed, and what was used until they were there again is in rows alone.
-
-        Raises:
-            StoreError: the store cannot be used.
-        """
-        resumed, self._resumed = self._resumed, WeakValueDictionary()
-        async for limit, wrong in self._set_right(resumed):
-            if wrong is None:
-                self._resumed[limit.row] = limit
-
-    async def _set_right(
-        self, limits: Mapping[Row, BoundLimit]
-    ) -> AsyncIterator[tuple[BoundLimit, int | None]]:
-        """Compare counters with rows of usage, and set right those that differ. Yields those, and
-        by how much they did; None if that cannot be told yet.
-
-        Raises:
-            StoreError: the store cannot be used.
-        """
-        now = time.time()
-        for limit in list(limits.values()):
-            before = self._look(limit, now)
-            least, most = await self._told(limit, now)
-            doubted = self._doubted.pop(limit, None)
-            self.shared.lock()
-            try:
-                stand = self._stand(limit, now)
-                wrong = stand.used - min(max(stand.used, least), most)
-                if stand == before and (not wrong or (wrong > 0 and _is_old(limit))):
-                    continue
-                told: int | None = wrong
-                if stand != before or (stand.unwritten and doubted != wrong):
-                    # Rows may have it already of which the counter does not know that yet.
-                    told = None
-                elif wrong > 0:
-                    limit.counter.take_back_latest(wrong)
-                else:
-                    limit.counter.add(now, -wrong)
-            finally:
-                self.shared.unlock()
-            if told is None:
-                self._doubted[limit] = wrong
-            yield limit, told
-
-    async def _told(self, limit: BoundLimit, now: float) -> tuple[int, int]:
-        """What was used of a limit by rows of usage, at least and at most. They are sums of hours,
-        of which a window may have a part; count requests when they are over, which may have begun
-        before; and have the name of a model that was asked for, which may stand for another."""
-        assert limit.window is not None
-        if isinstance(limit.window, Rolling):
-            begin = now - limit.window.seconds
-            first = begin - limit.window.seconds / PARTS
-        else:
-            begin = first = span_of(limit.window, now)[0]
-        if limit.limit.since is not None:
-            reset = limit.limit.since.timestamp()
-            begin, first = max(begin, reset), max(first, reset)
-        if limit.kind is Kind.REQUESTS and begin:
-            begin += _HOUR_S
-        least = most = 0
-        for row in await self._rows(limit, first - _HOUR_S):
-            if row.hour + _HOUR_S <= first:
-                continue
-            if limit.limit.upstream not in (None, row.upstream):
-                continue
-            amount = limit.amount_of(self._counts(row))
-            most += amount
-            if row.hour >= begin and limit.concerns((row.model,), (row.upstream,)):
-                least += amount
-        return least, most
-
-    def _counts(self, row: UsedInHour) -> Counts:
-        """What a row of usage comes to of each kind."""
-        fresh = row.input - row.cached
-        return (
-            row.requests,
-            fresh,
-            row.output,
-            fresh + row.output,
-            row.cost,
-            0,
-            row.input,
-            row.input + row.output,
-            row.cache_write,
-            row.reasoning,
-            0 if row.upstream in self.subscriptions else row.cost,
-        )
-
-    def _look(self, limit: BoundLimit, now: float) -> _Stand:
-        self.shared.lock()
-        try:
-            return self._stand(limit, now)
-        finally:
-            self.shared.unlock()
-
-    def _stand(self, limit: BoundLimit, now: float) -> _Stand:
-        """How a counter stands, with the lock held."""
-        unwritten = self.shared.unwritten(limit.row)
-        used = limit.counter.used(now) - unwritten
-        return _Stand(limit.row.cells[WHEN], used, unwritten != 0)
-
-
-def _is_old(limit: BoundLimit) -> bool:
-    """Whether rows may tell less than what was used of a limit: when it was reset they were sums of
-    hours, which are added up by the day, and then for all time."""
-    return limit.limit.window == "total" and limit.limit.since is not None
-
-
-def _restored_since(limit: BoundLimit, now: float) -> float | None:
-    """From when on rows of usage count for a limit; None if they tell nothing of its window."""
-    window = limit.window
-    if window is None:
-        return None
-    if isinstance(window, Rolling):
-        if window.seconds < _HOUR_S:
-            return None
-        since = now - window.seconds - _HOUR_S
-    else:
-        since = span_of(window, now)[0]
-    if limit.limit.since is not None:
-        since = max(since, limit.limit.since.timestamp())
-    return since
