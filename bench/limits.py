@@ -8,19 +8,14 @@ rounds.
 """
 
 import argparse
-import os
-import statistics
-import tempfile
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
 
-from bench import targets
 from bench.measure import Cell, request_cost
-from bench.stored import ROOT, gateway
-from bench.targets import Access, Cores, Target
+from bench.stored import checkouts, show
+from bench.targets import Access, Target
 
 CELL = Cell("openai_chat", "openai_chat")
 LIMITED, REFUSED = "sk-bench-limited", "sk-bench-refused"
@@ -93,13 +88,7 @@ async def measure(running: dict[str, Target], rounds: int) -> None:
                 other = await request_cost(target, kind.other, kind.count, status=kind.status)
                 costs[name].append((plain, other))
         for name, found in costs.items():
-            plain, other = (statistics.median(column) for column in zip(*found, strict=True))
-            added = statistics.median(other - plain for plain, other in found)
-            print(  # noqa: T201
-                f"{kind.name:20} {name:8} without {plain * 1e6:6.1f} us, "
-                f"with {other * 1e6:6.1f} us, added {added * 1e6:6.1f} us",
-                flush=True,
-            )
+            show(kind.name, name, ("without", "with"), found)
 
 
 def main() -> None:
@@ -108,17 +97,7 @@ def main() -> None:
     parser.add_argument("--against", type=Path, help="root of another checkout")
     parser.add_argument("--rounds", type=int, default=9)
     chosen = parser.parse_args()
-    cores = Cores.of_this_machine()
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        up = stack.enter_context(targets.upstreams(folder, cores))
-        if cores.load is not None:
-            os.sched_setaffinity(0, {cores.load})
-        roots = {"ours": ROOT} | ({"before": chosen.against} if chosen.against else {})
-        running = {
-            name: stack.enter_context(gateway(root, folder / name, cores, up, TABLES))
-            for name, root in roots.items()
-        }
+    with checkouts(chosen.against, TABLES) as running:
         uvloop.run(measure(running, chosen.rounds))
 
 

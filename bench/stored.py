@@ -58,24 +58,47 @@ def gateway(
         yield Target(folder.name, port, child.pid, child.listening(port))
 
 
+@contextmanager
+def checkouts(against: Path | None, more: str = "") -> Iterator[dict[str, Target]]:
+    """Such a gateway of this checkout, and of another beside it. This process keeps off the
+    gateway's core."""
+    cores = Cores.of_this_machine()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        up = stack.enter_context(targets.upstreams(folder, cores))
+        if cores.load is not None:
+            os.sched_setaffinity(0, {cores.load})
+        roots = {"ours": ROOT} | ({"before": against} if against else {})
+        yield {
+            name: stack.enter_context(gateway(root, folder / name, cores, up, more))
+            for name, root in roots.items()
+        }
+
+
+def show(kind: str, name: str, words: tuple[str, str], found: list[tuple[float, float]]) -> None:
+    """Print the medians of what two kinds of requests cost in each round, and of what the second
+    costs more, in seconds."""
+    plain, other = (statistics.median(column) for column in zip(*found, strict=True))
+    added = statistics.median(second - first for first, second in found)
+    print(  # noqa: T201
+        f"{kind:20} {name:8} {words[0]} {plain * 1e6:6.1f} us, "
+        f"{words[1]} {other * 1e6:6.1f} us, added {added * 1e6:6.1f} us",
+        flush=True,
+    )
+
+
 async def measure(running: dict[str, Target], kinds: list[str]) -> None:
     """Print the medians of all rounds."""
     for kind in kinds:
         at_once, count = KINDS[kind]
-        costs: dict[tuple[str, bool], list[float]] = {}
+        costs: dict[str, list[tuple[float, float]]] = {name: [] for name in running}
         for _ in range(ROUNDS):
             for name, target in running.items():
-                for store in (False, True):
-                    cost = await request_cost(target, request(kind, store), count, at_once)
-                    costs.setdefault((name, store), []).append(cost)
-        for name in running:
-            plain, stored = costs[name, False], costs[name, True]
-            added = statistics.median(b - a for a, b in zip(plain, stored, strict=True))
-            print(  # noqa: T201
-                f"{kind:20} {name:8} not stored {statistics.median(plain) * 1e6:6.0f} us, "
-                f"stored {statistics.median(stored) * 1e6:6.0f} us, added {added * 1e6:6.0f} us",
-                flush=True,
-            )
+                plain = await request_cost(target, request(kind, False), count, at_once)
+                stored = await request_cost(target, request(kind, True), count, at_once)
+                costs[name].append((plain, stored))
+        for name, found in costs.items():
+            show(kind, name, ("not stored", "stored"), found)
 
 
 def main() -> None:
@@ -84,17 +107,7 @@ def main() -> None:
     parser.add_argument("--against", type=Path, help="root of another checkout")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     chosen = parser.parse_args()
-    cores = Cores.of_this_machine()
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        up = stack.enter_context(targets.upstreams(folder, cores))
-        if cores.load is not None:
-            os.sched_setaffinity(0, {cores.load})
-        roots = {"ours": ROOT} | ({"before": chosen.against} if chosen.against else {})
-        running = {
-            name: stack.enter_context(gateway(root, folder / name, cores, up))
-            for name, root in roots.items()
-        }
+    with checkouts(chosen.against) as running:
         uvloop.run(measure(running, chosen.kinds))
 
 
