@@ -176,7 +176,7 @@ def test_paths(gateway: RunningGateway) -> None:
         assert time.monotonic() < deadline
     wrong = admin(gateway, "POST", "/keys", {"name": "two", "paths": ["messages"]})
     assert wrong.status == 400
-    assert "'messages' is no path such as /v1/messages*" in wrong.json["error"]["message"]
+    assert "'messages' is no path such as /v1/chat/*" in wrong.json["error"]["message"]
 
 
 def test_denied_models(simulator: RunningSimulator, tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def _rules(function: F) -> F:
             "--path",
             "paths",
             multiple=True,
-            help="Path it may call, such as /v1/messages*; repeatable.",
+            help="Path it may call, such as /v1/chat/*; repeatable.",
         ),
         click.option(
             "--deny-model",

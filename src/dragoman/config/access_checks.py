@@ -23,7 +23,7 @@ def access_faults(rules: AccessRules, upstreams: Sequence[str]) -> Iterator[tupl
                 yield (field,), f"{text[:64]!r} is no address and no network such as 10.0.0.0/8"
     for path in rules.paths or ():
         if not path.startswith(("/v1", "*")):
-            yield ("paths",), f"{path[:64]!r} is no path such as /v1/messages*"
+            yield ("paths",), f"{path[:64]!r} is no path such as /v1/chat/*"
     for name in rules.upstreams or ():
         if name not in upstreams:
             yield ("upstreams",), f"no upstream named {name}{suggestion(name, upstreams)}"

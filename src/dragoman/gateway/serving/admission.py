@@ -358,8 +358,12 @@ class Admission:
             refusal = replace(refusal, limit=queue.limit, free_at=free_at)
         now = time.time()
         self._note_refused(refusal.limit, now)
-        told = refused(refusal, now, shows_amounts=caller.shows_amounts)
-        raise _told(incoming, record, refusal.limit, *told)
+        raise _told(
+            incoming,
+            record,
+            refusal.limit,
+            *refused(refusal, now, shows_amounts=caller.shows_amounts),
+        )
 
     def _note_refused(self, limit: BoundLimit, now: float) -> None:
         """A limit refuses a request: that is told once in its window."""
