@@ -222,6 +222,29 @@ async def test_who_asks_for_everything_again_hears_of_what_is_gone(place: str) -
         await until(lambda: after.accounts() == [account("b")])
 
 
+async def test_a_configuration_that_comes_while_the_store_answers(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it leaves to the store is asked for again, though the answer knew nothing of it."""
+    keep(place, account("a", "sk-stored"))
+    async with working(place, account("a", "sk-own"), sync_s=3600.0) as worker:
+        after = AccountPool(Config(upstreams=(UP,)))
+        loop, ask = asyncio.get_running_loop(), worker.store.exchange
+
+        async def follow() -> None:
+            worker.sync.follow(after, ())
+
+        def exchange(name: str, batch: Batch, since: int) -> Changes:
+            monkeypatch.setattr(worker.store, "exchange", ask)
+            changes = ask(name, batch, since)
+            asyncio.run_coroutine_threadsafe(follow(), loop).result(10)
+            return changes
+
+        monkeypatch.setattr(worker.store, "exchange", exchange)
+        assert await worker.sync._exchange()
+        await until(lambda: after.accounts() == [account("a", "sk-stored")])
+
+
 async def test_the_configuration_wins(place: str, caplog: pytest.LogCaptureFixture) -> None:
     keep(place, account("a", "sk-stored"), account("b"))
     async with working(place, account("a", "sk-own")) as worker:

@@ -236,7 +236,8 @@ class AccountSync:
         """One exchange; whether it went well."""
         if not await self._resolve():
             return False
-        batch = self._pool.take_batch()
+        pool = self._pool
+        batch = pool.take_batch()
         if self._meter is not None:
             batch.usage = self._meter.take()
             batch.errors, batch.last_errors = self._meter.take_errors()
@@ -271,7 +272,6 @@ class AccountSync:
         self._recovered()
         first = not self._loaded
         self._loaded = True
-        pool = self._pool
         try:
             await self._apply(received, first)
         except Exception:
