@@ -35,6 +35,7 @@ from dragoman.keys.admission import (
     admit,
     fitting_output,
     kind_of,
+    private_row,
     reclaim,
     settle,
     window_of,
@@ -44,7 +45,6 @@ from dragoman.keys.counters import PARTS, RESERVED, RollingCounter, cells_of
 from dragoman.keys.estimates import text_and_files
 from dragoman.protocols.base import RateLimit
 from dragoman.protocols.openai_limits import limit_lines
-from dragoman.storage.shared_limits import private_row
 
 NOW = 1_795_000_000.0
 

@@ -118,6 +118,12 @@ class Row:
         return bool(self.cells[RESTORED])
 
 
+def private_row(size: int) -> Row:
+    """A counter of `size` cells in memory of this process."""
+    memory = memoryview(bytearray(8 * (size + OWN_CELLS))).cast("q")
+    return Row(memory[:size], memory[size:])
+
+
 class Counters(Protocol):
     """Where counters are: in memory that the processes of a machine share, or in that of one.
     Instances on several machines can each have their own over a part of each limit that is lent to
@@ -276,8 +282,7 @@ class BoundLimit:
 
 def bound_apart(limit: Limit, owner: str, *, is_team: bool) -> BoundLimit:
     """A limit with a counter of its own, which is empty."""
-    cells = memoryview(bytearray(8 * cells_of(window_of(limit)))).cast("q")
-    return BoundLimit(limit, owner, Row(cells, cells), is_team=is_team)
+    return BoundLimit(limit, owner, private_row(cells_of(window_of(limit))), is_team=is_team)
 
 
 class Verdict(Struct, frozen=True):

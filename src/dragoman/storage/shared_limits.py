@@ -20,7 +20,14 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 from dragoman.config.windows import Fixed
-from dragoman.keys.admission import OWN_CELLS, OWN_RESERVED, OWN_UNWRITTEN, Row, reclaim
+from dragoman.keys.admission import (
+    OWN_CELLS,
+    OWN_RESERVED,
+    OWN_UNWRITTEN,
+    Row,
+    private_row,
+    reclaim,
+)
 from dragoman.keys.counters import (
     FIXED_CELLS,
     ROLLING_CELLS,
@@ -320,12 +327,6 @@ class PrivateLimits:
 
     def close(self) -> None:
         """There is nothing to give up."""
-
-
-def private_row(size: int) -> Row:
-    """A counter of `size` cells in memory of this process."""
-    memory = memoryview(bytearray(8 * (size + OWN_CELLS))).cast("q")
-    return Row(memory[:size], memory[size:])
 
 
 def _column(number: int) -> int:

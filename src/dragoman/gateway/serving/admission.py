@@ -367,10 +367,8 @@ class Admission:
 
     def _note_refused(self, limit: BoundLimit, now: float) -> None:
         """A limit refuses a request: that is told once in its window."""
-        window = limit.window
-        if window is not None and now >= limit.refusal_told:
-            ends = now + window.seconds if isinstance(window, Rolling) else None
-            limit.refusal_told = limit.counter.resets_at(now) if ends is None else ends
+        if limit.window is not None and now >= limit.refusal_told:
+            limit.refusal_told = limit.counter.counts_until(now)
             self.on_refused(limit)
 
     def _give_back(self, given: Reservation | Refusal) -> None:
