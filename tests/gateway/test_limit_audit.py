@@ -15,7 +15,8 @@ import pytest
 from dragoman.config.limits import Limit
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.serving.limit_counters import LimitCounters
-from dragoman.keys.admission import BoundLimit, admit, settle
+from dragoman.keys.admission import admit, settle
+from dragoman.keys.bound_limits import BoundLimit
 from dragoman.keys.records import UsedInHour
 from dragoman.storage.shared_limits import PrivateLimits
 

@@ -20,29 +20,12 @@ from dragoman.config.windows import Fixed, Rolling, Window, WindowError, parse_w
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.serving.admission import spent_by
 from dragoman.gateway.serving.limits_told import refused as told_refused
-from dragoman.keys.admission import (
-    OWN_RESERVED,
-    OWN_UNWRITTEN,
-    BoundLimit,
-    BoundLimits,
-    Counts,
-    Crossing,
-    Kind,
-    Refusal,
-    Reservation,
-    Row,
-    Wanted,
-    admit,
-    fitting_output,
-    kind_of,
-    private_row,
-    reclaim,
-    settle,
-    window_of,
-    written,
-)
+from dragoman.keys.admission import Refusal, Reservation, Wanted, admit, fitting_output, settle
+from dragoman.keys.bound_limits import BoundLimit, BoundLimits, Counts, Kind, kind_of, window_of
 from dragoman.keys.counters import PARTS, RESERVED, RollingCounter, cells_of
+from dragoman.keys.crossings import Crossing
 from dragoman.keys.estimates import text_and_files
+from dragoman.keys.rows import OWN_RESERVED, OWN_UNWRITTEN, Row, private_row, reclaim, written
 from dragoman.protocols.base import RateLimit
 from dragoman.protocols.openai_limits import limit_lines
 

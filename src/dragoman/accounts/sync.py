@@ -45,8 +45,8 @@ from dragoman.accounts.usage import Meter
 from dragoman.config import Account
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
-from dragoman.keys.admission import Row
 from dragoman.keys.ring import KeyRing
+from dragoman.keys.rows import Row
 
 _log = logging.getLogger("dragoman.accounts")
 

@@ -19,10 +19,10 @@ from dragoman.gateway.serving.simulated_admission import (
     SimulatedAdmission,
     state_of,
 )
-from dragoman.keys.admission import Counters
 from dragoman.keys.estimates import FIRST_OUTPUT
 from dragoman.keys.records import UsedInHour
 from dragoman.keys.ring import FixedKey, KeyRing
+from dragoman.keys.rows import Counters
 from dragoman.prices.loading import load_prices
 from dragoman.storage.opening import limits_for
 from dragoman.storage.shared_limits import PrivateLimits

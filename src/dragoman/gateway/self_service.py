@@ -9,7 +9,7 @@ from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.serving.limit_counters import LimitCounters, LimitView
 from dragoman.gateway.serving.limits_told import amount_text, known_text, moment_text
-from dragoman.keys.admission import Kind
+from dragoman.keys.bound_limits import Kind
 from dragoman.prices.rates import PICO
 from dragoman.protocols.base import to_json
 

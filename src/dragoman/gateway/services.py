@@ -76,7 +76,8 @@ from dragoman.gateway.telemetry.sampling import is_disabled
 from dragoman.gateway.telemetry.traces import Traces, peers_of
 from dragoman.gateway.workbench.sending import Bench
 from dragoman.http.addresses import Proxies
-from dragoman.keys.admission import BoundLimit, Crossing
+from dragoman.keys.bound_limits import BoundLimit
+from dragoman.keys.crossings import Crossing
 from dragoman.keys.records import UsedInHour
 from dragoman.keys.ring import KeyRing
 from dragoman.keys.shares import Spent

@@ -15,9 +15,10 @@ from typing import Final, Literal
 
 from dragoman.config.limits import Limit, WhenAway
 from dragoman.config.windows import Window
-from dragoman.keys.admission import BoundLimit, Row
+from dragoman.keys.bound_limits import BoundLimit
 from dragoman.keys.counters import RESERVED, RESTORED, USED, WHEN, Cells, Counter, counter_of
 from dragoman.keys.ledgers import SLICE_S, Lent, Report
+from dragoman.keys.rows import Row
 
 (
     CEILING,

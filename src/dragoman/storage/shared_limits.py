@@ -20,14 +20,6 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 from dragoman.config.windows import Fixed
-from dragoman.keys.admission import (
-    OWN_CELLS,
-    OWN_RESERVED,
-    OWN_UNWRITTEN,
-    Row,
-    private_row,
-    reclaim,
-)
 from dragoman.keys.counters import (
     FIXED_CELLS,
     ROLLING_CELLS,
@@ -36,6 +28,7 @@ from dragoman.keys.counters import (
     FixedCounter,
     RollingCounter,
 )
+from dragoman.keys.rows import OWN_CELLS, OWN_RESERVED, OWN_UNWRITTEN, Row, private_row, reclaim
 from dragoman.storage.shared_file import PROCESSES, ROW_LOCKS, SharedFile
 from dragoman.storage.shared_mutex import MUTEX_BYTES, SharedMutex, has_mutexes
 

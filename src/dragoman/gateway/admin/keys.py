@@ -45,7 +45,7 @@ from dragoman.gateway.serving.limit_counters import LimitView
 from dragoman.gateway.serving.limits_told import amount_text, moment_text
 from dragoman.gateway.serving.past_use import PastUse
 from dragoman.gateway.serving.simulated_admission import SimulatedAdmission, state_of
-from dragoman.keys.admission import kind_of
+from dragoman.keys.bound_limits import kind_of
 
 T = TypeVar("T")
 

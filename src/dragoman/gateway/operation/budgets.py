@@ -10,7 +10,7 @@ from math import isinf
 from dragoman.gateway.operation.families import BudgetSample
 from dragoman.gateway.operation.metrics import MOST_KEYS
 from dragoman.gateway.serving.limit_counters import LimitCounters, LimitView
-from dragoman.keys.admission import Kind
+from dragoman.keys.bound_limits import Kind
 from dragoman.keys.ring import Caller
 
 _AT_ONCE = 50

@@ -14,8 +14,8 @@ from typing import Final
 
 from dragoman.config.limits import Limit
 from dragoman.gateway.serving.limit_slices import LimitSlices
-from dragoman.keys.admission import OWN_RESERVED, Counters
 from dragoman.keys.counters import RESERVED, cells_of
+from dragoman.keys.rows import OWN_RESERVED, Counters
 from dragoman.keys.slices import AWAY, LentLimit
 
 _RECLAIM_S: Final = 0.5

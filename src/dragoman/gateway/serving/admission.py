@@ -31,20 +31,16 @@ from dragoman.gateway.serving.turn_queue import TurnQueue
 from dragoman.keys.admission import (
     LEAST_OUTPUT,
     Admitted,
-    Amounts,
-    BoundLimit,
-    BoundLimits,
-    Counts,
-    Crossing,
-    Kind,
     Refusal,
     Reservation,
-    Row,
     Wanted,
     admit,
     settle,
 )
+from dragoman.keys.bound_limits import Amounts, BoundLimit, BoundLimits, Counts, Kind
+from dragoman.keys.crossings import Crossing
 from dragoman.keys.estimates import Estimates, text_and_files
+from dragoman.keys.rows import Row
 from dragoman.prices.lookup import Charge, Prices
 from dragoman.prices.rates import TIERS
 from dragoman.protocols.base import to_json

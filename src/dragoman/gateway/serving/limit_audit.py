@@ -11,8 +11,9 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from dragoman.accounts.store import StoreError
 from dragoman.gateway.serving.usage_history import UsageHistory
-from dragoman.keys.admission import BoundLimit, Counters, Row
+from dragoman.keys.bound_limits import BoundLimit
 from dragoman.keys.counters import WHEN
+from dragoman.keys.rows import Counters, Row
 
 _log = logging.getLogger("dragoman.limits")
 

@@ -32,24 +32,11 @@ from dragoman.gateway.serving.usage_history import (
     UsersSince,
     told_since,
 )
-from dragoman.keys.admission import (
-    OWN_RESERVED,
-    BoundLimit,
-    BoundLimits,
-    Counters,
-    Crossing,
-    Kind,
-    Row,
-    Verdict,
-    Wanted,
-    bound_apart,
-    fitting_output,
-    judge,
-    reached,
-    window_of,
-    written,
-)
+from dragoman.keys.admission import Verdict, Wanted, fitting_output, judge
+from dragoman.keys.bound_limits import BoundLimit, BoundLimits, Kind, bound_apart, window_of
 from dragoman.keys.counters import RESERVED, RESTORED, cells_of
+from dragoman.keys.crossings import Crossing, reached
+from dragoman.keys.rows import OWN_RESERVED, Counters, Row, written
 
 _log = logging.getLogger("dragoman.limits")
 

@@ -23,9 +23,11 @@ from msgspec import Struct
 from dragoman.config.limits import Limit
 from dragoman.config.windows import Rolling
 from dragoman.gateway.serving.limits_told import amount_text
-from dragoman.keys.admission import BoundLimit, Counters, Refusal, Reservation, Row, window_of
+from dragoman.keys.admission import Refusal, Reservation
+from dragoman.keys.bound_limits import BoundLimit, window_of
 from dragoman.keys.counters import RESERVED, Cells, cells_of
 from dragoman.keys.ledgers import Away, Ledger, Ledgers, Lent, Report, lend
+from dragoman.keys.rows import Counters, Row
 from dragoman.keys.slices import (
     AWAY,
     ELSEWHERE,

@@ -14,17 +14,10 @@ from typing import Literal
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.config.windows import Rolling
 from dragoman.gateway.edge.errors import Headers
-from dragoman.keys.admission import (
-    SOON_S,
-    Admitted,
-    Amounts,
-    BoundLimit,
-    BoundLimits,
-    Kind,
-    Refusal,
-    reached,
-)
+from dragoman.keys.admission import Admitted, Refusal
+from dragoman.keys.bound_limits import SOON_S, Amounts, BoundLimit, BoundLimits, Kind
 from dragoman.keys.counters import PARTS
+from dragoman.keys.crossings import reached
 from dragoman.prices.rates import dollars
 from dragoman.protocols.base import Codec, Endpoint, RateLimit
 

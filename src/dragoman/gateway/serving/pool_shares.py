@@ -14,8 +14,8 @@ from typing import NamedTuple
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.store import StoreError
 from dragoman.config.windows import Rolling, parse_window
-from dragoman.keys.admission import Counters
 from dragoman.keys.counters import Cells
+from dragoman.keys.rows import Counters
 from dragoman.keys.shares import (
     LEARNER,
     LOOKED,

@@ -13,7 +13,7 @@ from dragoman.config.limits import Limit
 from dragoman.config.windows import Rolling, span_of
 from dragoman.gateway.serving.limit_slices import LimitSlices
 from dragoman.gateway.serving.past_use import HOUR_S, PastUse, past_use
-from dragoman.keys.admission import BoundLimit, Counts, Kind, bound_apart, window_of
+from dragoman.keys.bound_limits import BoundLimit, Counts, Kind, bound_apart, window_of
 from dragoman.keys.counters import PARTS
 from dragoman.keys.records import UsedInHour
 
