@@ -147,7 +147,7 @@ async def measure(folder: Path) -> dict[str, float]:
         "a refusal, with its error": least(refusing),
         "spent": least(lambda: bound.amounts(spent_by(record))),
     }
-    counters.take_unwritten()
+    counters.reservations.take_unwritten()
     await counters.close()
     return found
 

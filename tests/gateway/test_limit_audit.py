@@ -15,7 +15,7 @@ import pytest
 from dragoman.config.limits import Limit
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.serving.limit_counters import LimitCounters
-from dragoman.keys.admission import admit, settle
+from dragoman.keys.admission import Reservation
 from dragoman.keys.bound_limits import BoundLimit
 from dragoman.keys.records import UsedInHour
 from dragoman.storage.shared_limits import PrivateLimits
@@ -156,20 +156,20 @@ async def test_what_is_in_no_row_yet_is_left_alone() -> None:
     counters, found = await bound(limit("tokens", 10_000, "total"), rows)
 
     def use(tokens: int) -> None:
-        reserved = admit([found], [tokens], time.time())
-        assert not isinstance(reserved, Exception)
-        changed, _ = settle(reserved, [tokens], time.time())  # type: ignore[arg-type]
-        counters.note_settled(changed)
+        reserved = counters.reservations.admit([found], [tokens], time.time())
+        assert isinstance(reserved, Reservation)
+        counters.reservations.settle(reserved, [tokens], time.time())
+        counters.reservations.publish([found])
 
     use(100)
     assert await counters.audit.compare(counters.shared)
     assert found.counter.used(time.time()) == 100
     # Written, and this process has not noted it yet: not wrong.
-    taken = counters.take_unwritten()
+    taken = counters.reservations.take_unwritten()
     rows.rows.append(row(0, 100))
     assert not await counters.audit.compare(counters.shared)
     use(7)
-    counters.note_written(taken)
+    counters.reservations.note_written(taken)
     assert await counters.audit.compare(counters.shared)
     assert found.counter.used(time.time()) == 107
     # Lost from the counter: right after two looks, though there is something under way.

@@ -181,7 +181,7 @@ class Services:
         self.scrape.budgets = lambda: budgets(self.keys.callers(), self.limits)
         self._admission = Admission(self.limits)
         if self.account_sync is not None:
-            self.account_sync.settled = self.limits
+            self.account_sync.settled = self.limits.reservations
         self.exporting = _exporting(config, self.scrape.metrics)
         self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
         is_watched = config.admin.is_served

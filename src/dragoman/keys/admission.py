@@ -17,8 +17,10 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.keys.allowances import Allowances, put_back
 from dragoman.keys.bound_limits import (
     CONCURRENT,
+    MOST_AMOUNT,
     Amounts,
     BoundLimit,
     BoundLimits,
@@ -33,9 +35,6 @@ from dragoman.keys.rows import OWN_RESERVED, OWN_UNWRITTEN, Row
 
 LEAST_OUTPUT: Final = 256
 """Tokens of output for which a request that is clamped is still worth sending."""
-
-MOST_AMOUNT: Final = 10**16
-"""What one request is counted as at most, whatever an upstream tells: sums must fit 64 bits."""
 
 
 class Verdict(Struct, frozen=True):
@@ -98,19 +97,31 @@ class Admitted(Struct, eq=False, gc=False):
     more: tuple[Reservation, ...] = ()
 
 
-def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reservation | Refusal:
+def admit(
+    limits: Sequence[BoundLimit],
+    amounts: Amounts,
+    now: float,
+    allowances: Allowances | None = None,
+    places: Sequence[int] | None = None,
+) -> Reservation | Refusal:
     """Reserve at all limits, or at none of them. Of several that refuse, that one is told which
-    does so longest: a client that waits for it is not refused by another."""
+    does so longest: a client that waits for it is not refused by another. If `places` are
+    given it is reserved at all others already: `take` returned them just now. Without `allowances`
+    nothing is taken ahead."""
     exceeded: Sequence[BoundLimit] = ()
     counted: list[int] = []
-    # `zip` would cost as much again as what is done with each of them.
-    for place, limit in enumerate(limits):
+    places = range(len(limits)) if places is None else places
+    for done, place in enumerate(places):
+        limit = limits[place]
         amount, cells, counter = amounts[place], limit.cells, limit.counter
+        if allowances is not None:
+            allowances.publish(limit)
         used = cells[USED] if now < counter.fresh_until else counter.used(now)
         reserved = cells[RESERVED]
         if amount > limit.amount - used - reserved:
             if limit.enforced:
-                _give_back(limits[:place], amounts)
+                _give_back(limits, amounts, places[:done])
+                put_back(limits, amounts, places)
                 return _refusal(limits, amounts, now)
             exceeded = (*exceeded, limit)
         # The cells of this process come first, here, and last where something is given back: if it
@@ -127,12 +138,16 @@ def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reserva
         limit.own[OWN_UNWRITTEN] += amount
         if limit.counter.add(now, amount) * 2 >= limit.amount:
             crossings = (*crossings, *crossings_by(limit, amount))
+    if allowances is not None:
+        for place in places:
+            allowances.note_admitted(limits[place], amounts[place], now)
     return Reservation(limits, amounts, now, exceeded, crossings)
 
 
-def _give_back(limits: Sequence[BoundLimit], amounts: Amounts) -> None:
-    """Another limit refuses what was reserved at these."""
-    for place, limit in enumerate(limits):
+def _give_back(limits: Sequence[BoundLimit], amounts: Amounts, places: Sequence[int]) -> None:
+    """Another limit refuses what was reserved at those of these places."""
+    for place in places:
+        limit = limits[place]
         if limit.index:
             limit.cells[RESERVED] -= amounts[place]
             limit.own[OWN_RESERVED] -= amounts[place]
@@ -144,7 +159,7 @@ def _refusal(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Refu
     longest, asked = 0.0, 0
     for place, limit in enumerate(limits):
         # Not what is left of it, to which belongs what may still be borrowed.
-        room = limit.amount - limit.counter.used(now) - limit.cells[RESERVED]
+        room = limit.amount - limit.counter.used(now) - limit.cells[RESERVED] + limit.row.room
         if limit.enforced and (amount := amounts[place]) > room:
             free_at = limit.free_at(now, amount)
             if found is None or free_at > longest:
@@ -154,9 +169,14 @@ def _refusal(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Refu
 
 
 def settle(
-    reservation: Reservation, spent: Amounts, now: float
-) -> tuple[Sequence[Row], Sequence[Crossing]]:
-    """The request is over and came to `spent`. To be called exactly once for each reservation.
+    reservation: Reservation,
+    spent: Amounts,
+    now: float,
+    allowances: Allowances | None = None,
+    places: Sequence[int] | None = None,
+) -> tuple[list[Row], Sequence[Crossing]]:
+    """The request is over and came to `spent`. To be called exactly once for each reservation; if
+    `places` are given it is settled at all others already: `settle_taken` returned them.
 
     Returns the rows of which something is to be written that had nothing before, whose `settled`
     has it, and what shares of limits were reached by it.
@@ -164,8 +184,12 @@ def settle(
     changed: list[Row] = []
     crossings: Sequence[Crossing] = ()
     amounts = reservation.amounts
-    for place, limit in enumerate(reservation.limits):
+    limits = reservation.limits
+    for place in range(len(limits)) if places is None else places:
+        limit = limits[place]
         index, own = limit.index, limit.own
+        if allowances is not None:
+            allowances.publish(limit)
         reserved, used = amounts[place], spent[place]
         if not index:
             if used < reserved:

@@ -16,6 +16,9 @@ from dragoman.keys.counters import RESERVED, USED, Cells, Counter, cells_of, cou
 from dragoman.keys.rows import Row, private_row
 from dragoman.keys.shares import known_pool
 
+MOST_AMOUNT: Final = 10**16
+"""What one request is counted as at most, whatever an upstream tells: sums must fit 64 bits."""
+
 SOON_S: Final = 1.0
 """Seconds after which to come again when only what is under way stands in the way."""
 
@@ -170,11 +173,14 @@ class BoundLimit:
         )
 
     def used(self, now: float) -> int:
-        """How much was used."""
-        return self.counter.used(now)
+        """How much was used, with what this process knows alone."""
+        return self.counter.used(now) + self.row.used
 
     def left(self, now: float) -> int:
         """How much may still be reserved: less than nothing where more was used."""
+        row = self.row
+        if now < row.until:
+            return self.amount - row.taken + row.room
         cells, counter = self.cells, self.counter
         used = cells[USED] if now < counter.fresh_until else counter.used(now)
         return self.amount - used - cells[RESERVED]

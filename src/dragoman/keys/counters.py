@@ -56,6 +56,10 @@ class Counter(Protocol):
     def add(self, now: float, amount: int) -> int:
         """Count `amount` as used at `now`. Returns how much was used within the window then."""
 
+    def add_late(self, at: float, amount: int) -> int:
+        """Count `amount` as used at `at`, which may be past: others may have counted later uses,
+        and what is within the window no more does not count. Returns how much is used."""
+
     def take_back(self, at: float, amount: int) -> None:
         """What was counted at `at` was not used after all."""
 
@@ -123,6 +127,17 @@ class RollingCounter:
         # Never before the last: the time of one process may be a little behind that of another.
         cells[_HEAD + cells[WHEN] % _RING] += amount
         cells[USED] = total
+        return total
+
+    def add_late(self, at: float, amount: int) -> int:
+        """See `Counter.add_late`."""
+        cells = self._cells
+        part, latest, total = int(at * self._parts_per_s), cells[WHEN], cells[USED] + amount
+        if part < latest - PARTS or total > _MOST:
+            return cells[USED]
+        cells[_HEAD + min(part, latest) % _RING] += amount
+        cells[USED] = total
+        self._looked = 0, 0
         return total
 
     def take_back(self, at: float, amount: int) -> None:
@@ -268,6 +283,13 @@ class FixedCounter:
         total = cells[USED] + amount
         cells[USED] = total if total < _MOST else _MOST
         return total
+
+    def add_late(self, at: float, amount: int) -> int:
+        """See `Counter.add_late`."""
+        cells = self._cells
+        if at >= cells[WHEN]:
+            cells[USED] = min(cells[USED] + amount, _MOST)
+        return cells[USED]
 
     def take_back(self, at: float, amount: int) -> None:
         """See `Counter.take_back`."""

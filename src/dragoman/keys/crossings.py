@@ -26,6 +26,16 @@ def reached(limit: BoundLimit, now: float) -> int:
     return max((share for share in SHARES if used >= share * limit.amount), default=0)
 
 
+def until_crossing(limit: BoundLimit, used: int) -> int:
+    """How much more than `used` is used when the next share is reached, or all if all of them
+    are."""
+    for share in SHARES:
+        at = -(-share * limit.amount // 100)
+        if used < at:
+            return at - used
+    return limit.amount
+
+
 def crossings_by(limit: BoundLimit, added: int) -> tuple[Crossing, ...]:
     """The shares that were reached when `added` was counted."""
     after = limit.row.cells[USED] * 100

@@ -7,22 +7,43 @@ from typing import Final, Protocol
 
 from dragoman.keys.counters import RESERVED, RESTORED, Cells, Counter
 
-OWN_RESERVED, OWN_UNWRITTEN = 0, 1
-"""Cells of one process for one counter: what it has reserved, and what it has counted as used that
-is in no row of usage yet. Both are void when the process is gone."""
-OWN_CELLS: Final = 2
+OWN_RESERVED, OWN_UNWRITTEN, OWN_AHEAD = range(3)
+"""Cells of one process for one counter: what it has reserved, what it has counted as used that is
+in no row of usage yet, and what it has reserved ahead of need, when it last did. All are void when
+the process is gone."""
+OWN_CELLS: Final = 3
 
 
 class Row:
     """A counter's cells, those of this process for it, and what it has used since rows of usage
-    were last written, as far as it is settled."""
+    were last written, as far as it is settled.
 
-    __slots__ = ("cells", "own", "settled")
+    What this process has taken ahead (see `dragoman.keys.allowances`) holds until `until`: of
+    `size`, taken at `since`, `room` is left, and `used` is used and not in the cells. `taken` is
+    what was used and reserved by all then, with `size`. `asked_at` is when it last had to look at
+    the cells, and `requests` for how many requests more it took then.
+    """
+
+    __slots__ = (
+        "asked_at",
+        "cells",
+        "own",
+        "requests",
+        "room",
+        "settled",
+        "since",
+        "size",
+        "taken",
+        "until",
+        "used",
+    )
 
     def __init__(self, cells: Cells, own: Cells) -> None:
         self.cells = cells
         self.own = own
         self.settled = 0
+        self.room = self.used = self.size = self.taken = self.requests = 0
+        self.since = self.until = self.asked_at = 0.0
 
     @property
     def is_restored(self) -> bool:
@@ -65,6 +86,10 @@ class Counters(Protocol):
     def losses(self) -> int:
         """How often something was given back that a process had which is gone, by whomever."""
 
+    def ahead(self, row: Row) -> int:
+        """What all processes have reserved ahead of need, as far as they have told. To be called
+        while locked."""
+
     def unwritten(self, row: Row) -> int:
         """What all processes have counted as used that is in no row of usage yet. To be called
         while locked."""
@@ -94,4 +119,4 @@ def reclaim(counter: Counter, row: Row, reserved_by_others: int) -> None:
     it may have been killed between two steps."""
     row.cells[RESERVED] = reserved_by_others
     counter.take_back_latest(row.own[OWN_UNWRITTEN])
-    row.own[OWN_RESERVED] = row.own[OWN_UNWRITTEN] = 0
+    row.own[OWN_RESERVED] = row.own[OWN_UNWRITTEN] = row.own[OWN_AHEAD] = 0

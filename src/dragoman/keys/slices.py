@@ -116,6 +116,10 @@ class Slice:
             self._own_counter.add(then, amount)
         return used
 
+    def add_late(self, at: float, amount: int) -> int:
+        """See `Counter.add_late`."""
+        return self.add(at, amount)
+
     def take_back(self, at: float, amount: int) -> None:
         """See `Counter.take_back`. What the owner may have been told of stays used: what others
         were lent since rests on it."""

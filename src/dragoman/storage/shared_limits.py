@@ -28,7 +28,14 @@ from dragoman.keys.counters import (
     FixedCounter,
     RollingCounter,
 )
-from dragoman.keys.rows import OWN_CELLS, OWN_RESERVED, OWN_UNWRITTEN, Row, private_row, reclaim
+from dragoman.keys.rows import (
+    OWN_AHEAD,
+    OWN_CELLS,
+    OWN_UNWRITTEN,
+    Row,
+    private_row,
+    reclaim,
+)
 from dragoman.storage.shared_file import PROCESSES, ROW_LOCKS, SharedFile
 from dragoman.storage.shared_mutex import MUTEX_BYTES, SharedMutex, has_mutexes
 
@@ -37,7 +44,7 @@ _log = logging.getLogger("dragoman.limits")
 ROWS = 1 << 15
 """Counters that are shared; further ones count in each process by itself."""
 
-_MAGIC = b"dragoman limits 2"
+_MAGIC = b"dragoman limits 3"
 _HEAD = 4096
 _TABLE = _HEAD
 _OFFSETS = _TABLE + 16 * ROWS
@@ -126,13 +133,15 @@ class SharedLimits(SharedFile):
         saw that, or took its place."""
         return self._cells[_LOSSES]
 
+    def ahead(self, row: Row) -> int:
+        """What all processes have reserved ahead of need, as far as they have told. To be called
+        while locked."""
+        return self._of_all(row, OWN_AHEAD)
+
     def unwritten(self, row: Row) -> int:
         """What all processes have counted as used that is in no row of usage yet. To be called
         while locked."""
-        if row not in self._indexes:
-            return row.own[OWN_UNWRITTEN]
-        cells, place = self._cells, OWN_CELLS * self._indexes[row] + OWN_UNWRITTEN
-        return sum(cells[_column(number) + place] for number in range(cells[_COLUMNS_USED]))
+        return self._of_all(row, OWN_UNWRITTEN)
 
     def counts_all(self, row: Row) -> bool:
         """Whether all processes of this machine count there: there was room for it."""
@@ -184,6 +193,13 @@ class SharedLimits(SharedFile):
         cells = self._cells
         self._reclaim(number)
         cells[_COLUMNS_USED] = max(cells[_COLUMNS_USED], number + 1)
+
+    def _of_all(self, row: Row, cell: int) -> int:
+        """The sum of one cell of a counter over all processes."""
+        if row not in self._indexes:
+            return row.own[cell]
+        cells, place = self._cells, OWN_CELLS * self._indexes[row] + cell
+        return sum(cells[_column(number) + place] for number in range(cells[_COLUMNS_USED]))
 
     def _find(self, name: str, size: int) -> Row:
         cells = self._cells
@@ -261,7 +277,7 @@ class SharedLimits(SharedFile):
             return False
         for index in range(cells[_ROWS_USED]):
             own = OWN_CELLS * index
-            if cells[begin + own + OWN_RESERVED] or cells[begin + own + OWN_UNWRITTEN]:
+            if any(cells[begin + own : begin + own + OWN_CELLS]):
                 row = self._row_at(index, number)
                 columns = range(cells[_COLUMNS_USED])
                 others = (cells[_column(other) + own] for other in columns if other != number)
@@ -302,6 +318,10 @@ class PrivateLimits:
     def losses(self) -> int:
         """There is nobody else."""
         return 0
+
+    def ahead(self, row: Row) -> int:
+        """See `SharedLimits.ahead`."""
+        return row.own[OWN_AHEAD]
 
     def unwritten(self, row: Row) -> int:
         """See `SharedLimits.unwritten`."""

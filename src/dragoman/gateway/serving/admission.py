@@ -34,8 +34,6 @@ from dragoman.keys.admission import (
     Refusal,
     Reservation,
     Wanted,
-    admit,
-    settle,
 )
 from dragoman.keys.bound_limits import Amounts, BoundLimit, BoundLimits, Counts, Kind
 from dragoman.keys.crossings import Crossing
@@ -92,7 +90,9 @@ class Admission:
         self._queues: dict[Row, _LimitQueue] = {}
         self.on_crossing: Callable[[Crossing], None] = log_crossing
         self.on_refused: Callable[[BoundLimit], object] = lambda limit: None
+        self._reservations = counters.reservations
         counters.on_freed = self._serve_all_queues
+        counters.reservations.on_crossing = lambda crossing: self.on_crossing(crossing)
 
     async def admit(
         self,
@@ -171,11 +171,9 @@ class Admission:
             if limit.kind not in (Kind.REQUESTS, Kind.CONCURRENT)
         ]
         now = time.time()
-        self._limits.shared.lock()
-        try:
-            found = admit([one for one, _ in pairs], [amount for _, amount in pairs], now)
-        finally:
-            self._limits.shared.unlock()
+        found = self._reservations.admit(
+            [one for one, _ in pairs], [some for _, some in pairs], now
+        )
         if isinstance(found, Refusal):
             error, _ = refused(found, now, shows_amounts=admitted.shows_amounts)
             return error.fault.message
@@ -188,17 +186,10 @@ class Admission:
         admitted, record.admitted = record.admitted, None
         if admitted is None:
             return
-        counters = self._limits.shared
+        for one in admitted.more:
+            self._reservations.settle(one, (0,) * len(one.limits), now)
         spent = amounts_spent(admitted, record)
-        counters.lock()
-        try:
-            for one in admitted.more:
-                settle(one, (0,) * len(one.limits), now)
-            changed, crossings = settle(admitted.reservation, spent, now)
-        finally:
-            counters.unlock()
-        self._limits.note_settled(changed)
-        for crossing in crossings:
+        for crossing in self._reservations.settle(admitted.reservation, spent, now):
             self.on_crossing(crossing)
         self._settled += 1
         if (
@@ -270,7 +261,7 @@ class Admission:
         return self._estimates.output(caller, model)
 
     def _try(self, limits: Sequence[BoundLimit], amounts: Sequence[int]) -> Reservation | Refusal:
-        counters, queues = self._limits.shared, self._queues
+        queues = self._queues
         if queues:
             # Whoever waits comes before whoever has just come.
             for limit in limits:
@@ -284,11 +275,7 @@ class Admission:
                             continue
                     soon = time.time() + 1.0
                     return Refusal(limit, 1, limit.left(soon), soon, soon)
-        counters.lock()
-        try:
-            return admit(limits, amounts, time.time())
-        finally:
-            counters.unlock()
+        return self._reservations.admit(limits, amounts, time.time())
 
     async def _waited(
         self,
@@ -308,7 +295,6 @@ class Admission:
             ClientGone: the client left.
         """
         limit = refusal.limit
-        counters = self._limits.shared
         if limit.kind is Kind.CONCURRENT and limit.limit.queue_s and limit.amount:
             # At several limits one after the other, but at each no longer than it says in all.
             seconds = limit.limit.queue_s - (time.monotonic() - begun)
@@ -320,11 +306,7 @@ class Admission:
 
             def attempt() -> Reservation | Refusal | None:
                 held_to = [queue.limit if one.row is limit.row else one for one in limits]
-                counters.lock()
-                try:
-                    found = admit(held_to, amounts, time.time())
-                finally:
-                    counters.unlock()
+                found = self._reservations.admit(held_to, amounts, time.time())
                 if isinstance(found, Refusal) and found.limit.row is limit.row:
                     return None
                 return found
@@ -370,11 +352,7 @@ class Admission:
     def _give_back(self, given: Reservation | Refusal) -> None:
         """Nothing came of what was reserved."""
         if isinstance(given, Reservation):
-            self._limits.shared.lock()
-            try:
-                settle(given, (0,) * len(given.limits), time.time())
-            finally:
-                self._limits.shared.unlock()
+            self._reservations.settle(given, (0,) * len(given.limits), time.time())
             self._serve_queues(given.limits)
 
     def _serve_queues(self, limits: Iterable[BoundLimit]) -> None:

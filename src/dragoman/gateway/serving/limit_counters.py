@@ -10,7 +10,6 @@ from collections.abc import (
     Callable,
     Collection,
     Iterable,
-    Mapping,
     Sequence,
 )
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -24,6 +23,7 @@ from dragoman.config.access_rules import AccessRules
 from dragoman.config.limits import Limit
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.serving.limit_audit import LimitAudit
+from dragoman.gateway.serving.limit_reservations import LimitReservations
 from dragoman.gateway.serving.limit_slices import LimitSlices
 from dragoman.gateway.serving.pool_shares import Pools
 from dragoman.gateway.serving.usage_history import (
@@ -36,7 +36,7 @@ from dragoman.keys.admission import Verdict, Wanted, fitting_output, judge
 from dragoman.keys.bound_limits import BoundLimit, BoundLimits, Kind, bound_apart, window_of
 from dragoman.keys.counters import RESERVED, RESTORED, cells_of
 from dragoman.keys.crossings import Crossing, reached
-from dragoman.keys.rows import OWN_RESERVED, Counters, Row, written
+from dragoman.keys.rows import OWN_RESERVED, Counters, Row
 
 _log = logging.getLogger("dragoman.limits")
 
@@ -78,8 +78,8 @@ class LimitView(NamedTuple):
         return None if most is None else max(0, most - self.used - self.reserved)
 
 
-def _view(one: BoundLimit, now: float) -> LimitView:
-    used, reserved = one.used(now), one.row.cells[RESERVED]
+def _view(counters: Counters, one: BoundLimit, now: float) -> LimitView:
+    used, reserved = one.used(now), one.row.cells[RESERVED] - counters.ahead(one.row)
     exhausted_at = inf
     if one.window is not None and one.is_known:
         since = 0.0 if one.limit.since is None else one.limit.since.timestamp()
@@ -134,7 +134,8 @@ class LimitCounters:
         """What compares the counters with them."""
         self.shared: Counters = _CLOSED
         """Where they are, once a caller with limits was bound."""
-        self._unwritten: list[Row] = []
+        self.reservations = LimitReservations(_CLOSED, is_kept=self.history.is_kept)
+        """What requests reserve and use."""
         self._restoring = asyncio.Lock()
         self._changing: WeakValueDictionary[str, BoundLimit] = WeakValueDictionary()
         self._bound: WeakValueDictionary[str, BoundLimit] = WeakValueDictionary()
@@ -148,6 +149,7 @@ class LimitCounters:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        self.reservations.close()
         await self.pools.close()
         if self.slices is not None:
             await self.slices.close()
@@ -156,7 +158,7 @@ class LimitCounters:
     def _open(self) -> Counters:
         """From now on, what workers had that are gone is given back."""
         if self.shared is _CLOSED:
-            self.shared = self._open_counters()
+            self.shared = self.reservations.counters = self._open_counters()
             self._tasks.append(asyncio.create_task(self._look_after(self.shared)))
             if self.history.is_kept:
                 self._tasks.append(asyncio.create_task(self.audit.run(self.shared)))
@@ -172,7 +174,8 @@ class LimitCounters:
 
     def reserved_cost(self) -> int:
         """Pico-dollars that requests of this worker have reserved, at each of their limits."""
-        return sum(one.own[OWN_RESERVED] for one in self._bound.values() if one.kind is Kind.COST)
+        costs = (one for one in self._bound.values() if one.kind is Kind.COST)
+        return sum(one.own[OWN_RESERVED] - one.row.room - one.row.used for one in costs)
 
     async def views(self, caller: Caller) -> tuple[LimitView, ...]:
         """The limits of a caller, and what was used of them."""
@@ -241,10 +244,11 @@ class LimitCounters:
     def _views(self, limits: Sequence[BoundLimit]) -> tuple[LimitView, ...]:
         if not limits:
             return ()
+        self.reservations.publish(limits)
         now = time.time()
         self.shared.lock()
         try:
-            return tuple([_view(one, now) for one in limits])
+            return tuple([_view(self.shared, one, now) for one in limits])
         finally:
             self.shared.unlock()
 
@@ -271,36 +275,6 @@ class LimitCounters:
     def waiting(self, row: Row) -> AbstractContextManager[None]:
         """A request waits for its turn at a limit, inside."""
         return nullcontext() if self.slices is None else self.slices.waiting(row)
-
-    def note_settled(self, rows: Sequence[Row]) -> None:
-        """Something was settled in these rows."""
-        if self.history.is_kept:
-            self._unwritten += rows
-            return
-        for row in rows:
-            written(row, row.settled)
-            row.settled = 0
-
-    def take_unwritten(self) -> Mapping[Row, int]:
-        """What was settled since the last call, and goes into rows of usage."""
-        rows, self._unwritten = self._unwritten, []
-        taken: dict[Row, int] = {}
-        for row in rows:
-            if row.settled:
-                taken[row] = row.settled
-                row.settled = 0
-        return taken
-
-    def note_written(self, taken: Mapping[Row, int]) -> None:
-        """What was taken is in rows of usage."""
-        for row, amount in taken.items():
-            written(row, amount)
-
-    def restore_unwritten(self, taken: Mapping[Row, int]) -> None:
-        """What was taken could not be written."""
-        for row, amount in taken.items():
-            row.settled += amount
-        self._unwritten += taken
 
     async def bind(self, caller: Caller) -> BoundLimits:
         """The limits of a caller with their counters; the caller keeps them."""
@@ -356,6 +330,9 @@ class LimitCounters:
         known = self._bound.get(name)
         if known is not None and known.limit == limit:
             return known
+        if known is not None:
+            # What was taken ahead was taken by what the limit said.
+            self.reservations.publish((known,))
         row = self._open().row(name, cells_of(window_of(limit)))
         bound: BoundLimit
         if self.slices is not None:

@@ -1,0 +1,157 @@
+"""What a process takes of limits ahead of need: most requests are then let in and settled without
+the cells that processes share, and without their lock.
+
+    take -> the call -> settle_taken, and in between, and now and then: publish
+
+What is taken ahead is reserved in the cells: never is more let in than a limit has, by however many
+processes, and where one is killed it is given back like all that it had reserved. What requests
+have used of it is counted here at first, and in the cells once it is published, as of the part of
+the window in which it was used.
+
+Only who comes often is given anything ahead, and never so much that others would lack it: near the
+end of a limit, and where a share is about to be reached that is told of, all count in the cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from dragoman.keys.bound_limits import CONCURRENT, MOST_AMOUNT, Amounts, BoundLimit
+from dragoman.keys.counters import RESERVED, USED
+from dragoman.keys.crossings import Crossing, crossings_by, until_crossing
+from dragoman.keys.rows import OWN_AHEAD, OWN_RESERVED, OWN_UNWRITTEN, Row
+
+RENEW_S: Final = 0.1
+"""Seconds after which what was used is in the cells, and what nobody took is given back."""
+
+_PARTS: Final = 32
+"""One part in so many of what is left is taken ahead at most."""
+
+_MOST_REQUESTS: Final = 256
+"""For so many requests like the latest is taken ahead at most."""
+
+
+def take(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Sequence[int]:
+    """Reserve for a request of what was taken ahead. Returns the places of the limits of which too
+    little was: there, nothing is reserved. Needs no lock."""
+    missing: Sequence[int] = ()
+    for place, limit in enumerate(limits):
+        row, amount = limit.row, amounts[place]
+        if amount > row.room or now >= row.until:
+            missing = (*missing, place)
+        else:
+            row.room -= amount
+            if not limit.index:
+                row.used += amount
+    return missing
+
+
+def put_back(limits: Sequence[BoundLimit], amounts: Amounts, missing: Sequence[int]) -> None:
+    """Undo a `take` that just returned `missing`."""
+    for place, limit in enumerate(limits):
+        if place not in missing:
+            limit.row.room += amounts[place]
+            if not limit.index:
+                limit.row.used -= amounts[place]
+
+
+def settle_taken(
+    limits: Sequence[BoundLimit], amounts: Amounts, spent: Amounts, now: float
+) -> tuple[list[Row], Sequence[int]]:
+    """Settle a request, which reserved `amounts` and came to `spent`, at those limits of which its
+    process has something ahead. Returns what `settle` returns first, and the places of the others,
+    where it is left to that. Needs no lock."""
+    changed: list[Row] = []
+    missing: Sequence[int] = ()
+    for place, limit in enumerate(limits):
+        row, reserved, used = limit.row, amounts[place], spent[place]
+        index = limit.index
+        if now >= row.until or (not index and used < reserved):
+            missing = (*missing, place)
+            continue
+        if index == CONCURRENT:
+            row.room += reserved
+            continue
+        if index:
+            if used > MOST_AMOUNT:
+                used = MOST_AMOUNT
+            row.room += reserved - used
+            row.used += used
+        if used:
+            if not row.settled:
+                changed.append(row)
+            row.settled += used
+    return changed, missing
+
+
+class Allowances:
+    """The limits of which this process has something ahead. All methods are called with the lock
+    held. `crossings` are shares that were found to be reached, until somebody takes them."""
+
+    __slots__ = ("crossings", "limits")
+
+    def __init__(self) -> None:
+        self.limits: dict[Row, BoundLimit] = {}
+        self.crossings: list[Crossing] = []
+
+    def note_admitted(self, limit: BoundLimit, amount: int, now: float) -> None:
+        """A request was let in by the cells, at which it counts `amount`: if others come that soon,
+        they shall find something ahead, and the more, the more come."""
+        row = limit.row
+        if now - row.asked_at >= RENEW_S:
+            row.asked_at, row.requests = now, 1
+            return
+        row.asked_at = now
+        row.requests = min(2 * row.requests, _MOST_REQUESTS)
+        self._take_ahead(limit, row.requests * amount, amount, now)
+
+    def publish(self, limit: BoundLimit) -> None:
+        """Bring into the cells what was used of a limit, and give back what is left."""
+        row, used = limit.row, limit.row.used
+        if not row.until:
+            return
+        given_back = used + row.room
+        row.room = row.used = 0
+        row.until = 0.0
+        cells, own = row.cells, row.own
+        # As in `admit`: this process' cells first where something is added, last where it is taken.
+        if used:
+            own[OWN_UNWRITTEN] += used
+            before = cells[USED]
+            if (after := limit.counter.add_late(row.since, used)) * 2 >= limit.amount:
+                self.crossings += crossings_by(limit, after - before)
+        cells[RESERVED] -= given_back
+        own[OWN_RESERVED] -= given_back
+        own[OWN_AHEAD] = 0
+        self.limits.pop(row, None)
+
+    def renew(self, limits: Sequence[BoundLimit], now: float) -> None:
+        """Publish what was used of these limits, and keep what is ahead where it was needed since
+        it was taken."""
+        for limit in limits:
+            row = limit.row
+            size, until = row.size, row.until
+            needed = row.used or row.room != size
+            self.publish(limit)
+            row.asked_at = now
+            if needed and now < until:
+                self._take_ahead(limit, size, 0, now)
+
+    def _take_ahead(self, limit: BoundLimit, wanted: int, least: int, now: float) -> None:
+        """Take so much, or what there is; nothing if that is less than `least`."""
+        row, cells, counter = limit.row, limit.row.cells, limit.counter
+        taken = counter.used(now) + cells[RESERVED]
+        left = limit.amount - taken
+        room = min(wanted, left // _PARTS)
+        if limit.window is not None:
+            room = min(room, until_crossing(limit, cells[USED]) - cells[RESERVED] - 1)
+        if left <= 0 or room < least or now >= counter.fresh_until:
+            return
+        row.own[OWN_AHEAD] = room
+        row.own[OWN_RESERVED] += room
+        cells[RESERVED] += room
+        row.room = row.size = room
+        row.taken = taken + room
+        row.since, row.until = now, counter.fresh_until
+        self.limits[row] = limit
