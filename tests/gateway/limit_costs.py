@@ -19,9 +19,10 @@ from dragoman.config import Config, OwnPrice, Upstream
 from dragoman.config.limits import Limit
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.record import Record
-from dragoman.gateway.serving.admission import Admission, spent_by
+from dragoman.gateway.serving.admission import Admission
 from dragoman.gateway.serving.limit_counters import LimitCounters
 from dragoman.gateway.serving.limits_told import rate_lines
+from dragoman.gateway.serving.request_use import spent_by
 from dragoman.gateway.serving.routing import Router
 from dragoman.keys.admission import Reservation, admit, settle
 from dragoman.keys.records import UsedInHour
@@ -108,7 +109,7 @@ async def measure(folder: Path) -> dict[str, float]:
     record = Record(model="chat/m")
     record.usage, record.charge = usage, prices.charge("chat", "m", usage, now)
     spent = bound.amounts(spent_by(record))
-    wanted, _ = admission._wanted(bound, caller, request, target, prices)
+    wanted, _ = admission.expected.of(bound, "k", request, target, prices, now)
     amounts = bound.most(wanted.counts())
 
     def both() -> None:
@@ -122,7 +123,7 @@ async def measure(folder: Path) -> dict[str, float]:
             counters.shared.unlock()
 
     def estimate() -> None:
-        admission._wanted(bound, caller, request, target, prices)
+        admission.expected.of(bound, "k", request, target, prices, now)
 
     refused = Caller("r", limits=(Limit(kind="requests", amount=1, window="1m"),))
     await counters.bind(refused)

@@ -18,8 +18,8 @@ from dragoman.canonical.usage import Usage
 from dragoman.config.limits import Limit, Weights, limit_faults
 from dragoman.config.windows import Fixed, Rolling, Window, WindowError, parse_window, span_of
 from dragoman.gateway.edge.record import Record
-from dragoman.gateway.serving.admission import spent_by
 from dragoman.gateway.serving.limits_told import refused as told_refused
+from dragoman.gateway.serving.request_use import spent_by
 from dragoman.keys.admission import Refusal, Reservation, Wanted, admit, fitting_output, settle
 from dragoman.keys.bound_limits import BoundLimit, BoundLimits, Counts, Kind, kind_of, window_of
 from dragoman.keys.counters import PARTS, RESERVED, RollingCounter, cells_of

@@ -379,7 +379,7 @@ class Services:
                 Bench(config, router, upstreams, exchange_of, self._count),
                 sealer.key,
                 SimulatedAdmission(
-                    self.keys, router, prices, self.limits, self._admission.expected_output
+                    self.keys, router, prices, self.limits, self._admission.expected.output
                 ),
                 self._repeated,
                 self._reload,

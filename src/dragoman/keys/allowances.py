@@ -57,42 +57,46 @@ def put_back(limits: Sequence[BoundLimit], amounts: Amounts, missing: Sequence[i
 
 
 def settle_taken(
-    limits: Sequence[BoundLimit], amounts: Amounts, spent: Amounts, now: float
-) -> tuple[list[Row], Sequence[int]]:
+    limits: Sequence[BoundLimit],
+    amounts: Amounts,
+    spent: Amounts,
+    now: float,
+    changed: list[Row],
+) -> Sequence[int]:
     """Settle a request, which reserved `amounts` and came to `spent`, at those limits of which its
-    process has something ahead. Returns what `settle` returns first, and the places of the others,
-    where it is left to that. Needs no lock."""
-    changed: list[Row] = []
+    process has something ahead. Returns the places of the others, where it is left to `settle`.
+    `changed` is given rows of which something is to be written that had nothing before; of what is
+    not published yet, nothing is. Needs no lock."""
     missing: Sequence[int] = ()
     for place, limit in enumerate(limits):
-        row, reserved, used = limit.row, amounts[place], spent[place]
-        index = limit.index
-        if now >= row.until or (not index and used < reserved):
+        row, index = limit.row, limit.index
+        if now >= row.until:
             missing = (*missing, place)
-            continue
-        if index == CONCURRENT:
-            row.room += reserved
-            continue
-        if index:
-            if used > MOST_AMOUNT:
-                used = MOST_AMOUNT
-            row.room += reserved - used
+        elif index == CONCURRENT:
+            row.room += amounts[place]
+        elif index:
+            used = spent[place]
+            row.room += amounts[place] - used
             row.used += used
-        if used:
+        elif (used := spent[place]) < amounts[place]:
+            missing = (*missing, place)
+        else:
             if not row.settled:
                 changed.append(row)
             row.settled += used
-    return changed, missing
+    return missing
 
 
 class Allowances:
     """The limits of which this process has something ahead. All methods are called with the lock
-    held. `crossings` are shares that were found to be reached, until somebody takes them."""
+    held. `changed` is given the rows of which something is to be written that had nothing before;
+    `crossings` are shares that were found to be reached, until somebody takes them."""
 
-    __slots__ = ("crossings", "limits")
+    __slots__ = ("changed", "crossings", "limits")
 
-    def __init__(self) -> None:
+    def __init__(self, changed: list[Row]) -> None:
         self.limits: dict[Row, BoundLimit] = {}
+        self.changed = changed
         self.crossings: list[Crossing] = []
 
     def note_admitted(self, limit: BoundLimit, amount: int, now: float) -> None:
@@ -117,10 +121,15 @@ class Allowances:
         cells, own = row.cells, row.own
         # As in `admit`: this process' cells first where something is added, last where it is taken.
         if used:
+            used = min(used, MOST_AMOUNT)
             own[OWN_UNWRITTEN] += used
             before = cells[USED]
             if (after := limit.counter.add_late(row.since, used)) * 2 >= limit.amount:
                 self.crossings += crossings_by(limit, after - before)
+            if limit.index:
+                if not row.settled:
+                    self.changed.append(row)
+                row.settled += used
         cells[RESERVED] -= given_back
         own[OWN_RESERVED] -= given_back
         own[OWN_AHEAD] = 0

@@ -17,7 +17,7 @@ from dragoman.keys.rows import Row, private_row
 from dragoman.keys.shares import known_pool
 
 MOST_AMOUNT: Final = 10**16
-"""What one request is counted as at most, whatever an upstream tells: sums must fit 64 bits."""
+"""What is counted at once at most, whatever an upstream tells: sums must fit 64 bits."""
 
 SOON_S: Final = 1.0
 """Seconds after which to come again when only what is under way stands in the way."""
@@ -242,8 +242,8 @@ class BoundLimits:
         self.needs_cost = any(one.kind is Kind.COST for one in limits)
         self.needs_tokens = any(one.kind not in (Kind.REQUESTS, Kind.CONCURRENT) for one in limits)
         self.rates = tuple(one for one in limits if one.is_rate)
-        self.told: dict[str, Sequence[Callable[[float], bytes]]] = {}
-        """For whoever tells of `rates`: what makes the lines of each at a time, by the protocol."""
+        self.told: dict[str, Callable[[float], bytes]] = {}
+        """For whoever tells of `rates`: what makes their lines at a time, by the protocol."""
         self.soft = tuple(one for one in limits if one.limit.mode == "soft")
         self._by_model: dict[tuple[tuple[str, ...], tuple[str, ...]], BoundLimits] = {}
 

@@ -67,9 +67,9 @@ _Steps = tuple[Sequence[int], Sequence[tuple[Basis, Price | None]]]
 """Lengths of prompts, and what holds up to the first of them, from there to the next, and so on."""
 
 
-class _Quote:
-    """The prices of one model until a time. `writes_cost_more`: what is written to a prompt cache
-    costs more than other input."""
+class Quote:
+    """The prices of one model until a time (Unix seconds). `billed`: its account is paid by the
+    token. `writes_cost_more`: what is written to a prompt cache costs more than other input."""
 
     __slots__ = ("billed", "tiers", "until", "writes_cost_more")
 
@@ -82,6 +82,12 @@ class _Quote:
             for _, priced in tiers.values()
             for _, price in priced
         )
+
+    def priced(self, tier: str | None, length: int) -> tuple[Basis, Price | None]:
+        """The price of a prompt of so many tokens, None if it is not known, and what it is."""
+        steps, priced = self.tiers.get(tier) or self.tiers[None]
+        # The step holds for prompts that are longer than it says.
+        return priced[bisect_left(steps, length) if steps else 0]
 
 
 class PriceList:
@@ -180,16 +186,19 @@ class Prices:
         self.lists = lists
         self._unknown = unknown
         self._told: set[tuple[str, str]] = set()
-        self._quotes: dict[tuple[str, str], _Quote] = {}
+        self._quotes: dict[tuple[str, str], Quote] = {}
 
-    def charge(self, upstream: str, model: str, usage: Usage, now: float) -> Charge:
-        """What an answer of `usage` at `now` (Unix seconds) costs."""
+    def quote(self, upstream: str, model: str, now: float) -> Quote:
+        """The prices of a model at `now` (Unix seconds)."""
         quote = self._quotes.get((upstream, model))
         if quote is None or now >= quote.until:
             quote = self._quote(upstream, model, now)
-        steps, priced = quote.tiers.get(usage.tier) or quote.tiers[None]
-        # The step holds for prompts that are longer than it says.
-        basis, price = priced[bisect_left(steps, usage.input) if steps else 0]
+        return quote
+
+    def charge(self, upstream: str, model: str, usage: Usage, now: float) -> Charge:
+        """What an answer of `usage` at `now` (Unix seconds) costs."""
+        quote = self.quote(upstream, model, now)
+        basis, price = quote.priced(usage.tier, usage.input)
         if price is None:
             self._tell(upstream, model)
             return Charge(basis, None, quote.billed)
@@ -199,13 +208,6 @@ class Prices:
             return Charge(basis, None, quote.billed)
         return Charge(basis, cost, quote.billed)
 
-    def writes_cost_more(self, upstream: str, model: str, now: float) -> bool:
-        """Whether input that is written to a prompt cache costs more than other input at `now`."""
-        quote = self._quotes.get((upstream, model))
-        if quote is None or now >= quote.until:
-            quote = self._quote(upstream, model, now)
-        return quote.writes_cost_more
-
     def price(self, basis: Basis, at: float, until: float) -> tuple[Basis, Price] | None:
         """The price, and what it is priced by, of what was counted under `basis` from one time to
         another; None if none is known, or none that holds all of it. Steps that were not told apart
@@ -213,15 +215,14 @@ class Prices:
         quote = self._quote(basis.upstream, basis.model, at, keep=False)
         if quote.until < until:
             return None
-        steps, priced = quote.tiers.get(basis.tier or None) or quote.tiers[None]
-        found, price = priced[bisect_left(steps, basis.above + 1)]
+        found, price = quote.priced(basis.tier or None, basis.above + 1)
         return None if price is None else (found._replace(tier=basis.tier), price)
 
-    def _quote(self, upstream: str, model: str, at: float, *, keep: bool = True) -> _Quote:
+    def _quote(self, upstream: str, model: str, at: float, *, keep: bool = True) -> Quote:
         prices = self.lists[upstream].prices(model) if upstream in self.lists else ()
         tiers = _tiers(upstream, model[:_LONGEST_NAME], prices, self.version, at)
         billed = upstream not in self.subscriptions
-        quote = _Quote(_next_change(prices, at), tiers, billed=billed)
+        quote = Quote(_next_change(prices, at), tiers, billed=billed)
         if keep:
             if len(self._quotes) >= MOST_MODELS:
                 self._quotes.clear()

@@ -98,6 +98,11 @@ class Price(Struct, frozen=True, array_like=True, gc=False):
             return self.begins <= minute < self.ends
         return minute >= self.begins or minute < self.ends
 
+    def written(self, *, for_an_hour: bool) -> int:
+        """Pico-dollars for a token that is written to a prompt cache, to be kept for an hour or
+        for as long as usual."""
+        return self.cache_write_1h if for_an_hour else self.cache_write
+
     def cost_of(self, counts: Counts, requests: int = 1) -> int:
         """Pico-dollars for the counts of one answer, or for the sums of several `requests`, in
         which no part is more than its whole (see `dragoman.canonical.usage.consistent`)."""

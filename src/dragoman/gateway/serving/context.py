@@ -13,12 +13,12 @@ from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import Headers
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import InVain, Record, losses_header
-from dragoman.gateway.serving.admission import amounts_spent
 from dragoman.gateway.serving.affinity import NO_KEYS
 from dragoman.gateway.serving.attempts import Attempts
 from dragoman.gateway.serving.large import LargeBodies
 from dragoman.gateway.serving.limits_told import budget_headers
 from dragoman.gateway.serving.recorder import AnswerRecorder
+from dragoman.gateway.serving.request_use import amounts_spent
 from dragoman.gateway.serving.routing import Target
 from dragoman.prices.lookup import Prices
 from dragoman.prices.rates import dollars

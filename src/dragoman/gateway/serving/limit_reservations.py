@@ -25,9 +25,9 @@ class LimitReservations:
         self.counters = counters
         self.on_crossing: Callable[[Crossing], object] = lambda crossing: None
         self._is_kept = is_kept
-        self._allowances = Allowances()
-        self._renewal: asyncio.TimerHandle | None = None
         self._unwritten: list[Row] = []
+        self._allowances = Allowances(self._unwritten)
+        self._renewal: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
         """What was used is in the counters."""
@@ -54,15 +54,15 @@ class LimitReservations:
         """A request is over and came to `spent`: to be called exactly once for each reservation.
         Returns the shares of limits that were reached by it."""
         crossings: Sequence[Crossing] = ()
-        rows, missing = settle_taken(reservation.limits, reservation.amounts, spent, now)
+        limits, amounts = reservation.limits, reservation.amounts
+        missing = settle_taken(limits, amounts, spent, now, self._unwritten)
         if missing:
             self.counters.lock()
             try:
-                more, crossings = settle(reservation, spent, now, self._allowances, missing)
+                rows, crossings = settle(reservation, spent, now, self._allowances, missing)
             finally:
                 self.counters.unlock()
-            rows += more
-        self._unwritten += rows
+            self._unwritten += rows
         if not (self._is_kept or self._allowances.limits):
             self.note_written(self._taken())
         return crossings
@@ -96,12 +96,12 @@ class LimitReservations:
         self._unwritten += taken
 
     def _taken(self) -> Mapping[Row, int]:
-        rows, self._unwritten = self._unwritten, []
         taken: dict[Row, int] = {}
-        for row in rows:
+        for row in self._unwritten:
             if row.settled:
                 taken[row] = row.settled
                 row.settled = 0
+        self._unwritten.clear()
         return taken
 
     def _look_after(self) -> None:

@@ -117,50 +117,55 @@ def unpriced(limit: BoundLimit, model: str) -> tuple[DragomanError, Headers]:
 
 
 class _RateLines:
-    """Tells of the tightest of some limits. All but what is left of it is kept ready for a
+    """Tells of the tightest limit of each name. All but what is left of it is kept ready for a
     second: most answers come at once."""
 
-    __slots__ = ("_amount", "_endpoint", "_limit", "_limits", "_lines", "_name", "_until")
+    __slots__ = ("_endpoint", "_lines", "_named", "_several", "_tightest", "_until")
 
-    def __init__(self, endpoint: Endpoint, name: str, limits: Sequence[BoundLimit]) -> None:
+    def __init__(self, endpoint: Endpoint, limits: Sequence[BoundLimit]) -> None:
         self._endpoint = endpoint
-        self._name = name
-        self._limits = limits
-        self._limit = limits[0]
-        self._amount = 0
+        self._named: dict[str, list[BoundLimit]] = {}
+        for one in limits:
+            name = endpoint.limit_names.get(one.limit.kind)
+            if name is not None:
+                self._named.setdefault(name, []).append(one)
+        self._several = any(len(group) > 1 for group in self._named.values())
+        self._tightest = [group[0] for group in self._named.values()]
         self._lines = b""
         self._until = 0.0
 
     def lines(self, now: float) -> bytes:
-        """The lines once a request was admitted at `now`. What it uses is the last to be free
-        again."""
-        limit = self._limit
-        if len(self._limits) > 1:
-            limit = min(self._limits, key=lambda one: one.left(now) / (one.amount or 1))
-        if now >= self._until or limit is not self._limit or limit.amount != self._amount:
-            self._limit, self._amount, self._until = limit, limit.amount, int(now) + 1.0
+        """The lines once a request was admitted at `now`."""
+        if self._several:
+            tightest = [
+                min(group, key=lambda one: one.left(now) / (one.amount or 1))
+                for group in self._named.values()
+            ]
+            if tightest != self._tightest:
+                self._tightest, self._until = tightest, 0.0
+        if now >= self._until:
+            self._prepare(now)
+        told: list[int] = []
+        for one in self._tightest:
+            left = one.left(now)
+            told.append(left if left > 0 else 0)
+        return self._lines % tuple(told)
+
+    def _prepare(self, now: float) -> None:
+        """What the request uses is the last to be free again."""
+        self._lines, self._until = b"", int(now) + 1.0
+        for name, limit in zip(self._named, self._tightest, strict=True):
             at = limit.counter.counts_until(now)
-            told = RateLimit(self._name, limit.amount, at - now, at)
-            self._lines = self._endpoint.limit_lines(told)
-        left = limit.left(now)
-        return self._lines % (left if left > 0 else 0)
+            told = RateLimit(name, limit.amount, at - now, at)
+            self._lines += self._endpoint.limit_lines(told)
 
 
 def rate_lines(codec: Codec, limits: BoundLimits, now: float) -> bytes:
     """The lines of the client's protocol's own headers for what is left of rates."""
     told = limits.told.get(codec.name)
     if told is None:
-        named: dict[str, list[BoundLimit]] = {}
-        for one in limits.rates:
-            name = codec.endpoint.limit_names.get(one.limit.kind)
-            if name is not None:
-                named.setdefault(name, []).append(one)
-        told = [_RateLines(codec.endpoint, name, group).lines for name, group in named.items()]
-        limits.told[codec.name] = told
-    lines = b""
-    for made in told:
-        lines += made(now)
-    return lines
+        told = limits.told[codec.name] = _RateLines(codec.endpoint, limits.rates).lines
+    return told(now)
 
 
 def soft_headers(limits: Iterable[BoundLimit], now: float) -> Headers:

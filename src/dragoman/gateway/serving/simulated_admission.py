@@ -12,9 +12,9 @@ from msgspec import Meta, Struct
 from dragoman.administration.drafts import FieldError, InvalidDraft
 from dragoman.canonical.errors import DragomanError
 from dragoman.canonical.usage import Usage
-from dragoman.gateway.serving.admission import priced, unlimited, upstreams_of
 from dragoman.gateway.serving.limit_counters import LimitCounters, LimitView
 from dragoman.gateway.serving.limits_told import amount_text, known_text, moment_text
+from dragoman.gateway.serving.request_use import priced, unlimited, upstreams_of
 from dragoman.gateway.serving.routing import Router, may_use, model_not_found
 from dragoman.http.addresses import parse
 from dragoman.keys.admission import Verdict
@@ -151,7 +151,7 @@ class SimulatedAdmission:
         for most in (target.capabilities.max_output_tokens, caller.most_output):
             output = output if most is None else min(output, most)
         usage = Usage(input=question.input_tokens, output=output, tier=question.tier)
-        wanted = priced(usage, target, self._prices, with_plain=True)
+        wanted = priced(usage, target, self._prices, time.time(), with_plain=True)
         longest = wanted if asked is not None else unlimited(wanted, target)
         fits = self.limits.fitting(bound, longest)
         if fits is not None:
