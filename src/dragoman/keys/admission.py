@@ -114,14 +114,15 @@ def admit(
     for done, place in enumerate(places):
         limit = limits[place]
         amount, cells, counter = amounts[place], limit.cells, limit.counter
-        if allowances is not None:
+        if limit.row.until and allowances is not None:
             allowances.publish(limit)
         used = cells[USED] if now < counter.fresh_until else counter.used(now)
         reserved = cells[RESERVED]
         if amount > limit.amount - used - reserved:
             if limit.enforced:
                 _give_back(limits, amounts, places[:done])
-                put_back(limits, amounts, places)
+                if len(places) < len(limits):
+                    put_back(limits, amounts, places)
                 return _refusal(limits, amounts, now)
             exceeded = (*exceeded, limit)
         # The cells of this process come first, here, and last where something is given back: if it
@@ -188,7 +189,7 @@ def settle(
     for place in range(len(limits)) if places is None else places:
         limit = limits[place]
         index, own = limit.index, limit.own
-        if allowances is not None:
+        if limit.row.until and allowances is not None:
             allowances.publish(limit)
         reserved, used = amounts[place], spent[place]
         if not index:
