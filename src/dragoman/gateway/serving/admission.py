@@ -192,19 +192,18 @@ class Admission:
         self, limits: Sequence[BoundLimit], amounts: Amounts, now: float
     ) -> Reservation | Refusal:
         queues = self._queues
-        if queues:
-            # Whoever waits comes before whoever has just come.
-            for limit in limits:
-                queue = queues.get(limit.row)
-                if queue is not None and queue.count:
-                    if queue.limit is not limit:
-                        # It was changed since they came: they wait no longer than it says now.
-                        queue.limit = limit
-                        queue.serve()
-                        if not queue.count:
-                            continue
-                    soon = now + 1.0
-                    return Refusal(limit, 1, limit.left(soon), soon, soon)
+        # Whoever waits comes before whoever has just come.
+        for limit in limits if queues else ():
+            queue = queues.get(limit.row)
+            if queue is not None and queue.count:
+                if queue.limit is not limit:
+                    # It was changed since they came: they wait no longer than it says now.
+                    queue.limit = limit
+                    queue.serve()
+                    if not queue.count:
+                        continue
+                soon = now + 1.0
+                return Refusal(limit, 1, limit.left(soon), soon, soon)
         return self._reservations.admit(limits, amounts, now)
 
     async def _waited(
