@@ -120,7 +120,8 @@ def admit(
         reserved = cells[RESERVED]
         if amount > limit.amount - used - reserved:
             if limit.enforced:
-                _give_back(limits, amounts, places[:done])
+                if done:
+                    _give_back(limits, amounts, places[:done])
                 if len(places) < len(limits):
                     put_back(limits, amounts, places)
                 return _refusal(limits, amounts, now)

@@ -206,9 +206,10 @@ def _reader(
     limits: Sequence[BoundLimit], read: Callable[[BoundLimit, Counts], int]
 ) -> Callable[[Counts], Amounts]:
     """What finds the amounts of these limits in counts."""
-    if len(limits) < 2 or any(one.weights is not None for one in limits):
+    if not limits or any(one.weights is not None for one in limits):
         return lambda counts: [read(one, counts) for one in limits]
-    return itemgetter(*(one.index for one in limits))
+    first, *others = [one.index for one in limits]
+    return itemgetter(first, *others) if others else lambda counts: (counts[first],)
 
 
 class BoundLimits:
