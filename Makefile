@@ -26,9 +26,11 @@ lint: $(VENV)/.dev ## ruff and the import contracts
 types: $(VENV)/.dev ## mypy, strict
 	$(BIN)/mypy
 
-# Tests of one file stay together: what they share is started once.
-pytest: $(VENV)/.dev ## the tests alone (ARGS= is passed on)
-	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
+# Tests of one file stay together: what they share is started once. Many wait for most of their time,
+# so there is one process more than cores.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN); echo $$((n < 3 ? n + 1 : 4)))
+pytest: $(VENV)/.dev ## the tests alone (ARGS= is passed on, WORKERS= is how many run at once)
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 mutants: $(VENV)/.dev ## put bugs into the core and see which no test notices (ARGS= is passed on)
 	$(BIN)/python -m tests.mutation $(ARGS)

@@ -32,7 +32,7 @@ from dragoman.storage.sqlite import SqliteStore
 
 T = TypeVar("T")
 
-INTERLEAVINGS = 10_000
+INTERLEAVINGS = 4_000
 AT_ONCE = 20
 """Of them, which share the exchanges of the workers."""
 WORKERS = 4

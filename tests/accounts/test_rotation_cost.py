@@ -14,8 +14,8 @@ from dragoman.accounts.rotation import Rotation
 from dragoman.accounts.states import AccountState, Decision, Failed, Outcome, Rest
 from dragoman.failing import Verdict
 
-ACCOUNTS = 10_000
-CHOICES = 1_000
+ACCOUNTS = 2_000
+CHOICES = 500
 LOOKS = 8
 """Accounts that a choice may look at on average: those whose place has changed since, the one
 before and the one after."""

@@ -1,4 +1,4 @@
-"""A million requests over ten thousand accounts that fail in every way."""
+"""Hundreds of thousands of requests over ten thousand accounts that fail in every way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dragoman.failing import Verdict
 from tests.accounts.simulation import ARRIVAL_S, MODELS, RARE, World
 
 ACCOUNTS = 10_000
-REQUESTS = 1_000_000
+REQUESTS = 400_000
 TROUBLE_EVERY = 500
 RARE_EVERY = 40
 
@@ -52,9 +52,9 @@ def test_no_client_sees_what_befalls_accounts() -> None:
     # Everything that was meant to happen did, and often.
     assert world.served > 0.97 * REQUESTS
     assert world.by_verdict.keys() == set(Verdict) - {Verdict.RETURN_TO_CLIENT}
-    assert min(world.by_verdict.values()) > 300
-    assert world.proxies_failed > 100
-    assert 100 < world.refused < 0.02 * REQUESTS
+    assert min(world.by_verdict.values()) > 100
+    assert world.proxies_failed > 40
+    assert 40 < world.refused < 0.02 * REQUESTS
 
     recover(world)
     for number in range(ACCOUNTS):
@@ -65,7 +65,8 @@ def test_no_client_sees_what_befalls_accounts() -> None:
 def test_the_other_orders_keep_trouble_from_clients_too(selection: Selection) -> None:
     """req: 138, 140, 141"""
     world = World(ACCOUNTS // 10, seed=7, selection=selection)
-    run(world, REQUESTS // 20)
-    assert world.served > 0.9 * REQUESTS // 20
+    requests = 50_000
+    run(world, requests)
+    assert world.served > 0.9 * requests
     assert world.failures > 300
     recover(world)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tests.clients.installed import (
@@ -103,6 +104,7 @@ def _opencode(api: Api) -> Callable[[Task], Command]:
             "autoupdate": False,
             "share": "disabled",
         }
+        _without_plugins(task.home / ".config/opencode")
         words = [str(program), "run", "--auto", "--model", name]
         if task.resume:
             words.append("--continue")
@@ -119,6 +121,13 @@ def _opencode(api: Api) -> Callable[[Task], Command]:
         )
 
     return command
+
+
+def _without_plugins(folder: Path) -> None:
+    """Have opencode find there what it would get from npm, for plugins that there are none of."""
+    (folder / "node_modules").mkdir(parents=True, exist_ok=True)
+    got = {"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}
+    (folder / "package-lock.json").write_text(json.dumps(got))
 
 
 def _pi(api: Api) -> Callable[[Task], Command]:

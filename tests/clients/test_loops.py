@@ -37,13 +37,28 @@ CASES = [
     ("openai-agents-chat", "some-model"),
     ("openai-agents-responses", "some-model"),
 ]
-MORE = [(f"{agent}-{api}", "some-model") for agent in ("opencode", "pi") for api in UPSTREAMS]
-"""Agents that speak every protocol."""
+MORE = [(f"pi-{api}", "some-model") for api in UPSTREAMS]
+"""An agent that speaks every protocol."""
+SLOW = (
+    ("messages", "opencode-chat", "some-model"),
+    ("responses", "opencode-messages", "some-model"),
+    ("chat", "opencode-responses", "some-model"),
+)
+"""Another, which takes seconds of a processor to start: each of its protocols before one upstream.
+Before every upstream it meets a loop that breaks off and goes on (`test_retries.py`), and its
+recorded requests are translated for every upstream (`test_recordings.py`)."""
 ONE_BY_ONE = [("codex", "gpt-6-sol")]
 """Programs that forbid a model to make several calls at once."""
 
 
-@pytest.mark.parametrize(("program", "model"), [*CASES, *MORE])
+@pytest.mark.parametrize(
+    ("stage", "program", "model"),
+    [
+        *((kind, program, model) for kind in UPSTREAMS for program, model in (*CASES, *MORE)),
+        *SLOW,
+    ],
+    indirect=["stage"],
+)
 def test_a_program_writes_a_file(stage: Stage, program: str, model: str, tmp_path: Path) -> None:
     """The file is there, the final text is shown, and what the client sent has arrived."""
     target = tmp_path / "work" / "notes.txt"

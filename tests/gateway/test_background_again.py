@@ -9,7 +9,7 @@ from typing import Any
 from tests.gateway.http import AUTH, call, events
 from tests.gateway.processes import GatewayProcess, gateway_process, simulator_process, until
 
-LONG = "chat/sim-text?words=600&delay_ms=20"
+LONG = "chat/sim-text?words=400&delay_ms=20"
 """Longer than a gateway that stops waits for."""
 
 
@@ -40,4 +40,4 @@ def test_they_are_made_again_by_whoever_opens_the_store_next(tmp_path: Path) -> 
         ended = told()
         assert (ended["status"], ended["metadata"]) == ("completed", {"mine": "yes"})
         assert seen[-1]["response"] == ended
-        assert len(ended["output"][0]["content"][0]["text"].split()) == 600
+        assert len(ended["output"][0]["content"][0]["text"].split()) == 400

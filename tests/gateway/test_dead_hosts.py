@@ -19,7 +19,7 @@ from tests.gateway.conftest import SERVER, Start, config_for
 from tests.gateway.http import call
 
 KEYS = tuple(f"sk-sim-org-{number}" for number in range(12))
-CONNECT_S = 0.3
+CONNECT_S = 0.5
 CELLS = [
     (client, upstream, stream)
     for (client, upstream), stream in zip(

@@ -108,7 +108,7 @@ def test_nobody_waits_for_another_account_once_the_time_for_attempts_is_over(
 ) -> None:
     """One account fails, the other is busy for longer. req: 138"""
     config = capped(
-        simulator.base_url, ("sk-sim-a", "sk-sim-500"), 1, queue_s=60.0, attempts_within_s=0.3
+        simulator.base_url, ("sk-sim-a", "sk-sim-500"), 1, queue_s=60.0, attempts_within_s=1.0
     )
     with running_gateway(config) as gateway:
         pool = gateway.app.pool

@@ -1,10 +1,11 @@
 """Lints a chart and renders it as Helm does, run by the Python of `make release`'s virtualenv.
 
-    chart_program.py CHART < values.json
+    chart_program.py CHART
 
-prints a JSON object: `lint`, Helm's messages; `manifest`, what an installation with those values
-sends to a cluster, hooks included; `problems`, where that breaks the schemas of Kubernetes; or
-`error`, why it cannot be rendered.
+reads values, a JSON object in each line, and prints a JSON object in a line for each: `lint`,
+Helm's messages; `manifest`, what an installation with those values sends to a cluster, hooks
+included; `problems`, where that breaks the schemas of Kubernetes; or `error`, why it cannot be
+rendered.
 
 Helm comes as a library that can install but not only render, so there is a cluster for it to
 install into, which knows what kinds there are and has nothing: Helm sends it what it rendered, in a
@@ -144,9 +145,9 @@ def kubeconfig(url: str) -> str:
 
 
 def rendered(chart: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """What is printed."""
+    """What is printed for values."""
     cluster = Cluster(("127.0.0.1", 0), _Answers)
-    threading.Thread(target=cluster.serve_forever, daemon=True).start()
+    threading.Thread(target=cluster.serve_forever, args=(0.02,), daemon=True).start()
     with tempfile.TemporaryDirectory() as folder:
         access = Path(folder) / "kubeconfig"
         access.write_text(kubeconfig(f"http://127.0.0.1:{cluster.server_port}"))
@@ -157,6 +158,8 @@ def rendered(chart: Path, values: dict[str, Any]) -> dict[str, Any]:
             asyncio.run(helm_sdkpy.Install(helm).run("team", str(chart), values=values, wait=False))
         except Exception as caught:
             error = str(caught)
+    cluster.shutdown()
+    cluster.server_close()
     if cluster.release is None:
         return {"lint": lint["Messages"], "error": error}
     hooks = [hook["manifest"] for hook in cluster.release.get("hooks") or ()]
@@ -178,4 +181,5 @@ def problems(manifest: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(rendered(Path(sys.argv[1]), json.load(sys.stdin))))  # noqa: T201
+    for line in sys.stdin:
+        print(json.dumps(rendered(Path(sys.argv[1]), json.loads(line))), flush=True)  # noqa: T201

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import tomllib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -62,29 +63,45 @@ _WARNING = 2
 _ENVIRON = {"CLIENT_ME": "sk-client-of-mine", "OPENAI_API_KEY": "sk-1"}
 
 
-def render(**values: Any) -> dict[str, Any]:
-    done = subprocess.run(
-        [tool("python"), str(ROOT / "tests/install/chart_program.py"), str(CHART)],
-        input=json.dumps({**VALUES, **values}),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+Render = Callable[..., dict[str, Any]]
 
 
-def objects(**values: Any) -> dict[str, Any]:
-    """What is created, by kind, when nothing is wrong with it."""
-    told = render(**values)
-    assert "error" not in told, told
-    assert told["problems"] == []
-    assert [one for one in told["lint"] if one["Severity"] >= _WARNING] == []
-    found = [one for one in documents_of(told["manifest"]) if one]
-    kinds = {one["kind"]: one for one in found}
-    assert len(kinds) == len(found)
-    return kinds
+@pytest.fixture(scope="module")
+def render() -> Iterator[Render]:
+    """`render(**values)`: what Helm says of the chart. It starts but once."""
+    words = [tool("python"), str(ROOT / "tests/install/chart_program.py"), str(CHART)]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as helm:
+        assert helm.stdin is not None
+        assert helm.stdout is not None
+        given, printed = helm.stdin, helm.stdout
+
+        def asked(**values: Any) -> dict[str, Any]:
+            given.write(f"{json.dumps({**VALUES, **values})}\n")
+            told: dict[str, Any] = json.loads(printed.readline())
+            return told
+
+        yield asked
+        given.close()
+        assert helm.wait(30) == 0
+
+
+@pytest.fixture(scope="module")
+def objects(render: Render) -> Render:
+    """`objects(**values)`: what is created, by kind, when nothing is wrong with it."""
+
+    def made(**values: Any) -> dict[str, Any]:
+        told = render(**values)
+        assert "error" not in told, told
+        assert told["problems"] == []
+        assert [one for one in told["lint"] if one["Severity"] >= _WARNING] == []
+        found = [one for one in documents_of(told["manifest"]) if one]
+        kinds = {one["kind"]: one for one in found}
+        assert len(kinds) == len(found)
+        return kinds
+
+    return made
 
 
 def toml_of(kinds: dict[str, Any]) -> str:
@@ -97,12 +114,14 @@ def pod_of(kinds: dict[str, Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def usual() -> dict[str, Any]:
+def usual(objects: Render) -> dict[str, Any]:
     return objects()
 
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING, STORE], ids=["usual", "everything", "store"])
-def test_what_is_rendered_is_right_and_the_gateway_can_read_it(values: dict[str, Any]) -> None:
+def test_what_is_rendered_is_right_and_the_gateway_can_read_it(
+    objects: Render, values: dict[str, Any]
+) -> None:
     kinds = objects(**values)
     loaded = parse_config(toml_of(kinds), environ=_ENVIRON)
     assert loaded.config.server.host == "0.0.0.0"
@@ -117,7 +136,7 @@ def test_the_chart_is_of_the_version_of_the_package() -> None:
 
 
 @pytest.mark.parametrize(("drain", "wait"), [(600, 5), (1, 0), (7200, 30)])
-def test_the_drain_is_one_value(drain: int, wait: int) -> None:
+def test_the_drain_is_one_value(objects: Render, drain: int, wait: int) -> None:
     kinds = objects(drainSeconds=drain, preStopSeconds=wait)
     pod = pod_of(kinds)
     assert tomllib.loads(toml_of(kinds))["server"]["shutdown_grace_s"] == drain
@@ -168,7 +187,9 @@ def test_secrets_are_referred_to(usual: dict[str, Any]) -> None:
     }
 
 
-def test_without_a_store_replicas_come_and_go_and_nothing_is_kept(usual: dict[str, Any]) -> None:
+def test_without_a_store_replicas_come_and_go_and_nothing_is_kept(
+    objects: Render, usual: dict[str, Any]
+) -> None:
     assert usual["Deployment"]["spec"]["replicas"] == 2
     assert usual["PodDisruptionBudget"]["spec"]["maxUnavailable"] == 1
     assert tomllib.loads(toml_of(usual))["storage"] == {"path": ""}
@@ -186,7 +207,7 @@ def test_without_a_store_replicas_come_and_go_and_nothing_is_kept(usual: dict[st
     }
 
 
-def test_with_a_store_each_replica_has_a_volume_of_its_own() -> None:
+def test_with_a_store_each_replica_has_a_volume_of_its_own(objects: Render) -> None:
     kinds = objects(**STORE)
     assert "Deployment" not in kinds
     spec = kinds["StatefulSet"]["spec"]
@@ -198,7 +219,7 @@ def test_with_a_store_each_replica_has_a_volume_of_its_own() -> None:
     assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
 
 
-def test_replicas_that_share_a_database_come_and_go() -> None:
+def test_replicas_that_share_a_database_come_and_go(objects: Render) -> None:
     kinds = objects(
         storage={"urlVariable": "DATABASE_URL", "keyVariable": "STORE_KEY"},
         autoscaling={"enabled": True},
@@ -211,7 +232,9 @@ def test_replicas_that_share_a_database_come_and_go() -> None:
     assert {"Deployment", "HorizontalPodAutoscaler"} <= kinds.keys()
 
 
-def test_one_job_makes_the_tables_of_the_database_first(usual: dict[str, Any]) -> None:
+def test_one_job_makes_the_tables_of_the_database_first(
+    objects: Render, usual: dict[str, Any]
+) -> None:
     assert "Job" not in usual
     env = [*VALUES["env"], {"name": "DATABASE_URL", "secret": "llm-database", "key": "url"}]
     kinds = objects(storage={"urlVariable": "DATABASE_URL"}, env=env)
@@ -242,7 +265,7 @@ def test_selectors_find_the_pods(usual: dict[str, Any]) -> None:
         assert usual[kind]["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
-def test_a_changed_configuration_makes_new_pods(usual: dict[str, Any]) -> None:
+def test_a_changed_configuration_makes_new_pods(objects: Render, usual: dict[str, Any]) -> None:
     def mark(kinds: dict[str, Any]) -> str:
         metadata = kinds["Deployment"]["spec"]["template"]["metadata"]
         told: str = metadata["annotations"]["checksum/config"]
@@ -268,5 +291,5 @@ def test_a_changed_configuration_makes_new_pods(usual: dict[str, Any]) -> None:
         ({"env": [{"name": "KEY", "value": "sk-in-the-open"}]}, "env"),
     ],
 )
-def test_what_would_be_wrong_is_refused(values: dict[str, Any], why: str) -> None:
+def test_what_would_be_wrong_is_refused(render: Render, values: dict[str, Any], why: str) -> None:
     assert why in render(**values)["error"]
