@@ -137,6 +137,7 @@ async def measure(folder: Path) -> dict[str, float]:
         with suppress(DragomanError):
             work.send(None)
 
+    told = rate_lines(incoming.codec, bound)
     plain = least(without)
     found = {
         "four limits in all": least(whole) - plain,
@@ -144,7 +145,7 @@ async def measure(folder: Path) -> dict[str, float]:
         "amounts": least(lambda: bound.most(wanted.counts())),
         "reserving and settling": least(both),
         "two locks": least(locks),
-        "headers": least(lambda: rate_lines(incoming.codec, bound, now)),
+        "headers": least(lambda: told(now)),
         "a refusal, with its error": least(refusing),
         "spent": least(lambda: bound.amounts(spent_by(record))),
     }

@@ -808,11 +808,11 @@ def test_what_an_upstream_remembers_is_not_taken_for_what_bytes_come_to(
 
         last = asked("Hello")
         expected = gateway.app._services._admission.expected._estimates.input
-        before = expected("responses", "sim-text", 10_000)
+        before = expected("responses", "sim-text", bytes(10_000))
         for _ in range(5):
             last = asked("[[sim: input=90000]]", previous_response_id=last["id"])
             assert last["usage"]["input_tokens"] == 90_000
-        assert expected("responses", "sim-text", 10_000) == before
+        assert expected("responses", "sim-text", bytes(10_000)) == before
 
 
 def test_a_budget_holds_however_many_ask_at_once(simulator: RunningSimulator) -> None:

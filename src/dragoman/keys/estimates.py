@@ -56,10 +56,14 @@ class Estimates:
         self._ratios: dict[tuple[str, str], float] = {}
         self._outputs: dict[tuple[str, str], float] = {}
 
-    def input(self, upstream: str, model: str, size: int, files: int = 0) -> int:
-        """Tokens of a prompt whose body has `size` bytes of text and so many files."""
-        ratio = self._ratios.get((upstream, model), TOKENS_PER_BYTE)
-        return int(size * ratio) + files * _FILE_TOKENS
+    def input(self, upstream: str, model: str, body: bytes) -> tuple[int, int]:
+        """Tokens of a prompt, and of how many bytes that is to be learned, whose tokens are told
+        later: 0 for one with files."""
+        size, ratio = len(body), self._ratios.get((upstream, model), TOKENS_PER_BYTE)
+        if size < _FILE_BYTES:
+            return int(size * ratio), size
+        text, files = text_and_files(body)
+        return int(text * ratio) + files * _FILE_TOKENS, 0 if files else size
 
     def output(self, caller: str, model: str) -> int:
         """Tokens that hardly any answer exceeds."""
@@ -91,7 +95,7 @@ class Estimates:
 def text_and_files(body: bytes) -> tuple[int, int]:
     """The bytes of a body without the files in it, and how many those are. A large body with files
     is not looked through: most of it is theirs."""
-    if len(body) < _FILE_BYTES or not _may_have_files(body) or b"base64" not in body:
+    if not _may_have_files(body) or b"base64" not in body:
         return len(body), 0
     if len(body) > _LARGE:
         return _LARGE // 4, body.count(b"base64")

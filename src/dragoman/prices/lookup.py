@@ -69,14 +69,18 @@ _Steps = tuple[Sequence[int], Sequence[tuple[Basis, Price | None]]]
 
 class Quote:
     """The prices of one model until a time (Unix seconds). `billed`: its account is paid by the
-    token. `writes_cost_more`: what is written to a prompt cache costs more than other input."""
+    token. `writes_cost_more`: what is written to a prompt cache costs more than other input.
+    `usual` is the price of the usual tier, None if it depends on the length of prompts or is not
+    known."""
 
-    __slots__ = ("billed", "tiers", "until", "writes_cost_more")
+    __slots__ = ("billed", "tiers", "until", "usual", "writes_cost_more")
 
     def __init__(self, until: float, tiers: Mapping[str | None, _Steps], *, billed: bool) -> None:
         self.until = until
         self.tiers = tiers
         self.billed = billed
+        steps, usual = tiers[None]
+        self.usual = None if steps else usual[0][1]
         self.writes_cost_more = any(
             price is not None and max(price.cache_write, price.cache_write_1h) > price.input
             for _, priced in tiers.values()

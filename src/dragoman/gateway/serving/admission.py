@@ -118,7 +118,8 @@ class Admission:
                     _tell_clamped(incoming, each)
                     wanted = wanted.with_output(min(wanted.output, each * answers))
         amounts = bound.most(wanted.counts())
-        found = self._try(bound.all, amounts, now)
+        attempt = self._reservations.admit if not self._queues else self._try
+        found = attempt(bound.all, amounts, now)
         if isinstance(found, Refusal):
             begun = time.monotonic()
             if self._limits.slices is not None:
@@ -135,7 +136,9 @@ class Admission:
         for crossing in found.crossings:
             self.on_crossing(crossing)
         if bound.rates and caller.shows_amounts:
-            incoming.lines += rate_lines(incoming.codec, bound, found.at)
+            codec = incoming.codec
+            told = bound.told.get(codec.name) or rate_lines(codec, bound)
+            incoming.lines += told(found.at)
         if bound.soft:
             incoming.shared += soft_headers(bound.soft, found.at)
         return request
@@ -191,10 +194,9 @@ class Admission:
     def _try(
         self, limits: Sequence[BoundLimit], amounts: Amounts, now: float
     ) -> Reservation | Refusal:
-        queues = self._queues
-        # Whoever waits comes before whoever has just come.
-        for limit in limits if queues else ():
-            queue = queues.get(limit.row)
+        """Reserve, unless others wait: whoever waits comes before whoever has just come."""
+        for limit in limits:
+            queue = self._queues.get(limit.row)
             if queue is not None and queue.count:
                 if queue.limit is not limit:
                     # It was changed since they came: they wait no longer than it says now.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -15,6 +15,7 @@ from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.config.windows import Rolling
 from dragoman.gateway.edge.errors import Headers
 from dragoman.keys.admission import Admitted, Refusal
+from dragoman.keys.allowances import RENEW_S
 from dragoman.keys.bound_limits import SOON_S, Amounts, BoundLimit, BoundLimits, Kind
 from dragoman.keys.counters import PARTS
 from dragoman.keys.crossings import reached
@@ -118,9 +119,19 @@ def unpriced(limit: BoundLimit, model: str) -> tuple[DragomanError, Headers]:
 
 class _RateLines:
     """Tells of the tightest limit of each name. All but what is left of it is kept ready for a
-    second: most answers come at once."""
+    second: most answers come at once. Of a busy key, all of it for a tenth: others use more of it
+    meanwhile than one request does."""
 
-    __slots__ = ("_endpoint", "_lines", "_named", "_several", "_tightest", "_until")
+    __slots__ = (
+        "_endpoint",
+        "_named",
+        "_ready",
+        "_ready_until",
+        "_several",
+        "_tightest",
+        "_told",
+        "_until",
+    )
 
     def __init__(self, endpoint: Endpoint, limits: Sequence[BoundLimit]) -> None:
         self._endpoint = endpoint
@@ -131,41 +142,41 @@ class _RateLines:
                 self._named.setdefault(name, []).append(one)
         self._several = any(len(group) > 1 for group in self._named.values())
         self._tightest = [group[0] for group in self._named.values()]
-        self._lines = b""
-        self._until = 0.0
+        self._told = self._ready = b""
+        self._until = self._ready_until = 0.0
 
     def lines(self, now: float) -> bytes:
         """The lines once a request was admitted at `now`."""
+        if 0.0 < self._until - now <= RENEW_S:
+            return self._told
         if self._several:
             tightest = [
                 min(group, key=lambda one: one.left(now) / (one.amount or 1))
                 for group in self._named.values()
             ]
             if tightest != self._tightest:
-                self._tightest, self._until = tightest, 0.0
-        if now >= self._until:
+                self._tightest, self._ready_until = tightest, 0.0
+        if now >= self._ready_until:
             self._prepare(now)
-        told: list[int] = []
-        for one in self._tightest:
-            left = one.left(now)
-            told.append(left if left > 0 else 0)
-        return self._lines % tuple(told)
+        if all(now < one.row.until for one in self._tightest):
+            self._until = min(now + RENEW_S, self._ready_until)
+        self._told = self._ready % tuple([max(one.left(now), 0) for one in self._tightest])
+        return self._told
 
     def _prepare(self, now: float) -> None:
         """What the request uses is the last to be free again."""
-        self._lines, self._until = b"", int(now) + 1.0
+        self._ready, self._ready_until = b"", int(now) + 1.0
         for name, limit in zip(self._named, self._tightest, strict=True):
             at = limit.counter.counts_until(now)
             told = RateLimit(name, limit.amount, at - now, at)
-            self._lines += self._endpoint.limit_lines(told)
+            self._ready += self._endpoint.limit_lines(told)
 
 
-def rate_lines(codec: Codec, limits: BoundLimits, now: float) -> bytes:
-    """The lines of the client's protocol's own headers for what is left of rates."""
-    told = limits.told.get(codec.name)
-    if told is None:
-        told = limits.told[codec.name] = _RateLines(codec.endpoint, limits.rates).lines
-    return told(now)
+def rate_lines(codec: Codec, limits: BoundLimits) -> Callable[[float], bytes]:
+    """What makes the lines of the client's protocol's own headers for what is left of rates, at a
+    time; `limits` keep it."""
+    told = limits.told[codec.name] = _RateLines(codec.endpoint, limits.rates).lines
+    return told
 
 
 def soft_headers(limits: Iterable[BoundLimit], now: float) -> Headers:

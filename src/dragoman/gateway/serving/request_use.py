@@ -12,7 +12,7 @@ from dragoman.gateway.edge.record import Record
 from dragoman.gateway.serving.routing import Target
 from dragoman.keys.admission import Admitted, Wanted
 from dragoman.keys.bound_limits import Amounts, BoundLimits, Counts, Kind
-from dragoman.keys.estimates import Estimates, text_and_files
+from dragoman.keys.estimates import Estimates
 from dragoman.prices.lookup import MOST_COST, Charge, Prices
 from dragoman.prices.rates import TIERS
 from dragoman.protocols.limits import whole
@@ -20,7 +20,7 @@ from dragoman.translation import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
 
 _LEARNT_ALL = 100
-"""Requests of a worker that all are learned from; later, every fourth."""
+"""Requests of a worker that all are learned from; later, every eighth."""
 
 _LONGEST_OUTPUT = 4096
 """Tokens of an answer that every model may give, for one whose output limit is not known: to a
@@ -65,11 +65,10 @@ class ExpectedUse:
         where these do not tell how many tokens it has."""
         upstream, model = target.upstream.name, target.model
         members, codec, body = request.members, request.codec, request.body
-        size, files = text_and_files(body)
-        if size:
-            prompt = self._estimates.input(upstream, model, size, files)
+        if body:
+            prompt, size = self._estimates.input(upstream, model, body)
         else:
-            prompt = estimate_tokens(request.read(_UNSEALED))
+            prompt, size = estimate_tokens(request.read(_UNSEALED)), 0
         output = asked_output(request)
         if output is None:
             output = self._estimates.output(caller, model)
@@ -80,8 +79,8 @@ class ExpectedUse:
             output *= choices(request)
         if output > _MOST_OUTPUT:
             output = _MOST_OUTPUT
-        if files or codec.passthrough.continues in members:
-            # Its bytes do not tell: of files they are no text, and the upstream has the rest.
+        if codec.passthrough.continues in members:
+            # Its bytes do not tell: the upstream has the rest.
             size = 0
         if not bound.needs_cost:
             return Wanted(prompt, output), size
@@ -93,7 +92,9 @@ class ExpectedUse:
         written, for_an_hour = _asked_writes(body) if dear else (False, False)
         tier = _asked_tier(request) if "service_tier" in members else None
         if not fallbacks:
-            _, price = quote.priced(tier, prompt)
+            price = quote.usual
+            if price is None or tier is not None:
+                _, price = quote.priced(tier, prompt)
             if price is not None:
                 each = price.written(for_an_hour=for_an_hour) if written else price.input
                 plain = price.request + prompt * each
@@ -111,11 +112,11 @@ class ExpectedUse:
 
     def learn(self, admitted: Admitted, record: Record) -> None:
         """A request is over: what it came to is learned from."""
-        usage = record.usage
         self._settled += 1
-        if usage is None or record.estimated or record.error:
+        if self._settled & 7 and self._settled >= _LEARNT_ALL:
             return
-        if self._settled >= _LEARNT_ALL and self._settled & 3:
+        usage = record.usage
+        if usage is None or record.estimated or record.error:
             return
         model = record.upstream_model
         if admitted.size and usage.input:
