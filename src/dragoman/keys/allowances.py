@@ -162,5 +162,5 @@ class Allowances:
         cells[RESERVED] += room
         row.room = row.size = room
         row.taken = taken + room
-        row.since, row.until = now, counter.fresh_until
+        row.since, row.until = counter.counts_from(now), counter.fresh_until
         self.limits[row] = limit

@@ -116,6 +116,10 @@ class Slice:
             self._own_counter.add(then, amount)
         return used
 
+    def counts_from(self, now: float) -> float:
+        """See `Counter.counts_from`."""
+        return now
+
     def add_late(self, at: float, amount: int) -> int:
         """See `Counter.add_late`."""
         return self.add(at, amount)
