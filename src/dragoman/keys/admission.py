@@ -55,7 +55,7 @@ class Verdict(Struct, frozen=True):
 def judge(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> tuple[Verdict, ...]:
     """What `admit` would say of each limit; nothing is reserved."""
     return tuple(
-        Verdict(one, amount, one.left(now), one.free_at(now, amount))
+        Verdict(one, amount, one.left_of_all(now), one.free_at(now, amount))
         for one, amount in zip(limits, amounts, strict=True)
     )
 
@@ -165,7 +165,7 @@ def _refusal(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Refu
             if found is None or free_at > longest:
                 found, longest, asked = limit, free_at, amount
     assert found is not None, "one of them refuses it"
-    return Refusal(found, asked, found.left(now), longest, found.counter.resets_at(now))
+    return Refusal(found, asked, found.left_of_all(now), longest, found.counter.resets_at(now))
 
 
 def settle(
@@ -246,7 +246,7 @@ def fitting_output(limits: Sequence[BoundLimit], wanted: Wanted, now: float) -> 
     for limit in limits:
         if not limit.clamps:
             continue
-        left = limit.left(now)
+        left = limit.left_of_all(now)
         if limit.weights is not None:
             each = most_of_output(limit.weights)
             if each:

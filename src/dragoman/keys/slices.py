@@ -305,3 +305,7 @@ class LentLimit(BoundLimit):
     def left(self, now: float) -> int:
         """See `BoundLimit.left`: what may be borrowed, too."""
         return self.slice.may_be_had(now)
+
+    def left_of_all(self, now: float) -> int:
+        """See `BoundLimit.left_of_all`: the machine has nothing ahead of others."""
+        return self.slice.may_be_had(now)
