@@ -28,6 +28,9 @@ RENEW_S: Final = 0.1
 _PARTS: Final = 32
 """One part in so many of what is left is taken ahead at most."""
 
+_PARTS_UNDER_WAY: Final = 8
+"""Nothing is taken ahead by who has more than one part in so many of what is left under way."""
+
 _MOST_REQUESTS: Final = 256
 """For so many requests like the latest is taken ahead at most."""
 
@@ -155,6 +158,9 @@ class Allowances:
         room = min(wanted, left // _PARTS)
         if limit.window is not None:
             room = min(room, until_crossing(limit, cells[USED]) - cells[RESERVED] - 1)
+        # What it has under way comes back to this process, and not at once to others.
+        if row.own[OWN_RESERVED] > left // _PARTS_UNDER_WAY:
+            return
         if left <= 0 or room < least or now >= counter.fresh_until:
             return
         row.own[OWN_AHEAD] = room
