@@ -122,12 +122,15 @@ class Allowances:
         row.room = row.used = 0
         row.until = 0.0
         cells, own = row.cells, row.own
-        # As in `admit`: this process' cells first where something is added, last where it is taken.
+        # Here the cells of this process come last. If it is killed in between, what it had reserved
+        # tells whoever reclaims that there is something to look at, and what is not known as its
+        # own is not taken back from what others have used.
         if used:
             used = min(used, MOST_AMOUNT)
-            own[OWN_UNWRITTEN] += used
             before = cells[USED]
-            if (after := limit.counter.add_late(row.since, used)) * 2 >= limit.amount:
+            after = limit.counter.add_late(row.since, used)
+            own[OWN_UNWRITTEN] += used
+            if after * 2 >= limit.amount:
                 self.crossings += crossings_by(limit, after - before)
             if limit.index:
                 if not row.settled:
@@ -155,12 +158,12 @@ class Allowances:
         row, cells, counter = limit.row, limit.row.cells, limit.counter
         taken = counter.used(now) + cells[RESERVED]
         left = limit.amount - taken
-        room = min(wanted, left // _PARTS)
-        if limit.window is not None:
-            room = min(room, until_crossing(limit, cells[USED]) - cells[RESERVED] - 1)
         # What it has under way comes back to this process, and not at once to others.
         if row.own[OWN_RESERVED] > left // _PARTS_UNDER_WAY:
             return
+        room = min(wanted, left // _PARTS)
+        if limit.window is not None:
+            room = min(room, until_crossing(limit, cells[USED]) - cells[RESERVED] - 1)
         if left <= 0 or room < least or now >= counter.fresh_until:
             return
         row.own[OWN_AHEAD] = room
