@@ -178,11 +178,10 @@ class BoundLimit:
 
     def left(self, now: float) -> int:
         """How much may still be reserved, as far as this process knows: less than nothing where
-        more was used."""
-        row = self.row
-        if now < row.until:
-            return self.amount - row.taken + row.room
-        return self.left_of_all(now)
+        more was used. Needs no lock, and so lets no window begin anew."""
+        row, cells = self.row, self.cells
+        taken = row.taken if now < row.until else cells[USED] + cells[RESERVED]
+        return self.amount - taken + row.room
 
     def left_of_all(self, now: float) -> int:
         """The same by the cells, in which is what others have taken since. To be called with the
