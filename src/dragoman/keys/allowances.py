@@ -156,7 +156,10 @@ class Allowances:
     def _take_ahead(self, limit: BoundLimit, wanted: int, least: int, now: float) -> None:
         """Take so much, or what there is; nothing if that is less than `least`."""
         row, cells, counter = limit.row, limit.row.cells, limit.counter
-        taken = counter.used(now) + cells[RESERVED]
+        if now >= counter.fresh_until:
+            # As that of a slice always is: what is lent may be gone at any time.
+            return
+        taken = cells[USED] + cells[RESERVED]
         left = limit.amount - taken
         # What it has under way comes back to this process, and not at once to others.
         if row.own[OWN_RESERVED] > left // _PARTS_UNDER_WAY:
@@ -164,7 +167,7 @@ class Allowances:
         room = min(wanted, left // _PARTS)
         if limit.window is not None:
             room = min(room, until_crossing(limit, cells[USED]) - cells[RESERVED] - 1)
-        if left <= 0 or room < least or now >= counter.fresh_until:
+        if left <= 0 or room < least:
             return
         row.own[OWN_AHEAD] = room
         row.own[OWN_RESERVED] += room
