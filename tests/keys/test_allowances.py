@@ -136,6 +136,7 @@ class Process:
         """What is settled goes into rows of usage."""
         some = [one for row, one in self.allowances.limits.items() if row.used]
         self.allowances.renew(some, now)
+        assert len(self.unwritten) == len(set(self.unwritten))
         for row in self.unwritten:
             self.rows_told[self.rows.index(row)] += row.settled
             written(row, row.settled)
@@ -279,7 +280,7 @@ class Storm:
         process, amounts = held.process, held.reservation.amounts
         tokens = self.chance.randint(0, amounts[2] * (3 if self.overdraws else 1))
         reached = self.chance.random() < 0.9
-        spent = (1, 1, tokens, tokens, 0) if reached else (0,) * 5
+        spent = (1, 1, tokens, tokens, 1) if reached else (0,) * 5
         process.settle(held, spent, self.now)
         for place, amount in enumerate(amounts):
             if place not in REQUESTS:
@@ -426,6 +427,9 @@ def test_who_comes_rarely_is_given_nothing_ahead() -> None:
     assert not process.allowances.limits
     busy(process, [1], NOW + 5 * RENEW_S, 1)
     assert process.rows[0].room == 2
+    for number in range(4):
+        busy(process, [1], NOW + (5.5 + number * 0.6) * RENEW_S, 1)
+    assert process.fast
 
 
 def test_never_is_much_of_what_is_left_ahead() -> None:
@@ -613,6 +617,19 @@ def test_nothing_that_is_ahead_is_used_in_the_next_part() -> None:
 
 
 # Two who hold a limit, and what is told
+
+
+def test_what_is_left_is_told_without_the_lock() -> None:
+    limit = Limit(kind="tokens", amount=100_000, window="10s")
+    process = Shared(limit).process()
+    one, cells = process.bound[0], process.rows[0].cells
+    busy(process, [10], times=6)
+    before = cells.tobytes()
+    for later in (0.0, 1.0, 60.0):
+        assert one.left(NOW + later) == 100_000 - 60
+    assert cells.tobytes() == before
+    assert one.left_of_all(NOW + 60) == 100_000 - process.rows[0].used
+    assert cells.tobytes() != before
 
 
 def test_a_limit_that_is_changed_settles_what_it_let_in() -> None:
