@@ -31,8 +31,13 @@ _PARTS: Final = 32
 _PARTS_UNDER_WAY: Final = 8
 """Nothing is taken ahead by who has more than one part in so many of what is left under way."""
 
+_LEAST_REQUESTS: Final = 8
 _MOST_REQUESTS: Final = 256
-"""For so many requests like the latest is taken ahead at most."""
+"""For so many requests like the latest is taken ahead at least and at most."""
+
+_OFTEN_S: Final = 0.02
+"""Seconds within which the next request comes of one who comes often. For who comes more rarely,
+what is taken ahead costs more than it saves: it is renewed after a few requests."""
 
 
 def take(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Sequence[int]:
@@ -103,15 +108,16 @@ class Allowances:
         self.crossings: list[Crossing] = []
 
     def note_admitted(self, limit: BoundLimit, amount: int, now: float) -> None:
-        """A request was let in by the cells, at which it counts `amount`: if others come that soon,
-        they shall find something ahead, and the more, the more come."""
+        """A request was let in by the cells, at which it counts `amount`: where several come often,
+        others shall find something ahead, and the more, the more come."""
         row = limit.row
-        if now - row.asked_at >= RENEW_S:
-            row.asked_at, row.requests = now, 1
+        passed, row.asked_at = now - row.asked_at, now
+        if passed >= (_OFTEN_S if row.requests < _LEAST_REQUESTS else RENEW_S):
+            row.requests = 1
             return
-        row.asked_at = now
         row.requests = min(2 * row.requests, _MOST_REQUESTS)
-        self._take_ahead(limit, row.requests * amount, amount, now)
+        if row.requests >= _LEAST_REQUESTS:
+            self._take_ahead(limit, row.requests * amount, amount, now)
 
     def publish(self, limit: BoundLimit) -> None:
         """Bring into the cells what was used of a limit, and give back what is left."""
