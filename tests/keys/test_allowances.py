@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -462,6 +463,49 @@ def test_what_nobody_needs_is_given_back() -> None:
     process.renew(NOW + 0.1)
     assert (cells[USED], cells[RESERVED], row.own[OWN_AHEAD]) == (6, 0, 0)
     assert not process.allowances.limits
+
+
+@pytest.mark.parametrize("kind", ["requests", "tokens"])
+def test_what_is_refused_leaves_what_is_ahead(kind: Any) -> None:
+    """Of the same limit, too: one who asks for too much does not make all others slower."""
+    shared = Shared(Limit(kind=kind, amount=10_000, window="1m"))
+    process, other = shared.process(), shared.process()
+    busy(process, [1], times=6)
+    row, cells = process.rows[0], shared.cells[0]
+    assert row.used
+    for amount in (9995, 9995, 10_001):
+        refusal = process.admit([amount], NOW)
+        assert isinstance(refusal, Refusal)
+        assert refusal.left == 9994
+        assert refusal.free_at == (pytest.approx(NOW + 60, abs=0.5) if amount < 10**4 else inf)
+        assert (row.room > 0, row.used) == (True, 0)
+        assert (cells[USED], cells[RESERVED]) == (6, row.room)
+        assert row.own[OWN_AHEAD] == row.room == row.own[OWN_RESERVED]
+    assert process.bound[0].left(NOW) == 9994
+    busy(process, [1], times=1)
+    assert isinstance(other.admit([9994], NOW), Refusal)
+    held = process.admit([9993], NOW)
+    assert isinstance(held, Held)
+    assert isinstance(process.admit([1], NOW), Refusal)
+    process.settle(held, [9993], NOW)
+    process.publish()
+    assert (cells[USED], cells[RESERVED]) == (10_000, 0)
+
+
+def test_more_than_was_reserved_leaves_others_less() -> None:
+    shared = Shared(Limit(kind="tokens", amount=10_000, window="1m"))
+    process, cells = shared.process(), shared.cells[0]
+    busy(process, [10])
+    held = process.admit([10], NOW)
+    assert isinstance(held, Held)
+    process.settle(held, [2000], NOW)
+    assert process.bound[0].left(NOW) == 10_000 - 2050
+    assert isinstance(process.admit([9000], NOW), Refusal)
+    assert (cells[USED], cells[RESERVED]) == (2050, 0)
+    assert process.bound[0].left(NOW) == 10_000 - 2050
+    process.publish()
+    assert (cells[USED], cells[RESERVED]) == (2050, 0)
+    assert not any(process.rows[0].own[:OWN_UNWRITTEN])
 
 
 def test_a_refusal_takes_nothing_from_others() -> None:

@@ -114,21 +114,26 @@ def admit(
     for done, place in enumerate(places):
         limit = limits[place]
         amount, cells, counter = amounts[place], limit.cells, limit.counter
-        if allowances is not None:
-            allowances.publish(limit)
+        ahead = None if allowances is None or not limit.row.until else allowances
+        room = 0
+        if ahead is not None:
+            # Who is refused does not take from others what is ahead, however often it comes.
+            ahead.count(limit)
+            room = limit.row.room
         used = cells[USED] if now < counter.fresh_until else counter.used(now)
-        reserved = cells[RESERVED]
-        if amount > limit.amount - used - reserved:
+        if amount > limit.amount - used - cells[RESERVED] + room:
             if limit.enforced:
                 _give_back(limits, amounts, places[:done])
                 put_back(limits, amounts, places)
                 return _refusal(limits, amounts, now)
             exceeded = (*exceeded, limit)
+        if ahead is not None:
+            ahead.publish(limit)
         # The cells of this process come first, here, and last where something is given back: if it
         # is killed in between, whoever reclaims what it had finds something to look at.
         if limit.index:
             limit.own[OWN_RESERVED] += amount
-            cells[RESERVED] = reserved + amount
+            cells[RESERVED] += amount
         else:
             # Last, since this cannot be given back without a trace: others may have been told.
             counted.append(place)

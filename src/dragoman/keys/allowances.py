@@ -121,31 +121,44 @@ class Allowances:
 
     def publish(self, limit: BoundLimit) -> None:
         """Bring into the cells what was used of a limit, and give back what is left."""
-        row, used = limit.row, limit.row.used
+        row = limit.row
         if not row.until:
             return
-        given_back = used + row.room
-        row.room = row.used = 0
-        row.until = 0.0
+        self.count(limit)
+        given_back, row.room, row.until = row.room, 0, 0.0
+        row.cells[RESERVED] -= given_back
+        row.own[OWN_RESERVED] -= given_back
+        row.own[OWN_AHEAD] = 0
+        self.limits.pop(row, None)
+
+    def count(self, limit: BoundLimit) -> None:
+        """Bring into the cells what was used of a limit, and keep what is left."""
+        row = limit.row
+        if not row.used:
+            return
+        used, row.used = row.used, 0
+        counted = min(used, MOST_AMOUNT)
         cells, own = row.cells, row.own
         # Here the cells of this process come last. If it is killed in between, what it had reserved
         # tells whoever reclaims that there is something to look at, and what is not known as its
         # own is not taken back from what others have used.
-        if used:
-            used = min(used, MOST_AMOUNT)
-            before = cells[USED]
-            after = limit.counter.add_late(row.since, used)
-            own[OWN_UNWRITTEN] += used
-            if after * 2 >= limit.amount:
-                self.crossings += crossings_by(limit, after - before)
-            if limit.index:
-                if not row.settled:
-                    self.changed.append(row)
-                row.settled += used
-        cells[RESERVED] -= given_back
-        own[OWN_RESERVED] -= given_back
-        own[OWN_AHEAD] = 0
-        self.limits.pop(row, None)
+        before = cells[USED]
+        after = limit.counter.add_late(row.since, counted)
+        own[OWN_UNWRITTEN] += counted
+        if after * 2 >= limit.amount:
+            self.crossings += crossings_by(limit, after - before)
+        if limit.index:
+            if not row.settled:
+                self.changed.append(row)
+            row.settled += counted
+        if row.room < 0:
+            # More was used than there was ahead: no more can be given back than that.
+            used += row.room
+            row.taken -= row.room
+            row.room = 0
+        cells[RESERVED] -= used
+        own[OWN_RESERVED] -= used
+        own[OWN_AHEAD] = row.room
 
     def renew(self, limits: Sequence[BoundLimit], now: float) -> None:
         """Publish what was used of these limits, and keep what is ahead where it was needed since
