@@ -707,6 +707,8 @@ def test_what_reached_no_upstream_was_not_used() -> None:
         held = process.admit([1], NOW + number * 0.0001)
         assert isinstance(held, Held)
         process.settle(held, [0], NOW + number * 0.0001)
+    assert process.bound[0].left(NOW + 0.2) == 1000
+    assert process.fast > 1500
     process.publish()
     process.write(NOW + 1)
     assert (shared.cells[0][USED], shared.cells[0][RESERVED]) == (0, 0)

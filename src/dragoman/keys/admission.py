@@ -194,12 +194,16 @@ def settle(
         limit = limits[place]
         index, own = limit.index, limit.own
         if allowances is not None:
-            allowances.publish(limit)
+            if now < limit.row.until:
+                allowances.count(limit)
+            else:
+                allowances.publish(limit)
         reserved, used = amounts[place], spent[place]
         if not index:
             if used < reserved:
                 limit.counter.take_back(reservation.at, reserved - used)
                 own[OWN_UNWRITTEN] -= reserved - used
+                limit.row.taken -= reserved - used
         else:
             limit.cells[RESERVED] -= reserved
             own[OWN_RESERVED] -= reserved
