@@ -114,11 +114,10 @@ def admit(
     for done, place in enumerate(places):
         limit = limits[place]
         amount, cells, counter = amounts[place], limit.cells, limit.counter
-        ahead = None if allowances is None or not limit.row.until else allowances
         room = 0
-        if ahead is not None:
-            # Who is refused does not take from others what is ahead, however often it comes.
-            ahead.count(limit)
+        if allowances is not None and limit.row.until:
+            # Not given back yet: who is refused, however often, shall not take it from others.
+            allowances.count(limit, now)
             room = limit.row.room
         used = cells[USED] if now < counter.fresh_until else counter.used(now)
         if amount > limit.amount - used - cells[RESERVED] + room:
@@ -127,8 +126,8 @@ def admit(
                 put_back(limits, amounts, places)
                 return _refusal(limits, amounts, now)
             exceeded = (*exceeded, limit)
-        if ahead is not None:
-            ahead.publish(limit)
+        if allowances is not None:
+            allowances.publish(limit)
         # The cells of this process come first, here, and last where something is given back: if it
         # is killed in between, whoever reclaims what it had finds something to look at.
         if limit.index:
@@ -194,10 +193,7 @@ def settle(
         limit = limits[place]
         index, own = limit.index, limit.own
         if allowances is not None:
-            if now < limit.row.until:
-                allowances.count(limit)
-            else:
-                allowances.publish(limit)
+            allowances.count(limit, now)
         reserved, used = amounts[place], spent[place]
         if not index:
             if used < reserved:

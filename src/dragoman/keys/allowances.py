@@ -124,15 +124,33 @@ class Allowances:
         row = limit.row
         if not row.until:
             return
-        self.count(limit)
+        self._count(limit)
         given_back, row.room, row.until = row.room, 0, 0.0
         row.cells[RESERVED] -= given_back
         row.own[OWN_RESERVED] -= given_back
         row.own[OWN_AHEAD] = 0
         self.limits.pop(row, None)
 
-    def count(self, limit: BoundLimit) -> None:
-        """Bring into the cells what was used of a limit, and keep what is left."""
+    def count(self, limit: BoundLimit, now: float) -> None:
+        """Bring into the cells what was used of a limit, and keep what is left while it holds."""
+        if now < limit.row.until:
+            self._count(limit)
+        else:
+            self.publish(limit)
+
+    def renew(self, limits: Sequence[BoundLimit], now: float) -> None:
+        """Publish what was used of these limits, and keep what is ahead where it was needed since
+        it was taken."""
+        for limit in limits:
+            row = limit.row
+            size, until = row.size, row.until
+            needed = row.used or row.room != size
+            self.publish(limit)
+            row.asked_at = now
+            if needed and now < until:
+                self._take_ahead(limit, size, 0, now)
+
+    def _count(self, limit: BoundLimit) -> None:
         row = limit.row
         if not row.used:
             return
@@ -159,18 +177,6 @@ class Allowances:
         cells[RESERVED] -= used
         own[OWN_RESERVED] -= used
         own[OWN_AHEAD] = row.room
-
-    def renew(self, limits: Sequence[BoundLimit], now: float) -> None:
-        """Publish what was used of these limits, and keep what is ahead where it was needed since
-        it was taken."""
-        for limit in limits:
-            row = limit.row
-            size, until = row.size, row.until
-            needed = row.used or row.room != size
-            self.publish(limit)
-            row.asked_at = now
-            if needed and now < until:
-                self._take_ahead(limit, size, 0, now)
 
     def _take_ahead(self, limit: BoundLimit, wanted: int, least: int, now: float) -> None:
         """Take so much, or what there is; nothing if that is less than `least`."""
