@@ -55,7 +55,7 @@ class Verdict(Struct, frozen=True):
 def judge(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> tuple[Verdict, ...]:
     """What `admit` would say of each limit; nothing is reserved."""
     return tuple(
-        Verdict(one, amount, one.left(now), one.free_at(now, amount))
+        Verdict(one, amount, one.left_of_all(now), one.free_at(now, amount))
         for one, amount in zip(limits, amounts, strict=True)
     )
 
@@ -114,11 +114,13 @@ def admit(
     for done, place in enumerate(places):
         limit = limits[place]
         amount, cells, counter = amounts[place], limit.cells, limit.counter
+        room = 0
         if limit.row.until and allowances is not None:
-            allowances.publish(limit)
+            # Not given back yet: who is refused, however often, shall not take it from others.
+            allowances.count(limit, now)
+            room = limit.row.room
         used = cells[USED] if now < counter.fresh_until else counter.used(now)
-        reserved = cells[RESERVED]
-        if amount > limit.amount - used - reserved:
+        if amount > limit.amount - used - cells[RESERVED] + room:
             if limit.enforced:
                 if done:
                     _give_back(limits, amounts, places[:done])
@@ -126,11 +128,13 @@ def admit(
                     put_back(limits, amounts, places)
                 return _refusal(limits, amounts, now)
             exceeded = (*exceeded, limit)
+        if limit.row.until and allowances is not None:
+            allowances.publish(limit)
         # The cells of this process come first, here, and last where something is given back: if it
         # is killed in between, whoever reclaims what it had finds something to look at.
         if limit.index:
             limit.own[OWN_RESERVED] += amount
-            cells[RESERVED] = reserved + amount
+            cells[RESERVED] += amount
         else:
             # Last, since this cannot be given back without a trace: others may have been told.
             counted.append(place)
@@ -167,7 +171,7 @@ def _refusal(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Refu
             if found is None or free_at > longest:
                 found, longest, asked = limit, free_at, amount
     assert found is not None, "one of them refuses it"
-    return Refusal(found, asked, found.left(now), longest, found.counter.resets_at(now))
+    return Refusal(found, asked, found.left_of_all(now), longest, found.counter.resets_at(now))
 
 
 def settle(
@@ -191,12 +195,13 @@ def settle(
         limit = limits[place]
         index, own = limit.index, limit.own
         if limit.row.until and allowances is not None:
-            allowances.publish(limit)
+            allowances.count(limit, now)
         reserved, used = amounts[place], spent[place]
         if not index:
             if used < reserved:
                 limit.counter.take_back(reservation.at, reserved - used)
                 own[OWN_UNWRITTEN] -= reserved - used
+                limit.row.taken -= reserved - used
         else:
             limit.cells[RESERVED] -= reserved
             own[OWN_RESERVED] -= reserved
@@ -248,7 +253,7 @@ def fitting_output(limits: Sequence[BoundLimit], wanted: Wanted, now: float) -> 
     for limit in limits:
         if not limit.clamps:
             continue
-        left = limit.left(now)
+        left = limit.left_of_all(now)
         if limit.weights is not None:
             each = most_of_output(limit.weights)
             if each:

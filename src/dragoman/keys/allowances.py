@@ -28,8 +28,16 @@ RENEW_S: Final = 0.1
 _PARTS: Final = 32
 """One part in so many of what is left is taken ahead at most."""
 
+_PARTS_UNDER_WAY: Final = 8
+"""Nothing is taken ahead by who has more than one part in so many of what is left under way."""
+
+_LEAST_REQUESTS: Final = 8
 _MOST_REQUESTS: Final = 256
-"""For so many requests like the latest is taken ahead at most."""
+"""For so many requests like the latest is taken ahead at least and at most."""
+
+_OFTEN_S: Final = 0.02
+"""Seconds within which the next request comes of one who comes often. For who comes more rarely,
+what is taken ahead costs more than it saves: it is renewed after a few requests."""
 
 
 def take(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Sequence[int]:
@@ -100,40 +108,35 @@ class Allowances:
         self.crossings: list[Crossing] = []
 
     def note_admitted(self, limit: BoundLimit, amount: int, now: float) -> None:
-        """A request was let in by the cells, at which it counts `amount`: if others come that soon,
-        they shall find something ahead, and the more, the more come."""
+        """A request was let in by the cells, at which it counts `amount`: where several come often,
+        others shall find something ahead, and the more, the more come."""
         row = limit.row
-        if now - row.asked_at >= RENEW_S:
-            row.asked_at, row.requests = now, 1
+        passed, row.asked_at = now - row.asked_at, now
+        if passed >= (_OFTEN_S if row.requests < _LEAST_REQUESTS else RENEW_S):
+            row.requests = 1
             return
-        row.asked_at = now
         row.requests = min(2 * row.requests, _MOST_REQUESTS)
-        self._take_ahead(limit, row.requests * amount, amount, now)
+        if row.requests >= _LEAST_REQUESTS:
+            self._take_ahead(limit, row.requests * amount, amount, now)
 
     def publish(self, limit: BoundLimit) -> None:
         """Bring into the cells what was used of a limit, and give back what is left."""
-        row, used = limit.row, limit.row.used
+        row = limit.row
         if not row.until:
             return
-        given_back = used + row.room
-        row.room = row.used = 0
-        row.until = 0.0
-        cells, own = row.cells, row.own
-        # As in `admit`: this process' cells first where something is added, last where it is taken.
-        if used:
-            used = min(used, MOST_AMOUNT)
-            own[OWN_UNWRITTEN] += used
-            before = cells[USED]
-            if (after := limit.counter.add_late(row.since, used)) * 2 >= limit.amount:
-                self.crossings += crossings_by(limit, after - before)
-            if limit.index:
-                if not row.settled:
-                    self.changed.append(row)
-                row.settled += used
-        cells[RESERVED] -= given_back
-        own[OWN_RESERVED] -= given_back
-        own[OWN_AHEAD] = 0
+        self._count(limit)
+        given_back, row.room, row.until = row.room, 0, 0.0
+        row.cells[RESERVED] -= given_back
+        row.own[OWN_RESERVED] -= given_back
+        row.own[OWN_AHEAD] = 0
         self.limits.pop(row, None)
+
+    def count(self, limit: BoundLimit, now: float) -> None:
+        """Bring into the cells what was used of a limit, and keep what is left while it holds."""
+        if now < limit.row.until:
+            self._count(limit)
+        else:
+            self.publish(limit)
 
     def renew(self, limits: Sequence[BoundLimit], now: float) -> None:
         """Publish what was used of these limits, and keep what is ahead where it was needed since
@@ -147,20 +150,54 @@ class Allowances:
             if needed and now < until:
                 self._take_ahead(limit, size, 0, now)
 
+    def _count(self, limit: BoundLimit) -> None:
+        row = limit.row
+        if not row.used:
+            return
+        used, row.used = row.used, 0
+        counted = min(used, MOST_AMOUNT)
+        cells, own = row.cells, row.own
+        # Here the cells of this process come last. If it is killed in between, what it had reserved
+        # tells whoever reclaims that there is something to look at, and what is not known as its
+        # own is not taken back from what others have used.
+        before = cells[USED]
+        after = limit.counter.add_late(row.since, counted)
+        own[OWN_UNWRITTEN] += counted
+        if after * 2 >= limit.amount:
+            self.crossings += crossings_by(limit, after - before)
+        if limit.index:
+            if not row.settled:
+                self.changed.append(row)
+            row.settled += counted
+        if row.room < 0:
+            # More was used than there was ahead: no more can be given back than that.
+            used += row.room
+            row.taken -= row.room
+            row.room = 0
+        cells[RESERVED] -= used
+        own[OWN_RESERVED] -= used
+        own[OWN_AHEAD] = row.room
+
     def _take_ahead(self, limit: BoundLimit, wanted: int, least: int, now: float) -> None:
         """Take so much, or what there is; nothing if that is less than `least`."""
         row, cells, counter = limit.row, limit.row.cells, limit.counter
-        taken = counter.used(now) + cells[RESERVED]
+        if now >= counter.fresh_until:
+            # As that of a slice always is: what is lent may be gone at any time.
+            return
+        taken = cells[USED] + cells[RESERVED]
         left = limit.amount - taken
+        # What it has under way comes back to this process, and not at once to others.
+        if row.own[OWN_RESERVED] > left // _PARTS_UNDER_WAY:
+            return
         room = min(wanted, left // _PARTS)
         if limit.window is not None:
             room = min(room, until_crossing(limit, cells[USED]) - cells[RESERVED] - 1)
-        if left <= 0 or room < least or now >= counter.fresh_until:
+        if left <= 0 or room < least:
             return
         row.own[OWN_AHEAD] = room
         row.own[OWN_RESERVED] += room
         cells[RESERVED] += room
         row.room = row.size = room
         row.taken = taken + room
-        row.since, row.until = now, counter.fresh_until
+        row.since, row.until = counter.counts_from(now), counter.fresh_until
         self.limits[row] = limit

@@ -177,13 +177,19 @@ class BoundLimit:
         return self.counter.used(now) + self.row.used
 
     def left(self, now: float) -> int:
-        """How much may still be reserved: less than nothing where more was used."""
-        row = self.row
-        if now < row.until:
-            return self.amount - row.taken + row.room
+        """How much may still be reserved, as far as this process knows: less than nothing where
+        more was used. Needs no lock, and so lets no window begin anew."""
+        row, cells = self.row, self.cells
+        taken = row.taken if now < row.until else cells[USED] + cells[RESERVED]
+        return self.amount - taken + row.room
+
+    def left_of_all(self, now: float) -> int:
+        """The same by the cells, in which is what others have taken since. To be called with the
+        lock held."""
         cells, counter = self.cells, self.counter
         used = cells[USED] if now < counter.fresh_until else counter.used(now)
-        return self.amount - used - cells[RESERVED]
+        # What this process has ahead is reserved there, and it may use that.
+        return self.amount - used - cells[RESERVED] + self.row.room
 
     def free_at(self, now: float, amount: int) -> float:
         """When `amount` may be reserved, if nothing else is until then: infinity for never."""

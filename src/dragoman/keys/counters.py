@@ -56,6 +56,10 @@ class Counter(Protocol):
     def add(self, now: float, amount: int) -> int:
         """Count `amount` as used at `now`. Returns how much was used within the window then."""
 
+    def counts_from(self, now: float) -> float:
+        """As of when something counts that is used at `now`, for `add_late`: later than that where
+        the clock was put back. What `used` tells must be fresh."""
+
     def add_late(self, at: float, amount: int) -> int:
         """Count `amount` as used at `at`, which may be past: others may have counted later uses,
         and what is within the window no more does not count. Returns how much is used."""
@@ -128,6 +132,12 @@ class RollingCounter:
         cells[_HEAD + cells[WHEN] % _RING] += amount
         cells[USED] = total
         return total
+
+    def counts_from(self, now: float) -> float:
+        """See `Counter.counts_from`."""
+        latest = self._cells[WHEN]
+        # In the middle of the part, since times are not exact.
+        return now if now * self._parts_per_s >= latest else (latest + 0.5) / self._parts_per_s
 
     def add_late(self, at: float, amount: int) -> int:
         """See `Counter.add_late`."""
@@ -283,6 +293,10 @@ class FixedCounter:
         total = cells[USED] + amount
         cells[USED] = total if total < _MOST else _MOST
         return total
+
+    def counts_from(self, now: float) -> float:
+        """See `Counter.counts_from`."""
+        return max(now, float(self._cells[WHEN]))
 
     def add_late(self, at: float, amount: int) -> int:
         """See `Counter.add_late`."""

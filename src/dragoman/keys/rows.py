@@ -19,9 +19,9 @@ class Row:
     were last written, as far as it is settled.
 
     What this process has taken ahead (see `dragoman.keys.allowances`) holds until `until`: of
-    `size`, taken at `since`, `room` is left, and `used` is used and not in the cells. `taken` is
-    what was used and reserved by all then, with `size`. `asked_at` is when it last had to look at
-    the cells, and `requests` for how many requests more it took then.
+    `size`, which counts as of `since`, `room` is left, and `used` is used and not in the cells.
+    `taken` is what was used and reserved by all then, with `size`. `asked_at` is when it last had
+    to look at the cells, and `requests` for how many requests more it takes then, if for many.
     """
 
     __slots__ = (

@@ -116,6 +116,10 @@ class Slice:
             self._own_counter.add(then, amount)
         return used
 
+    def counts_from(self, now: float) -> float:
+        """See `Counter.counts_from`."""
+        return now
+
     def add_late(self, at: float, amount: int) -> int:
         """See `Counter.add_late`."""
         return self.add(at, amount)
@@ -300,4 +304,8 @@ class LentLimit(BoundLimit):
 
     def left(self, now: float) -> int:
         """See `BoundLimit.left`: what may be borrowed, too."""
+        return self.slice.may_be_had(now)
+
+    def left_of_all(self, now: float) -> int:
+        """See `BoundLimit.left_of_all`: the machine has nothing ahead of others."""
         return self.slice.may_be_had(now)

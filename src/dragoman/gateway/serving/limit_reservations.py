@@ -34,6 +34,9 @@ class LimitReservations:
         if self._renewal is not None:
             self._renewal.cancel()
         self.publish(list(self._allowances.limits.values()))
+        if not self._is_kept:
+            # It stays used, though no row of usage will tell of it.
+            self.note_written(self._taken())
 
     def admit(
         self, limits: Sequence[BoundLimit], amounts: Amounts, now: float
