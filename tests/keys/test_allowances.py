@@ -492,6 +492,16 @@ def test_what_is_refused_leaves_what_is_ahead(kind: Any) -> None:
     assert (cells[USED], cells[RESERVED]) == (10_000, 0)
 
 
+def test_what_holds_no_longer_is_given_back_at_once() -> None:
+    """Where a request is refused, too."""
+    shared = Shared(Limit(kind="tokens", amount=10_000, window="10s"))
+    process, cells = shared.process(), shared.cells[0]
+    busy(process, [1], times=6)
+    assert cells[RESERVED] > 0
+    assert isinstance(process.admit([9995], process.rows[0].until), Refusal)
+    assert (cells[USED], cells[RESERVED]) == (6, 0)
+
+
 def test_more_than_was_reserved_leaves_others_less() -> None:
     shared = Shared(Limit(kind="tokens", amount=10_000, window="1m"))
     process, cells = shared.process(), shared.cells[0]
