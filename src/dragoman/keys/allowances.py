@@ -51,12 +51,13 @@ def take(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Sequence
         else:
             row.room -= amount
             if not limit.index:
+                # Requests are used once they are let in.
                 row.used += amount
     return missing
 
 
 def put_back(limits: Sequence[BoundLimit], amounts: Amounts, missing: Sequence[int]) -> None:
-    """Undo a `take` that just returned `missing`."""
+    """Undo a `take` that just returned these places: at all others."""
     for place, limit in enumerate(limits):
         if place not in missing:
             limit.row.room += amounts[place]
@@ -69,12 +70,12 @@ def settle_taken(
     amounts: Amounts,
     spent: Amounts,
     now: float,
-    changed: list[Row],
+    unwritten: list[Row],
 ) -> Sequence[int]:
     """Settle a request, which reserved `amounts` and came to `spent`, at those limits of which its
     process has something ahead. Returns the places of the others, where it is left to `settle`.
-    `changed` is given rows of which something is to be written that had nothing before; of what is
-    not published yet, nothing is. Needs no lock."""
+    `unwritten` is given rows of which something is to be written that had nothing before; of tokens
+    and costs, nothing is before they are published. Needs no lock."""
     missing: Sequence[int] = ()
     for place, limit in enumerate(limits):
         row, index = limit.row, limit.index
@@ -90,21 +91,21 @@ def settle_taken(
             missing = (*missing, place)
         else:
             if not row.settled:
-                changed.append(row)
+                unwritten.append(row)
             row.settled += used
     return missing
 
 
 class Allowances:
     """The limits of which this process has something ahead. All methods are called with the lock
-    held. `changed` is given the rows of which something is to be written that had nothing before;
+    held. `unwritten` is given the rows of which something is to be written that had nothing before;
     `crossings` are shares that were found to be reached, until somebody takes them."""
 
-    __slots__ = ("changed", "crossings", "limits")
+    __slots__ = ("_unwritten", "crossings", "limits")
 
-    def __init__(self, changed: list[Row]) -> None:
+    def __init__(self, unwritten: list[Row]) -> None:
         self.limits: dict[Row, BoundLimit] = {}
-        self.changed = changed
+        self._unwritten = unwritten
         self.crossings: list[Crossing] = []
 
     def note_admitted(self, limit: BoundLimit, amount: int, now: float) -> None:
@@ -146,6 +147,7 @@ class Allowances:
             size, until = row.size, row.until
             needed = row.used or row.room != size
             self.publish(limit)
+            # Who comes right after it is given up is still one who comes often.
             row.asked_at = now
             if needed and now < until:
                 self._take_ahead(limit, size, 0, now)
@@ -167,7 +169,7 @@ class Allowances:
             self.crossings += crossings_by(limit, after - before)
         if limit.index:
             if not row.settled:
-                self.changed.append(row)
+                self._unwritten.append(row)
             row.settled += counted
         if row.room < 0:
             # More was used than there was ahead: no more can be given back than that.

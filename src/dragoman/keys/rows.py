@@ -20,6 +20,7 @@ class Row:
 
     What this process has taken ahead (see `dragoman.keys.allowances`) holds until `until`: of
     `size`, which counts as of `since`, `room` is left, and `used` is used and not in the cells.
+    What it has reserved there is always what its requests have under way, `room` and `used`.
     `taken` is what was used and reserved by all then, with `size`. `asked_at` is when it last had
     to look at the cells, and `requests` for how many requests more it takes then, if for many.
     """
