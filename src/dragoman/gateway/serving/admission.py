@@ -50,6 +50,9 @@ from dragoman.translation import ClientRequest
 
 _log = logging.getLogger("dragoman.limits")
 
+_LEARNT_ALL = 100
+"""Requests of a worker that all are learned from; later, every eighth."""
+
 
 class _LimitQueue(TurnQueue[Reservation | Refusal]):
     """The requests that wait for a limit, as it is known from whoever came last."""
@@ -68,6 +71,7 @@ class Admission:
         self._limits = counters
         self.expected = ExpectedUse()
         """What requests will probably use."""
+        self._settled = 0
         self._queues: dict[Row, _LimitQueue] = {}
         self.on_crossing: Callable[[Crossing], None] = log_crossing
         self.on_refused: Callable[[BoundLimit], object] = lambda limit: None
@@ -177,7 +181,9 @@ class Admission:
         spent = amounts_spent(admitted, record)
         for crossing in self._reservations.settle(admitted.reservation, spent, now):
             self.on_crossing(crossing)
-        self.expected.learn(admitted, record)
+        self._settled += 1
+        if self._settled < _LEARNT_ALL or not self._settled & 7:
+            self.expected.learn(admitted, record)
         if self._queues:
             self._serve_queues(admitted.reservation.limits)
 

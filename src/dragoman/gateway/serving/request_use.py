@@ -19,9 +19,6 @@ from dragoman.protocols.limits import whole
 from dragoman.translation import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
 
-_LEARNT_ALL = 100
-"""Requests of a worker that all are learned from; later, every eighth."""
-
 _LONGEST_OUTPUT = 4096
 """Tokens of an answer that every model may give, for one whose output limit is not known: to a
 higher limit some say no."""
@@ -46,7 +43,6 @@ class ExpectedUse:
 
     def __init__(self) -> None:
         self._estimates = Estimates()
-        self._settled = 0
 
     def output(self, caller: str, model: str) -> int:
         """Tokens that are reserved for an answer without an output limit."""
@@ -112,9 +108,6 @@ class ExpectedUse:
 
     def learn(self, admitted: Admitted, record: Record) -> None:
         """A request is over: what it came to is learned from."""
-        self._settled += 1
-        if self._settled & 7 and self._settled >= _LEARNT_ALL:
-            return
         usage = record.usage
         if usage is None or record.estimated or record.error:
             return
