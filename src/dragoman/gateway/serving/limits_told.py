@@ -156,7 +156,7 @@ class _RateLines:
             ]
             if tightest != self._tightest:
                 self._tightest, self._ready_until = tightest, 0.0
-        if now >= self._ready_until:
+        if not 0.0 < self._ready_until - now <= 1.0:
             self._prepare(now)
         if all(now < one.row.until for one in self._tightest):
             self._until = min(now + RENEW_S, self._ready_until)
