@@ -1,5 +1,6 @@
 """`python -m tests.gateway.limit_refusals`: one key is refused a thousand times a second; what each
-refusal costs, and how long another key's requests take meanwhile.
+refusal costs, and how long another key's requests take meanwhile. Beside it, the same with as many
+requests for `/healthz`: what any answers do, and whoever asks for them on the same machine.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import time
 from multiprocessing import get_context
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
-from statistics import median
 
 from tests.gateway.processes import ASKED, gateway_process, simulator_process
 
@@ -33,27 +33,41 @@ window = "1m"
 CONNECTIONS = 20
 
 
-async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, key: str) -> int:
+def _request(key: str) -> bytes:
     data = json.dumps(ASKED).encode()
     head = (
         f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n"
         f"content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
     )
-    writer.write(head.encode() + data)
+    return head.encode() + data
+
+
+GOOD = _request("sk-of-the-good")
+STORMS = {
+    "nothing": (b"", 0),
+    "/healthz": (b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n", 200),
+    "refusals": (_request("sk-of-the-refused"), 429),
+}
+"""What is asked for beside good requests, and the status of the answers."""
+
+
+async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> int:
+    writer.write(request)
     answer = await reader.readuntil(b"\r\n\r\n")
     length = int(answer.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
     await reader.readexactly(length)
     return int(answer[9:12])
 
 
-async def _refused(port: int, each_s: float, until: float, place: int) -> int:
-    """Be refused every `each_s` seconds; how often it was. By their `place` connections ask one
-    after another, not all at once."""
+async def _asked(port: int, storm: str, each_s: float, until: float, place: int) -> int:
+    """Ask every `each_s` seconds; how often it was. By their `place` connections ask one after
+    another, not all at once."""
+    request, status = STORMS[storm]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     count, due = 0, time.monotonic() + each_s * place / CONNECTIONS
     while due < until:
         await asyncio.sleep(max(0.0, due - time.monotonic()))
-        assert await _ask(reader, writer, "sk-of-the-refused") == 429
+        assert await _ask(reader, writer, request) == status
         count, due = count + 1, due + each_s
     writer.close()
     return count
@@ -65,36 +79,35 @@ async def _good(port: int, until: float) -> list[float]:
     took: list[float] = []
     while time.monotonic() < until:
         begun = time.monotonic()
-        assert await _ask(reader, writer, "sk-of-the-good") == 200
+        assert await _ask(reader, writer, GOOD) == 200
         took.append((time.monotonic() - begun) * 1000)
         await asyncio.sleep(0.01)
     writer.close()
     return sorted(took)
 
 
-async def _storm(port: int, rate: int, until: float) -> int:
-    """How many were refused."""
+async def _storm(port: int, storm: str, rate: int, until: float) -> int:
     each_s = CONNECTIONS / rate
-    storm = [_refused(port, each_s, until, place) for place in range(CONNECTIONS)]
-    return sum(await asyncio.gather(*storm))
+    asked = [_asked(port, storm, each_s, until, place) for place in range(CONNECTIONS)]
+    return sum(await asyncio.gather(*asked))
 
 
-def _blow(port: int, rate: int, until: float, refused: SimpleQueue[int]) -> None:
-    refused.put(asyncio.run(_storm(port, rate, until)))
+def _blow(port: int, storm: str, rate: int, until: float, count: SimpleQueue[int]) -> None:
+    count.put(asyncio.run(_storm(port, storm, rate, until)))
 
 
-def blow(port: int, seconds: float, rate: int) -> tuple[list[float], int]:
-    """How long good requests took, and how many were refused: those who are come from another
-    process, so that nobody waits here for them."""
+def blow(port: int, storm: str, seconds: float, rate: int) -> tuple[list[float], int]:
+    """How long good requests took, and how many others there were: these come from another process,
+    so that nobody waits here for them."""
     until = time.monotonic() + seconds
-    if not rate:
+    if not STORMS[storm][0]:
         return asyncio.run(_good(port, until)), 0
-    refused: SimpleQueue[int] = SimpleQueue(ctx=get_context("spawn"))
-    storm = get_context("spawn").Process(target=_blow, args=(port, rate, until, refused))
-    storm.start()
+    count: SimpleQueue[int] = SimpleQueue(ctx=get_context("spawn"))
+    others = get_context("spawn").Process(target=_blow, args=(port, storm, rate, until, count))
+    others.start()
     took = asyncio.run(_good(port, until))
-    storm.join()
-    return took, refused.get()
+    others.join()
+    return took, count.get()
 
 
 def _cpu_s(pids: list[int]) -> float:
@@ -115,15 +128,14 @@ def main() -> int:
     """Print what was found."""
     parser = argparse.ArgumentParser(prog="tests.gateway.limit_refusals", description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each round")
-    parser.add_argument("--rounds", type=int, default=6, help="with and without refusals in turn")
-    parser.add_argument("--rate", type=int, default=1000, help="refusals in a second")
+    parser.add_argument("--rounds", type=int, default=6, help="of each in turn")
+    parser.add_argument("--rate", type=int, default=1000, help="of them in a second")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--apart", action="store_true", help="core 0 is the gateway's alone")
     chosen = parser.parse_args()
-    found: dict[int, list[tuple[float, float]]] = {0: [], chosen.rate: []}
-    used: dict[int, float] = {0: 0.0, chosen.rate: 0.0}
-    ready = dict.fromkeys(found, 0.0)
-    refused = 0
+    found: dict[str, list[float]] = {storm: [] for storm in STORMS}
+    used, ready = dict.fromkeys(STORMS, 0.0), dict.fromkeys(STORMS, 0.0)
+    others = dict.fromkeys(STORMS, 0)
     with (
         tempfile.TemporaryDirectory(prefix="refusals-") as folder,
         simulator_process() as (simulator, simulator_pid),
@@ -139,22 +151,22 @@ def main() -> int:
                 os.sched_setaffinity(pid, {1})
         port = int(gateway.url.rpartition(":")[2])
         for _ in range(chosen.rounds):
-            for rate in found:
+            for storm in STORMS:
                 before, waited = _cpu_s(serving), _ready_s(serving)
-                took, more = blow(port, chosen.seconds, rate)
-                used[rate] += _cpu_s(serving) - before
-                ready[rate] += _ready_s(serving) - waited
-                refused += more
-                found[rate].append((took[len(took) // 2], took[len(took) * 99 // 100]))
-    for rate, rounds in found.items():
-        p50, p99 = zip(*rounds, strict=True)
+                took, more = blow(port, storm, chosen.seconds, chosen.rate)
+                used[storm] += _cpu_s(serving) - before
+                ready[storm] += _ready_s(serving) - waited
+                others[storm] += more
+                found[storm] += took
+    for storm, all_took in found.items():
+        took = sorted(all_took)
+        p50, p90, p99 = (took[int(len(took) * share)] for share in (0.5, 0.9, 0.99))
+        each = (used[storm] - used["nothing"]) / max(1, others[storm]) * 1e6
         sys.stdout.write(
-            f"{rate:5} refusals/s: good p50 {median(p50):.2f} ms, p99 {median(p99):.2f} ms"
-            f" (least {min(p99):.2f}); {used[rate]:.2f} s of CPU,"
-            f" {ready[rate]:.2f} s without a core that it could have used\n"
+            f"{others[storm]:6} {storm:8}: good p50 {p50:.2f} ms, p90 {p90:.2f}, p99 {p99:.2f};"
+            f" {each:.0f} us of CPU for each of the others, {ready[storm]:.2f} s ready to run, and"
+            " another process had the core\n"
         )
-    each = (used[chosen.rate] - used[0]) / max(1, refused) * 1e6
-    sys.stdout.write(f"{refused} refused, {each:.0f} us of CPU for each\n")
     return 0
 
 
