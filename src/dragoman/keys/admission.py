@@ -213,10 +213,7 @@ def settle(
             if limit.counter.add(now, used) * 2 >= limit.amount:
                 crossings = (*crossings, *crossings_by(limit, used))
         if used:
-            row = limit.row
-            if not row.settled:
-                changed.append(row)
-            row.settled += used
+            limit.row.note_settled(used, changed)
     return changed, crossings
 
 

@@ -90,9 +90,7 @@ def settle_taken(
         elif (used := spent[place]) < amounts[place]:
             missing = (*missing, place)
         else:
-            if not row.settled:
-                unwritten.append(row)
-            row.settled += used
+            row.note_settled(used, unwritten)
     return missing
 
 
@@ -168,9 +166,7 @@ class Allowances:
         if after * 2 >= limit.amount:
             self.crossings += crossings_by(limit, after - before)
         if limit.index:
-            if not row.settled:
-                self._unwritten.append(row)
-            row.settled += counted
+            row.note_settled(counted, self._unwritten)
         if row.room < 0:
             # More was used than there was ahead: no more can be given back than that.
             used += row.room

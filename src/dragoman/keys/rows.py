@@ -46,6 +46,13 @@ class Row:
         self.room = self.used = self.size = self.taken = self.requests = 0
         self.since = self.until = self.asked_at = 0.0
 
+    def note_settled(self, amount: int, unwritten: list[Row]) -> None:
+        """So much that was used is settled, and goes into rows of usage. `unwritten` is given this
+        row if nothing of it was to be written before."""
+        if not self.settled:
+            unwritten.append(self)
+        self.settled += amount
+
     @property
     def is_restored(self) -> bool:
         """Whether the counter has what was used before it was made."""

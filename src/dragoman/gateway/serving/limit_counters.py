@@ -132,8 +132,6 @@ class LimitCounters:
         """What rows of usage tell of limits."""
         self.audit = LimitAudit(self.history)
         """What compares the counters with them."""
-        self.shared: Counters = _CLOSED
-        """Where they are, once a caller with limits was bound."""
         self.reservations = LimitReservations(_CLOSED, is_kept=self.history.is_kept)
         """What requests reserve and use."""
         self._restoring = asyncio.Lock()
@@ -142,6 +140,11 @@ class LimitCounters:
         self._tasks: list[asyncio.Task[None]] = []
         self.on_freed: Callable[[], object] = lambda: None
         self.on_reached: Callable[[Crossing], object] = lambda crossing: None
+
+    @property
+    def shared(self) -> Counters:
+        """Where they are, once a caller with limits was bound."""
+        return self.reservations.counters
 
     async def close(self) -> None:
         """Give up what is reserved."""
@@ -158,7 +161,7 @@ class LimitCounters:
     def _open(self) -> Counters:
         """From now on, what workers had that are gone is given back."""
         if self.shared is _CLOSED:
-            self.shared = self.reservations.counters = self._open_counters()
+            self.reservations.counters = self._open_counters()
             self._tasks.append(asyncio.create_task(self._look_after(self.shared)))
             if self.history.is_kept:
                 self._tasks.append(asyncio.create_task(self.audit.run(self.shared)))

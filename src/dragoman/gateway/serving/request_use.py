@@ -170,6 +170,7 @@ def upstreams_of(target: Target) -> tuple[str, ...]:
 def amounts_spent(admitted: Admitted, record: Record) -> Amounts:
     """What a request came to at each of its limits, by what is told of it."""
     limits, usage = admitted.limits, record.usage
+    # What nearly all requests come to, with one call less.
     if usage is not None and not record.in_vain and not limits.has_shares:
         return limits.amounts(_spent(usage, record.charge))
     spent = limits.amounts(spent_by(record))
