@@ -23,7 +23,7 @@ import dragoman
 from dragoman import demo
 from dragoman.cli import main
 from dragoman.cli.serve import SIMULATOR_PORT
-from dragoman.simulator.server import DEFAULT_PORT
+from dragoman.lab.simulator.server import DEFAULT_PORT
 
 GOOD = """
 [[upstreams]]

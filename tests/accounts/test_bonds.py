@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.pool import AccountPool, LeaseRequest
-from dragoman.accounts.states import (
+from dragoman.accounts.decide.states import (
     AccountState,
 )
 from dragoman.config import Account, Config, Secret

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dragoman.accounts.lease import Lease
 from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest, NoAccount
-from dragoman.accounts.states import (
+from dragoman.accounts.decide.states import (
     AccountState,
     Disabled,
     Enabled,
@@ -22,7 +22,7 @@ from dragoman.accounts.states import (
     Transition,
 )
 from dragoman.accounts.store import Changes
-from dragoman.accounts.symptoms import Symptom
+from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.config import Account, Config
 from dragoman.config.settings import Selection
 from tests.accounts.pools import ONE, Clock, settle

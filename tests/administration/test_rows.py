@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.administration.drafts import (
+from dragoman.operations.drafts import (
     Draft,
     FieldError,
     InvalidDraft,
     literal_secret,
     read_draft,
 )
-from dragoman.administration.rows import (
+from dragoman.operations.rows import (
     BadFile,
     BadRow,
     Row,

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from dragoman.accounts.store import Batch, ChargeCount, Store
 from dragoman.accounts.usage import OTHER, Attribution, Meter
-from dragoman.administration.pricing import reprice
+from dragoman.operations.pricing import reprice
 from dragoman.canonical.usage import Usage, consistent
 from dragoman.config import KeyRules
 from dragoman.keys.records import StoredKey, StoredSecret

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from dragoman.accounts.cipher import AccountCipher, SealError
 from dragoman.accounts.pool import AccountPool
-from dragoman.accounts.states import (
+from dragoman.accounts.decide.states import (
     Disabled,
     Enabled,
     Failed,
@@ -46,7 +46,7 @@ from dragoman.config import Account
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
 from dragoman.keys.ring import KeyRing
-from dragoman.keys.rows import Row
+from dragoman.limits.rows import Row
 
 _log = logging.getLogger("dragoman.accounts")
 

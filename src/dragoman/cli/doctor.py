@@ -33,7 +33,8 @@ def doctor(
     """
     import asyncio
 
-    from dragoman.doctor import PROTOCOLS, NoModel, Refused, State, Unreachable, examine
+    from dragoman.lab.doctor import examine
+    from dragoman.lab.doctor import PROTOCOLS, NoModel, Refused, State, Unreachable
 
     def say(line: str) -> None:
         click.echo(line, err=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dragoman.canonical.errors import FaultKind
 from dragoman.gateway.dashboard.files import load_files
-from dragoman.gateway.edge.auth import Caller
-from dragoman.gateway.edge.errors import Headers, refusal
-from dragoman.gateway.edge.incoming import IncomingRequest
-from dragoman.gateway.edge.record import Record
+from dragoman.edge.auth import Caller
+from dragoman.edge.errors import Headers, refusal
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record
 
 PATH = "/ui"
 

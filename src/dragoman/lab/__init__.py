@@ -1,0 +1,1 @@
+"""What is used beside the gateway: a simulator of the vendors, a doctor, guides, makers of price tables."""
