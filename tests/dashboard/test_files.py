@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from dragoman.gateway.dashboard.files import FOLDER, load_files
+from dragoman.dashboard.files import FOLDER, load_files
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import running_simulator
 from tests.dashboard.vendored import KEPT, LIBRARIES, RECORD, digest

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.errors import FaultKind
-from dragoman.gateway.dashboard import service as dashboard
+from dragoman.dashboard import files as dashboard
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.errors import refusal
 from dragoman.gateway.edge.incoming import IncomingRequest
@@ -65,7 +65,7 @@ class Routes:
         for path, handler in open_handlers.items():
             self.fixed[path] = _open(handler)
         if services.admin.is_served:
-            self.fixed[dashboard.PATH] = _open(dashboard.dashboard)
+            self.fixed[dashboard.PATH] = _open(_dashboard)
 
     def find(self, path: str) -> Route | None:
         """The route of a path with an id or a model in it. What a protocol reads from a path comes
@@ -147,3 +147,14 @@ def _below(path: str, parent: str) -> str:
 
 async def _refuse(message: str, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
     raise refusal(FaultKind.NOT_FOUND, message)
+
+
+async def _dashboard(incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+    """Serve a file of the dashboard. None of them holds a secret, so no key is needed."""
+    file = dashboard.load_files().find(incoming.path)
+    if file is None:
+        raise refusal(FaultKind.NOT_FOUND, "There is no such file.", code="not_found")
+    body, headers = file.body, file.headers
+    if b"gzip" in incoming.headers.get(b"accept-encoding", b""):
+        body, headers = file.compressed, [*headers, (b"content-encoding", b"gzip")]
+    await incoming.reply(200, body, headers, b"content-type: %b\r\n" % file.media_type)
