@@ -13,7 +13,6 @@ from time import process_time, time
 from dragoman.accounts.decide.decisions import observe
 from dragoman.accounts.decide.members import MemberSettings
 from dragoman.accounts.decide.ordering import ORDERS
-from dragoman.accounts.pool import AccountPool, LeaseRequest, NoAccount
 from dragoman.accounts.decide.rotation import Rotation
 from dragoman.accounts.decide.states import (
     Decision,
@@ -24,6 +23,7 @@ from dragoman.accounts.decide.states import (
     Transition,
 )
 from dragoman.accounts.decide.symptoms import Symptom
+from dragoman.accounts.pool import AccountPool, LeaseRequest, NoAccount
 from dragoman.config import Account, Config, Upstream
 from dragoman.failing import Verdict
 

@@ -31,8 +31,8 @@ from bench import targets
 from bench.answers import DELTA_TEXT, PATHS
 from bench.targets import CLIENT_KEY, Cores
 from dragoman.config import read_config
-from dragoman.server.allocation import configure_allocator
 from dragoman.processes.listening import bind
+from dragoman.server.allocation import configure_allocator
 from dragoman.server.server import Server, build_app
 
 TICK_S = 0.001

@@ -10,7 +10,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dragoman.accounts.decide.symptoms import UNREACHABLE, Symptom, symptom_of_answer, symptom_of_fault
+from dragoman.accounts.decide.symptoms import (
+    UNREACHABLE,
+    Symptom,
+    symptom_of_answer,
+    symptom_of_fault,
+)
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.protocols.error_body import read_error_body
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest, NoAccount
 from dragoman.accounts.decide.states import (
     AccountState,
     Decision,
@@ -22,6 +21,7 @@ from dragoman.accounts.decide.states import (
     Transition,
 )
 from dragoman.accounts.decide.symptoms import Symptom
+from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest, NoAccount
 from dragoman.canonical.errors import FaultKind
 from dragoman.config import Account, Config, Probe
 from dragoman.failing import Rule, Verdict

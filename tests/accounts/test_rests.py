@@ -5,7 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dragoman.accounts.decide.decisions import active_rest, apply, classify, entry_of, observe, on_trial
+from dragoman.accounts.decide.decisions import (
+    active_rest,
+    apply,
+    classify,
+    entry_of,
+    observe,
+    on_trial,
+)
 from dragoman.accounts.decide.states import (
     AccountState,
     Decision,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.accounts.decide import availability
-from dragoman.accounts.decide import decisions
+from dragoman.accounts.decide import availability, decisions
 from dragoman.accounts.decide import rotation as rotation_module
 from dragoman.accounts.decide.allow_lists import AllowLists
 from dragoman.accounts.decide.decisions import observe

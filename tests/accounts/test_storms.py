@@ -10,8 +10,6 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.lease import Lease
-from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest, NoAccount
 from dragoman.accounts.decide.states import (
     AccountState,
     Disabled,
@@ -21,8 +19,10 @@ from dragoman.accounts.decide.states import (
     Succeeded,
     Transition,
 )
-from dragoman.accounts.store import Changes
 from dragoman.accounts.decide.symptoms import Symptom
+from dragoman.accounts.lease import Lease
+from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest, NoAccount
+from dragoman.accounts.store import Changes
 from dragoman.config import Account, Config
 from dragoman.config.settings import Selection
 from tests.accounts.pools import ONE, Clock, settle

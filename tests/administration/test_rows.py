@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.config import Secret
+from dragoman.config.secret import SecretError, resolve_secret
 from dragoman.operations.drafts import (
     Draft,
     FieldError,
@@ -25,8 +27,6 @@ from dragoman.operations.rows import (
     read_json,
     read_json_lines,
 )
-from dragoman.config import Secret
-from dragoman.config.secret import SecretError, resolve_secret
 
 
 def resolve(reference: str) -> Secret:

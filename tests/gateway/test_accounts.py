@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Account, Client, Config, Secret, Server, Upstream
-from dragoman.server.app import Gateway
-from dragoman.server.testing import RunningGateway
 from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Failure, Fault, FaultKind
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.app import Gateway
+from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, streamed_text, text_of
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY, Answer, call

@@ -11,6 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Client, Secret
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from dragoman.serving.affinity import (
     NO_KEYS,
     ConversationKeys,
@@ -18,10 +22,6 @@ from dragoman.serving.affinity import (
     conversation_keys,
     response_id,
 )
-from dragoman.server.testing import RunningGateway
-from dragoman.lab.simulator.accounts import KeyBehaviour
-from dragoman.lab.simulator.script import Failure, Fault
-from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.translation import ClientRequest
 from tests.gateway.clients import APIS, PATHS, body, completed, text_of
 from tests.gateway.conftest import PROTOCOLS, Start, config_for

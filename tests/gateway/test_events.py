@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Admin, Secret, Storage
 from dragoman.admin.events import MOST_CONNECTIONS
 from dragoman.admin.series import least_step
+from dragoman.config import Admin, Secret, Storage
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.observability.metrics import series as series_module
 from dragoman.observability.metrics.counts import LATENCIES
 from dragoman.observability.metrics.outcomes import (
@@ -28,7 +29,6 @@ from dragoman.observability.metrics.outcomes import (
 )
 from dragoman.observability.metrics.series import percentile, series
 from dragoman.server.testing import RunningGateway, running_gateway
-from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.storage import shared_sessions
 from dragoman.storage.series import SeriesFile, Slot
 from tests.gateway.clients import body

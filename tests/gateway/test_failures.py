@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.accounts.pool import NoAccount
 from dragoman.accounts.decide.rules import DEFAULT, SOP, RuleSet
 from dragoman.accounts.decide.symptoms import UNREACHABLE
+from dragoman.accounts.pool import NoAccount
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.serving.failures import (
     ALL_TRIED,

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from dragoman.config import Client, Config, Secret, Server, Storage
 from dragoman.edge import idempotency
-from dragoman.server.testing import RunningGateway
 from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Failure, Fault
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from dragoman.storage.opening import store_for
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of
 from tests.gateway.conftest import SERVER, Start, config_for

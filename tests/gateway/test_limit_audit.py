@@ -14,10 +14,10 @@ import pytest
 
 from dragoman.config.limits import Limit
 from dragoman.edge.auth import Caller
-from dragoman.serving.limit_counters import LimitCounters
+from dragoman.keys.records import UsedInHour
 from dragoman.limits.admission import Reservation
 from dragoman.limits.bound_limits import BoundLimit
-from dragoman.keys.records import UsedInHour
+from dragoman.serving.limit_counters import LimitCounters
 from dragoman.storage.shared_limits import PrivateLimits
 
 HOUR = 3600

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from dragoman.config import Admin, Secret, Storage
 from dragoman.edge.record import Record
-from dragoman.observability.request_log.rows import Ended
-from dragoman.observability.request_log.writing import RequestLog
-from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Failure, Fault
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.observability.request_log.rows import Ended
+from dragoman.observability.request_log.writing import RequestLog
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.request_log import (

@@ -20,10 +20,10 @@ import pytest
 
 from dragoman.config import Config, Server
 from dragoman.edge.lines import LineWriter
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.processes.listening import bind
 from dragoman.server.server import Server as GatewayServer
 from dragoman.server.server import build_app
-from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, stream_error
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import AUTH, JSON, KEY, Connection, call

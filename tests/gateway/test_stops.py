@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from dragoman.accounts.decide.states import AccountState
 from dragoman.canonical.stops import LONGEST, MOST
 from dragoman.config import Admin, Secret, Storage
-from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import (
     PATHS,
     body,

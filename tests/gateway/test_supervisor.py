@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.processes.backoff import FIRST_S, HEALTHY_S, MOST_S, BackOff
 from dragoman.processes.table import SILENT_S, WorkerTable
-from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.clients import PATHS, body, completed
 from tests.gateway.http import AUTH, KEY, Connection, call
 from tests.gateway.services import Services, end_process, needs_linux, services, until

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.processes import take_over
 from dragoman.processes.listening import address_of, bind, deal
-from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.clients import PATHS, body, completed, stream_error
 from tests.gateway.http import AUTH, Connection, call
 from tests.gateway.load import Load

@@ -17,7 +17,6 @@ import pytest
 from msgspec import structs
 
 from dragoman.config.limits import Limit
-from dragoman.serving.limit_reservations import LimitReservations
 from dragoman.limits.admission import (
     Refusal,
     Reservation,
@@ -42,6 +41,7 @@ from dragoman.limits.rows import (
     written,
 )
 from dragoman.limits.slices import CEILING, SLICE_CELLS, UNTIL, LentLimit
+from dragoman.serving.limit_reservations import LimitReservations
 from dragoman.storage.shared_limits import PrivateLimits, SharedLimits
 
 NOW = 1_795_000_000.0

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from dragoman.config import parse_config
-from dragoman.server.testing import running_gateway
 from dragoman.lab.simulator.script import Failure, Fault, FaultKind, Pace, Scenario, Text
+from dragoman.server.testing import running_gateway
 from tests.matrix.bodies import Wish, body
 from tests.matrix.cases import APIS
 from tests.matrix.conftest import CONFIG, DIALLED, SOCKETS, UPSTREAMS, Stage

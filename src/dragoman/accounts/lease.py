@@ -8,9 +8,9 @@ from typing import Protocol
 from msgspec import Struct
 
 from dragoman.accounts.decide.rotation import Choice
-from dragoman.accounts.silence import UNKNOWN_LIMIT_S, UsualWait
 from dragoman.accounts.decide.states import Decision
 from dragoman.accounts.decide.symptoms import Symptom
+from dragoman.accounts.silence import UNKNOWN_LIMIT_S, UsualWait
 from dragoman.config import Account, Secret
 
 

@@ -23,7 +23,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.accounts.cipher import AccountCipher, SealError
-from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.decide.states import (
     Disabled,
     Enabled,
@@ -31,6 +30,7 @@ from dragoman.accounts.decide.states import (
     KeyChanged,
     Transition,
 )
+from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.store import (
     LOST_AFTER_S,
     SWEPT_AT_ONCE,

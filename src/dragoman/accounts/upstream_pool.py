@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from dragoman.accounts.decide.affinity import Affinity
 from dragoman.accounts.decide.hosts import Host
-from dragoman.accounts.lease import Lease
 from dragoman.accounts.decide.members import Member
 from dragoman.accounts.decide.ordering import ORDERS
 from dragoman.accounts.decide.probing import ProbeSchedule
@@ -16,6 +15,7 @@ from dragoman.accounts.decide.proxies import ProxySet
 from dragoman.accounts.decide.rotation import Choice, Rotation
 from dragoman.accounts.decide.rules import table
 from dragoman.accounts.decide.shortage import AllBusy, NoAccount, no_account
+from dragoman.accounts.lease import Lease
 from dragoman.accounts.silence import UsualWait
 from dragoman.accounts.store import Counts, LentCounts
 from dragoman.accounts.wait_queue import Waiter, WaitQueue

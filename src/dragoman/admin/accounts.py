@@ -11,15 +11,9 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
-from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.decide.states import AccountState
+from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.store import StoreError
-from dragoman.operations.drafts import Draft, literal_secret, read_draft
-from dragoman.operations.errors import Conflict, NoModel, UnknownAccount
-from dragoman.operations.rows import rows_of
-from dragoman.operations.service import Administration
-from dragoman.operations.views import STATES
-from dragoman.config import Config
 from dragoman.admin.account_columns import columns
 from dragoman.admin.calls import (
     MOST_BAD_ROWS,
@@ -39,9 +33,15 @@ from dragoman.admin.calls import (
     only,
     read_object,
 )
+from dragoman.config import Config
 from dragoman.edge.incoming import while_connected
-from dragoman.serving.probe import Finding, probe
 from dragoman.http import ClientGone
+from dragoman.operations.drafts import Draft, literal_secret, read_draft
+from dragoman.operations.errors import Conflict, NoModel, UnknownAccount
+from dragoman.operations.rows import rows_of
+from dragoman.operations.service import Administration
+from dragoman.operations.views import STATES
+from dragoman.serving.probe import Finding, probe
 from dragoman.upstream.client import UpstreamClient
 
 T = TypeVar("T")

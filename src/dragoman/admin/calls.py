@@ -11,14 +11,14 @@ from urllib.parse import parse_qsl
 from msgspec import Struct
 
 from dragoman import jsontext
-from dragoman.operations.drafts import shortened
-from dragoman.operations.errors import ImportRejected
-from dragoman.operations.rows import BadFile
-from dragoman.operations.times import InvalidTime, parse_time
 from dragoman.audit import Actor, Change
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.jsontext import JsonError
 from dragoman.keys.admins import Role
+from dragoman.operations.drafts import shortened
+from dragoman.operations.errors import ImportRejected
+from dragoman.operations.rows import BadFile
+from dragoman.operations.times import InvalidTime, parse_time
 from dragoman.storage.shared_sessions import Session
 
 Query = Mapping[str, str]

@@ -12,12 +12,6 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from dragoman.operations.keys import KeyAdministration, Unknown
-from dragoman.audit import Change
-from dragoman.config import Config
-from dragoman.lab.doctor import examine
-from dragoman.lab.doctor import PROTOCOLS, NoModel, Unreachable
-from dragoman.lab.doctor.report import Finding
 from dragoman.admin.calls import (
     STREAMED,
     AdminRoute,
@@ -30,10 +24,15 @@ from dragoman.admin.calls import (
     only,
     read_object,
 )
+from dragoman.audit import Change
+from dragoman.config import Config
 from dragoman.edge.incoming import while_connected
-from dragoman.serving.routing import Router
-from dragoman.lab.guides import GUIDES, Guide, base_url, filled, model_name
 from dragoman.http import ClientGone
+from dragoman.lab.doctor import PROTOCOLS, NoModel, Unreachable, examine
+from dragoman.lab.doctor.report import Finding
+from dragoman.lab.guides import GUIDES, Guide, base_url, filled, model_name
+from dragoman.operations.keys import KeyAdministration, Unknown
+from dragoman.serving.routing import Router
 
 T = TypeVar("T")
 

@@ -10,11 +10,11 @@ import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import FieldInfo, fields
 
-from dragoman.operations.configuration import version_of
+from dragoman.admin.calls import AdminRoute, Call, Note, Refusal, Reply, only
 from dragoman.audit import Change
 from dragoman.config import Config, Secret
 from dragoman.config.changes import needs_restart, restart_fields
-from dragoman.admin.calls import AdminRoute, Call, Note, Refusal, Reply, only
+from dragoman.operations.configuration import version_of
 from dragoman.processes.reload import Pending, Report
 
 MASK = "•••"

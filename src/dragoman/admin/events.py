@@ -29,12 +29,12 @@ from dragoman.admin.calls import (
 )
 from dragoman.admin.requests import FILTER_PARAMETERS, filters_of, list_rows
 from dragoman.edge.incoming import IncomingRequest, while_connected
-from dragoman.observability.metrics.counts import Outcomes
+from dragoman.http import ClientGone
 from dragoman.observability.current import Current
+from dragoman.observability.metrics.counts import Outcomes
 from dragoman.observability.metrics.outcomes import FAILED, LIMITED
 from dragoman.observability.metrics.scrape import Scrape
 from dragoman.observability.metrics.series import series
-from dragoman.http import ClientGone
 from dragoman.storage.request_log import Filters, RequestLogFiles
 from dragoman.storage.series import SLOT_S, SeriesFile
 

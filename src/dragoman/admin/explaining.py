@@ -9,14 +9,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.operations.pricing import PriceView, price_views
+from dragoman.admin.calls import AdminRoute, Call, Reply, bad, only
 from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.config import Config, Route, Upstream, matches
-from dragoman.admin.calls import AdminRoute, Call, Reply, bad, only
-from dragoman.serving.routing import Router, Target, may_use
 from dragoman.keys.ring import KeyRing
+from dragoman.operations.pricing import PriceView, price_views
 from dragoman.prices.lookup import Prices
 from dragoman.protocols.settings import fields_of, setting
+from dragoman.serving.routing import Router, Target, may_use
 
 AccountCounts = Callable[[], Awaitable[Mapping[tuple[str, str], int]]]
 """How many accounts there are, by upstream and state."""

@@ -13,19 +13,6 @@ from typing import Any, Protocol, TypeVar, cast, get_args
 
 import msgspec
 
-from dragoman.operations.admins import AdminAdministration
-from dragoman.operations.drafts import FieldError, InvalidDraft
-from dragoman.operations.foreign_keys import Source, read_keys
-from dragoman.operations.keys import (
-    GRACE_S,
-    KeyAdministration,
-    KeyView,
-    TeamView,
-    found_in,
-)
-from dragoman.operations.limits import LimitAdministration, Owner, read_limit
-from dragoman.operations.times import LONGEST_SPAN_S
-from dragoman.config.limits import Limit
 from dragoman.admin.calls import (
     MOST_ON_PAGE,
     AdminRoute,
@@ -41,11 +28,24 @@ from dragoman.admin.calls import (
     only,
     read_object,
 )
+from dragoman.config.limits import Limit
+from dragoman.limits.bound_limits import kind_of
+from dragoman.operations.admins import AdminAdministration
+from dragoman.operations.drafts import FieldError, InvalidDraft
+from dragoman.operations.foreign_keys import Source, read_keys
+from dragoman.operations.keys import (
+    GRACE_S,
+    KeyAdministration,
+    KeyView,
+    TeamView,
+    found_in,
+)
+from dragoman.operations.limits import LimitAdministration, Owner, read_limit
+from dragoman.operations.times import LONGEST_SPAN_S
 from dragoman.serving.limit_counters import LimitView
 from dragoman.serving.limits_told import amount_text, moment_text
 from dragoman.serving.past_use import PastUse
 from dragoman.serving.simulated_admission import SimulatedAdmission, state_of
-from dragoman.limits.bound_limits import kind_of
 
 T = TypeVar("T")
 

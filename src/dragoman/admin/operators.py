@@ -18,9 +18,6 @@ from typing import TypeVar
 
 import dragoman
 from dragoman.accounts.sync import AccountSync
-from dragoman.operations.admins import AdminAdministration
-from dragoman.audit import Actor, Change
-from dragoman.config import Admin
 from dragoman.admin.calls import (
     AdminRoute,
     Call,
@@ -32,11 +29,14 @@ from dragoman.admin.calls import (
     only,
     read_object,
 )
+from dragoman.audit import Actor, Change
+from dragoman.config import Admin
 from dragoman.edge.auth import presented_key
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.http.addresses import Proxies, counted
 from dragoman.keys.admins import FILE_NAME, Role
 from dragoman.keys.secrets import digest_of
+from dragoman.operations.admins import AdminAdministration
 from dragoman.storage.shared_sessions import LONGEST_S, Session, Sessions
 
 T = TypeVar("T")

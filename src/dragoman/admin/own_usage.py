@@ -12,14 +12,14 @@ import msgspec
 
 from dragoman.accounts.store import StoreError
 from dragoman.accounts.sync import AccountSync
-from dragoman.operations.queries import usage_report
-from dragoman.operations.times import InvalidTime, parse_time
-from dragoman.operations.views import UsageReport, UsageRow
 from dragoman.canonical.errors import FaultKind, InvalidRequest
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
+from dragoman.operations.queries import usage_report
+from dragoman.operations.times import InvalidTime, parse_time
+from dragoman.operations.views import UsageReport, UsageRow
 
 PATH = "/v1/usage"
 

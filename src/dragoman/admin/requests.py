@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from dragoman.accounts.cipher import SealError
-from dragoman.audit import Change
 from dragoman.admin.calls import (
     MOST_ON_PAGE,
     PAGE,
@@ -25,6 +24,7 @@ from dragoman.admin.calls import (
     only,
     times,
 )
+from dragoman.audit import Change
 from dragoman.edge.kept import BODY_NAMES
 from dragoman.observability.request_log.rows import DetailRow, ListRow
 from dragoman.storage.bodies import BodyFiles

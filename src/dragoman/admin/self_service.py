@@ -7,11 +7,11 @@ from typing import Any
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
-from dragoman.serving.limit_counters import LimitCounters, LimitView
-from dragoman.serving.limits_told import amount_text, known_text, moment_text
 from dragoman.limits.bound_limits import Kind
 from dragoman.prices.rates import PICO
 from dragoman.protocols.base import to_json
+from dragoman.serving.limit_counters import LimitCounters, LimitView
+from dragoman.serving.limits_told import amount_text, known_text, moment_text
 
 
 class SelfService:

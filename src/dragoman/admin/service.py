@@ -22,22 +22,6 @@ import dragoman
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.store import DIMENSIONS, StoreError
 from dragoman.accounts.sync import AccountSync
-from dragoman.operations.admins import AdminAdministration
-from dragoman.operations.drafts import InvalidDraft, shortened
-from dragoman.operations.errors import Conflict, UnknownAccount
-from dragoman.operations.keys import KeyAdministration, Unknown
-from dragoman.operations.limits import UnknownLimit
-from dragoman.operations.pricing import (
-    found_prices,
-    hours_since,
-    price_views,
-    reprice,
-)
-from dragoman.operations.service import Administration
-from dragoman.operations.sheets import audit_sheet
-from dragoman.audit import Actor, Change
-from dragoman.canonical.errors import DragomanError, FaultKind
-from dragoman.config import Config
 from dragoman.admin.accounts import AccountRoutes
 from dragoman.admin.calls import (
     MOST_ON_PAGE,
@@ -67,18 +51,34 @@ from dragoman.admin.operators import Operators, check_json
 from dragoman.admin.requests import RequestRoutes
 from dragoman.admin.series import SeriesRoutes
 from dragoman.admin.workbench.handlers import WorkbenchRoutes
+from dragoman.admin.workbench.sending import Bench
+from dragoman.audit import Actor, Change
+from dragoman.canonical.errors import DragomanError, FaultKind
+from dragoman.config import Config
 from dragoman.edge.auth import Caller, Keyring
 from dragoman.edge.errors import Headers, fault_of
 from dragoman.edge.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.edge.idempotency import IdempotencyKeys
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
+from dragoman.http import ClientGone
 from dragoman.observability.metrics.scrape import Scrape
+from dragoman.operations.admins import AdminAdministration
+from dragoman.operations.drafts import InvalidDraft, shortened
+from dragoman.operations.errors import Conflict, UnknownAccount
+from dragoman.operations.keys import KeyAdministration, Unknown
+from dragoman.operations.limits import UnknownLimit
+from dragoman.operations.pricing import (
+    found_prices,
+    hours_since,
+    price_views,
+    reprice,
+)
+from dragoman.operations.service import Administration
+from dragoman.operations.sheets import audit_sheet
+from dragoman.prices.lookup import Prices
 from dragoman.serving.limits_told import moment_text
 from dragoman.serving.simulated_admission import SimulatedAdmission
-from dragoman.admin.workbench.sending import Bench
-from dragoman.http import ClientGone
-from dragoman.prices.lookup import Prices
 from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.opening import cipher_for
 from dragoman.storage.request_log import RequestLogFiles

@@ -33,11 +33,11 @@ from dragoman.cli.common import (
 from dragoman.printable import count
 
 if TYPE_CHECKING:
+    from dragoman.config import Secret
     from dragoman.operations.drafts import Draft
     from dragoman.operations.rows import BadRow, Row
     from dragoman.operations.service import Administration, ImportResult, Progress
     from dragoman.operations.views import AccountView
-    from dragoman.config import Secret
     from dragoman.serving.probe import Finding
 
 STATES = ("active", "cooling", "exhausted", "disabled")
@@ -475,8 +475,8 @@ def _told(view: AccountView, done: str, as_json: bool) -> None:
 
 
 def _draft(given: dict[str, Any], config: Path, reset: Iterable[str] = ()) -> Draft:
-    from dragoman.operations.drafts import FIELDS, read_draft
     from dragoman.config import Secret
+    from dragoman.operations.drafts import FIELDS, read_draft
 
     values = {name: value for name, value in given.items() if value not in (None, ())}
     if "models" in values:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
     from dragoman.accounts.store import Store
-    from dragoman.operations.rows import BadRow
     from dragoman.config import Config, ConfigError, Loaded
+    from dragoman.operations.rows import BadRow
 
 
 class ProtocolName(click.ParamType[str]):
@@ -146,9 +146,9 @@ def key_store(config: Config) -> Iterator[Store]:
 def failures_told() -> Iterator[None]:
     """End the command with a message for whatever an operator can get wrong."""
     from dragoman.accounts.store import StoreError
+    from dragoman.config import SecretError
     from dragoman.operations.drafts import InvalidDraft
     from dragoman.operations.errors import Conflict, UnknownAccount
-    from dragoman.config import SecretError
 
     try:
         yield

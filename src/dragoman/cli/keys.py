@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 
 import click
 
-from dragoman.operations.times import LONGEST_SPAN_S
 from dragoman.cli.common import (
     ALWAYS_JSON,
     CONFIG,
@@ -29,6 +28,7 @@ from dragoman.cli.common import (
     table,
     tell,
 )
+from dragoman.operations.times import LONGEST_SPAN_S
 from dragoman.printable import count, printable
 
 if TYPE_CHECKING:

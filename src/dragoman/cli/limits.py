@@ -19,9 +19,9 @@ from dragoman.cli.keys import Moment, opened
 
 if TYPE_CHECKING:
     from dragoman.accounts.store import Store
-    from dragoman.operations.limits import LimitAdministration, NumberedLimit, Owner
     from dragoman.config import Config
     from dragoman.config.limits import Limit
+    from dragoman.operations.limits import LimitAdministration, NumberedLimit, Owner
     from dragoman.serving.simulated_admission import LimitState
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -154,8 +154,8 @@ def update(
     `[pricing] table` has the gateway use the file.
     """
     from dragoman.config.files import read_file
-    from dragoman.prices.loading import load_table
     from dragoman.lab.prices.making import changes, gone, make_from
+    from dragoman.prices.loading import load_table
     from dragoman.prices.table import write_table
 
     with _told():
@@ -208,8 +208,8 @@ def diff(config: Path, as_json: bool, old: Path, new: Path | None) -> None:
     those of input, of cached input and of output, in US dollars for a million tokens.
     """
     from dragoman.config.files import read_file
-    from dragoman.prices.loading import load_table
     from dragoman.lab.prices.making import changes
+    from dragoman.prices.loading import load_table
 
     with _told():
         before = load_table(read_file(str(old)))

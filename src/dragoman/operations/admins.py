@@ -13,15 +13,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.operations.drafts import FieldError, InvalidDraft, shortened
-from dragoman.operations.errors import Conflict
-from dragoman.operations.keys import Unknown
-from dragoman.operations.people import this_user
 from dragoman.audit import Actor, Change, changed
 from dragoman.config.access_rules import Name
 from dragoman.config.convert import suggestion
 from dragoman.keys.admins import FILE_NAME, PREFIX, AdminStore, Role, StoredAdmin
 from dragoman.keys.secrets import RANDOM_BYTES, digest_of, ending_of, make_key
+from dragoman.operations.drafts import FieldError, InvalidDraft, shortened
+from dragoman.operations.errors import Conflict
+from dragoman.operations.keys import Unknown
+from dragoman.operations.people import this_user
 
 _USE_NOTED_S = 60.0
 """Seconds between two times that the use of a key is written down."""

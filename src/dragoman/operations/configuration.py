@@ -8,9 +8,9 @@ import hashlib
 import msgspec
 from msgspec import Struct
 
-from dragoman.operations.people import this_user
 from dragoman.audit import Actor, AuditLog, Change
 from dragoman.config import Config
+from dragoman.operations.people import this_user
 from dragoman.storage.opening import store_for
 
 

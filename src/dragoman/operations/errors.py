@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dragoman.operations.rows import BadRow
 from dragoman.config.convert import suggestion
+from dragoman.operations.rows import BadRow
 
 
 class UnknownAccount(LookupError):

@@ -20,11 +20,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman import jsontext
-from dragoman.operations.drafts import FieldError, shortened
-from dragoman.operations.rows import BadFile, BadRow
 from dragoman.config.limits import MOST, MOST_DOLLARS
 from dragoman.jsontext import JsonError
 from dragoman.keys.secrets import digest_of, ending_of
+from dragoman.operations.drafts import FieldError, shortened
+from dragoman.operations.rows import BadFile, BadRow
 
 Source = Literal["litellm", "new-api", "openrouter"]
 

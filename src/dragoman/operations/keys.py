@@ -14,17 +14,17 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.operations.drafts import FieldError, InvalidDraft, converted, shortened
-from dragoman.operations.errors import Conflict, ImportRejected
-from dragoman.operations.foreign_keys import ForeignKey, fitting_name
-from dragoman.operations.people import this_user
-from dragoman.operations.rows import BadRow
 from dragoman.audit import Actor, Change, changed
 from dragoman.config import AccessRules, Client, Config, KeyRules, access_faults
 from dragoman.config.access_rules import ANYONE, Name
 from dragoman.config.convert import dotted, suggestion
 from dragoman.keys.records import KEPT_SECRETS, KeyStore, StoredKey, StoredSecret, StoredTeam
 from dragoman.keys.secrets import RANDOM_BYTES, digest_of, ending_of, make_key
+from dragoman.operations.drafts import FieldError, InvalidDraft, converted, shortened
+from dragoman.operations.errors import Conflict, ImportRejected
+from dragoman.operations.foreign_keys import ForeignKey, fitting_name
+from dragoman.operations.people import this_user
+from dragoman.operations.rows import BadRow
 
 GRACE_S = 24 * 3600.0
 """Seconds for which the old secret of a key that is rotated goes on."""

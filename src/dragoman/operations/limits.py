@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from dragoman.operations.drafts import FieldError, InvalidDraft, converted
-from dragoman.operations.keys import KeyAdministration
 from dragoman.config import AccessRules
 from dragoman.config.limits import Limit, limit_faults
 from dragoman.config.windows import Rolling, parse_window, span_of
+from dragoman.operations.drafts import FieldError, InvalidDraft, converted
+from dragoman.operations.keys import KeyAdministration
 
 Owner = Literal["key", "team"]
 """Whose limits they are."""

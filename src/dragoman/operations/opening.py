@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from dragoman.config import Config
 from dragoman.operations.errors import Conflict
 from dragoman.operations.service import Administration
-from dragoman.config import Config
 from dragoman.storage.opening import cipher_for, store_for
 
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from dragoman.accounts.store import ChargeCount, ChargeKey, Store
 from dragoman.accounts.usage import OTHER
-from dragoman.operations.people import this_user
 from dragoman.audit import Actor, Change
 from dragoman.config import Config
+from dragoman.operations.people import this_user
 from dragoman.prices.lookup import Basis, Prices
 from dragoman.prices.rates import PER_MILLION, Price, dollars
 

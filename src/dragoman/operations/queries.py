@@ -18,6 +18,9 @@ from dragoman.accounts.store import (
     Store,
     Sums,
 )
+from dragoman.audit import Actor
+from dragoman.config import Account, Config
+from dragoman.config.convert import suggestion
 from dragoman.operations.drafts import SECRETS, FieldError, InvalidDraft, shortened
 from dragoman.operations.errors import Conflict, UnknownAccount
 from dragoman.operations.people import this_user
@@ -32,9 +35,6 @@ from dragoman.operations.views import (
     UsageRow,
     status_of,
 )
-from dragoman.audit import Actor
-from dragoman.config import Account, Config
-from dragoman.config.convert import suggestion
 
 _DAY_S = 24 * 3600.0
 _HOUR_S = 3600.0

@@ -18,6 +18,8 @@ import msgspec
 from msgspec import Struct
 
 from dragoman import jsontext
+from dragoman.config.convert import Resolve, suggestion
+from dragoman.jsontext import JsonError
 from dragoman.operations.drafts import (
     FIELDS,
     SECRETS,
@@ -28,8 +30,6 @@ from dragoman.operations.drafts import (
     shortened,
 )
 from dragoman.operations.views import AccountView
-from dragoman.config.convert import Resolve, suggestion
-from dragoman.jsontext import JsonError
 
 Format = Literal["csv", "json", "jsonl"]
 

@@ -21,14 +21,14 @@ from dragoman.accounts.decide.states import (
     Transition,
 )
 from dragoman.accounts.store import Definition
+from dragoman.audit import Change, Fields, changed
+from dragoman.config import Account
+from dragoman.config.secret import fingerprint
 from dragoman.operations.drafts import FIELDS, SECRETS, Draft, FieldError, InvalidDraft
 from dragoman.operations.errors import Conflict, ImportRejected, UnknownAccount
 from dragoman.operations.queries import AccountQueries, without_secrets
 from dragoman.operations.rows import BadRow, Row
 from dragoman.operations.views import AccountDetails, AccountView, status_of
-from dragoman.audit import Change, Fields, changed
-from dragoman.config import Account
-from dragoman.config.secret import fingerprint
 
 _PROGRESS_EVERY = 500
 _LONGEST_WHY = 200

@@ -17,6 +17,11 @@ from dragoman.edge.auth import Caller, Keyring
 from dragoman.edge.delivery import Delivery
 from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.edge.record import Record
+from dragoman.http.clock import Clock
+from dragoman.protocols.base import to_json
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_responses.response_object import queued
+from dragoman.protocols.openai_responses.settings import ResponsesOptions
 from dragoman.responses.background_run import (
     STOPPED,
     AskedInBackground,
@@ -32,11 +37,6 @@ from dragoman.responses.conversations import (
     StoredConversations,
 )
 from dragoman.responses.response_store import ResponseStoreThread
-from dragoman.http.clock import Clock
-from dragoman.protocols.base import to_json
-from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_responses.response_object import queued
-from dragoman.protocols.openai_responses.settings import ResponsesOptions
 from dragoman.sse import DONE, encode
 from dragoman.storage.responses import (
     FINISHED,

@@ -16,13 +16,6 @@ from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.edge.auth import Caller, without_keys
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
-from dragoman.responses.conversations import (
-    ENDS,
-    PendingResponse,
-    ResponseRecorder,
-    StoredConversations,
-)
-from dragoman.responses.response_store import ResponseStoreThread
 from dragoman.http.clock import Clock
 from dragoman.http.problems import ClientGone
 from dragoman.jsontext import JsonError
@@ -30,6 +23,13 @@ from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
 from dragoman.protocols.openai_responses.errors import failed_object
 from dragoman.protocols.openai_responses.websocket import numbered
+from dragoman.responses.conversations import (
+    ENDS,
+    PendingResponse,
+    ResponseRecorder,
+    StoredConversations,
+)
+from dragoman.responses.response_store import ResponseStoreThread
 from dragoman.sse import DONE, Decoder, Frame, encode
 from dragoman.storage.responses import (
     ResponseStore,

@@ -18,11 +18,6 @@ from msgspec.structs import replace
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.edge.auth import Caller
 from dragoman.edge.lanes import Continuation
-from dragoman.serving.large import LargeBodies, is_large
-from dragoman.serving.recorder import AnswerRecorder
-from dragoman.serving.routing import Target
-from dragoman.responses.large_body_tasks import items_given
-from dragoman.responses.response_store import ResponseStoreThread
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
@@ -38,6 +33,11 @@ from dragoman.protocols.openai_responses.conversations import (
     with_stored,
 )
 from dragoman.protocols.raw import join_list, join_object, split_list, split_object
+from dragoman.responses.large_body_tasks import items_given
+from dragoman.responses.response_store import ResponseStoreThread
+from dragoman.serving.large import LargeBodies, is_large
+from dragoman.serving.recorder import AnswerRecorder
+from dragoman.serving.routing import Target
 from dragoman.sse import Frame, encode, last_event
 from dragoman.storage.responses import (
     FINISHED,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.serving.large_body_tasks import MOST_VALUES, Source, request_of, too_large
 from dragoman.protocols.openai_responses.conversations import GivenItems, given_items
+from dragoman.serving.large_body_tasks import MOST_VALUES, Source, request_of, too_large
 
 
 def items_given(body: bytes, source: Source) -> tuple[GivenItems | None, bytes]:

@@ -8,15 +8,15 @@ import time
 
 from msgspec import Raw
 
+from dragoman.protocols.openai_responses.additions import ANSWERS, CREATED, Addition, Additions
+from dragoman.protocols.openai_responses.conversations import GivenItems, given_items
+from dragoman.protocols.openai_responses.websocket import finished_item, response_id_in
 from dragoman.responses.conversations import (
     ENDS,
     PendingResponse,
     ResponseRecorder,
     StoredConversations,
 )
-from dragoman.protocols.openai_responses.additions import ANSWERS, CREATED, Addition, Additions
-from dragoman.protocols.openai_responses.conversations import GivenItems, given_items
-from dragoman.protocols.openai_responses.websocket import finished_item, response_id_in
 from dragoman.sse import Decoder, Frame
 from dragoman.storage.responses import Items
 

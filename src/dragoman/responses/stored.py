@@ -17,18 +17,6 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.lanes import Continuation
 from dragoman.edge.record import Record
-from dragoman.serving.exchange import Exchange
-from dragoman.serving.recorder import AnswerRecorder
-from dragoman.responses.background import Background
-from dragoman.responses.conversations import (
-    LONGEST_ID,
-    PendingResponse,
-    ResponseRecorder,
-    StoredConversations,
-    response_not_found,
-)
-from dragoman.responses.steerable import SteerableRecorder
-from dragoman.responses.upstream_responses import UpstreamResponses, is_left_to
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject, decode_object
 from dragoman.protocols.openai_responses.conversations import (
@@ -41,6 +29,18 @@ from dragoman.protocols.openai_responses.conversations import (
 from dragoman.protocols.openai_responses.frames import Frames
 from dragoman.protocols.openai_responses.response_object import begun
 from dragoman.protocols.openai_responses.usage import write_usage
+from dragoman.responses.background import Background
+from dragoman.responses.conversations import (
+    LONGEST_ID,
+    PendingResponse,
+    ResponseRecorder,
+    StoredConversations,
+    response_not_found,
+)
+from dragoman.responses.steerable import SteerableRecorder
+from dragoman.responses.upstream_responses import UpstreamResponses, is_left_to
+from dragoman.serving.exchange import Exchange
+from dragoman.serving.recorder import AnswerRecorder
 from dragoman.storage.responses import FINISHED, StoredResponse
 from dragoman.translation import ClientRequest
 from dragoman.translation.call import mint

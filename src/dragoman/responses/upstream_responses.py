@@ -23,10 +23,10 @@ from dragoman.config import Account, Config, Upstream
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.edge.record import Record
-from dragoman.serving.answers import MOST_BYTES, is_error_object, is_stream, read_error
-from dragoman.serving.failures import failed_call, refused
-from dragoman.serving.recorder import AnswerRecorder
-from dragoman.serving.upstream_requests import UpstreamRequestBuilders
+from dragoman.jsontext import JsonError, decoder
+from dragoman.keys.ring import KeyRing
+from dragoman.protocols import CODECS
+from dragoman.protocols.openai_responses.conversations import no_conversations
 from dragoman.responses.conversations import (
     ENDS,
     LONGEST_ID,
@@ -35,10 +35,10 @@ from dragoman.responses.conversations import (
     previous_not_found,
 )
 from dragoman.responses.response_store import ResponseStoreThread
-from dragoman.jsontext import JsonError, decoder
-from dragoman.keys.ring import KeyRing
-from dragoman.protocols import CODECS
-from dragoman.protocols.openai_responses.conversations import no_conversations
+from dragoman.serving.answers import MOST_BYTES, is_error_object, is_stream, read_error
+from dragoman.serving.failures import failed_call, refused
+from dragoman.serving.recorder import AnswerRecorder
+from dragoman.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.sse import Decoder
 from dragoman.translation import ClientRequest
 from dragoman.translation.frame_halves import FrameHalves

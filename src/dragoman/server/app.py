@@ -16,9 +16,9 @@ from functools import partial
 from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
+from dragoman.admin.configuration import ReloadRequest
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
-from dragoman.admin.configuration import ReloadRequest
 from dragoman.edge.auth import Caller, Guessed, presented_key
 from dragoman.edge.browsers import check_unkeyed
 from dragoman.edge.errors import fault_of, refusal
@@ -29,19 +29,19 @@ from dragoman.edge.lanes import Continuation
 from dragoman.edge.logins import Logins
 from dragoman.edge.paths import implied_codec, normal_path
 from dragoman.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
-from dragoman.server.front_page import front_page
-from dragoman.observability.metrics.exposition import content_type, takes_openmetrics
-from dragoman.observability.metrics.scrape import WorkerSlot
-from dragoman.server.routes import Handler, Route, Routes
-from dragoman.server.services import Generation, Services
-from dragoman.serving.exchange import SHUTTING_DOWN
-from dragoman.responses.websocket.service import WebSockets
 from dragoman.http import ClientGone
 from dragoman.http.addresses import Proxies, is_here
 from dragoman.http.websocket import is_offered
+from dragoman.observability.metrics.exposition import content_type, takes_openmetrics
+from dragoman.observability.metrics.scrape import WorkerSlot
 from dragoman.protocols.base import to_json
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
+from dragoman.responses.websocket.service import WebSockets
+from dragoman.server.front_page import front_page
+from dragoman.server.routes import Handler, Route, Routes
+from dragoman.server.services import Generation, Services
+from dragoman.serving.exchange import SHUTTING_DOWN
 
 _log = logging.getLogger("dragoman")
 

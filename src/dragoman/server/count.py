@@ -16,6 +16,11 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.errors import Headers
 from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.edge.record import Record
+from dragoman.jsontext import members as members_of
+from dragoman.protocols import CODECS
+from dragoman.protocols.base import Counting, to_json
+from dragoman.responses.conversations import StoredConversations
+from dragoman.responses.upstream_responses import UpstreamResponses, is_left_to
 from dragoman.serving.answers import MOST_BYTES, read_error
 from dragoman.serving.attempts import Attempts
 from dragoman.serving.failures import Failure, failed_call, refused, unusable
@@ -24,11 +29,6 @@ from dragoman.serving.large_body_tasks import Source, request_of
 from dragoman.serving.resolver import RequestResolver
 from dragoman.serving.routing import Target
 from dragoman.serving.upstreams import Upstreams
-from dragoman.responses.conversations import StoredConversations
-from dragoman.responses.upstream_responses import UpstreamResponses, is_left_to
-from dragoman.jsontext import members as members_of
-from dragoman.protocols import CODECS
-from dragoman.protocols.base import Counting, to_json
 from dragoman.translation import Call, CallSettings, ClientRequest
 from dragoman.translation.estimate import estimate_tokens
 from dragoman.upstream.errors import CallError

@@ -14,12 +14,12 @@ from dragoman.config import Config, Upstream
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
-from dragoman.serving.listing import read_models
-from dragoman.serving.failures import Failure
-from dragoman.serving.routing import Router, may_use, model_not_found
-from dragoman.serving.upstreams import Upstreams
 from dragoman.protocols.base import ModelList, to_json
 from dragoman.protocols.fields import JsonObject
+from dragoman.serving.failures import Failure
+from dragoman.serving.listing import read_models
+from dragoman.serving.routing import Router, may_use, model_not_found
+from dragoman.serving.upstreams import Upstreams
 
 _log = logging.getLogger("dragoman.gateway")
 

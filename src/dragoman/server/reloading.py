@@ -9,11 +9,11 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from dragoman.accounts.store import StoreError
-from dragoman.operations.configuration import note_reload
 from dragoman.config import Config, ConfigError
 from dragoman.config.changes import Changes, changes, usable_now
 from dragoman.config.checks import errors
 from dragoman.config.source import Snapshot, Source
+from dragoman.operations.configuration import note_reload
 from dragoman.processes.reload import (
     NO_ANSWER,
     Pending,

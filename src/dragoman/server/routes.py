@@ -8,18 +8,18 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.admin import own_usage
+from dragoman.admin.self_service import SelfService
 from dragoman.canonical.errors import FaultKind
-from dragoman.gateway.dashboard import service as dashboard
+from dragoman.dashboard import files as dashboard
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
-from dragoman.server.models import ModelEndpoints
-from dragoman.admin import own_usage
-from dragoman.admin.self_service import SelfService
-from dragoman.server.services import Generation
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, Operation
+from dragoman.server.models import ModelEndpoints
+from dragoman.server.services import Generation
 
 Handler = Callable[[IncomingRequest, Caller, Record], Awaitable[None]]
 
@@ -65,7 +65,7 @@ class Routes:
         for path, handler in open_handlers.items():
             self.fixed[path] = _open(handler)
         if services.admin.is_served:
-            self.fixed[dashboard.PATH] = _open(dashboard.dashboard)
+            self.fixed[dashboard.PATH] = _open(_dashboard)
 
     def find(self, path: str) -> Route | None:
         """The route of a path with an id or a model in it. What a protocol reads from a path comes
@@ -147,3 +147,14 @@ def _below(path: str, parent: str) -> str:
 
 async def _refuse(message: str, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
     raise refusal(FaultKind.NOT_FOUND, message)
+
+
+async def _dashboard(incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+    """Serve a file of the dashboard. None of them holds a secret, so no key is needed."""
+    file = dashboard.load_files().find(incoming.path)
+    if file is None:
+        raise refusal(FaultKind.NOT_FOUND, "There is no such file.", code="not_found")
+    body, headers = file.body, file.headers
+    if b"gzip" in incoming.headers.get(b"accept-encoding", b""):
+        body, headers = file.compressed, [*headers, (b"content-encoding", b"gzip")]
+    await incoming.reply(200, body, headers, b"content-type: %b\r\n" % file.media_type)

@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterator, Sequence
 import uvloop
 from msgspec import Struct
 
+from dragoman.admin.configuration import ReloadRequest
 from dragoman.config import Config
 from dragoman.config import Server as Settings
 from dragoman.config.changes import usable_now
 from dragoman.config.checks import Fault, is_loopback
-from dragoman.admin.configuration import ReloadRequest
-from dragoman.server.app import Gateway, Serving
 from dragoman.edge.record import log_line
 from dragoman.edge.refusals import refuse
-from dragoman.observability.metrics.scrape import WorkerSlot
-from dragoman.processes.reload import ReloadError
 from dragoman.http import Limits
 from dragoman.http import Server as HTTPServer
 from dragoman.http.addresses import is_here
 from dragoman.http.server import Listener
+from dragoman.observability.metrics.scrape import WorkerSlot
 from dragoman.prices.loading import price_faults
+from dragoman.processes.reload import ReloadError
+from dragoman.server.app import Gateway, Serving
 
 
 def build_app(

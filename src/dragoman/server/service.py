@@ -21,12 +21,10 @@ import msgspec
 import uvloop
 from msgspec import Struct
 
-from dragoman.operations.configuration import note_start
+from dragoman.admin.configuration import ReloadRequest
 from dragoman.config import Config, LogFormat
 from dragoman.config.source import Source
 from dragoman.config.summary import summary
-from dragoman.admin.configuration import ReloadRequest
-from dragoman.server.allocation import configure_allocator
 from dragoman.edge.lines import LineWriter, Outlet
 from dragoman.edge.log_format import (
     JsonFormatter,
@@ -37,6 +35,7 @@ from dragoman.edge.log_format import (
 )
 from dragoman.observability.metrics.board import Board
 from dragoman.observability.metrics.scrape import WorkerSlot
+from dragoman.operations.configuration import note_start
 from dragoman.processes.listening import (
     HANDSHAKE_S,
     address_of,
@@ -53,6 +52,7 @@ from dragoman.processes.supervisor import Supervisor
 from dragoman.processes.table import WorkerTable
 from dragoman.processes.take_over import Offer, Predecessor, ask
 from dragoman.processes.worker import Attendance, handled_signals, show_stacks
+from dragoman.server.allocation import configure_allocator
 from dragoman.server.reloading import Held, OwnReload, WorkersReload, prepared_for
 from dragoman.server.server import Prepared, Server, build_app, check_reach, server_tls
 from dragoman.storage.opening import prepare

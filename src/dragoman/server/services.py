@@ -20,11 +20,42 @@ from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.store import Counts
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
-from dragoman.config import Config
 from dragoman.admin.configuration import ReloadRequest
 from dragoman.admin.events import Events
 from dragoman.admin.operators import Operators
+from dragoman.admin.own_usage import OwnUsage
 from dragoman.admin.service import Admin
+from dragoman.admin.workbench.sending import Bench
+from dragoman.config import Config
+from dragoman.edge.auth import Keyring
+from dragoman.edge.idempotency import IdempotencyKeys
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record
+from dragoman.http.addresses import Proxies
+from dragoman.keys.records import UsedInHour
+from dragoman.keys.ring import KeyRing
+from dragoman.limits.bound_limits import BoundLimit
+from dragoman.limits.crossings import Crossing
+from dragoman.limits.shares import Spent
+from dragoman.observability.current import Current
+from dragoman.observability.metrics.listed import listed_models
+from dragoman.observability.metrics.metrics import Metrics, Signal
+from dragoman.observability.metrics.scrape import Scrape, WorkerSlot
+from dragoman.observability.metrics.series import SeriesKeeper
+from dragoman.observability.metrics.tally import Tally, is_charged
+from dragoman.observability.request_log.writing import RequestLog
+from dragoman.observability.traces.exporting import Exporting
+from dragoman.observability.traces.sampling import is_disabled
+from dragoman.observability.traces.traces import Traces, peers_of
+from dragoman.observability.webhook import Alerts
+from dragoman.prices.loading import load_prices
+from dragoman.prices.lookup import Prices
+from dragoman.prices.rates import PICO
+from dragoman.responses.background import Background, BackgroundTasks
+from dragoman.responses.conversations import StoredConversations
+from dragoman.responses.response_store import ResponseStoreThread
+from dragoman.responses.stored import StoredResponses
+from dragoman.responses.upstream_responses import UpstreamResponses
 from dragoman.server.configured import (
     fixed_keys,
     fixed_teams,
@@ -35,55 +66,24 @@ from dragoman.server.configured import (
     sealer_of,
 )
 from dragoman.server.count import Counter
-from dragoman.edge.auth import Keyring
-from dragoman.edge.idempotency import IdempotencyKeys
-from dragoman.edge.incoming import IncomingRequest
-from dragoman.edge.record import Record
 from dragoman.server.models import Catalogue, fetch_models
-from dragoman.serving.limit_budgets import budgets
-from dragoman.observability.current import Current
-from dragoman.observability.metrics.listed import listed_models
-from dragoman.observability.metrics.metrics import Metrics, Signal
-from dragoman.admin.own_usage import OwnUsage
-from dragoman.serving.prober import Prober
-from dragoman.observability.metrics.scrape import Scrape, WorkerSlot
-from dragoman.observability.metrics.series import SeriesKeeper
-from dragoman.observability.metrics.tally import Tally, is_charged
-from dragoman.observability.webhook import Alerts
-from dragoman.observability.request_log.writing import RequestLog
 from dragoman.serving.account_slots import AccountSlots
 from dragoman.serving.admission import Admission, is_told, log_crossing
 from dragoman.serving.affinity import ForeignReasoning
 from dragoman.serving.attribution import Attributor
 from dragoman.serving.exchange import Exchange
 from dragoman.serving.large import LargeBodies
+from dragoman.serving.limit_budgets import budgets
 from dragoman.serving.limit_counters import LimitCounters
 from dragoman.serving.limit_slices import LimitSlices
 from dragoman.serving.pool_shares import Pools, SpentSince, grouped
+from dragoman.serving.prober import Prober
 from dragoman.serving.resolver import RequestResolver
 from dragoman.serving.routing import Router
 from dragoman.serving.simulated_admission import SimulatedAdmission
 from dragoman.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.serving.upstreams import Upstreams
 from dragoman.serving.usage_history import UsedSince, UsersSince
-from dragoman.responses.background import Background, BackgroundTasks
-from dragoman.responses.conversations import StoredConversations
-from dragoman.responses.response_store import ResponseStoreThread
-from dragoman.responses.stored import StoredResponses
-from dragoman.responses.upstream_responses import UpstreamResponses
-from dragoman.observability.traces.exporting import Exporting
-from dragoman.observability.traces.sampling import is_disabled
-from dragoman.observability.traces.traces import Traces, peers_of
-from dragoman.admin.workbench.sending import Bench
-from dragoman.http.addresses import Proxies
-from dragoman.limits.bound_limits import BoundLimit
-from dragoman.limits.crossings import Crossing
-from dragoman.keys.records import UsedInHour
-from dragoman.keys.ring import KeyRing
-from dragoman.limits.shares import Spent
-from dragoman.prices.loading import load_prices
-from dragoman.prices.lookup import Prices
-from dragoman.prices.rates import PICO
 from dragoman.storage.opening import (
     Watching,
     cipher_for,

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dragoman.config import Config, Loaded
-from dragoman.server.app import Gateway
 from dragoman.edge.record import log_line
 from dragoman.processes.listening import bind
+from dragoman.server.app import Gateway
 from dragoman.server.server import Server, build_app
 
 _POLL_S = 0.002

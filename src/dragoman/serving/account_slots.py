@@ -13,10 +13,10 @@ from contextlib import suppress
 from typing import Final
 
 from dragoman.config.limits import Limit
-from dragoman.serving.limit_slices import LimitSlices
 from dragoman.limits.counters import RESERVED, cells_of
 from dragoman.limits.rows import OWN_RESERVED, Counters
 from dragoman.limits.slices import AWAY, LentLimit
+from dragoman.serving.limit_slices import LimitSlices
 
 _RECLAIM_S: Final = 0.5
 """Seconds between two looks for workers that are gone."""

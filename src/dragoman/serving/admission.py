@@ -14,6 +14,19 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.errors import Headers
 from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.edge.record import Record
+from dragoman.limits.admission import (
+    LEAST_OUTPUT,
+    Admitted,
+    Refusal,
+    Reservation,
+    Wanted,
+)
+from dragoman.limits.bound_limits import Amounts, BoundLimit, Kind
+from dragoman.limits.crossings import Crossing
+from dragoman.limits.rows import Row
+from dragoman.prices.lookup import Prices
+from dragoman.protocols.base import to_json
+from dragoman.protocols.limits import whole
 from dragoman.serving.limit_counters import LimitCounters
 from dragoman.serving.limits_told import (
     CLAMPED_HEADER,
@@ -33,19 +46,6 @@ from dragoman.serving.request_use import (
 )
 from dragoman.serving.routing import Target
 from dragoman.serving.turn_queue import TurnQueue
-from dragoman.limits.admission import (
-    LEAST_OUTPUT,
-    Admitted,
-    Refusal,
-    Reservation,
-    Wanted,
-)
-from dragoman.limits.bound_limits import Amounts, BoundLimit, Kind
-from dragoman.limits.crossings import Crossing
-from dragoman.limits.rows import Row
-from dragoman.prices.lookup import Prices
-from dragoman.protocols.base import to_json
-from dragoman.protocols.limits import whole
 from dragoman.translation import ClientRequest
 
 _log = logging.getLogger("dragoman.limits")

@@ -9,11 +9,12 @@ from math import inf
 
 from msgspec.structs import replace
 
-from dragoman.accounts.pool import Lease
 from dragoman.accounts.decide.symptoms import UNREACHABLE, symptom_of_fault
+from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.masking import Mask
 from dragoman.edge.delivery import Delivery
+from dragoman.http.clock import Clock
 from dragoman.serving.affinity import names_in, response_id
 from dragoman.serving.answers import (
     MOST_BYTES,
@@ -26,7 +27,6 @@ from dragoman.serving.answers import (
 from dragoman.serving.context import RequestContext
 from dragoman.serving.failures import Failure, broken_thought, failed_call
 from dragoman.serving.large import is_large
-from dragoman.http.clock import Clock
 from dragoman.translation import AnswerStream, Outcome
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse

@@ -14,9 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.accounts.decide.decisions import fitting
-from dragoman.accounts.pool import AccountPool, Lease, LeaseRequest, NoAccount
 from dragoman.accounts.decide.states import Decision
 from dragoman.accounts.decide.symptoms import UNREACHABLE, Symptom
+from dragoman.accounts.pool import AccountPool, Lease, LeaseRequest, NoAccount
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config import Upstream
 from dragoman.edge.record import FailedAttempt, Record

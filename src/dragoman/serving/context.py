@@ -13,6 +13,8 @@ from dragoman.edge.delivery import Delivery
 from dragoman.edge.errors import Headers
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import InVain, Record, losses_header
+from dragoman.prices.lookup import Prices
+from dragoman.prices.rates import dollars
 from dragoman.serving.affinity import NO_KEYS
 from dragoman.serving.attempts import Attempts
 from dragoman.serving.large import LargeBodies
@@ -20,8 +22,6 @@ from dragoman.serving.limits_told import budget_headers
 from dragoman.serving.recorder import AnswerRecorder
 from dragoman.serving.request_use import amounts_spent
 from dragoman.serving.routing import Target
-from dragoman.prices.lookup import Prices
-from dragoman.prices.rates import dollars
 from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome
 from dragoman.translation.estimate import (
     LONG_BODY,

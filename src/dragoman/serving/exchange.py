@@ -33,6 +33,8 @@ from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.edge.kept import CopyingRequest, KeptBodies
 from dragoman.edge.record import Record
 from dragoman.edge.trace_context import HEADER as TRACEPARENT
+from dragoman.observability.traces.traces import Traces
+from dragoman.prices.lookup import Prices
 from dragoman.serving.admission import Admission, capped
 from dragoman.serving.affinity import ForeignReasoning, digest
 from dragoman.serving.answer_delivery import (
@@ -62,8 +64,6 @@ from dragoman.serving.routing import (
 )
 from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.serving.upstreams import Upstreams
-from dragoman.observability.traces.traces import Traces
-from dragoman.prices.lookup import Prices
 from dragoman.translation import Call, ClientRequest
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import SocketUse, UpstreamRequest

@@ -9,7 +9,6 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from dragoman.accounts.pool import NoAccount
 from dragoman.accounts.decide.rules import RuleSet
 from dragoman.accounts.decide.symptoms import (
     UNREACHABLE,
@@ -17,6 +16,7 @@ from dragoman.accounts.decide.symptoms import (
     symptom_of_answer,
     symptom_of_fault,
 )
+from dragoman.accounts.pool import NoAccount
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.finish import UNKNOWN_FINISH
 from dragoman.canonical.tools import UNUSABLE_ARGUMENTS

@@ -11,6 +11,7 @@ from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.masking import Mask
 from dragoman.processes.helper import Unfinished
 from dragoman.processes.helpers import Helpers
+from dragoman.protocols.base import Operation
 from dragoman.serving.answers import holds_events
 from dragoman.serving.large_body_tasks import (
     Source,
@@ -20,7 +21,6 @@ from dragoman.serving.large_body_tasks import (
     too_large,
     translated,
 )
-from dragoman.protocols.base import Operation
 from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
 
 T = TypeVar("T")

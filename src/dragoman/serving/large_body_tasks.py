@@ -11,9 +11,9 @@ from msgspec import Struct
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.losses import Ledger, Loss
 from dragoman.canonical.masking import Mask
+from dragoman.protocols.base import Operation
 from dragoman.serving.affinity import response_id
 from dragoman.serving.answers import translate_whole
-from dragoman.protocols.base import Operation
 from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
 from dragoman.translation.client_request import Outline
 

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from dragoman.accounts.store import StoreError
-from dragoman.serving.usage_history import UsageHistory
 from dragoman.limits.bound_limits import BoundLimit
 from dragoman.limits.counters import WHEN
 from dragoman.limits.rows import Counters, Row
+from dragoman.serving.usage_history import UsageHistory
 
 _log = logging.getLogger("dragoman.limits")
 

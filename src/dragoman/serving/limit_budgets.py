@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from itertools import chain, islice
 from math import isinf
 
+from dragoman.keys.ring import Caller
+from dragoman.limits.bound_limits import Kind
 from dragoman.observability.metrics.families import BudgetSample
 from dragoman.observability.metrics.metrics import MOST_KEYS
 from dragoman.serving.limit_counters import LimitCounters, LimitView
-from dragoman.limits.bound_limits import Kind
-from dragoman.keys.ring import Caller
 
 _AT_ONCE = 50
 

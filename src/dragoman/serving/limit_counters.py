@@ -22,6 +22,11 @@ from dragoman.accounts.store import StoreError
 from dragoman.config.access_rules import AccessRules
 from dragoman.config.limits import Limit
 from dragoman.edge.auth import Caller
+from dragoman.limits.admission import Verdict, Wanted, fitting_output, judge
+from dragoman.limits.bound_limits import BoundLimit, BoundLimits, Kind, bound_apart, window_of
+from dragoman.limits.counters import RESERVED, RESTORED, cells_of
+from dragoman.limits.crossings import Crossing, reached
+from dragoman.limits.rows import OWN_RESERVED, Counters, Row
 from dragoman.serving.limit_audit import LimitAudit
 from dragoman.serving.limit_reservations import LimitReservations
 from dragoman.serving.limit_slices import LimitSlices
@@ -32,11 +37,6 @@ from dragoman.serving.usage_history import (
     UsersSince,
     told_since,
 )
-from dragoman.limits.admission import Verdict, Wanted, fitting_output, judge
-from dragoman.limits.bound_limits import BoundLimit, BoundLimits, Kind, bound_apart, window_of
-from dragoman.limits.counters import RESERVED, RESTORED, cells_of
-from dragoman.limits.crossings import Crossing, reached
-from dragoman.limits.rows import OWN_RESERVED, Counters, Row
 
 _log = logging.getLogger("dragoman.limits")
 

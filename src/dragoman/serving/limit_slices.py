@@ -22,7 +22,6 @@ from msgspec import Struct
 
 from dragoman.config.limits import Limit
 from dragoman.config.windows import Rolling
-from dragoman.serving.limits_told import amount_text
 from dragoman.limits.admission import Refusal, Reservation
 from dragoman.limits.bound_limits import BoundLimit, window_of
 from dragoman.limits.counters import RESERVED, Cells, cells_of
@@ -39,6 +38,7 @@ from dragoman.limits.slices import (
     LentLimit,
     Slice,
 )
+from dragoman.serving.limits_told import amount_text
 
 _log = logging.getLogger("dragoman.limits")
 

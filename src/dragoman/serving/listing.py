@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Iterable
 from msgspec import Struct
 
 from dragoman.config import Account, Config, Secret, Upstream
-from dragoman.serving.probe import one_line, proxy_of
+from dragoman.protocols.fields import JsonObject
 from dragoman.serving.answers import read_error
 from dragoman.serving.failures import Failure, failed_call, refused
+from dragoman.serving.probe import one_line, proxy_of
 from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
-from dragoman.protocols.fields import JsonObject
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError, TotalTimeout
 

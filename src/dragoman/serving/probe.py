@@ -22,8 +22,6 @@ from dragoman.accounts.decide.decisions import apply, classify
 from dragoman.accounts.decide.explain import of_account
 from dragoman.accounts.decide.states import AccountState, Failed, Succeeded, Transition
 from dragoman.accounts.decide.symptoms import UNREACHABLE
-from dragoman.operations.errors import NoModel
-from dragoman.operations.service import Administration
 from dragoman.canonical.blocks import Text
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, UpstreamError
 from dragoman.canonical.losses import Policy
@@ -32,10 +30,12 @@ from dragoman.canonical.requests import Request, Turn
 from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
+from dragoman.operations.errors import NoModel
+from dragoman.operations.service import Administration
+from dragoman.printable import printable
 from dragoman.serving.answers import holds_events, read_error
 from dragoman.serving.failures import Failure, failed_call, refused, unusable
 from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
-from dragoman.printable import printable
 from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError, TotalTimeout

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.usage import Usage
 from dragoman.edge.record import Record
-from dragoman.serving.routing import Target
 from dragoman.limits.admission import Admitted, Wanted
 from dragoman.limits.bound_limits import Amounts, BoundLimits, Counts, Kind
 from dragoman.limits.estimates import Estimates
 from dragoman.prices.lookup import MOST_COST, Charge, Prices
 from dragoman.prices.rates import TIERS
 from dragoman.protocols.limits import whole
+from dragoman.serving.routing import Target
 from dragoman.translation import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
 

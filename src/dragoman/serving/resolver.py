@@ -11,6 +11,8 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.idempotency import POLICY
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
+from dragoman.protocols.dialects import DIALECTS
+from dragoman.protocols.settings import with_settings
 from dragoman.serving.large import LargeBodies, is_large
 from dragoman.serving.routing import (
     Router,
@@ -20,8 +22,6 @@ from dragoman.serving.routing import (
     model_not_found,
     within_reach,
 )
-from dragoman.protocols.dialects import DIALECTS
-from dragoman.protocols.settings import with_settings
 from dragoman.translation import CallSettings, ClientRequest
 
 _LONGEST_MODEL = 1024

@@ -15,8 +15,8 @@ from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import Request
 from dragoman.config import Config, Fallback, Route, Upstream, matches
 from dragoman.edge.auth import Caller
-from dragoman.serving.named_models import models_besides
 from dragoman.keys.ring import ModelList
+from dragoman.serving.named_models import models_besides
 from dragoman.translation import CallSettings, ClientRequest
 
 _REMEMBERED = 4096

@@ -9,18 +9,18 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from dragoman.operations.drafts import FieldError, InvalidDraft
 from dragoman.canonical.errors import DragomanError
 from dragoman.canonical.usage import Usage
+from dragoman.http.addresses import parse
+from dragoman.keys.ring import Caller, Denial, KeyRing
+from dragoman.limits.admission import Verdict
+from dragoman.operations.drafts import FieldError, InvalidDraft
+from dragoman.prices.lookup import Prices
+from dragoman.prices.rates import TIERS, dollars
 from dragoman.serving.limit_counters import LimitCounters, LimitView
 from dragoman.serving.limits_told import amount_text, known_text, moment_text
 from dragoman.serving.request_use import priced, unlimited, upstreams_of
 from dragoman.serving.routing import Router, may_use, model_not_found
-from dragoman.http.addresses import parse
-from dragoman.limits.admission import Verdict
-from dragoman.keys.ring import Caller, Denial, KeyRing
-from dragoman.prices.lookup import Prices
-from dragoman.prices.rates import TIERS, dollars
 
 _MOST_TOKENS = 10**7
 

@@ -11,11 +11,11 @@ from typing import Final, Protocol
 from dragoman.accounts.store import StoreError
 from dragoman.config.limits import Limit
 from dragoman.config.windows import Rolling, span_of
-from dragoman.serving.limit_slices import LimitSlices
-from dragoman.serving.past_use import HOUR_S, PastUse, past_use
+from dragoman.keys.records import UsedInHour
 from dragoman.limits.bound_limits import BoundLimit, Counts, Kind, bound_apart, window_of
 from dragoman.limits.counters import PARTS
-from dragoman.keys.records import UsedInHour
+from dragoman.serving.limit_slices import LimitSlices
+from dragoman.serving.past_use import HOUR_S, PastUse, past_use
 
 _log = logging.getLogger("dragoman.limits")
 

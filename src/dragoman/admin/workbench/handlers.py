@@ -7,9 +7,6 @@ import asyncio
 import re
 from typing import Any, cast
 
-from dragoman.audit import Change
-from dragoman.canonical.errors import DragomanError
-from dragoman.canonical.losses import Policy
 from dragoman.admin.calls import (
     STREAMED,
     AdminRoute,
@@ -22,12 +19,15 @@ from dragoman.admin.calls import (
     only,
     read_object,
 )
-from dragoman.edge.incoming import while_connected
-from dragoman.serving.routing import Target
 from dragoman.admin.workbench.sending import MOST_AT_ONCE, Bench, Sending, Wish
 from dragoman.admin.workbench.translations import translations
+from dragoman.audit import Change
+from dragoman.canonical.errors import DragomanError
+from dragoman.canonical.losses import Policy
+from dragoman.edge.incoming import while_connected
 from dragoman.http import ClientGone
 from dragoman.protocols import CODECS, ProtocolName
+from dragoman.serving.routing import Target
 
 _SCENARIO = re.compile(r"[a-z_]{1,40}(\?[\x21-\x7e]{0,400})?")
 _MOST_OUTPUT = 1024

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from dragoman.canonical.masking import Mask
+from dragoman.http import BodyRefused, Problem
 from dragoman.serving.context import RequestContext
 from dragoman.serving.copies import CopiedResponse
-from dragoman.http import BodyRefused, Problem
 from dragoman.upstream.client import Caller, UpstreamClient
 from dragoman.upstream.request import UpstreamRequest
 from dragoman.upstream.response import UpstreamResponse

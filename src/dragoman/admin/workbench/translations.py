@@ -8,13 +8,13 @@ from typing import cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.admin.workbench.becoming import Becoming, becoming
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest, Refused
 from dragoman.canonical.losses import Loss, Policy
 from dragoman.canonical.options import Options
-from dragoman.serving.routing import Target
-from dragoman.admin.workbench.becoming import Becoming, becoming
 from dragoman.protocols import CODECS, ProtocolName
+from dragoman.serving.routing import Target
 from dragoman.translation import Call, ClientRequest, translate_request
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dragoman.lab.doctor import chat
-from dragoman.lab.doctor import messages
-from dragoman.lab.doctor import responses
+from dragoman.lab.doctor import chat, messages, responses
 from dragoman.lab.doctor.answers import Answer
 from dragoman.lab.doctor.calls import PATIENCE_S, VERSION, Auth, Caller
 from dragoman.lab.doctor.checks import GENERAL, PROTOCOL_CHECKS

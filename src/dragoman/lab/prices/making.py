@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from dragoman.lab.prices.genai import read_genai
 from dragoman.lab.prices.litellm import Check, check_against_litellm
-from dragoman.prices.lookup import PriceList
 from dragoman.lab.prices.pages import PAGES, Page
+from dragoman.prices.lookup import PriceList
 from dragoman.prices.rates import PER_MILLION, Price, dollars
 from dragoman.prices.table import ModelPrices, PriceError, Source, Table, make_table
 

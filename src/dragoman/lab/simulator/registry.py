@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import get_args
 
-from dragoman.lab.simulator import agent
-from dragoman.lab.simulator import scenarios
+from dragoman.lab.simulator import agent, scenarios
 from dragoman.lab.simulator.errors import ApiError
 from dragoman.lab.simulator.frames import FRAMINGS
 from dragoman.lab.simulator.rendering import QUIRKS

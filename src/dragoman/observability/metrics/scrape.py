@@ -10,14 +10,14 @@ from msgspec import Struct
 
 import dragoman
 from dragoman.accounts.sync import AccountSync
-from dragoman.operations.views import STATES, Status, status_of
+from dragoman.observability.current import Current
 from dragoman.observability.metrics.board import Board
 from dragoman.observability.metrics.counts import Counts
-from dragoman.observability.current import Current
 from dragoman.observability.metrics.exposition import render
 from dragoman.observability.metrics.families import QUEUE, BudgetSample, QuotaSample, Snapshot
 from dragoman.observability.metrics.metrics import Metrics, Signal
 from dragoman.observability.metrics.process_use import ProcessUse
+from dragoman.operations.views import STATES, Status, status_of
 from dragoman.processes.table import WorkerTable
 from dragoman.serving.limit_slices import LimitSlices
 

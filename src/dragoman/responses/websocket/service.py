@@ -14,11 +14,11 @@ from dragoman.edge.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.lanes import Continuation
 from dragoman.edge.record import Record
-from dragoman.responses.websocket.answers import CreateRequest
-from dragoman.responses.websocket.session import Client, Session, Terms
 from dragoman.http import Request
 from dragoman.http.head import header_lines
 from dragoman.http.websocket import BadOffer, WebSocketLimits, agree
+from dragoman.responses.websocket.answers import CreateRequest
+from dragoman.responses.websocket.session import Client, Session, Terms
 
 _RETRY_S = 5.0
 _JITTER = 0.1

@@ -12,7 +12,6 @@ from msgspec import Struct
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.edge.errors import fault_of
 from dragoman.edge.lanes import ConnectionMemory, Continuation
-from dragoman.responses.websocket.answers import CreateRequest
 from dragoman.http import Budget
 from dragoman.http.clock import Clock
 from dragoman.http.websocket import Agreed, WebSocket, WebSocketLimits
@@ -36,6 +35,7 @@ from dragoman.protocols.openai_responses.websocket import (
     read_event,
     tagged,
 )
+from dragoman.responses.websocket.answers import CreateRequest
 
 _log = logging.getLogger("dragoman.gateway")
 

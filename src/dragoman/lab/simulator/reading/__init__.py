@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 
-from dragoman.lab.simulator.reading import chat
-from dragoman.lab.simulator.reading import messages
-from dragoman.lab.simulator.reading import responses
+from dragoman.lab.simulator.reading import chat, messages, responses
 from dragoman.lab.simulator.script import Protocol
 from dragoman.lab.simulator.view import JsonObject, View
 

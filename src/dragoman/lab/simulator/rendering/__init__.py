@@ -8,9 +8,7 @@ frame, ``error_frames(answer, failure, sent)`` the frames of an error after ``se
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dragoman.lab.simulator.rendering import chat
-from dragoman.lab.simulator.rendering import messages
-from dragoman.lab.simulator.rendering import responses
+from dragoman.lab.simulator.rendering import chat, messages, responses
 from dragoman.lab.simulator.rendering.answer import Answer
 from dragoman.lab.simulator.script import Failure, Protocol, Scenario
 from dragoman.lab.simulator.view import JsonObject
