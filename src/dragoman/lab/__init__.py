@@ -1,1 +1,1 @@
-"""What is used beside the gateway: a simulator of the vendors, a doctor, guides, makers of price tables."""
+"""Tools beside the gateway: the simulator, the doctor, guides, makers of price tables."""

@@ -1,1 +1,1 @@
-"""Metrics, the log of requests, traces and alerts: what operators see of requests that have ended."""
+"""Metrics, the request log, traces and alerts: what operators see of requests that have ended."""

@@ -34,8 +34,9 @@ class Reason(Struct, frozen=True, omit_defaults=True):
 
 
 class QuotaView(Struct, frozen=True, kw_only=True):
-    """One window of an account's quota; fields as in `dragoman.accounts.decide.quota.QuotaWindow`. `used`
-    is None where it is not known: the window has ended since it was told."""
+    """One window of an account's quota; fields as in
+    `dragoman.accounts.decide.quota.QuotaWindow`. `used` is None where it is not known: the
+    window has ended since it was reported."""
 
     name: str
     model: str

@@ -1,1 +1,1 @@
-"""The application of one process: its routes, its parts in the order they are made, its start and its end."""
+"""The application of one process: its routes and its parts, how it starts and how it ends."""

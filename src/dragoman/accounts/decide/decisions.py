@@ -4,10 +4,10 @@
     state = observe(state, Failed(decision), model, now, spread)   # any outcome: what is known now
     rest = active_rest(state, model, now)                             # may the account be used?
 
-All functions are pure; rules are data (see `dragoman.accounts.decide.rules`). Traffic, probes, a person
-and the configuration all go through `observe`, so that none of them knows an account otherwise
-than the others. Times are Unix seconds. Outcomes of several workers may
-arrive late and out of order: what is older than a rest changes nothing of it.
+All functions are pure; rules are data (see `dragoman.accounts.decide.rules`). Traffic, probes, a
+person and the configuration all go through `observe`, so that none of them knows an account
+otherwise than the others. Times are Unix seconds. Outcomes of several workers may arrive late and
+out of order: what is older than a rest changes nothing of it.
 """
 
 from __future__ import annotations

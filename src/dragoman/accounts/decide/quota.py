@@ -4,8 +4,8 @@ The windows of subscriptions come as shares: `anthropic-ratelimit-unified-5h-uti
 `x-codex-primary-used-percent` (0 to 100). The limits of API keys come as what remains of how much:
 `x-ratelimit-remaining-tokens` of `x-ratelimit-limit-tokens`, the same as
 `anthropic-ratelimit-tokens-*`, and the `ratelimit-*` of the IETF draft. Sources as in
-`dragoman.accounts.decide.limits`. What no upstream has told is unknown, and so is what was told of a
-window that has ended since.
+`dragoman.accounts.decide.limits`. What no upstream has reported is unknown, and so is what was
+reported of a window that has ended since.
 """
 
 from __future__ import annotations

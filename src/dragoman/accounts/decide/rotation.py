@@ -1,11 +1,11 @@
 """Which account of one upstream serves a request. Pure: the time is an argument.
 
-`Rotation.choose` costs the same however many accounts there are, and however many of them rest,
-are busy or are disabled: nothing is scanned. Accounts wait in queues (`dragoman.accounts.decide.members`).
-There is one queue for all models that the same allow-lists name, and one for each model for which
-more than a few accounts rest. An account that is found to be out is dropped from the queue, and put
-back when that ends; so the cost of dropping it was paid when it was put in.
-"""
+`Rotation.choose` costs the same however many accounts there are, and however many of them rest, are
+busy or are disabled: nothing is scanned. Accounts wait in queues
+(`dragoman.accounts.decide.members`). There is one queue for all models that the same allow-lists
+name, and one for each model for which more than a few accounts rest. An account that is found to be
+out is dropped from the queue, and put back when that ends; so the cost of dropping it was paid when
+it was put in."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A scenario: what the simulated model does, independent of the protocol.
 
-A renderer (``dragoman.lab.simulator.rendering``) writes a scenario natively in one protocol. The types
-are frozen, so one scenario can be shared by any number of concurrent answers.
+A renderer (``dragoman.lab.simulator.rendering``) writes a scenario natively in one protocol. The
+types are frozen, so one scenario can be shared by any number of concurrent answers.
 """
 
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
 """Counts the requests of this worker.
 
 Each worker counts for itself and publishes its counts for the others
-(`dragoman.observability.metrics.board`), so that a scrape, which reaches any one of them, is answered
-with the sums of all.
+(`dragoman.observability.metrics.board`), so that a scrape, which reaches any one of them, is
+answered with the sums of all.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -19,7 +20,6 @@ from dragoman.observability.metrics.metrics import Metrics, Signal
 from dragoman.observability.metrics.process_use import ProcessUse
 from dragoman.operations.views import STATES, Status, status_of
 from dragoman.processes.table import WorkerTable
-from dragoman.serving.limit_slices import LimitSlices
 
 PUBLISHED_EVERY_S = 1.0
 """Seconds between two times that a worker publishes its counts for the others."""
@@ -28,6 +28,20 @@ _AT_ONCE = 500
 
 _MOST_QUOTAS = 2000
 """Windows of quotas that are told."""
+
+
+class LimitBorrower(Protocol):
+    """What borrows limits that several machines share."""
+
+    @property
+    def away_since(self) -> float | None:
+        """When their owner ceased to answer, in Unix seconds; None while it answers."""
+
+    exchanges: int
+    failures: int
+
+    def views(self) -> Sequence[Struct]:
+        """The limits that this worker has asked about, and what this machine has of each."""
 
 
 class WorkerSlot(Struct, frozen=True):
@@ -84,7 +98,7 @@ class Scrape:
         before = None if slot is None else slot.board.read(slot.number)
         self.metrics = Metrics(before)
         self._in_flight = in_flight
-        self.slices: LimitSlices | None = None
+        self.slices: LimitBorrower | None = None
         """What borrows limits that several machines share; None if this one has them for itself."""
         self._failed_before = self.metrics.counts.store_failures
         self._use = ProcessUse()
