@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.accounts.quota import QuotaWindow
-from dragoman.accounts.states import Disabled, Transition
+from dragoman.accounts.decide.quota import QuotaWindow
+from dragoman.accounts.decide.states import Disabled, Transition
 from dragoman.accounts.store import (
     Batch,
     ChargeCount,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.accounts.states import Disabled, Transition
+from dragoman.accounts.decide.states import Disabled, Transition
 from dragoman.accounts.store import Batch, Changes, Definition, StoreError, UsageCount, UsageKey
 from dragoman.storage import schema
 from dragoman.storage.sqlite import SqliteStore
@@ -338,7 +338,7 @@ def test_a_file_that_may_not_be_written() -> None:
 WRITER = """
 import sys
 from dragoman.accounts.store import Batch, UsageCount, UsageKey
-from dragoman.accounts.states import Disabled, Enabled, Transition
+from dragoman.accounts.decide.states import Disabled, Enabled, Transition
 from dragoman.storage.sqlite import SqliteStore
 from dragoman.storage.sqlite_schema import SQLITE
 from dragoman.storage.tables.table import Column, make_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from dragoman.accounts.quota import QuotaWindow, Windows
+from dragoman.accounts.decide.quota import QuotaWindow, Windows
 from dragoman.accounts.store import Batch, Definition, ErrorKey, LastError, UsageCount, UsageKey
 from dragoman.storage.sqlite import SqliteStore
 from tests.storage.conftest import Clock, Opened
