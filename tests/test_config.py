@@ -247,6 +247,7 @@ def test_a_storage_key_has_a_least_length() -> None:
     [
         ("[server]\nwrokers = 2", "2: server.wrokers: unknown key; did you mean workers?"),
         ("[sever]\nport = 1", "1: sever: unknown key; did you mean server?"),
+        ("[server]\nidempotency_s = 0", "2: server.idempotency_s: was removed: delete it"),
         ("[server]\nzzz = 2", "2: server.zzz: unknown key"),
         ('[server]\n\nport = "x"', "3: server.port: expected a whole number, got a text"),
         ("[server]\nport = 70000", "2: server.port: expected a whole number <= 65535"),
