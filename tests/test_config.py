@@ -21,6 +21,8 @@ from dragoman.config import (
     parse_config,
     read_config,
 )
+from dragoman.config.convert import Converter
+from dragoman.config.removed import REMOVED
 from dragoman.protocols.settings import setting
 
 KEY = "sk-very-secret-0123456789"
@@ -242,12 +244,24 @@ def test_a_storage_key_has_a_least_length() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_setting_that_was_removed_is_refused_with_what_to_do(name: str) -> None:
+    *tables, setting = name.split(".")
+    value: object = {setting: 1}
+    for table in reversed(tables):
+        value = {table: [value] if table in ("upstreams", "clients", "teams") else value}
+    assert isinstance(value, dict)
+    converter = Converter(Secret)
+    converter.convert(value, Config, ())
+    told = [message for path, message in converter.faults if path[-1] == setting]
+    assert told == [f"was removed: {REMOVED[name]}"]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("[server]\nwrokers = 2", "2: server.wrokers: unknown key; did you mean workers?"),
         ("[sever]\nport = 1", "1: sever: unknown key; did you mean server?"),
-        ("[server]\nidempotency_s = 0", "2: server.idempotency_s: was removed: delete it"),
         ("[server]\nzzz = 2", "2: server.zzz: unknown key"),
         ('[server]\n\nport = "x"', "3: server.port: expected a whole number, got a text"),
         ("[server]\nport = 70000", "2: server.port: expected a whole number <= 65535"),
