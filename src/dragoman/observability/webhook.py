@@ -34,6 +34,13 @@ _log = logging.getLogger("dragoman.gateway")
 
 SIGNATURE = "x-dragoman-signature"
 
+RETRIED_S = 86_400.0
+"""For which an alert is sent again until it is accepted."""
+MOST_WAITING = 1000
+"""Alerts that wait in each worker; further ones are dropped, and counted."""
+_TIMEOUT_S = 10.0
+_POOL_LEFT = 0.1
+"""Share of an upstream's accounts that can still be used, at or below which there is an alert."""
 _EVERY_S = 0.5
 _LAST_S = 2.0
 """Seconds that the alerts which wait are given when the gateway stops."""
@@ -80,7 +87,7 @@ class Webhook:
 
     def offer(self, alert: Alert) -> None:
         """Send an alert when its turn comes; it is dropped if as many wait as may."""
-        if len(self._waiting) >= self._settings.queue_size:
+        if len(self._waiting) >= MOST_WAITING:
             self._metrics.alerted("dropped")
             return
         self._waiting.append(alert)
@@ -114,7 +121,7 @@ class Webhook:
         if not self._failing:
             self._failing = True
             _log.warning("the webhook did not take an alert of %s: %s", alert.type, told)
-        if time.time() - alert.at < self._settings.keep_s:
+        if time.time() - alert.at < RETRIED_S:
             self._waiting.append(alert)
         else:
             _log.error("an alert of %s is given up, the webhook took it never", alert.type)
@@ -132,7 +139,7 @@ class Webhook:
         }
         if settings.secret is not None:
             headers[SIGNATURE] = signature(settings.secret.reveal(), int(time.time()), body)
-        limit = settings.timeout_s
+        limit = _TIMEOUT_S
         request = UpstreamRequest(
             method="POST",
             url=settings.url.reveal(),
@@ -279,7 +286,7 @@ class Alerts:
                 found += of_quota(name, upstream, windows, self._settings.thresholds, now)
         for name in pool.upstreams():
             usable, accounts = pool.left(name), pool.size(name)
-            alert = of_pool(name, usable, accounts, self._settings.pool_left, now)
+            alert = of_pool(name, usable, accounts, _POOL_LEFT, now)
             if alert is not None:
                 found.append(alert)
         return found

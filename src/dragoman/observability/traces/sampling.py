@@ -16,18 +16,12 @@ _LOW = (1 << 64) - 1
 
 
 class Sampling:
-    """Which requests are traced in any case: a share, and what took so many seconds."""
+    """The share of the requests that is traced in any case, from 0 to 1."""
 
-    __slots__ = ("_below", "slow_s")
+    __slots__ = ("_below",)
 
-    def __init__(self, ratio: float, slow_s: float) -> None:
-        """
-        Args:
-            ratio: the share, from 0 to 1.
-            slow_s: seconds from which on a request is traced because it took so long; 0 for none.
-        """
+    def __init__(self, ratio: float) -> None:
         self._below = int(ratio * (_LOW + 1))
-        self.slow_s = slow_s
 
     def draws(self, trace_id: int) -> bool:
         """Whether a trace is among the share, by its id: all who ask about a trace, with the same

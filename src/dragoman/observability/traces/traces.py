@@ -28,6 +28,8 @@ _SERVER_ERROR = 500
 _LONGEST = 200
 _SMALL = 200
 """Most bytes of a member that is a setting: others hold more than one."""
+_SLOW_S = 60.0
+"""From which on a request is traced because it took so long."""
 _SCHEMA = Raw(b'"json"')
 """In place of a format that is larger: only a schema makes it so."""
 _PORTS = {"http": 80, "https": 443}
@@ -44,8 +46,7 @@ class Traces:
             add: is handed each request that is traced, and never waits.
         """
         ratio = ratio_of(os.environ, config.traces.sample)
-        self._sampling = Sampling(ratio, config.traces.slow_s)
-        self._tells_clients = config.traces.tell_clients
+        self._sampling = Sampling(ratio)
         self._trusted: Container[str] = frozenset(config.traces.trusted_clients)
         self._scheme = "http" if config.server.tls_certificate is None else "https"
         self._add = add
@@ -54,8 +55,7 @@ class Traces:
     def begin(self, incoming: IncomingRequest, record: Record, request: ClientRequest) -> None:
         """A request for generation was read: note what it asks for, which is gone later."""
         record.trace = self._trace(incoming, record)
-        if self._tells_clients:
-            incoming.shared.append((b"x-trace-id", b"%032x" % record.trace.trace_id))
+        incoming.shared.append((b"x-trace-id", b"%032x" % record.trace.trace_id))
         names = request.codec.endpoint.settings
         asked: dict[str, Raw] = {}
         for member, raw in request.members.items():
@@ -119,12 +119,11 @@ class Traces:
         return RequestTrace(parent.trace_id, parent.span_id, sampled)
 
     def _is_remarkable(self, status: int, record: Record, seconds: float) -> bool:
-        slow_s = self._sampling.slow_s
         happened = (
             status >= _SERVER_ERROR
             or (record.error and record.error != CLIENT_GONE)
             or record.failed
-            or (slow_s and seconds >= slow_s)
+            or seconds >= _SLOW_S
         )
         return bool(happened) and self._allowance.take(time.monotonic())
 
