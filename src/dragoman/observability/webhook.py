@@ -255,8 +255,9 @@ class Alerts:
         sync = self._account_sync
         claimed = set(claims) if sync is None else await sync.claim(claims, now)
         if len(self._sent_until) > _MOST_SENT:
-            self._sent_until = {key: until for key, until in self._sent_until.items() if until >
-            now}
+            self._sent_until = {
+                key: until for key, until in self._sent_until.items() if until > now
+            }
         self._sent_until |= claims
         for alert in fresh:
             if alert.key in claimed:
