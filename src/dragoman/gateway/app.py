@@ -38,7 +38,7 @@ from dragoman.gateway.serving.exchange import SHUTTING_DOWN
 from dragoman.gateway.websockets.service import WebSockets
 from dragoman.http import ClientGone
 from dragoman.http.addresses import Proxies, is_here
-from dragoman.http.websocket import is_offered
+from dragoman.http.websocket import is_requested
 from dragoman.protocols.base import to_json
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
@@ -106,7 +106,7 @@ class Gateway:
         self._tally = services.tally
         self._current = self._with_routes(services.generation)
         self._tally.fixed_paths = frozenset(self._current.routes)
-        self.websockets = WebSockets(config, self, lambda: self.draining)
+        self.websockets = WebSockets(config, self, services.large, lambda: self.draining)
 
     @property
     def config(self) -> Config:
@@ -253,7 +253,7 @@ class Gateway:
                 message += ": switch it on with [admin] key in the configuration"
             raise refusal(FaultKind.NOT_FOUND, message, code="not_found")
         handler = route.methods.get(incoming.method)
-        wants_socket = handler is None and is_offered(incoming.headers)
+        wants_socket = handler is None and is_requested(incoming.headers)
         if wants_socket and route.upgrades and self.websockets.is_served:
             handler = self.websockets.serve
         if handler is None:
