@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dragoman.config import Server
-from dragoman.gateway.testing import RunningGateway
-from dragoman.gateway.websockets import session
+from dragoman.protocols.openai_responses.websocket import read_event
+from dragoman.server.testing import RunningGateway
 from tests.gateway.conftest import Start
 from tests.gateway.services import until
 from tests.websocket.client import BINARY, TEXT, Socket, frame, opened, text_of
@@ -31,13 +31,13 @@ def packed(data: bytes, opcode: int = TEXT) -> bytes:
 def read_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of the messages that are read in the gateway's own process."""
     sizes: list[int] = []
-    read = session.read_event
+    read = read_event
 
     def watched(data: bytes) -> Any:
         sizes.append(len(data))
         return read(data)
 
-    monkeypatch.setattr(session, "read_event", watched)
+    monkeypatch.setattr("dragoman.responses.websocket.session.read_event", watched)
     return sizes
 
 

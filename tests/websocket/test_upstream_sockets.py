@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 from websockets.frames import Opcode
 
-from dragoman.gateway.testing import RunningGateway
 from dragoman.http.websocket.messages import control_frame
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from dragoman.upstream.sockets import SocketConnection
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import AUTH, Connection, call, events
