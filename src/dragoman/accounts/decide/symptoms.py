@@ -25,10 +25,9 @@ class Symptom(Struct, frozen=True):
     """What a failure looks like.
 
     `status` is the upstream's HTTP status, 0 when there was no answer at all; `words` are its
-    machine-readable types and codes, `text` is the beginning of its message, `headers` those of the answer by
-    lower-case name; words, text and header values are in lower case. `retry_after` is for how many
-    seconds the upstream wants to be left alone, None if it is not reported.
-    """
+    machine-readable types and codes, `text` is the beginning of its message, `headers` those of the
+    answer by lower-case name; words, text and header values are in lower case. `retry_after` is for
+    how many seconds the upstream wants to be left alone, None if it is not reported."""
 
     status: int
     words: frozenset[str] = frozenset()
