@@ -8,17 +8,18 @@ from dragoman.protocols.openai_responses.additions import Addition
 from dragoman.protocols.openai_responses.websocket import Create, read_event
 from dragoman.serving.large import LargeBodies
 from dragoman.serving.large_body_tasks import holds_more_values, too_large
+from dragoman.serving.resolver import MOST_VALUES
 
 Event = Create | Addition | None
 
 
-async def read_large_event(large: LargeBodies, message: bytes, max_values: int) -> Event:
-    """As `read_event`, of a message that holds at most `max_values` values.
+async def read_large_event(large: LargeBodies, message: bytes) -> Event:
+    """As `read_event`, of a message that holds at most as many values as a body may.
 
     Raises:
         DragomanError: as there, or TOO_LARGE.
     """
-    event, body = await large.run(_event_in, message, max_values)
+    event, body = await large.run(_event_in, message, MOST_VALUES)
     return replace(event, body=body) if isinstance(event, Create) else event
 
 

@@ -21,6 +21,16 @@ from dragoman.responses.websocket.session import Client, Session, Terms
 from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.serving.large import LargeBodies
 
+MAX_AGE_S = 3600.0
+"""After which a connection ends, once its requests are answered."""
+PING_S = 25.0
+"""Between two pings. A client from which nothing came after three of them is cut off; proxies in
+front of the gateway end what is silent for longer."""
+MEMORY_BYTES = 32 * 1024 * 1024
+"""Of conversations that one connection remembers."""
+MOST_OF_A_CLIENT = 500
+"""Connections with one key."""
+
 _RETRY_S = 5.0
 _OVERHEAD = 64 * 1024
 """Bytes that a message may have beyond the body of a request."""
@@ -78,16 +88,15 @@ class WebSockets:
     def follow(self, config: Config) -> None:
         """Give connections from now on what this configuration allows a message."""
         settings = self._settings
-        self._max_values = config.server.body_limit_values
         self._limits = WebSocketLimits(
             message_bytes=config.server.body_limit_bytes + _OVERHEAD,
             message_s=config.server.body_timeout_s,
-            ping_s=settings.ping_s,
+            ping_s=PING_S,
         )
         self._terms = Terms(
-            age_s=settings.max_age_s,
+            age_s=MAX_AGE_S,
             idle_s=settings.idle_timeout_s,
-            memory_bytes=settings.memory_bytes,
+            memory_bytes=MEMORY_BYTES,
         )
 
     @property
@@ -136,7 +145,7 @@ class WebSockets:
         Raises:
             DragomanError: it is no event, or too large.
         """
-        return await read_large_event(self._large, message, self._max_values)
+        return await read_large_event(self._large, message)
 
     def _admit(self, caller: Caller) -> None:
         if self._is_draining():
@@ -146,7 +155,7 @@ class WebSockets:
         if len(self._sessions) >= self._settings.max_connections:
             told = "The gateway has as many WebSocket connections as it may."
             raise refusal(FaultKind.OVERLOADED, told, retry_after=_RETRY_S)
-        if self._by_client[caller.name] >= self._settings.max_connections_per_client:
+        if self._by_client[caller.name] >= MOST_OF_A_CLIENT:
             told = "There are too many WebSocket connections with this key."
             raise refusal(FaultKind.RATE_LIMITED, told, retry_after=_RETRY_S)
 
