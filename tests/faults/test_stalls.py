@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Config, Server, Timeouts
+from dragoman.serving import answer_delivery
 from tests.faults.conftest import Over, leased
 from tests.faults.stalling import ask, head_only, is_good, never, pings
 from tests.faults.upstream import (
@@ -255,10 +256,11 @@ def test_signs_of_life_that_count_come_in_their_order(
 
 @pytest.mark.parametrize(("client", "target"), CELLS)
 def test_arguments_that_run_on_as_white_space(
-    over: Over, upstream: Upstream, client: str, target: str
+    over: Over, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, client: str, target: str
 ) -> None:
     """Some models never stop; every piece is progress for all other limits."""
-    gateway = over(BAD, timeouts=Timeouts(blank_arguments_s=LIMIT), server=SERVER)
+    monkeypatch.setattr(answer_delivery, "BLANK_ARGUMENTS_S", LIMIT)
+    gateway = over(BAD, server=SERVER)
     upstream.behaviours[BAD] = flooding(['{"a":', *["  \n\t" * 50] * 500], 0.01)
     made = body(client, f"{target}/m", stream=True, tools=TOOLS[client])
     answer = call(gateway.base_url, "POST", PATHS[client], made)
@@ -272,9 +274,10 @@ def test_arguments_that_run_on_as_white_space(
 
 @pytest.mark.parametrize(("client", "target"), CELLS)
 def test_white_space_between_values_is_fine(
-    over: Over, upstream: Upstream, client: str, target: str
+    over: Over, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, client: str, target: str
 ) -> None:
-    gateway = over(BAD, timeouts=Timeouts(blank_arguments_s=LIMIT), server=SERVER)
+    monkeypatch.setattr(answer_delivery, "BLANK_ARGUMENTS_S", LIMIT)
+    gateway = over(BAD, server=SERVER)
     pieces = ["{", *[" " * 60, " " * 60, '"a":1,'] * 20, '"b":2}']
     upstream.behaviours[BAD] = flooding(pieces, 0.01)
     made = body(client, f"{target}/m", stream=True, tools=TOOLS[client])
