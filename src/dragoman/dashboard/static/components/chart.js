@@ -128,9 +128,9 @@ export function Spark({ values: all, width = 84, height = 16 }) {
       ${
         end >= 0 &&
         html`
-        <path vector-effect="non-scaling-stroke" class="last"
-          d=${`M${x(end)} ${y(Number(values[end]))}h0`} />
-      `
+          <path vector-effect="non-scaling-stroke" class="last"
+            d=${`M${x(end)} ${y(Number(values[end]))}h0`} />
+        `
       }
     </svg>
   `;
@@ -279,56 +279,57 @@ function Plot({ label, series, from, step, unit, isStacked, isLog, marks = [], i
       ${
         boxWidth > 0 &&
         html`
-        <svg width=${width} height=${HEIGHT} role="img" aria-label=${label} onMouseMove=${point}
-          onMouseLeave=${leave}>
-          ${ticks.map(
-            (tick) => html`
-              <line class=${tick > bottom ? "grid" : "axis"} x1=${MARGIN.left}
-                x2=${MARGIN.left + plotWidth} y1=${Math.round(y(tick)) + 0.5}
-                y2=${Math.round(y(tick)) + 0.5} />
-              <text x=${MARGIN.left - 8} y=${y(tick) + 4} text-anchor="end">${unit(tick)}</text>
-            `,
-          )}
-          ${["start", "middle", "end"].map((anchor, half) => {
-            const part = half / 2;
-            const at = from + part * steps * step;
-            return html`
-              <text x=${MARGIN.left + part * plotWidth} y=${HEIGHT - 4} text-anchor=${anchor}>
-                ${formatMinute(at)}
-              </text>
-            `;
-          })}
-          ${series.map((one, level) =>
-            isStacked
-              ? html`
+          <svg width=${width} height=${HEIGHT} role="img" aria-label=${label} onMouseMove=${point}
+            onMouseLeave=${leave}>
+            ${ticks.map(
+              (tick) => html`
+                <line class=${tick > bottom ? "grid" : "axis"} x1=${MARGIN.left}
+                  x2=${MARGIN.left + plotWidth} y1=${Math.round(y(tick)) + 0.5}
+                  y2=${Math.round(y(tick)) + 0.5} />
+                <text x=${MARGIN.left - 8} y=${y(tick) + 4} text-anchor="end">${unit(tick)}</text>
+              `,
+            )}
+            ${["start", "middle", "end"].map((anchor, half) => {
+              const part = half / 2;
+              const at = from + part * steps * step;
+              return html`
+                <text x=${MARGIN.left + part * plotWidth} y=${HEIGHT - 4} text-anchor=${anchor}>
+                  ${formatMinute(at)}
+                </text>
+              `;
+            })}
+            ${series.map((one, level) =>
+              isStacked
+                ? html`
                   <path class=${"f-" + one.tone} d=${areaPath(levels[level], lower(level), x, y)} />
                 `
-              : html`
+                : html`
                   <path class=${"ln c-" + one.tone} stroke-dasharray=${one.dash || ""}
                     d=${linePath(one.values, x, y)} />
                 `,
-          )}
-          ${marks.map(({ at, text }) => {
-            const place = ((at - from) / (steps * step)) * plotWidth;
-            return html`
-              <${Mark} place=${place} width=${plotWidth} height=${plotHeight} text=${text} />
-            `;
-          })}
-          ${
-            index != null &&
-            html`
-            <line class="axis" x1=${x(index)} x2=${x(index)} y1=${MARGIN.top}
-              y2=${MARGIN.top + plotHeight} />
-          `
-          }
-          ${
-            !isStacked &&
-            html`
-              <${EndLabels} series=${series} unit=${unit} x=${MARGIN.left + plotWidth + 6} y=${y} />
-            `
-          }
-        </svg>
-      `
+            )}
+            ${marks.map(({ at, text }) => {
+              const place = ((at - from) / (steps * step)) * plotWidth;
+              return html`
+                <${Mark} place=${place} width=${plotWidth} height=${plotHeight} text=${text} />
+              `;
+            })}
+            ${
+              index != null &&
+              html`
+                <line class="axis" x1=${x(index)} x2=${x(index)} y1=${MARGIN.top}
+                  y2=${MARGIN.top + plotHeight} />
+              `
+            }
+            ${
+              !isStacked &&
+              html`
+                <${EndLabels} series=${series} unit=${unit} x=${MARGIN.left + plotWidth + 6}
+                  y=${y} />
+              `
+            }
+          </svg>
+        `
       }
     </div>
   `;

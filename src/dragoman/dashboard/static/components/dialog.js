@@ -146,12 +146,12 @@ export const NameList = ({ names }) => html`
   ${
     names.length > NAMED &&
     html`
-    <details>
-      <summary>and ${count(names.length - NAMED)} more</summary>
-      <${ScrollRegion} label="The others" class="scrolls">
-        ${names.slice(NAMED).map(printable).join(", ")}
-      <//>
-    </details>
-  `
+      <details>
+        <summary>and ${count(names.length - NAMED)} more</summary>
+        <${ScrollRegion} label="The others" class="scrolls">
+          ${names.slice(NAMED).map(printable).join(", ")}
+        <//>
+      </details>
+    `
   }
 `;

@@ -55,10 +55,10 @@ export function Meter({ used, elapsed, title, width = 52 }) {
   const gauge = percent
     ? html`<${Gauge} used=${used} elapsed=${elapsed} label=${percent + " used"} width=${width} />`
     : html`
-        <svg width=${width} height="12" role="img" aria-label="unknown">
-          <rect x=".5" y="3.5" width=${width - 1} height="5" rx="1" class="frame" />
-        </svg>
-      `;
+      <svg width=${width} height="12" role="img" aria-label="unknown">
+        <rect x=".5" y="3.5" width=${width - 1} height="5" rx="1" class="frame" />
+      </svg>
+    `;
   return html`
     <span class="meter" title=${title}>
       ${gauge}

@@ -36,12 +36,12 @@ export function Toast() {
       ${
         text &&
         html`
-        <div class=${classes("toast", isError && "bad")}>
-          <span>${text}</span>
-          ${undo && html`<button class="btn quiet" onClick=${onUndo}>Undo</button>`}
-          <button class="btn quiet icon" aria-label="Dismiss" onClick=${dismiss}>✕</button>
-        </div>
-      `
+          <div class=${classes("toast", isError && "bad")}>
+            <span>${text}</span>
+            ${undo && html`<button class="btn quiet" onClick=${onUndo}>Undo</button>`}
+            <button class="btn quiet icon" aria-label="Dismiss" onClick=${dismiss}>✕</button>
+          </div>
+        `
       }
     </div>
   `;

@@ -75,10 +75,8 @@ export function AccountDetail({ name, version, onDisable, onEnable, onNewKey }) 
         ${
           history.length
             ? html`
-                <ul class="hist">
-                  ${history.map((change) => html`<${Change} ...${change} />`)}
-                </ul>
-              `
+              <ul class="hist">${history.map((change) => html`<${Change} ...${change} />`)}</ul>
+            `
             : html`<p class="t3 sm">No change is recorded.</p>`
         }
       </section>
@@ -185,11 +183,11 @@ function UsageSection({ account, usage }) {
       ${
         error &&
         html`
-        <p class="t2 sm why-p">
-          Last error, ${formatTime(error.at)}: ${printable(error.kind)}
-          ${error.status ? `, ${error.status}` : ""}
-        </p>
-      `
+          <p class="t2 sm why-p">
+            Last error, ${formatTime(error.at)}: ${printable(error.kind)}
+            ${error.status ? `, ${error.status}` : ""}
+          </p>
+        `
       }
       <p class="sm why-p">
         <a href=${"/ui/requests?account=" + encoded(account.name)}>Its requests</a>

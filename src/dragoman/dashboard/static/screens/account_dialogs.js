@@ -131,21 +131,21 @@ function Findings({ names, findings }) {
     ${
       failures.length > 0 &&
       html`
-      <ul class="checks results" tabindex="0" aria-label="Accounts that did not answer">
-        ${failures
-          .slice(0, FAILURES_SHOWN)
-          .map((finding) => html`<${Failure} finding=${finding} />`)}
-      </ul>
-    `
+        <ul class="checks results" tabindex="0" aria-label="Accounts that did not answer">
+          ${failures
+            .slice(0, FAILURES_SHOWN)
+            .map((finding) => html`<${Failure} finding=${finding} />`)}
+        </ul>
+      `
     }
     ${
       names.length === 1 &&
       passed === 1 &&
       html`
-      <p class="t2">
-        ${printable(first.model)} answered in ${duration(first.milliseconds / 1000)}.
-      </p>
-    `
+        <p class="t2">
+          ${printable(first.model)} answered in ${duration(first.milliseconds / 1000)}.
+        </p>
+      `
     }
   `;
 }

@@ -126,8 +126,9 @@ function Preview({ report }) {
       ${
         faults.length > 0 &&
         html`
-        <${Table} label="Bad rows" regionClass="scrolls" columns=${FAULT_COLUMNS} rows=${faults} />
-      `
+          <${Table} label="Bad rows" regionClass="scrolls" columns=${FAULT_COLUMNS}
+            rows=${faults} />
+        `
       }
       ${pairs.length > 0 && html`<p class="t2 sm">Same key: ${pairs.join("; ")}.</p>`}
     </section>

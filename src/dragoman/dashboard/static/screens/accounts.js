@@ -183,16 +183,16 @@ export function Accounts({ name }) {
         ${
           selected.size > 0 &&
           html`
-          <${SelectionBar}
-            selected=${[...selected]}
-            total=${rows.length}
-            onTest=${() => setDialog({ test: [...selected] })}
-            onEnable=${(names) =>
-              names.length > 1 ? confirm("enable", names) : act("enable", names, "")}
-            onDisable=${(names) => confirm("disable", names)}
-            onClear=${() => select([])}
-          />
-        `
+            <${SelectionBar}
+              selected=${[...selected]}
+              total=${rows.length}
+              onTest=${() => setDialog({ test: [...selected] })}
+              onEnable=${(names) =>
+                names.length > 1 ? confirm("enable", names) : act("enable", names, "")}
+              onDisable=${(names) => confirm("disable", names)}
+              onClear=${() => select([])}
+            />
+          `
         }
         ${
           table
@@ -220,10 +220,11 @@ export function Accounts({ name }) {
       ${
         name &&
         html`
-        <${AccountDetail} key=${name} name=${name} version=${table && table.version}
-          onDisable=${() => confirm("disable", [name])} onEnable=${() => act("enable", [name], "")}
-          onNewKey=${() => setDialog({ newKey: name })} />
-      `
+          <${AccountDetail} key=${name} name=${name} version=${table && table.version}
+            onDisable=${() => confirm("disable", [name])}
+            onEnable=${() => act("enable", [name], "")}
+            onNewKey=${() => setDialog({ newKey: name })} />
+        `
       }
     </div>
     <${Dialogs} dialog=${dialog} rows=${rows} onAct=${act} onClose=${() => setDialog(null)}

@@ -147,9 +147,9 @@ const Expectations = ({ guide: { name, works, lost, notes } }) => html`
         ${
           notes &&
           html`
-          <dt>Note</dt>
-          <dd>${guideText(notes)}</dd>
-        `
+            <dt>Note</dt>
+            <dd>${guideText(notes)}</dd>
+          `
         }
         <dt>Seen here</dt>
         <dd><${LastSeen} client=${name} /></dd>

@@ -86,15 +86,16 @@ export function Reload() {
     ${
       isAsking &&
       html`
-      <${FormDialog} title="Reload the configuration" action="Reload" submit=${reload}
-        onDone=${() => null} onClose=${() => setIsAsking(false)}>
-        <${Lines} lines=${lines} none="Nothing in the file is different." />
-        <p class="t2">
-          All workers read the file again; if it cannot be used, nothing is changed. Requests in
-          flight end on the configuration they began with. To undo it, restore the file and reload.
-        </p>
-      <//>
-    `
+        <${FormDialog} title="Reload the configuration" action="Reload" submit=${reload}
+          onDone=${() => null} onClose=${() => setIsAsking(false)}>
+          <${Lines} lines=${lines} none="Nothing in the file is different." />
+          <p class="t2">
+            All workers read the file again; if it cannot be used, nothing is changed. Requests in
+            flight end on the configuration they began with. To undo it, restore the file and
+          reload.
+          </p>
+        <//>
+      `
     }
   `;
 }

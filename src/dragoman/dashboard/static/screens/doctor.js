@@ -43,10 +43,10 @@ export function Doctor({ model }) {
   const button = isRunning
     ? html`<button class="btn" onClick=${stop}>Stop</button>`
     : html`
-        <button class="btn" onClick=${() => start("doctor", { model })}>
-          Run for ${printable(model)}
-        </button>
-      `;
+      <button class="btn" onClick=${() => start("doctor", { model })}>
+        Run for ${printable(model)}
+      </button>
+    `;
   return html`
     <${Panel} title="Doctor"
       note=${NOTE}
@@ -70,12 +70,13 @@ export function Doctor({ model }) {
       ${
         checks.length > 0 &&
         html`
-        <div class="note">
-          <${Toggle} class="btn quiet" pressed=${showsAll} onClick=${() => setShowsAll(!showsAll)}>
-            ${showsAll ? "Show only what is wrong" : "Show all checks"}
-          <//>
-        </div>
-      `
+          <div class="note">
+            <${Toggle} class="btn quiet" pressed=${showsAll}
+              onClick=${() => setShowsAll(!showsAll)}>
+              ${showsAll ? "Show only what is wrong" : "Show all checks"}
+            <//>
+          </div>
+        `
       }
     <//>
   `;
@@ -106,9 +107,9 @@ const Check = ({ name, state, what, problem, breaks, remedy }) => html`
       ${
         (state === "broken" || state === "warning") &&
         html`
-        <div class="sm t2">Breaks: ${breaks}.</div>
-        <div class="sm t2">Do: ${remedy}.</div>
-      `
+          <div class="sm t2">Breaks: ${breaks}.</div>
+          <div class="sm t2">Do: ${remedy}.</div>
+        `
       }
     </div>
   </li>

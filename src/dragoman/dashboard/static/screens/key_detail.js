@@ -28,9 +28,7 @@ export function KeyDetail({ owner, onDialog, reload }) {
   };
   const actions = html`
     ${isKey && html`<${KeyActions} owner=${owner} onDialog=${onDialog} onChange=${change} />`}
-    <button class="btn" onClick=${() => onDialog({ limit: path + "/limits" })}>
-      Add a limit…
-    </button>
+    <button class="btn" onClick=${() => onDialog({ limit: path + "/limits" })}>Add a limit…</button>
   `;
   return html`
     <${SidePanel} label=${`${isKey ? "Key" : "Team"} ${printable(owner.name)}`} title=${owner.name}
@@ -111,22 +109,22 @@ function Limit({ one, path, canChange, onDialog, onChange }) {
       ${
         canChange &&
         html`
-        <div class="row sm">
-          <button class="link" onClick=${() => onDialog({ limit: path + "/limits", one })}>
-            Change…
-          </button>
-          <button class="link" onClick=${() => onDialog({ grant: `${path}${own}/grant`, one })}>
-            Grant more…
-          </button>
-          <button class="link"
-            onClick=${() => onChange("POST", own + "/reset", "The limit was reset.")}>
-            Reset
-          </button>
-          <button class="link" onClick=${() => onChange("DELETE", own, "The limit was removed.")}>
-            Remove
-          </button>
-        </div>
-      `
+          <div class="row sm">
+            <button class="link" onClick=${() => onDialog({ limit: path + "/limits", one })}>
+              Change…
+            </button>
+            <button class="link" onClick=${() => onDialog({ grant: `${path}${own}/grant`, one })}>
+              Grant more…
+            </button>
+            <button class="link"
+              onClick=${() => onChange("POST", own + "/reset", "The limit was reset.")}>
+              Reset
+            </button>
+            <button class="link" onClick=${() => onChange("DELETE", own, "The limit was removed.")}>
+              Remove
+            </button>
+          </div>
+        `
       }
     </li>
   `;

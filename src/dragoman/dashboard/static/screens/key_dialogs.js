@@ -34,9 +34,9 @@ export function CreateDialog({ kind, teams, onClose, onDone }) {
       ${
         !isTeam &&
         html`
-        <${Field} name="team" label="Team; empty for none" list="teams" />
-        <${Suggestions} id="teams" names=${teams.map((team) => team.name)} />
-      `
+          <${Field} name="team" label="Team; empty for none" list="teams" />
+          <${Suggestions} id="teams" names=${teams.map((team) => team.name)} />
+        `
       }
       <${Field} name="models" label="Models it may ask for, * allowed; empty for all" />
     <//>

@@ -101,9 +101,9 @@ export function Keys({ kind, name }) {
             ${
               owner &&
               html`
-              <${KeyDetail} key=${owner.kind + owner.name} owner=${owner} onDialog=${setDialog}
-                reload=${reload} />
-            `
+                <${KeyDetail} key=${owner.kind + owner.name} owner=${owner} onDialog=${setDialog}
+                  reload=${reload} />
+              `
             }
           </div>
         `
@@ -117,9 +117,7 @@ export function Keys({ kind, name }) {
 function Head({ total, onDialog }) {
   const tools = html`
     <button class="btn" onClick=${() => onDialog({ create: "team" })}>Create a team…</button>
-    <button class="btn primary" onClick=${() => onDialog({ create: "key" })}>
-      Create a key…
-    </button>
+    <button class="btn primary" onClick=${() => onDialog({ create: "key" })}>Create a key…</button>
   `;
   return html`
     <${ScreenHead} title="Keys and teams" note=${total == null ? " " : count(total)} noteClass="num"
@@ -225,25 +223,27 @@ function KeysPanel({ page: { keys, total, next }, open, isFiltered, pages, onPag
       ${
         (first > 0 || next) &&
         html`
-        <div class="tfoot">
-          <span class="num">${count(first + 1)} to ${count(first + keys.length)}</span>
-          <span class="grow"></span>
-          ${
-            first > 0 &&
-            html`
-            <button class="btn quiet" onClick=${() => onPages(pages.slice(0, -1))}>
-              Previous keys
-            </button>
-          `
-          }
-          ${
-            next &&
-            html`
-            <button class="btn quiet" onClick=${() => onPages([...pages, next])}>Next keys</button>
-          `
-          }
-        </div>
-      `
+          <div class="tfoot">
+            <span class="num">${count(first + 1)} to ${count(first + keys.length)}</span>
+            <span class="grow"></span>
+            ${
+              first > 0 &&
+              html`
+                <button class="btn quiet" onClick=${() => onPages(pages.slice(0, -1))}>
+                  Previous keys
+                </button>
+              `
+            }
+            ${
+              next &&
+              html`
+                <button class="btn quiet" onClick=${() => onPages([...pages, next])}>
+                  Next keys
+                </button>
+              `
+            }
+          </div>
+        `
       }
     <//>
   `;

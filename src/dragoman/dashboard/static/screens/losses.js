@@ -95,18 +95,18 @@ const FilterChips = ({ filters, onChoose }) => html`
     ${
       filters.client &&
       html`
-      <${Toggle} pressed aria-label="Show every client" onClick=${() => onChoose({ client: "" })}>
-        ${printable(filters.client)} ✕
-      <//>
-    `
+        <${Toggle} pressed aria-label="Show every client" onClick=${() => onChoose({ client: "" })}>
+          ${printable(filters.client)} ✕
+        <//>
+      `
     }
     ${
       filters.pair &&
       html`
-      <${Toggle} pressed aria-label="Show every pair" onClick=${() => onChoose({ pair: "" })}>
-        ${pairName(filters.pair)} ✕
-      <//>
-    `
+        <${Toggle} pressed aria-label="Show every pair" onClick=${() => onChoose({ pair: "" })}>
+          ${pairName(filters.pair)} ✕
+        <//>
+      `
     }
   </div>
 `;

@@ -1,15 +1,16 @@
 /** What needs attention, in words, each with where to look. */
 import { html } from "../lib/html.js";
 import { encoded } from "../lib/api.js";
-import { count, countdown, percent, plural, printable, sum } from "../lib/format.js";
+import { ascending, count, countdown, percent, plural, printable, sum } from "../lib/format.js";
 import { withQuery } from "../lib/navigation.js";
 import { formatTime, now, unixTime } from "../lib/time.js";
 import { ACCOUNT_STATES, Glyph } from "../components/status.js";
+import { faultsOf } from "./overview_errors.js";
 
 const MOST_LINES = 6;
 /** The share of an upstream's accounts that cool before it is worth a line. */
 const COOLING_SHARE = 0.25;
-/** The share of requests that end in errors before it is worth a line, and of how many at least. */
+/** The share of requests that fail before it is worth a line, and of how many at least. */
 const ERROR_SHARE = 0.2;
 const FEWEST_REQUESTS = 5;
 
@@ -100,24 +101,24 @@ function limitLines(kind, owners) {
 }
 
 /**
- * A large share of requests that were not answered, whosever fault it is.
+ * A large share of requests that failed by a fault of the gateway, its accounts or an upstream.
  * @param {Api.SeriesAnswer} series
  * @returns {Line[]}
  */
 function errorLines({ requests, errors }) {
-  const { client, limited, failed } = requests;
-  const bad = sum([...client, ...limited, ...failed]);
+  const faults = faultsOf(errors).sort(ascending(([, number]) => -number));
+  const bad = sum(faults.map(([, number]) => number));
   const total = sum(Object.values(requests).flat());
   if (total < FEWEST_REQUESTS || bad < ERROR_SHARE * total) return [];
-  const [kind] = Object.entries(errors).reduce((a, b) => (b[1] > a[1] ? b : a), ["", 0]);
+  const [[kind]] = faults;
   return [
     {
       shape: "square",
       text: html`
-        ${count(bad)} of ${count(total)} requests (${percent(bad, total)} %) ended in an error
-        ${kind && html`, most often <b class="strong">${printable(kind)}</b>`}.
+        ${count(bad)} of ${count(total)} requests failed (${percent(bad, total)} %), most often
+        ${" with "}<b class="strong">${printable(kind)}</b>.
       `,
-      link: withQuery("/ui/requests", { error: kind || "*" }),
+      link: withQuery("/ui/requests", { error: kind }),
       linkText: "Show requests",
     },
   ];

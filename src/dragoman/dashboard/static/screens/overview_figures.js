@@ -3,6 +3,7 @@ import { html } from "../lib/html.js";
 import { compact, count, duration, known, percent, plural, sum } from "../lib/format.js";
 import { Spark } from "../components/chart.js";
 import { Unknown } from "../components/layout.js";
+import { faultsOf } from "./overview_errors.js";
 
 /** @param {number} rate */
 const perSecond = (rate) => (rate < 10 ? rate.toFixed(2) : compact(rate)) + "/s";
@@ -16,14 +17,13 @@ function totalsOf({ requests, tokens, step_s: step, ...series }) {
   const cached = sum(tokens.cached);
   const input = sum(tokens.input) + cached;
   const total = sum(Object.values(requests).flat());
+  const errors = sum(faultsOf(series.errors).map(([, number]) => number));
   const seconds = Math.max(1, known(requests.answered).length * step);
   return {
     requests: total,
     rate: total / seconds,
-    failed: sum(requests.failed),
-    limited: sum(requests.limited),
-    rejected: sum(requests.client),
-    errors: sum([...requests.failed, ...requests.limited, ...requests.client]),
+    errors,
+    errorShare: total ? percent(errors, total) : null,
     firstToken: known(series.first_token_s.p95).at(-1),
     duration: known(series.duration_s.p95).at(-1),
     input,
@@ -48,7 +48,7 @@ const Figure = ({ label, value, unit = "", note, values }) => html`
   <div class="figure">
     <div class="l">${label}</div>
     <div class="v">${value}<small>${unit}</small></div>
-    <div class="d" title=${note}>${note}</div>
+    <div class="d">${note}</div>
     ${
       values && known(values).length > 1
         ? html`<${Spark} values=${values} width=${110} height=${22} />`
@@ -65,20 +65,6 @@ const unknown = (why) => html`<${Unknown} why=${why} />`;
  * @param {ReturnType<typeof totalsOf>} totals
  */
 const inputNote = ({ input, tokens }) => (tokens ? `${percent(input, tokens)} % input` : "");
-
-/**
- * How many requests ended in errors, by whose errors they are.
- * @param {ReturnType<typeof totalsOf>} totals
- */
-function errorNote({ failed, limited, rejected, errors }) {
-  if (!errors) return "none";
-  const parts = [
-    failed && `${count(failed)} failed`,
-    limited && `${count(limited)} limited`,
-    rejected && `${count(rejected)} rejected`,
-  ];
-  return parts.filter(Boolean).join(", ");
-}
 
 /**
  * @param {{ series: Api.SeriesAnswer, before: Api.SeriesAnswer, health: Api.Health, rates:
@@ -118,14 +104,12 @@ export function Figures({ series, before, health, rates }) {
     },
     {
       label: "Errors",
-      value: totals.requests
-        ? percent(totals.errors, totals.requests)
-        : unknown("there was no request"),
+      value: totals.errorShare ?? unknown("there was no request"),
       unit: totals.requests ? "%" : "",
-      note: errorNote(totals),
-      values: each((index) =>
-        sum([requests.failed[index], requests.limited[index], requests.client[index]]),
-      ),
+      note:
+        earlierNote(earlier.errorShare, (share) => share + " %") ||
+        count(totals.errors) + " requests",
+      values: each((index) => sum([requests.failed[index], requests.limited[index]])),
     },
     {
       label: "First token, p95",

@@ -126,19 +126,17 @@ function Lane({ attempt, number, isLast, axis: { fold, place } }) {
         ${" "}
         <a class="strong ink" href=${"/ui/accounts/" + encoded(account)}>${printable(account)}</a>
         ${" "}
-        <span class=${"num state " + (tone === "info" ? "ok" : tone)}>
-          <b>${status || "—"}</b>
-        </span>
+        <span class=${"num state " + (tone === "info" ? "ok" : tone)}><b>${status || "—"}</b></span>
         ${" "}
         <span class="t2 sm">${printable(attempt.kind || "answered")}</span>
         ${" "}
         ${
           attempt.bytes_up &&
           html`
-          <span class="t3 sm num">
-            ${size(attempt.bytes_up)} sent, ${size(attempt.bytes_down || 0)} received
-          </span>
-        `
+            <span class="t3 sm num">
+              ${size(attempt.bytes_up)} sent, ${size(attempt.bytes_down || 0)} received
+            </span>
+          `
         }
       </div>
       <${LaneBars} ms=${end - start}

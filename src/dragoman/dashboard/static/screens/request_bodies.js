@@ -71,20 +71,20 @@ export function Bodies({ id }) {
         stored.length > 0 &&
         isAdmin() &&
         html`
-        <div class="body">
-          <div class="row wrap">
-            ${stored.map(
-              ({ name, label }) => html`
-                <${Toggle} pressed=${open?.name === name} onClick=${() => toggle(name)}>
-                  ${label + " "}<b>${count(sizes[name])} B</b>
-                <//>
-              `,
-            )}
+          <div class="body">
+            <div class="row wrap">
+              ${stored.map(
+                ({ name, label }) => html`
+                  <${Toggle} pressed=${open?.name === name} onClick=${() => toggle(name)}>
+                    ${label + " "}<b>${count(sizes[name])} B</b>
+                  <//>
+                `,
+              )}
+            </div>
+            ${error && html`<p class="state err" role="alert">${printable(error)}</p>`}
+            ${open && html`<${Body} text=${open.text} size=${sizes[open.name]} />`}
           </div>
-          ${error && html`<p class="state err" role="alert">${printable(error)}</p>`}
-          ${open && html`<${Body} text=${open.text} size=${sizes[open.name]} />`}
-        </div>
-      `
+        `
       }
     <//>
   `;

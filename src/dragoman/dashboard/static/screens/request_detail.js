@@ -79,11 +79,11 @@ function Head({ request, id }) {
       ${
         place >= 0 &&
         html`
-        <div class="tools">
-          <${Step} id=${listed.ids[place - 1]} shortcut="[" label="Newer request" sign="↑" />
-          <${Step} id=${listed.ids[place + 1]} shortcut="]" label="Older request" sign="↓" />
-        </div>
-      `
+          <div class="tools">
+            <${Step} id=${listed.ids[place - 1]} shortcut="[" label="Newer request" sign="↑" />
+            <${Step} id=${listed.ids[place + 1]} shortcut="]" label="Older request" sign="↓" />
+          </div>
+        `
       }
     </div>
   `;

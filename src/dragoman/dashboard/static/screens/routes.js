@@ -58,9 +58,9 @@ export function Routes() {
     ${
       routes &&
       html`
-      <${RouteTable} routes=${routes} matched=${explanation && explanation.route}
-        onPick=${setModel} />
-    `
+        <${RouteTable} routes=${routes} matched=${explanation && explanation.route}
+          onPick=${setModel} />
+      `
     }
   `;
 }
@@ -96,8 +96,8 @@ function Explanation({ explanation, routes }) {
             ${fallbacks.map((one) => html`<${Destination} destination=${one} label="else to" />`)}
             ${explanation.with_tools_and_thinking.slice(0, 1).map(
               (one) => html`
-                  <${Destination} destination=${one} label="with tools and thinking, to" />
-                `,
+                <${Destination} destination=${one} label="with tools and thinking, to" />
+              `,
             )}
           </ol>
         <//>
@@ -217,10 +217,10 @@ const PRICE_COLUMNS = [
       price
         ? conditionText(price)
         : html`
-            <${Unknown} why="no price is known for this model" />
-            ${" "}
-            <span class="t2">none: counted as unpriced</span>
-          `,
+          <${Unknown} why="no price is known for this model" />
+          ${" "}
+          <span class="t2">none: counted as unpriced</span>
+        `,
   },
   ...RATES.map(([rate, head]) => numberColumn(head, ({ price }) => price?.[rate])),
 ];

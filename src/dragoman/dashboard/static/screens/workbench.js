@@ -142,11 +142,11 @@ export function Workbench() {
     ${
       translation &&
       html`
-      <div class="cols wbcols">
-        <${Ledger} targets=${targets} value=${value} />
-        <${Verdicts} translation=${translation} policy=${policy} onPolicy=${setPolicy} />
-      </div>
-    `
+        <div class="cols wbcols">
+          <${Ledger} targets=${targets} value=${value} />
+          <${Verdicts} translation=${translation} policy=${policy} onPolicy=${setPolicy} />
+        </div>
+      `
     }
     ${
       isAdmin() &&
@@ -155,8 +155,8 @@ export function Workbench() {
     ${
       isPasting &&
       html`
-      <${PasteDialog} body=${request.body} onClose=${() => setIsPasting(false)} onDone=${paste} />
-    `
+        <${PasteDialog} body=${request.body} onClose=${() => setIsPasting(false)} onDone=${paste} />
+      `
     }
   `;
 }

@@ -126,15 +126,15 @@ export function Verdicts({ translation, policy, onPolicy }) {
       ${
         refusals.length > 0 &&
         html`
-        <div class="note">
-          <ul>
-            ${refusals.map(({ protocol, verdicts }) => {
-              const message = printable(verdicts[policy].message);
-              return html`<li>${PROTOCOLS[protocol].name}: ${message}</li>`;
-            })}
-          </ul>
-        </div>
-      `
+          <div class="note">
+            <ul>
+              ${refusals.map(({ protocol, verdicts }) => {
+                const message = printable(verdicts[policy].message);
+                return html`<li>${PROTOCOLS[protocol].name}: ${message}</li>`;
+              })}
+            </ul>
+          </div>
+        `
       }
       ${
         translation.policy &&

@@ -100,10 +100,10 @@ export function StreamPanel({ request, isValid, policy }) {
       ${
         rows.length > 0 &&
         html`
-        <span class="num t2 sm">
-          ${current >= 0 ? `${current + 1} of ` : ""}${count(rows.length)}
-        </span>
-      `
+          <span class="num t2 sm">
+            ${current >= 0 ? `${current + 1} of ` : ""}${count(rows.length)}
+          </span>
+        `
       }
       ${
         isRunning
@@ -123,30 +123,30 @@ export function StreamPanel({ request, isValid, policy }) {
       ${
         rows.length > 0 &&
         html`
-        <${ScrollRegion} label="Frames" class="frames" onKeyDown=${onKeyDown}>
-          <div class="f hd">
-            <div>Upstream ${spoken && html`<${Protocol} id=${spoken} />`}</div>
-            <div>seconds</div>
-            <div>Client <${Protocol} id=${request.source} /></div>
-          </div>
-          ${rows.map((row, index) =>
-            row.attempt
-              ? html`<${AttemptRow} frame=${row.attempt} />`
-              : html`
+          <${ScrollRegion} label="Frames" class="frames" onKeyDown=${onKeyDown}>
+            <div class="f hd">
+              <div>Upstream ${spoken && html`<${Protocol} id=${spoken} />`}</div>
+              <div>seconds</div>
+              <div>Client <${Protocol} id=${request.source} /></div>
+            </div>
+            ${rows.map((row, index) =>
+              row.attempt
+                ? html`<${AttemptRow} frame=${row.attempt} />`
+                : html`
                   <${FramesRow} row=${row} isCurrent=${index === current} isOpen=${index === open}
                     onClick=${() => toggle(index)} />
                 `,
-          )}
-        <//>
-      `
+            )}
+          <//>
+        `
       }
       ${done && html`<${Summary} done=${done} frames=${frames} isLogged=${!sent?.scenario} />`}
       ${attempt && html`<${SentBody} body=${attempt.body} />`}
       ${
         isAsking &&
         html`
-        <${SendDialog} request=${request} onClose=${() => setIsAsking(false)} onDone=${send} />
-      `
+          <${SendDialog} request=${request} onClose=${() => setIsAsking(false)} onDone=${send} />
+        `
       }
     <//>
   `;
@@ -192,20 +192,18 @@ function FramesRow({ row: { upstream, client }, isCurrent, isOpen, onClick }) {
                 .flatMap((frame) => splitEvents(frame.raw))
                 .map((raw) => html`<${EventLine} raw=${raw} />`)
             : html`
-                <p class="held">
-                  ${isPing(upstream?.raw || "") ? "ping" : "nothing is sent for it"}
-                </p>
-              `
+              <p class="held">${isPing(upstream?.raw || "") ? "ping" : "nothing is sent for it"}</p>
+            `
         }
       </div>
       ${
         isOpen &&
         html`
-        <div class="unfold">
-          <pre>${upstream ? upstream.raw : ""}</pre>
-          <pre>${client.map((frame) => frame.raw).join("")}</pre>
-        </div>
-      `
+          <div class="unfold">
+            <pre>${upstream ? upstream.raw : ""}</pre>
+            <pre>${client.map((frame) => frame.raw).join("")}</pre>
+          </div>
+        `
       }
     </div>
   `;
@@ -243,9 +241,7 @@ function Summary({ done, frames, isLogged }) {
       <${CopyButton} text=${rawOf(frames, "upstream")} label="Copy upstream’s events">
         Copy upstream’s
       <//>
-      <${CopyButton} text=${rawOf(frames, "client")} label="Copy client’s events">
-        Copy client’s
-      <//>
+      <${CopyButton} text=${rawOf(frames, "client")} label="Copy client’s events">Copy client’s<//>
     </div>
   `;
 }

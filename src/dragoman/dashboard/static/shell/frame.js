@@ -122,11 +122,11 @@ function RailFoot() {
       ${
         isLive.value !== undefined &&
         html`
-        <p class="row sm t2 livemark">
-          <i class=${isLive.value ? "dot" : "dot not"}></i>
-          <span>${isLive.value ? "Live" : "Not live"}</span>
-        </p>
-      `
+          <p class="row sm t2 livemark">
+            <i class=${isLive.value ? "dot" : "dot not"}></i>
+            <span>${isLive.value ? "Live" : "Not live"}</span>
+          </p>
+        `
       }
       <div class="row sm">
         <button class="link" title=${ZONE_TITLE} onClick=${toggleZone}>
