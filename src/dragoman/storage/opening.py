@@ -19,8 +19,9 @@ from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.request_log import RequestLogFiles
 from dragoman.storage.responses import ResponseStore
+from dragoman.storage.retention import Retention
 from dragoman.storage.series import SeriesFile
-from dragoman.storage.shared_sessions import Sessions, SharedSessions, private_sessions
+from dragoman.storage.sessions import SessionFile
 
 if TYPE_CHECKING:
     from dragoman.storage.tables.pool import PoolOptions
@@ -29,18 +30,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("dragoman.accounts")
 
 _SHORTEST_PINS_S = 60.0
+LARGEST_RESPONSE = 64 * 1024 * 1024
+"""Bytes of a response that is stored, with the input of its turn."""
 
 
 def store_for(config: Config) -> Store | None:
     """The store of `config`, not opened yet; None if nothing is kept."""
     settings = config.storage
-    options: PoolOptions = {
-        "history_days": settings.history_days,
-        "usage_days": settings.usage_days,
-        "usage_hours_days": settings.usage_hours_days,
-        "audit_days": settings.audit_days,
-        "pins_s": max((one.affinity_s for one in config.upstreams), default=_SHORTEST_PINS_S),
-    }
+    pins_s = max((one.affinity_s for one in config.upstreams), default=_SHORTEST_PINS_S)
+    options: PoolOptions = {"retention": Retention(days=settings.keep_days, pins_s=pins_s)}
     if settings.path:
         from dragoman.storage.sqlite import SqliteStore
 
@@ -117,9 +115,9 @@ class Watching:
         if base is None:
             base = f"{gettempdir()}/dragoman-{secrets.token_hex(16)}"
         self.series = SeriesFile(f"{base}-series")
-        self.requests = RequestLogFiles(f"{base}-requests", settings.days, settings.most_bytes)
+        self.requests = RequestLogFiles(f"{base}-requests", settings.keep_days, settings.keep_bytes)
         self.bodies = BodyFiles(
-            f"{base}-bodies", settings.body_days, settings.most_body_bytes, cipher_for(config)
+            f"{base}-bodies", settings.body_days, settings.keep_bytes, cipher_for(config)
         )
 
     def close(self) -> None:
@@ -131,20 +129,11 @@ class Watching:
                 os.unlink(self.series.path)
 
 
-def sessions_for(config: Config, shared: str | None) -> Sessions:
-    """Who is signed in to the administration, over the processes that use the same store, or else
-    over those that have a file `shared` for their requests in flight, beside that; in this process
-    alone if there is neither, or it cannot be used, which is logged."""
-    base = config.storage.path or shared
-    if base is None:
-        return private_sessions()
-    path = f"{base}-sessions"
-    try:
-        return SharedSessions(path)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        _log.error("%s: %s: each worker has its own sessions", path, reason)
-        return private_sessions()
+def sessions_for(config: Config) -> SessionFile | None:
+    """Where it is stored who is signed in to the administration: beside the database, if that is a
+    file."""
+    path = config.storage.path
+    return SessionFile(f"{path}-sessions") if path else None
 
 
 def ledgers_for(config: Config) -> Ledgers | None:
@@ -166,7 +155,7 @@ def responses_for(config: Config) -> ResponseStore | None:
         return None
     options: ResponseOptions = {
         "most_bytes": settings.responses_bytes,
-        "largest_bytes": settings.response_bytes,
+        "largest_bytes": LARGEST_RESPONSE,
     }
     if settings.path:
         from dragoman.storage.sqlite import SqliteResponses

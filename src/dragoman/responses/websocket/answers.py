@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from dragoman.edge.lanes import Continuation
 from dragoman.http import BodyRefused, Budget, Problem
-from dragoman.http.websocket.frames import text_frame
+from dragoman.http.websocket import text_frame
 from dragoman.protocols.openai_responses.additions import (
     ANSWERS,
     CREATED,
