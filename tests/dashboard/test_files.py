@@ -36,6 +36,23 @@ def test_what_is_vendored_is_what_was_recorded() -> None:
         assert (KEPT / f"{library.package.replace('/', '-').lstrip('@')}.LICENSE").exists()
 
 
+def test_types_are_those_of_what_is_vendored() -> None:
+    """Their packages are installed for the type check alone."""
+    tools = Path(__file__).parents[2] / "tools" / "javascript" / "package.json"
+    installed = json.loads(tools.read_text())["devDependencies"]
+    assert {one.package: installed.get(one.package) for one in LIBRARIES} == {
+        one.package: one.version for one in LIBRARIES
+    }
+
+
+def test_all_modules_are_loaded_at_once() -> None:
+    """Else browsers would load one after the other, as they import one another."""
+    files = load_files()
+    named = set(re.findall(r'href="([^"]+\.js)"', files.page.body.decode()))
+    modules = {path for path in files.assets if path.endswith(".js")}
+    assert {path.rpartition("/")[2] for path in modules - named} == {"app.js", "theme.js"}
+
+
 def test_the_page_is_small() -> None:
     """As it is sent: compressed."""
     files = load_files()

@@ -194,8 +194,8 @@ def test_requests(page: Page, gateway: RunningGateway, told: Told) -> None:
     rows.locator("a").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("req_")
     expect(page.get_by_role("heading", name="Attempts")).to_be_visible()
-    expect(page.locator(".lanes")).to_contain_text("429")
-    expect(page.locator(".lanes li").first).to_contain_text(re.compile(r"\d+ B sent, \d+ B received"))
+    lane = page.locator(".lanes li", has_text="429")
+    expect(lane).to_contain_text(re.compile(r"\d+ B sent, \d+ B received"))
     expect(page.locator(".losslist")).to_contain_text("temperature")
     assert (told.console, told.elsewhere) == ([], [])
 

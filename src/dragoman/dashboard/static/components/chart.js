@@ -241,7 +241,8 @@ function ChartTable({ title, series, from, step, valueText }) {
   `;
 }
 
-/** The drawing of a chart.
+/**
+ * The drawing of a chart.
  * @param {ChartProps & { label: string, index: number | null }} props
  */
 function Plot({ label, series, from, step, unit, isStacked, isLog, marks = [], index }) {

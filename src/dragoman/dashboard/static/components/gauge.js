@@ -5,7 +5,10 @@ import { Unknown } from "./layout.js";
 
 const HIGH = 0.85;
 
-/** The colour of a bar. @param {number} share */
+/**
+ * The colour of a bar.
+ * @param {number} share
+ */
 function toneOf(share) {
   if (share >= 1) return "out";
   return share > HIGH ? "cool" : "info";

@@ -1,10 +1,10 @@
 /** What models cost: prices of the configuration file first, then those of the table. */
 import { html } from "../lib/html.js";
 import { useState } from "../vendor/hooks.js";
-import { get } from "../lib/api.js";
+import { encoded, get } from "../lib/api.js";
 import { count, printable } from "../lib/format.js";
 import { TYPING_MS, useFetched } from "../lib/hooks.js";
-import { queryValue, useQuery, withQuery } from "../lib/navigation.js";
+import { queryValue, useQuery } from "../lib/navigation.js";
 import { SearchField } from "../components/controls.js";
 import { Empty, ErrorBanner } from "../components/layout.js";
 import { numberColumn, Table, textColumn } from "../components/table.js";
@@ -65,7 +65,8 @@ export function Prices() {
   const [search, setSearch] = useState(queryValue("q"));
   useQuery({ q: search });
   const { data, error } = useFetched(
-    () => get(withQuery("prices", { limit: MOST_ROWS, search })),
+    // Without `search`, even an empty one, the answer has no rows.
+    () => get(`prices?limit=${MOST_ROWS}&search=${encoded(search)}`),
     [search],
     { delay: TYPING_MS },
   );

@@ -92,7 +92,7 @@ export function Reload() {
           <p class="t2">
             All workers read the file again; if it cannot be used, nothing is changed. Requests in
             flight end on the configuration they began with. To undo it, restore the file and
-          reload.
+            reload.
           </p>
         <//>
       `
