@@ -253,7 +253,7 @@ class Background:
         stored = left.stored
         asked = msgspec.msgpack.decode(left.request, type=StoredRequest)
         caller = self._keys.named(stored.owner)
-        request = await self._conversations.kept_request(
+        request = await self._conversations.stored_request(
             asked.protocol, asked.body, msgspec.json.decode(asked.shown)
         )
         keep = PendingResponse(

@@ -21,7 +21,6 @@ from dragoman.serving.answers import (
     drain,
     is_error_object,
     is_stream,
-    translate_whole,
 )
 from dragoman.serving.context import RequestContext
 from dragoman.serving.failures import Failure, broken_thought, failed_call
@@ -72,12 +71,7 @@ async def deliver_whole(
     _note_names(context, body, mask)
     _begins(context, lease, seconds)
     call, outcome = context.call, context.outcome
-    name = ""
-    if is_large(body):
-        reply, name = await context.large.answer(call, body, mask, outcome, streamed=False)
-    else:
-        body = mask.secrets_in(body)
-        reply = translate_whole(call, body, mask, outcome)
+    reply, name = await context.large.answer(call, body, mask, outcome, streamed=False)
     _report_success(lease, outcome)
     context.remember_account(lease)
     if context.recorder is not None:
@@ -161,12 +155,7 @@ async def _deliver_whole_as_stream(
     _note_names(context, body, mask)
     _begins(context, lease, seconds)
     call, outcome = context.call, context.outcome
-    name = ""
-    if is_large(body):
-        events, name = await context.large.answer(call, body, mask, outcome, streamed=True)
-    else:
-        body = mask.secrets_in(body)
-        events = call.response_as_stream(body, outcome)
+    events, name = await context.large.answer(call, body, mask, outcome, streamed=True)
     _report_success(lease, outcome)
     context.remember_account(lease)
     if context.recorder is not None:

@@ -64,7 +64,7 @@ from dragoman.serving.routing import (
 )
 from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.serving.upstreams import Upstreams
-from dragoman.translation import Call, ClientRequest
+from dragoman.translation import ClientRequest
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import SocketUse, UpstreamRequest
 
@@ -217,10 +217,7 @@ class Exchange:
         """
         settings = self.resolver.settings(context.incoming, context.caller, target)
         request, upstream = context.request, target.upstream.protocol
-        if request.is_large:
-            call = await self._large.translate(request, upstream, settings)
-        else:
-            call = Call(request, upstream, settings)
+        call = await self._large.translate(request, upstream, settings)
         call.request_id = context.incoming.request_id
         if context.recorder is not None:
             call.response_id = context.recorder.response_id
