@@ -14,9 +14,9 @@ from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.storage import opening
 from tests.checkers.framing import frames
 from tests.gateway.http import Connection, call
+from tests.memory.asking import client, say
+from tests.memory.background import SLOW, finished, until
 from tests.memory.conftest import KEY, Start, Talk
-from tests.memory.test_background import SLOW, finished, until
-from tests.memory.test_kept import client, say
 
 Make = Callable[..., Talk]
 UPSTREAMS = ["chat", "messages", "responses"]
@@ -317,7 +317,7 @@ def test_too_large_for_the_background(start: Start, monkeypatch: pytest.MonkeyPa
     """Neither what is asked nor what is answered can be polled if it cannot be kept."""
     monkeypatch.setattr(opening, "LARGEST_RESPONSE", 20_000)
     with client(start()) as me:
-        with pytest.raises(openai.BadRequestError, match="may be kept"):
+        with pytest.raises(openai.BadRequestError, match="may be stored"):
             me.responses.create(model="chat/sim-text", input="x" * 30_000, background=True)
         made = me.responses.create(model="chat/sim-echo", input="x" * 12_000, background=True)
         ended = finished(me, made.id)

@@ -353,7 +353,7 @@ class Admin:
     async def _health(self, call: Call) -> Reply:
         query = call.query
         only(query)
-        gauges = self._scrape.counts().gauges
+        gauges = (await self._scrape.counts()).gauges
         standings = await self._scrape.standings()
         sync, slices = self._account_sync, self._scrape.slices
         return 200, {

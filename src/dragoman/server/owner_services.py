@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.link.owner import Owner
 from dragoman.processes.forks import Forks
+from dragoman.server.common import Common
 from dragoman.server.reloading import Held, Reload
 
 
@@ -16,7 +16,8 @@ class OwnerServices:
 
     def __init__(self, held: Held, replace: Callable[[int], None]) -> None:
         self.held = held
-        self.owner = Owner()
+        self.common = Common(held.config)
+        self.owner = self.common.owner
         self.forks = Forks()
         self.reload = Reload(held, self.owner, self.forks, replace)
 
@@ -31,3 +32,4 @@ class OwnerServices:
     async def close(self) -> None:
         """End."""
         await self.reload.close()
+        await self.common.close()

@@ -34,7 +34,6 @@ from dragoman.edge.log_format import (
 )
 from dragoman.link.messages import Handlers, Peer
 from dragoman.link.peers import SocketPeer
-from dragoman.observability.metrics.board import Board
 from dragoman.observability.metrics.scrape import WorkerSlot
 from dragoman.operations.configuration import note_start
 from dragoman.processes.listening import (
@@ -253,7 +252,6 @@ class _Workers:
         self._shared = shared
         self._as_service = as_service
         self._dealt = deal(opened.sockets, table.workers)
-        self._board = Board(table.workers)
 
     def work(self, number: int, sock: socket.socket) -> None:
         """See `Supervised.work`."""
@@ -263,7 +261,8 @@ class _Workers:
     async def _serve(self, number: int, sock: socket.socket) -> None:
         table, dealt, sockets = self._table, self._dealt, self._opened.sockets
         link = await SocketPeer.open(sock, Handlers(), number)
-        slot = WorkerSlot(self._board, number, table.workers, table, self._shared)
+        before = self._owned.common.board.of(number)
+        slot = WorkerSlot(number, table.workers, table, before, self._shared)
         with _worker(self._owned.held, link, slot) as server:
             attendance = Attendance(table, number, dealt, server.listen)
             own = dealt[number]
@@ -348,7 +347,8 @@ def _worker(held: Held, link: Peer, slot: WorkerSlot | None) -> Iterator[Server]
     )
     try:
         request = None if held.source is None else ReloadRequest(reload.reload, held.pending)
-        server = Server(build_app(config, lines if wanted else None, slot, request, held.number))
+        log = lines if wanted else None
+        server = Server(build_app(config, log, slot, request, held.number, link))
         yield server
     finally:
         lines.flush()
