@@ -26,7 +26,7 @@ SCREENS = {
     "": ".chart svg",
     "/requests": "tbody tr",
     "/losses": ".panel",
-    "/accounts?q=pool-0123": "tbody a, .acc a",
+    "/accounts?q=pool-0123": "tbody a, .accounts-list a",
     "/accounts/pool-00042?q=pool-00042": "aside .hist, aside dl",
     "/keys": "tbody tr",
     "/routes": "main input",

@@ -34,7 +34,7 @@ def test_a_list_is_looked_at_then_stored_tested_and_changed(
     assert broken_rules(page) == []
     assert "new-1" not in str(ask(gateway, "GET", "accounts?after=messages"))
     dialog.get_by_role("button", name="Import 2 good rows").click()
-    expect(page.locator(".tfoot")).to_contain_text("2 of")
+    expect(page.locator(".table-foot")).to_contain_text("2 of")
 
     page.get_by_label("Select all that the filter shows").check()
     page.get_by_role("button", name="Test…").click()

@@ -42,14 +42,14 @@ def test_a_key_is_made_limited_and_ended(page: Page, gateway: RunningGateway, to
     page.get_by_label("Of", exact=True).select_option("requests")
     page.get_by_label("Amount; a cost in US dollars").fill("4")
     page.get_by_role("button", name="Add", exact=True).click()
-    expect(side.locator(".limitlist")).to_contain_text("0 of 4")
+    expect(side.locator(".limit-list")).to_contain_text("0 of 4")
     sent = body("chat", "chat/sim-text")
     assert call(gateway.base_url, "POST", "/v1/chat/completions", sent, key=secret).status == 200
-    expect(side.locator(".limitlist")).to_contain_text("1 of 4", timeout=15_000)
+    expect(side.locator(".limit-list")).to_contain_text("1 of 4", timeout=15_000)
     side.get_by_role("button", name="Grant more…").click()
     page.get_by_label("How much more").fill("6")
     page.get_by_role("button", name="Grant it").click()
-    expect(side.locator(".limitlist")).to_contain_text("1 of 10")
+    expect(side.locator(".limit-list")).to_contain_text("1 of 10")
     assert limits_of(gateway, "keys/ci/limits")[0]["limit"]["granted"] == 6
 
     side.get_by_role("button", name="Change…").click()
@@ -64,7 +64,7 @@ def test_a_key_is_made_limited_and_ended(page: Page, gateway: RunningGateway, to
     page.keyboard.press("Enter")
     expect(dialog.get_by_role("status")).to_contain_text("it would have refused nothing")
     page.keyboard.press("Enter")
-    expect(side.locator(".limitlist")).to_contain_text("1 of 11")
+    expect(side.locator(".limit-list")).to_contain_text("1 of 11")
 
     side.get_by_role("button", name="New secret…").click()
     page.get_by_label("Hours until the old secret ends").fill("0")
@@ -114,11 +114,11 @@ def test_of_many_keys_the_page_asks_for_those_it_shows(page: Page, gateway: Runn
 
     page.get_by_role("link", name="many-129", exact=True).click()
     side = page.get_by_role("complementary", name="Key many-129")
-    expect(side.locator(".limitlist")).to_contain_text("0 of 3")
+    expect(side.locator(".limit-list")).to_contain_text("0 of 3")
     page.get_by_label("Filter keys").fill("MANY-00")
     expect(rows).to_have_count(10)
     expect(keys).to_contain_text("many-000")
-    expect(side.locator(".limitlist")).to_contain_text("0 of 3")
+    expect(side.locator(".limit-list")).to_contain_text("0 of 3")
     page.get_by_label("Filter keys").fill("crowd")
     expect(rows).to_have_count(3)
     page.get_by_label("Filter keys").fill("nobody at all")

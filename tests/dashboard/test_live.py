@@ -20,7 +20,7 @@ def test_requests_come_by_themselves(page: Page, gateway: RunningGateway, told: 
     asked: list[str] = []
     sign_in(page, gateway, path="/requests?model=chat%2Fsim-text%3Fwords%3D2")
     expect(page.get_by_text("live, the latest first")).to_be_visible()
-    expect(page.locator(".tfoot")).to_contain_text("0 shown")
+    expect(page.locator(".table-foot")).to_contain_text("0 shown")
     page.on("request", lambda request: asked.append(request.url))
     _ask(gateway, "chat/sim-text")
     _ask(gateway, "chat/sim-text?words=2")

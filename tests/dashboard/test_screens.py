@@ -67,7 +67,7 @@ def test_overview(page: Page, gateway: RunningGateway, told: Told) -> None:
     )
     needs.get_by_role("link", name="Show accounts").click()
     expect(page.get_by_role("link", name="pool-00007")).to_be_visible()
-    expect(page.locator(".tfoot .num")).to_have_text(f"1 of {MOST:,}")
+    expect(page.locator(".table-foot .num")).to_have_text(f"1 of {MOST:,}")
     ask(gateway, "POST", "accounts/do", {"do": "enable", "names": ["pool-00007"]})
     assert (told.console, told.elsewhere) == ([], [])
 
@@ -75,7 +75,7 @@ def test_overview(page: Page, gateway: RunningGateway, told: Told) -> None:
 def test_accounts(page: Page, gateway: RunningGateway, told: Told) -> None:
     sign_in(page, gateway)
     expect(page.get_by_role("heading", name="Accounts")).to_be_visible()
-    expect(page.locator(".tfoot .num")).to_have_text(f"{MOST:,} of {MOST:,}")
+    expect(page.locator(".table-foot .num")).to_have_text(f"{MOST:,} of {MOST:,}")
     assert page.locator("tbody tr").count() < 100  # only those that are seen are there
     expect(page.get_by_role("link", name=ODD, exact=True)).to_be_visible()
     assert page.locator("img").count() == 0
@@ -94,7 +94,7 @@ def test_those_that_are_ticked_are_disabled_and_no_others(
     sign_in(page, gateway)
     find = page.get_by_label("Filter accounts")
     find.fill("pool-0123")
-    expect(page.locator(".tfoot .num")).to_have_text(f"10 of {MOST:,}")
+    expect(page.locator(".table-foot .num")).to_have_text(f"10 of {MOST:,}")
     wanted = ["pool-01231", "pool-01234", "pool-01238"]
     for name in wanted:
         page.get_by_label(f"Select {name}").check()
@@ -120,7 +120,7 @@ def test_those_that_are_ticked_are_disabled_and_no_others(
 def test_of_many_the_number_is_typed(page: Page, gateway: RunningGateway, told: Told) -> None:
     sign_in(page, gateway)
     page.get_by_label("Filter accounts").fill("pool-005")
-    expect(page.locator(".tfoot .num")).to_have_text(f"100 of {MOST:,}")
+    expect(page.locator(".table-foot .num")).to_have_text(f"100 of {MOST:,}")
     page.get_by_label("Select all that the filter shows").check()
     page.get_by_role("button", name="Disable…").click()
     dialog = page.get_by_role("dialog", name="Disable 100 accounts")
@@ -196,7 +196,7 @@ def test_requests(page: Page, gateway: RunningGateway, told: Told) -> None:
     expect(page.get_by_role("heading", name="Attempts")).to_be_visible()
     lane = page.locator(".lanes li", has_text="429")
     expect(lane).to_contain_text(re.compile(r"\d+ B sent, \d+ B received"))
-    expect(page.locator(".losslist")).to_contain_text("temperature")
+    expect(page.locator(".loss-list")).to_contain_text("temperature")
     assert (told.console, told.elsewhere) == ([], [])
 
 
@@ -230,7 +230,7 @@ def test_what_is_shown_is_saved_as_csv(page: Page, gateway: RunningGateway, told
     call(gateway.base_url, "POST", "/v1/chat/completions", body("chat", '=1+"1"'))
     sign_in(page, gateway)
     page.get_by_label("Filter accounts").fill("pool-0123")
-    expect(page.locator(".tfoot .num")).to_have_text(f"10 of {MOST:,}")
+    expect(page.locator(".table-foot .num")).to_have_text(f"10 of {MOST:,}")
     accounts = saved(page)
     assert {row["name"] for row in accounts} == {f"pool-0123{number}" for number in range(10)}
     assert {row["state"] for row in accounts} == {"active"}

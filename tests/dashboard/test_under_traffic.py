@@ -161,7 +161,7 @@ def test_all_screens_can_be_read(busy: RunningGateway, browser: Browser, width: 
     more = {
         f"/requests/{request}": ".lanes",
         "/routes?model=chat/sim-text": ".steps",
-        "/keys/team/platform": ".limitlist",
+        "/keys/team/platform": ".limit-list",
     }
     with Looked(browser, width) as (page, faults):
         sign_in(page, busy, path="/config")
