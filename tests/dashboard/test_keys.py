@@ -8,7 +8,7 @@ from typing import Any
 from playwright.sync_api import Page, expect
 
 from dragoman.server.testing import RunningGateway
-from tests.dashboard.conftest import Told
+from tests.dashboard.conftest import Problems
 from tests.dashboard.test_screens import ask, sign_in
 from tests.gateway.clients import body
 from tests.gateway.http import call
@@ -19,7 +19,9 @@ def limits_of(gateway: RunningGateway, path: str) -> Any:
     return found["limits"]
 
 
-def test_a_key_is_made_limited_and_ended(page: Page, gateway: RunningGateway, told: Told) -> None:
+def test_a_key_is_made_limited_and_ended(
+    page: Page, gateway: RunningGateway, problems: Problems
+) -> None:
     sign_in(page, gateway, path="/keys")
     page.get_by_role("button", name="Create a team…").click()
     page.get_by_label("Name", exact=True).fill("ops")
@@ -78,7 +80,7 @@ def test_a_key_is_made_limited_and_ended(page: Page, gateway: RunningGateway, to
         assert call(gateway.base_url, "GET", "/v1/models", key=key).status == 401
     changes: Any = ask(gateway, "GET", "audit?kind=key&name=ci")
     assert {"add", "rotate", "change"} <= {one["action"] for one in changes["changes"]}
-    assert (told.console, told.elsewhere) == ([], [])
+    assert (problems.console, problems.elsewhere) == ([], [])
 
 
 def test_a_viewer_looks_on(page: Page, gateway: RunningGateway) -> None:
@@ -128,6 +130,6 @@ def test_of_many_keys_the_page_asks_for_those_it_shows(page: Page, gateway: Runn
     page.goto(f"{gateway.base_url}/ui/keys/key/nobody")
     expect(rows).to_have_count(100)
     expect(page.get_by_role("complementary")).to_have_count(0)
-    told = [url for url in asked if "/admin/keys?" in url]
-    assert told
-    assert all("limit=100" in url for url in told)
+    urls = [url for url in asked if "/admin/keys?" in url]
+    assert urls
+    assert all("limit=100" in url for url in urls)
