@@ -33,7 +33,7 @@ def move(
     source.open()
     target.open()
     copied: dict[str, int] = {}
-    with source.reading() as origin, target.writing_untold() as copy:
+    with source.reading() as origin, target.writing_unversioned() as copy:
         tables = moved_tables()
         for table in tables:
             if copy.execute(f"SELECT 1 FROM {table.name} LIMIT 1").fetchone() is not None:

@@ -145,8 +145,8 @@ class SqliteFile:
             yield connection, self._open_version
 
     @contextmanager
-    def writing_untold(self) -> Iterator[SqliteConnection]:
-        """See `Database.writing_untold`.
+    def writing_unversioned(self) -> Iterator[SqliteConnection]:
+        """See `Database.writing_unversioned`.
 
         Raises:
             StoreError: nothing of it was done.

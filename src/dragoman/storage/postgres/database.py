@@ -128,8 +128,8 @@ class PostgresDatabase:
             yield connection, self._open_version
 
     @contextmanager
-    def writing_untold(self) -> Iterator[PostgresConnection]:
-        """See `Database.writing_untold`."""
+    def writing_unversioned(self) -> Iterator[PostgresConnection]:
+        """See `Database.writing_unversioned`."""
         with self._transaction() as connection:
             if self._serial and self._open_transaction is None:
                 connection.execute(_LOCK)
