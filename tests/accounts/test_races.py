@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
+import pytest
 from msgspec import Struct
 
 from dragoman.accounts.decide.decisions import active_rest
@@ -29,6 +30,8 @@ from dragoman.operations.rows import Row
 from dragoman.operations.service import Administration
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
+
+pytestmark = pytest.mark.slow
 
 T = TypeVar("T")
 
