@@ -9,9 +9,6 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-POLL_S = 0.02
-"""Seconds between two looks whether other workers have freed something."""
-
 
 class _Waiter(Generic[T]):
     __slots__ = ("attempt", "future")
@@ -23,13 +20,11 @@ class _Waiter(Generic[T]):
 
 class TurnQueue(Generic[T]):
     """The requests that wait for one limit: of each key in the order of their coming, and the keys
-    in turn. Each comes with an attempt, which returns what it was given, None if it must go on
-    waiting. `give_back` takes what was given to a request that has left meanwhile."""
+    in turn. Each comes with an attempt, which returns what it is given, None if it must go on
+    waiting. `serve` is to be called whenever something may be free."""
 
-    def __init__(self, give_back: Callable[[T], None]) -> None:
-        self._give_back = give_back
+    def __init__(self) -> None:
         self._by_key: dict[str, deque[_Waiter[T]]] = {}
-        self._timer: asyncio.TimerHandle | None = None
         self.count = 0
         """How many wait."""
 
@@ -40,27 +35,30 @@ class TurnQueue(Generic[T]):
             return True
         return len(self._by_key.get(key, ())) < most // len(self._by_key.keys() | {key})
 
-    async def wait(self, key: str, attempt: Callable[[], T | None], seconds: float) -> T | None:
-        """Wait so many seconds at most; None if there was no turn within them."""
-        loop = asyncio.get_running_loop()
-        waiter = _Waiter(attempt, loop.create_future())
+    async def wait(
+        self,
+        key: str,
+        attempt: Callable[[], T | None],
+        give_back: Callable[[T], None],
+        seconds: float,
+    ) -> T | None:
+        """Wait so many seconds at most; None if there was no turn within them. `give_back` takes
+        what was given to a request that has left meanwhile."""
+        waiter = _Waiter(attempt, asyncio.get_running_loop().create_future())
         self._by_key.setdefault(key, deque()).append(waiter)
         self.count += 1
-        if self._timer is None:
-            self._timer = loop.call_later(POLL_S, self._poll, loop)
-        given: T | None = None
         try:
             async with asyncio.timeout(seconds):
-                given = await waiter.future
+                given: T = await waiter.future
+                return given
         except TimeoutError:
             return waiter.future.result() if _is_given(waiter.future) else None
         except asyncio.CancelledError:
             if _is_given(waiter.future):
-                self._give_back(waiter.future.result())
+                give_back(waiter.future.result())
             raise
         finally:
             self._leave(key, waiter)
-        return given
 
     def serve(self) -> None:
         """Something may be free: give it to those whose turn it is."""
@@ -87,10 +85,6 @@ class TurnQueue(Generic[T]):
         elif was_first:
             del self._by_key[key]
             self._by_key[key] = waiting
-
-    def _poll(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.serve()
-        self._timer = loop.call_later(POLL_S, self._poll, loop) if self._by_key else None
 
 
 def _is_given(future: asyncio.Future[T]) -> bool:
