@@ -48,7 +48,7 @@ docs: $(VENV)/.dev ## write the generated pages
 	$(BIN)/python -m tests.accounts.page
 	$(BIN)/python -m tests.telemetry.monitoring
 	$(BIN)/python -m tests.clients.ledgers
-	$(BIN)/python -m dragoman.guides docs/clients.md
+	$(BIN)/python -m dragoman.lab.guides docs/clients.md
 	$(BIN)/python -m dragoman.api_page docs/library.md
 
 format: $(VENV)/.dev ## let ruff rewrite the code

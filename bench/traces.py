@@ -19,12 +19,12 @@ from typing import Any, cast
 from bench.processes import free_port
 from dragoman.canonical.usage import Usage
 from dragoman.config import Config, Traces, Upstream
-from dragoman.gateway.edge.incoming import IncomingRequest
-from dragoman.gateway.edge.record import Record
-from dragoman.gateway.telemetry.exporting import Exporting
-from dragoman.gateway.telemetry.spans import Finished
-from dragoman.gateway.telemetry.traces import Traces as Tracing
-from dragoman.gateway.telemetry.traces import peers_of
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record
+from dragoman.observability.traces.exporting import Exporting
+from dragoman.observability.traces.spans import Finished
+from dragoman.observability.traces.traces import Traces as Tracing
+from dragoman.observability.traces.traces import peers_of
 from dragoman.protocols import CODECS
 from dragoman.translation import ClientRequest
 

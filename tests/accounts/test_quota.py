@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.accounts.alerts import of_change, of_pool, of_quota
-from dragoman.accounts.quota import (
+from dragoman.accounts.decide.alerts import of_change, of_pool, of_quota
+from dragoman.accounts.decide.quota import (
     MOST_WINDOWS,
     Quotas,
     QuotaWindow,
@@ -19,7 +19,7 @@ from dragoman.accounts.quota import (
     used_of,
     windows_of,
 )
-from dragoman.accounts.states import AccountState, Rest
+from dragoman.accounts.decide.states import AccountState, Rest
 
 NOW = 1_800_000_000.0
 HOUR, DAY = 3600.0, 86400.0

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Client, Secret, Server, WebSocket
-from dragoman.gateway.edge.paths import normal_path
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.edge.paths import normal_path
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, text_of
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import AUTH, JSON, KEY, Connection, call

@@ -13,11 +13,11 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Client, Config, Secret, Server, Storage
-from dragoman.gateway.edge import idempotency
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.edge import idempotency
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from dragoman.storage.opening import store_for
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of
 from tests.gateway.conftest import SERVER, Start, config_for

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.testing import running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import running_gateway
 from tests.gateway.clients import APIS, PATHS, body, error_of
 from tests.gateway.http import Answer, call
 from tests.gateway.processes import until

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from dragoman.accounts.cipher import SealError
 from dragoman.config import Admin, Client, Config, Secret, Storage
 from dragoman.config.settings import RequestLogSettings
-from dragoman.gateway.edge.kept import BODY_NAMES, KeptBodies
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.edge.kept import BODY_NAMES, KeptBodies
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.bodies import Body, BodyFiles
 from dragoman.storage.encryption import AesGcmCipher
 from tests.gateway.conftest import config_for

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from dragoman.canonical.options import Capabilities
 from dragoman.config import Client, Config, Fallback, OwnPrice, Route, Secret, Storage, Team
 from dragoman.config.limits import Limit, Weights
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import KEY, Answer, Connection, call

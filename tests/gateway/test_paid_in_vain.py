@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.states import AccountState
+from dragoman.accounts.decide.states import AccountState
 from dragoman.config import Admin, Config, Fallback, OwnPrice, Pricing, Route, Secret, Storage
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.prices.rates import dollars
-from dragoman.simulator.testing import RunningSimulator
 from dragoman.storage.opening import store_for
 from tests.gateway.clients import APIS, PATHS, body, error_of
 from tests.gateway.conftest import Start, config_for

@@ -12,13 +12,13 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Admin, Secret, Storage
-from dragoman.gateway.edge.record import Record
-from dragoman.gateway.request_log.rows import Ended
-from dragoman.gateway.request_log.writing import RequestLog
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.edge.record import Record
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.observability.request_log.rows import Ended
+from dragoman.observability.request_log.writing import RequestLog
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.request_log import (

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dragoman.admin.workbench.becoming import MOST_BYTES, MOST_PROBES, becoming, keys_of
 from dragoman.canonical.errors import Refused
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Options
 from dragoman.config import Admin, Config, Route, Secret, Storage
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.gateway.workbench.becoming import MOST_BYTES, MOST_PROBES, becoming, keys_of
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.protocols import CODECS
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.translation import translate_request
 from tests.gateway.conftest import config_for
 from tests.gateway.http import call

@@ -28,19 +28,19 @@ from dragoman.config import (
     Team,
 )
 from dragoman.config.limits import Limit
-from dragoman.gateway.edge.record import FailedAttempt, Record
-from dragoman.gateway.operation.board import Board
-from dragoman.gateway.operation.counts import Counts
-from dragoman.gateway.operation.exposition import render
-from dragoman.gateway.operation.families import FAMILIES, HistogramFamily, QuotaSample, Snapshot
-from dragoman.gateway.operation.listed import listed_models
-from dragoman.gateway.operation.metrics import MOST_ACCOUNTS, MOST_KEYS, MOST_MODELS, Metrics
-from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.edge.record import FailedAttempt, Record
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.observability.metrics.board import Board
+from dragoman.observability.metrics.counts import Counts
+from dragoman.observability.metrics.exposition import render
+from dragoman.observability.metrics.families import FAMILIES, HistogramFamily, QuotaSample, Snapshot
+from dragoman.observability.metrics.listed import listed_models
+from dragoman.observability.metrics.metrics import MOST_ACCOUNTS, MOST_KEYS, MOST_MODELS, Metrics
 from dragoman.prices.loading import load_prices
 from dragoman.prices.lookup import Basis, Charge
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import AUTH, KEY, Answer, Connection, call

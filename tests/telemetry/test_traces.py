@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from dragoman.canonical.usage import Usage
 from dragoman.config import Client, Config, OwnPrice, Route, Secret
 from dragoman.config.settings import Fallback
-from dragoman.gateway.edge.record import Record
-from dragoman.gateway.processes.listening import bind
-from dragoman.gateway.telemetry import exporting
-from dragoman.gateway.telemetry.spans import Finished, Peer, spans_of
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.edge.record import Record
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.observability.traces import exporting
+from dragoman.observability.traces.spans import Finished, Peer, spans_of
+from dragoman.processes.listening import bind
+from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import PROTOCOLS
 from tests.gateway.http import AUTH, KEY, Answer, Connection, call

@@ -7,13 +7,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from dragoman.accounts.account_proxies import AccountProxies
-from dragoman.accounts.holds import Holds
-from dragoman.accounts.hosts import Hosts, dials_again
+from dragoman.accounts.decide.account_proxies import AccountProxies
+from dragoman.accounts.decide.holds import Holds
+from dragoman.accounts.decide.hosts import Hosts, dials_again
+from dragoman.accounts.decide.proxies import shown
+from dragoman.accounts.decide.states import Rest
 from dragoman.accounts.lease import Lease
-from dragoman.accounts.proxies import shown
 from dragoman.accounts.silence import after_late_answer, rest_after_silence, trial
-from dragoman.accounts.states import Rest
 from dragoman.accounts.upstream_pool import UpstreamPool
 from dragoman.config import Account
 

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from dragoman.accounts.rotation import Choice
+from dragoman.accounts.decide.rotation import Choice
+from dragoman.accounts.decide.states import Decision
+from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.accounts.silence import UNKNOWN_LIMIT_S, UsualWait
-from dragoman.accounts.states import Decision
-from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Secret
 
 

@@ -18,15 +18,13 @@ from math import inf
 
 from msgspec import Struct
 
-from dragoman.accounts.affinity import MOST_PINS
-from dragoman.accounts.availability import OTHER_MODELS
-from dragoman.accounts.decisions import apply, classify
-from dragoman.accounts.lease import Lease, LeaseRequest
-from dragoman.accounts.members import BUSY
-from dragoman.accounts.roster import account_tag
-from dragoman.accounts.rotation import Choice
-from dragoman.accounts.shortage import AllBusy, NoAccount
-from dragoman.accounts.states import (
+from dragoman.accounts.decide.affinity import MOST_PINS
+from dragoman.accounts.decide.availability import OTHER_MODELS
+from dragoman.accounts.decide.decisions import apply, classify
+from dragoman.accounts.decide.members import BUSY
+from dragoman.accounts.decide.rotation import Choice
+from dragoman.accounts.decide.shortage import AllBusy, NoAccount
+from dragoman.accounts.decide.states import (
     AccountState,
     Decision,
     Enabled,
@@ -35,9 +33,11 @@ from dragoman.accounts.states import (
     Succeeded,
     Transition,
 )
+from dragoman.accounts.decide.symptoms import Symptom
+from dragoman.accounts.lease import Lease, LeaseRequest
+from dragoman.accounts.roster import account_tag
 from dragoman.accounts.store import UNCOUNTED, Batch, Changes, Counts, LentCounts
 from dragoman.accounts.succession import SuccessiveRoster
-from dragoman.accounts.symptoms import Symptom
 from dragoman.accounts.upstream_pool import UpstreamPool
 from dragoman.config import Account, Config
 from dragoman.config.secret import fingerprint

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from dragoman.accounts.avoidance import Avoidance
+from dragoman.accounts.decide.members import Member, MemberSettings
+from dragoman.accounts.decide.quota import Quotas
+from dragoman.accounts.decide.rules import RuleSet
+from dragoman.accounts.decide.states import AccountState, Rest
 from dragoman.accounts.lease import LeaseRequest
-from dragoman.accounts.members import Member, MemberSettings
-from dragoman.accounts.quota import Quotas
-from dragoman.accounts.rules import RuleSet
-from dragoman.accounts.states import AccountState, Rest
 from dragoman.accounts.upstream_pool import LeaseMaker, UpstreamPool
 from dragoman.config import Account, Upstream
 from dragoman.config.secret import fingerprint

@@ -8,9 +8,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from weakref import ref
 
-from dragoman.accounts.decisions import apply
+from dragoman.accounts.decide.decisions import apply
+from dragoman.accounts.decide.states import AccountState, KeyChanged, Rest, Transition
 from dragoman.accounts.roster import Roster
-from dragoman.accounts.states import AccountState, KeyChanged, Rest, Transition
 from dragoman.accounts.upstream_pool import LeaseMaker
 from dragoman.config import Account, Upstream
 

@@ -1,0 +1,32 @@
+"""Which models metrics tell apart. Clients choose the names of models where a pattern leads to an
+upstream, so that only those count that somebody else has written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.config import Config
+from dragoman.observability.metrics.counts import OTHER
+from dragoman.prices.lookup import Prices
+
+
+def listed_models(config: Config, prices: Prices) -> Callable[[str, str], str]:
+    """A function of the names of an upstream and of a model of it: what to count it under. That is
+    its own name if a route, a fallback or an alias of the configuration spells it out, else the
+    name or pattern under which its price stands, else `OTHER`."""
+    names = {
+        name
+        for route in config.routes
+        for name in (route.match, route.model, *(one.model for one in route.fallbacks))
+        if name is not None and "*" not in name
+    }
+    names.update(config.models.aliases.values(), config.models.legacy.values())
+
+    def listed(upstream: str, model: str) -> str:
+        name = model if model in names else ""
+        if not name and upstream in prices.lists:
+            name = prices.lists[upstream].listed_as(model)
+        return name if name and " " not in name else OTHER
+
+    return listed

@@ -1,0 +1,342 @@
+"""The spans of a request that has ended: pure, from what was noted of it.
+
+One SERVER span for the request as HTTP has it; below it one CLIENT span for the call of the model,
+with all its attempts; below that one CLIENT span for each attempt, where there were several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.canonical.usage import Usage
+from dragoman.config.settings import Conventions
+from dragoman.edge.record import CLIENT_GONE, FailedAttempt, Record
+from dragoman.edge.trace_context import new_span_id
+from dragoman.observability.traces import conventions as names
+from dragoman.observability.traces.conventions import named
+from dragoman.prices.rates import PICO
+
+_NS = 1_000_000_000
+_SERVER_ERROR = 500
+_LONGEST = 200
+
+OUTPUT_TYPE = "output.type"
+SERVICE_TIER = "service_tier"
+
+Kind = Literal["server", "client"]
+Value = str | bool | int | float | tuple[str, ...]
+
+
+class Peer(Struct, frozen=True):
+    """An upstream as spans name it: its protocol, who serves there, host and port."""
+
+    protocol: str
+    provider: str
+    address: str
+    port: int
+
+
+class Finished(Struct, frozen=True, kw_only=True, gc=False):
+    """A request that has ended. Times are in seconds; `first_byte_s` is from its beginning, None if
+    there was no byte. `parent_id` is the client's span, 0 for none, and `call_id` the span of the
+    call, which upstreams may have been told of."""
+
+    record: Record
+    trace_id: int
+    span_id: int
+    parent_id: int
+    call_id: int
+    ended_ns: int
+    seconds: float
+    first_byte_s: float | None
+    request_id: str
+    protocol: str
+    method: str
+    scheme: str
+    host: str
+    route: str
+    path: str
+    status: int
+    user_agent: str
+
+
+class Span(Struct, frozen=True, kw_only=True):
+    """A span. `error` is the kind of what failed, empty if nothing did; times are in nanoseconds
+    of the Unix epoch."""
+
+    name: str
+    kind: Kind
+    trace_id: int
+    span_id: int
+    parent_id: int
+    start_ns: int
+    end_ns: int
+    attributes: Mapping[str, Value]
+    error: str
+
+
+def spans_of(
+    finished: Finished, peers: Mapping[str, Peer], conventions: Conventions
+) -> Iterator[Span]:
+    """The spans of a request, the outermost first. `peers` are those of the upstreams."""
+    record = finished.record
+    start_ns = finished.ended_ns - int(finished.seconds * _NS)
+    failed_here = finished.status >= _SERVER_ERROR
+    error = (record.error or str(finished.status)) if failed_here else ""
+    yield Span(
+        name=f"{finished.method} {finished.route}",
+        kind="server",
+        trace_id=finished.trace_id,
+        span_id=finished.span_id,
+        parent_id=finished.parent_id,
+        start_ns=start_ns,
+        end_ns=finished.ended_ns,
+        attributes=_server_attributes(finished, error),
+        error=error,
+    )
+    if not record.attempts or record.replayed:
+        return
+    attempts = list(_attempts(finished, start_ns))
+    error = "" if record.error == CLIENT_GONE else record.error
+    peer = peers[record.upstream]
+    yield Span(
+        name=f"chat {record.upstream_model[:_LONGEST]}",
+        kind="client",
+        trace_id=finished.trace_id,
+        span_id=finished.call_id,
+        parent_id=finished.span_id,
+        start_ns=attempts[0].start_ns,
+        end_ns=finished.ended_ns,
+        attributes=_call_attributes(finished, peer, start_ns, attempts[0].start_ns, conventions),
+        error=error,
+    )
+    if len(attempts) > 1:
+        for number, attempt in enumerate(attempts):
+            yield _attempt_span(finished, attempt, number, peers)
+
+
+def _server_attributes(finished: Finished, error: str) -> dict[str, Value]:
+    record = finished.record
+    found: dict[str, Value] = {
+        "http.request.method": finished.method,
+        "http.route": finished.route,
+        "url.path": finished.path,
+        "url.scheme": finished.scheme,
+        "http.response.status_code": finished.status,
+        "dragoman.request.id": finished.request_id,
+        "dragoman.client.protocol": finished.protocol,
+    }
+    address, port = _address(finished.host)
+    if address:
+        found["server.address"] = address
+        if port:
+            found["server.port"] = port
+    if record.limit:
+        found["dragoman.limit.hit"] = record.limit
+    if record.attempts == 1 and record.sent_at:
+        found["dragoman.overhead.ms"] = round((record.sent_at - record.started) * 1000, 3)
+    if finished.user_agent:
+        found["user_agent.original"] = finished.user_agent
+    if record.caller:
+        found["dragoman.key.id"] = record.caller
+    if record.model:
+        found["dragoman.model.alias"] = record.model[:_LONGEST]
+    if record.losses:
+        found["dragoman.losses"] = len(record.losses)
+    if record.replayed:
+        found["dragoman.replayed"] = True
+    if record.error and not error:
+        found["dragoman.error"] = record.error
+    if error:
+        found["error.type"] = error
+    return found
+
+
+def _address(host: str) -> tuple[str, int]:
+    """Name and port of a `Host`; empty and 0 for what it does not tell."""
+    try:
+        url = urlsplit(f"//{host}")
+        return (url.hostname or "")[:_LONGEST], url.port or 0
+    except ValueError:
+        return "", 0
+
+
+def _call_attributes(
+    finished: Finished, peer: Peer, began_ns: int, sent_ns: int, conventions: Conventions
+) -> dict[str, Value]:
+    record = finished.record
+    found: dict[str, Value] = {
+        names.OPERATION: "chat",
+        names.PROVIDER: peer.provider,
+        names.REQUEST_MODEL: record.upstream_model[:_LONGEST],
+        "server.address": peer.address,
+        "server.port": peer.port,
+        "dragoman.upstream.protocol": peer.protocol,
+        "dragoman.upstream": record.upstream,
+        "dragoman.account.id": record.account,
+        "dragoman.attempts": record.attempts,
+    }
+    if record.stream:
+        found[names.REQUEST_STREAM] = True
+        if finished.first_byte_s is not None:
+            found[names.FIRST_CHUNK] = max(0.0, finished.first_byte_s - (sent_ns - began_ns) / _NS)
+    found.update(_settings(record.settings))
+    api_type = names.API_TYPES.get((peer.provider, peer.protocol))
+    if api_type is not None:
+        found[names.API_TYPE] = api_type
+        found.update(_tiers(record))
+    for name, told in zip((names.RESPONSE_ID, names.RESPONSE_MODEL), record.answered, strict=True):
+        if told:
+            found[name] = told[:_LONGEST]
+    if record.failed and record.failed[0].upstream != record.upstream:
+        found["dragoman.fallback.from"] = record.failed[0].upstream
+    if record.finish:
+        found[names.FINISH_REASONS] = (record.finish,)
+    elif record.error:
+        found[names.FINISH_REASONS] = ("error",)
+    if record.usage is not None:
+        for name, tokens in _tokens(record.usage):
+            for alias in named(name, conventions):
+                found[alias] = tokens
+    if (cost := record.cost) is not None:
+        for alias in named(names.COST, conventions):
+            found[alias] = cost / PICO
+    if record.error and record.error != CLIENT_GONE:
+        found["error.type"] = record.error
+    return found
+
+
+def _tokens(usage: Usage) -> Iterator[tuple[str, int]]:
+    """Totals include what was cached, and reasoning: so do the conventions, and `Usage`."""
+    yield names.INPUT_TOKENS, usage.input
+    yield names.OUTPUT_TOKENS, usage.output
+    parts = (
+        (names.CACHE_READ, usage.cached),
+        (names.CACHE_WRITE, usage.cache_write),
+        (names.REASONING, usage.reasoning),
+    )
+    for name, tokens in parts:
+        if tokens is not None:
+            yield name, tokens
+
+
+def _settings(members: Mapping[str, Raw]) -> Iterator[tuple[str, Value]]:
+    """What the client asked for, as far as it has the type that the conventions give it."""
+    for name, raw in members.items():
+        wanted = _TYPES.get(name)
+        if wanted is None:
+            continue
+        value: Any = msgspec.json.decode(raw)
+        if name == OUTPUT_TYPE:
+            value = _output_type(value)
+        elif isinstance(value, dict):
+            value = value.get("effort", value.get("id"))
+        if type(value) is int and wanted is float:
+            value = float(value)
+        if type(value) is not wanted or (name == "choice.count" and value == 1):
+            continue
+        if isinstance(value, str):
+            value = value[:_LONGEST]
+        prefix = "gen_ai" if name in _ELSEWHERE else "gen_ai.request"
+        yield f"{prefix}.{name}", value
+
+
+def _output_type(asked: Any) -> str | None:
+    """What the answer is to be, by the format that was asked for; None if none was."""
+    if isinstance(asked, dict):
+        asked = asked.get("format", asked)
+    kind = asked.get("type") if isinstance(asked, dict) else asked
+    if not isinstance(kind, str):
+        return None
+    return "json" if kind.startswith("json") else "text" if kind == "text" else None
+
+
+def _tiers(record: Record) -> Iterator[tuple[str, Value]]:
+    """The service tiers that were asked for and told."""
+    asked = record.settings.get(SERVICE_TIER)
+    tier = None if asked is None else msgspec.json.decode(asked)
+    if isinstance(tier, str) and tier != "auto":
+        yield names.REQUEST_TIER, tier
+    if record.usage is not None and record.usage.tier:
+        yield names.RESPONSE_TIER, record.usage.tier
+
+
+_ELSEWHERE = frozenset({"conversation.id", OUTPUT_TYPE})
+"""Settings that the conventions do not tell below `gen_ai.request`."""
+
+_TYPES: Mapping[str, type] = {
+    "max_tokens": int,
+    "temperature": float,
+    "top_p": float,
+    "top_k": int,
+    "frequency_penalty": float,
+    "presence_penalty": float,
+    "seed": int,
+    "choice.count": int,
+    "reasoning.level": str,
+    "previous_response.id": str,
+    "conversation.id": str,
+    OUTPUT_TYPE: str,
+}
+"""Settings of a request by what the conventions call them, with their types. What a stop sequence
+says is content."""
+
+
+class _Attempt(Struct, frozen=True):
+    start_ns: int
+    end_ns: int
+    failed: FailedAttempt | None
+    """None: it answered, or was under way at the end."""
+
+
+def _attempts(finished: Finished, start_ns: int) -> Iterator[_Attempt]:
+    record = finished.record
+    for one in record.failed:
+        end = int(one.at * _NS)
+        yield _Attempt(end - int(one.ms * 1_000_000), end, one)
+    if record.attempts > len(record.failed):
+        waited = max(0.0, record.sent_at - record.started) if record.sent_at else 0.0
+        yield _Attempt(start_ns + int(waited * _NS), finished.ended_ns, None)
+
+
+def _attempt_span(
+    finished: Finished, attempt: _Attempt, number: int, peers: Mapping[str, Peer]
+) -> Span:
+    record, failed = finished.record, attempt.failed
+    upstream = record.upstream if failed is None else failed.upstream
+    peer = peers[upstream]
+    found: dict[str, Value] = {
+        "http.request.method": "POST",
+        "server.address": peer.address,
+        "server.port": peer.port,
+        "dragoman.upstream": upstream,
+        "dragoman.account.id": record.account if failed is None else failed.account,
+    }
+    if number:
+        found["http.request.resend_count"] = number
+    error = ""
+    if failed is not None:
+        error = failed.kind
+        found["error.type"] = error
+        if failed.status:
+            found["http.response.status_code"] = failed.status
+    elif record.error and record.error != CLIENT_GONE:
+        error = found["error.type"] = record.error
+    else:
+        found["http.response.status_code"] = 200
+    return Span(
+        name="POST",
+        kind="client",
+        trace_id=finished.trace_id,
+        span_id=new_span_id(),
+        parent_id=finished.call_id,
+        start_ns=attempt.start_ns,
+        end_ns=attempt.end_ns,
+        attributes=found,
+        error=error,
+    )
