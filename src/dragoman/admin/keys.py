@@ -29,7 +29,6 @@ from dragoman.admin.calls import (
     read_object,
 )
 from dragoman.config.limits import Limit
-from dragoman.limits.bound_limits import kind_of
 from dragoman.operations.admins import AdminAdministration
 from dragoman.operations.drafts import FieldError, InvalidDraft
 from dragoman.operations.foreign_keys import Source, read_keys
@@ -40,18 +39,12 @@ from dragoman.operations.keys import (
     TeamView,
     found_in,
 )
-from dragoman.operations.limits import LimitAdministration, Owner, read_limit
+from dragoman.operations.limits import LimitAdministration, Owner
 from dragoman.operations.times import LONGEST_SPAN_S
-from dragoman.serving.limit_counters import LimitView
-from dragoman.serving.limits_told import amount_text, moment_text
-from dragoman.serving.past_use import PastUse
-from dragoman.serving.simulated_admission import SimulatedAdmission, state_of
+from dragoman.serving.limits.client import LimitView
+from dragoman.serving.limits.simulation import SimulatedAdmission, state_of
 
 T = TypeVar("T")
-
-_PAST_S = 7 * 86_400.0
-"""Seconds of the past with which a limit is compared that is not stored yet."""
-
 
 class AskKeys(Protocol):
     """Calls a function with the administration of keys, in the thread of the store."""
@@ -146,17 +139,6 @@ class KeyRoutes:
                 lambda limits, name, number: limits.change(owner, name, number, fields)
             )(call)
 
-        async def simulate(call: Call) -> Reply:
-            only(call.query)
-            (name,) = call.names
-            limit = read_limit(await read_object(call.incoming))
-            await self._ask(lambda keys: LimitAdministration(keys).limits(owner, name))
-            since = time.time() - _PAST_S
-            past = await self._simulated.limits.history.past_use(
-                name, limit, since, is_team=owner == "team"
-            )
-            return 200, {"since": moment_text(since), **_past_told(limit, past)}
-
         async def grant(call: Call) -> Reply:
             fields = await read_object(call.incoming)
             return await on(lambda limits, name, number: limits.grant(owner, name, number, fields))(
@@ -171,9 +153,6 @@ class KeyRoutes:
             AdminRoute(
                 f"{parent}/*/limits/reset",
                 {"POST": on(lambda limits, name, _: limits.reset(owner, name))},
-            ),
-            AdminRoute(
-                f"{parent}/*/limits/simulate", {"POST": simulate}, reads=frozenset({"POST"})
             ),
             AdminRoute(
                 f"{parent}/*/limits/*",
@@ -382,26 +361,15 @@ def _page(call: Call) -> tuple[str, int | None, str]:
 
 def _is_ending(view: LimitView) -> bool:
     """Whether a limit will be used up before its window is over, if use goes on as it does."""
-    return view.exhausted_at < inf
+    return view.state.exhausted_at < inf
 
 
 def _limits_told(views: Sequence[LimitView]) -> list[dict[str, object]]:
-    """Limits with their numbers, and how they stand."""
+    """Limits with their numbers and states."""
     return [
-        {"number": number, "limit": view.bound.limit, "state": state_of(view)}
+        {"number": number, "limit": view.rule.limit, "state": state_of(view)}
         for number, view in enumerate(views, 1)
     ]
-
-
-def _past_told(limit: Limit, past: PastUse | None) -> dict[str, object]:
-    if past is None:
-        return {"hours": None, "over": None, "first": None, "most": None}
-    return {
-        "hours": past.hours,
-        "over": past.over,
-        "first": None if past.first is None else moment_text(past.first),
-        "most": amount_text(kind_of(limit), past.most),
-    }
 
 
 def _number(call: Call) -> int:

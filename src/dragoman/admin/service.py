@@ -77,8 +77,8 @@ from dragoman.operations.pricing import (
 from dragoman.operations.service import Administration
 from dragoman.operations.sheets import audit_sheet
 from dragoman.prices.lookup import Prices
-from dragoman.serving.limits_told import moment_text
-from dragoman.serving.simulated_admission import SimulatedAdmission
+from dragoman.serving.limits.responses import moment_text
+from dragoman.serving.limits.simulation import SimulatedAdmission, shared_view
 from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.opening import cipher_for
 from dragoman.storage.request_log import RequestLogFiles
@@ -357,15 +357,13 @@ class Admin:
 
     async def _limits(self, call: Call) -> Reply:
         only(call.query)
-        slices = self._scrape.slices
-        if slices is None:
+        away = self._scrape.limits_away
+        if away is None:
             raise Refusal(409, "conflict", "Limits are not shared: [storage] url is not set.")
-        away = slices.away_since
+        shared = await self._simulated.limits.shared()
         return 200, {
-            "away_since": None if away is None else moment_text(away),
-            "exchanges": slices.exchanges,
-            "failures": slices.failures,
-            "limits": slices.views(),
+            "away_since": moment_text(since) if (since := away()) else None,
+            "limits": [shared_view(one) for one in shared],
         }
 
     async def _health(self, call: Call) -> Reply:
@@ -373,14 +371,14 @@ class Admin:
         only(query)
         gauges = self._scrape.counts().gauges
         standings = await self._scrape.standings()
-        sync, slices = self._account_sync, self._scrape.slices
+        sync, away = self._account_sync, self._scrape.limits_away
         return 200, {
             "version": dragoman.__version__,
             "workers": int(gauges["workers"]),
             "configurations": self._scrape.configurations(),
             "in_flight": int(gauges["in_flight"]),
             "queue_length": int(gauges["queue_length"]),
-            "limits": "own" if slices is None else "away" if slices.away_since else "shared",
+            "limits": "own" if away is None else "away" if away() else "shared",
             "store": "none" if sync is None else "working" if sync.working else "failing",
             "usable": self._pool.usable(),
             "accounts": {name: one.states for name, one in standings.items()},

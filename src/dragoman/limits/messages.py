@@ -8,6 +8,8 @@ from msgspec import Struct
 
 from dragoman.config.limits import Limit
 from dragoman.limits.balances import HeldBy
+from dragoman.limits.counters import CounterState
+from dragoman.limits.ledgers import Loan, Report
 
 
 class Define(Struct, frozen=True):
@@ -54,22 +56,15 @@ class Claim(Struct, array_like=True, frozen=True, gc=False):
 
 class Admit(Struct, frozen=True):
     """A request of `caller` asks to be admitted at all of its limits or at none, answered with
-    `Granted`, `Refused` or `Unknown`; `Leave` names its `ticket`. `output` is the output that is
+    `Granted`, `Refused` or `Unknown`. `output` is the output that is
     reserved for, and `longest` the longest that it may have, of `answers` answers together, which
     limits that clamp lower to what is left."""
 
     caller: str
-    ticket: int
     claims: tuple[Claim, ...]
     output: int = 0
     longest: int = 0
     answers: int = 1
-
-
-class Leave(Struct, frozen=True):
-    """The client of a request has left: it waits no longer, and is answered somehow."""
-
-    ticket: int
 
 
 class Reached(Struct, frozen=True):
@@ -217,6 +212,31 @@ class Shared(Struct, frozen=True):
     """The limits that this machine shares with others."""
 
     limits: tuple[SharedState, ...]
+
+
+class Exchange(Struct, frozen=True):
+    """Asks a worker to report to the ledgers of these names what this machine has used of limits,
+    with what a ledger begins with that is new; answered with `Exchanged`."""
+
+    reports: tuple[tuple[str, Limit, Report, CounterState], ...]
+
+
+class Exchanged(Struct, frozen=True):
+    """What is lent for each report, None for one that came late, and the time of the owner of all
+    machines; or why the ledgers cannot be used."""
+
+    loans: tuple[Loan | None, ...] = ()
+    now: float = 0.0
+    away: str = ""
+
+
+class Leave(Struct, frozen=True):
+    """A worker ends: what this machine was lent is given back if it is the last one. Answered with
+    `Left`, once that is done."""
+
+
+class Left(Struct, frozen=True):
+    """The worker may end."""
 
 
 Decision = Granted | Refused | Unknown

@@ -138,7 +138,7 @@ class Owner:
             if not balance.is_restored:
                 return Unknown()
             balance.amount, balance.enforced = claim.most, claim.enforced
-        output, clamped = fitting_output(message, balances, now)
+        output, clamped = fitting_output(message, [one.left_of_all(now) for one in balances])
         refused: Refused | None = None
         amounts, exceeded = [], []
         for place, (balance, claim) in enumerate(zip(balances, claims, strict=True)):
@@ -183,7 +183,7 @@ class Owner:
     def amounts(self, message: Admit, now: float) -> list[tuple[Balance, int]]:
         """What a request comes to at each of its limits."""
         balances = [self.balances[claim.number] for claim in message.claims]
-        output, _ = fitting_output(message, balances, now)
+        output, _ = fitting_output(message, [one.left_of_all(now) for one in balances])
         return [
             (balance, _amount_of(claim, output, message.output))
             for balance, claim in zip(balances, message.claims, strict=True)
@@ -330,16 +330,15 @@ def reached(used: int, most: int) -> int:
     return max((share for share in SHARES if used * 100 >= share * most), default=0)
 
 
-def fitting_output(message: Admit, balances: Sequence[Balance], now: float) -> tuple[int, int]:
+def fitting_output(message: Admit, left: Sequence[int]) -> tuple[int, int]:
     """The output that is reserved for, and the output limit of each answer with which the request
     fits what is left of the limits that clamp; 0 if it is to be taken as it is, since it fits, or
     too little is left to be worth sending."""
     fits = message.longest
-    for balance, claim in zip(balances, message.claims, strict=True):
+    for claim, room in zip(message.claims, left, strict=True):
         by_output = claim.amount - claim.plain
         if claim.clamps and by_output > 0:
-            room = balance.left_of_all(now) - claim.plain
-            fits = min(fits, room * message.output // by_output)
+            fits = min(fits, (room - claim.plain) * message.output // by_output)
     each = fits // message.answers
     if fits == message.longest or each < LEAST_OUTPUT:
         return message.output, 0

@@ -14,7 +14,7 @@ from dragoman.config.limits import Limit, Weights
 from dragoman.config.names import matches
 from dragoman.config.windows import Window
 from dragoman.limits.balances import window_of
-from dragoman.limits.messages import Claim
+from dragoman.limits.messages import Claim, Granted
 
 
 class Kind(IntEnum):
@@ -100,6 +100,8 @@ class Rule:
 
     __slots__ = (
         "__weakref__",
+        "_granted",
+        "_units",
         "clamps",
         "counts_subscriptions",
         "enforced",
@@ -129,6 +131,7 @@ class Rule:
         self.enforced = limit.mode == "enforce"
         self.clamps = limit.clamp and self.enforced
         self.window: Window | None = window_of(limit)
+        self._units, self._granted = limit.units, limit.granted_units
         self.number = 0
         self.reported_until = 0.0
         """Until when, in Unix seconds, it need not be reported again that it refuses requests."""
@@ -140,13 +143,18 @@ class Rule:
         return self.enforced and self.limit.kind in _RATES and self.limit.window != "total"
 
     @property
+    def counts_tokens(self) -> bool:
+        """Whether it counts what an answer uses: tokens or their cost."""
+        return self.kind not in (Kind.REQUESTS, Kind.CONCURRENT)
+
+    @property
     def refuses_unpriced(self) -> bool:
         """Whether models may not be used that have no price."""
         return self.kind is Kind.COST and self.enforced and self.limit.unpriced == "refuse"
 
     def amount(self, now: float) -> int:
         """How much there is of it, with what is granted."""
-        return self.limit.units_at(now)
+        return self._units + (self._granted if now < self.limit.granted_ends else 0)
 
     def amount_of(self, counts: Counts) -> int:
         """What a request counts that came to `counts`, or the sums of several."""
@@ -180,7 +188,8 @@ def _reader(
 
 class Rules:
     """The limits that hold for a request, and what follows from them: `amounts`, what they count of
-    counts, and `most`, what they may; `clamps`, whether any does; whether tokens and costs have to
+    counts, and `most`, what they may; `clamps`, whether any does; `may_wait`,
+    whether requests may wait for their turn; whether tokens and costs have to
     be known; and those that answers tell of, `rates` and `soft`, as places in `all`. `is_partial`:
     some are of some models only."""
 
@@ -190,9 +199,11 @@ class Rules:
         "amounts",
         "clamps",
         "is_partial",
+        "may_wait",
         "most",
         "needs_cost",
         "needs_tokens",
+        "rate_lines",
         "rates",
         "soft",
     )
@@ -203,9 +214,12 @@ class Rules:
         self.most = _reader(self.all, Rule.most_of)
         self.is_partial = any(one.limit.models is not None for one in rules)
         self.clamps = any(one.clamps for one in rules)
+        self.may_wait = any(one.limit.queue_s for one in rules)
         self.needs_cost = any(one.kind is Kind.COST for one in rules)
-        self.needs_tokens = any(one.kind not in (Kind.REQUESTS, Kind.CONCURRENT) for one in rules)
+        self.needs_tokens = any(one.counts_tokens for one in rules)
         self.rates = tuple(place for place, one in enumerate(rules) if one.is_rate)
+        self.rate_lines: dict[str, Callable[[Granted], bytes]] = {}
+        """What makes the lines of headers for `rates`, by the protocol."""
         self.soft = tuple(place for place, one in enumerate(rules) if one.limit.mode == "soft")
         self._by_model: dict[tuple[str, ...], Rules] = {}
 
@@ -220,7 +234,7 @@ class Rules:
                 Claim(
                     rule.number,
                     amount,
-                    rule.limit.units_at(now),
+                    rule.amount(now),
                     rule.enforced,
                     rule.clamps,
                     without,
@@ -250,3 +264,23 @@ class Rules:
             found = Rules([one for one in self.all if one.concerns(names)])
             self._by_model[names] = found
         return found
+
+
+class Reservation(Struct, eq=False, gc=False):
+    """What a request has reserved at each of these limits."""
+
+    rules: Sequence[Rule]
+    granted: Granted
+
+
+class Admitted(Struct, eq=False, gc=False):
+    """A request of `caller` that was admitted by `rules`: what it has reserved, and of how many
+    bytes its prompt was estimated, 0 where nothing is to be learned from it. `shows_amounts`: the
+    caller may know how much it has. `more` was reserved since, for further answers to it."""
+
+    caller: str
+    rules: Rules
+    reservation: Reservation
+    size: int
+    shows_amounts: bool
+    more: tuple[Reservation, ...] = ()

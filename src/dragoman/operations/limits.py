@@ -45,20 +45,6 @@ class _Grant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     until: Annotated[datetime, Meta(tz=True)] | None = None
 
 
-def read_limit(fields: Mapping[str, Any]) -> Limit:
-    """The limit that fields make, which is stored nowhere; None is no field.
-
-    Raises:
-        InvalidDraft: a field is wrong.
-    """
-    told = {name: value for name, value in fields.items() if value is not None}
-    limit: Limit = converted(told, Limit)
-    faults = [FieldError(str(where[-1]), told) for where, told in limit_faults([limit])]
-    if faults:
-        raise InvalidDraft(tuple(faults))
-    return limit
-
-
 class LimitAdministration:
     """What can be done with the limits of keys and teams.
 

@@ -167,7 +167,9 @@ class Session(WebSocket):
         if isinstance(event, Create):
             self._accept(event)
         elif event is not None:
-            self._add(event)
+            task = self.clock.loop.create_task(self._add(event))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def _accept(self, create: Create) -> None:
         lane = create.lane
@@ -186,14 +188,14 @@ class Session(WebSocket):
             self._retiring = self._is_old(self._used)
             self._start()
 
-    def _add(self, addition: Addition) -> None:
+    async def _add(self, addition: Addition) -> None:
         """Give a response under way more input, if its upstream takes any."""
         target = addition.target
         found = [one for one in self._active.values() if target and one.response_id == target]
         lane = ""
         if found:
             lane = found[0].create_lane
-            code, message = found[0].add(addition)
+            code, message = await found[0].add(addition)
         elif target and self._is_over(target):
             code, message = "response_already_completed", "This response is over."
         else:

@@ -2,7 +2,11 @@
 
 Requests are admitted from what this machine was lent, so that only those wait for the database for
 which too little is left. What is used and what is needed is reported a few times a second, for many
-limits in one exchange, in a thread of its own.
+limits in one exchange.
+
+The owner of limits has no connection to the database: a worker makes the exchange for it. If that
+ends in the middle, a report or its answer is lost, which changes nothing that the next one does not
+repeat.
 """
 
 from __future__ import annotations
@@ -13,8 +17,7 @@ import random
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
@@ -24,8 +27,10 @@ from dragoman.config.limits import Limit
 from dragoman.config.windows import Rolling
 from dragoman.limits.balances import Balance, Slice
 from dragoman.limits.counters import CounterState
-from dragoman.limits.ledgers import Away, Ledger, Ledgers, Loan, Report, lend
-from dragoman.limits.messages import Refused
+from dragoman.limits.ledgers import Report
+from dragoman.limits.messages import Exchange, Exchanged, Refused
+from dragoman.link.messages import LinkError, Peer
+from dragoman.serving.limits import questions
 
 _log = logging.getLogger("dragoman.limits")
 
@@ -48,7 +53,7 @@ _PARTS: Final = 64
 
 _SLOW_S: Final = 1.0
 """Seconds without an answer after which the database counts as away."""
-_HUNG_S: Final = 4.0
+_HUNG_S: Final = 4.5
 """Seconds after which no answer is waited for any longer."""
 _RETRY_LEAST_S, _RETRY_MOST_S = 0.25, 3.0
 _QUIET_S: Final = 5.0
@@ -67,15 +72,16 @@ class _Sent(Struct):
     report: Report
     held: bool
     seed: CounterState
-    loan: Loan | None = None
 
 
 class Borrowing:
-    """What this machine borrows. `on_lent` is called when something was lent, `on_away` with
+    """What this machine borrows. `peers` are its workers. `on_lent` is called when something was lent, `on_away` with
     since when the database is away (Unix seconds), 0 once it is back."""
 
-    def __init__(self, ledgers: Ledgers) -> None:
-        self._ledgers = ledgers
+    def __init__(self, peers: Callable[[], Collection[Peer]]) -> None:
+        self._peers = peers
+        self._failed = 0
+        """Exchanges that failed: the next one is made by another worker."""
         self._slices: dict[str, Slice] = {}
         self._in_use: set[str] = set()
         self._look_at_all = 0.0
@@ -83,7 +89,6 @@ class Borrowing:
         self._waiting: Counter[str] = Counter()
         self._machine = secrets.token_hex(8)
         self._machines = 0
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dragoman-limits")
         self._asked = asyncio.Event()
         self._answered: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -95,21 +100,23 @@ class Borrowing:
         self.on_away: Callable[[float], object] = lambda since: None
 
     async def close(self) -> None:
-        """Give back what this machine holds and does not use."""
+        """Borrow nothing more."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
-            if self.away_since is None:
-                self._waiting.clear()
-                self._wanted.clear()
-                for one in self._slices.values():
-                    one.is_pressed = True
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_SLOW_S):
-                        await self._exchange(self._busy())
-        self._thread.submit(self._ledgers.close)
-        self._thread.shutdown(wait=False)
+
+    async def give_back(self) -> None:
+        """Give back what this machine holds and does not use."""
+        await self.close()
+        if self._task is not None and self.away_since is None:
+            self._waiting.clear()
+            self._wanted.clear()
+            for one in self._slices.values():
+                one.is_pressed = True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SLOW_S):
+                    await self._exchange(self._busy())
 
     def make_slice(self, number: int, name: str, limit: Limit) -> Slice:
         """The balance of a limit that counts in slices."""
@@ -243,39 +250,43 @@ class Borrowing:
 
     async def _exchange_some(self, due: Sequence[Slice]) -> None:
         self._in_use |= {one.name for one in due}
-        sent = {one.name: self._report(one) for one in due}
-        began, owners = time.monotonic(), 0.0
-
-        def decide(ledgers: Mapping[str, Ledger], now: float) -> None:
-            nonlocal owners
-            owners = now
-            for name, one in sent.items():
-                one.loan = lend(ledgers[name], one.report, one.slice.window, now, one.seed)
-
-        loop = asyncio.get_running_loop()
-        slow = loop.call_later(_SLOW_S, self._set_away, _NO_ANSWER)
-        hung = loop.call_later(_HUNG_S, self._ledgers.abort)
+        sent = [self._report(one) for one in due]
+        began = time.monotonic()
+        reports = [(one.slice.name, one.slice.limit, one.report, one.seed) for one in sent]
+        slow = asyncio.get_running_loop().call_later(_SLOW_S, self._set_away, _NO_ANSWER)
         try:
-            await loop.run_in_executor(
-                self._thread, lambda: self._ledgers.exchange(sorted(sent), decide)
-            )
-        except Away as error:
-            self._set_away(str(error))
-            self._retry_s = min(2 * self._retry_s, _RETRY_MOST_S)
-            return
+            answer = await self._ask(Exchange(tuple(reports)))
         finally:
             slow.cancel()
-            hung.cancel()
+        if answer.away:
+            self._set_away(answer.away)
+            self._retry_s = min(2 * self._retry_s, _RETRY_MOST_S)
+            return
         if self.away_since is not None:
             _log.warning("limits are shared again, after %.1f s", time.time() - self.away_since)
             self.on_away(0.0)
         self.away_since, self._retry_s = None, _RETRY_LEAST_S
         self._heard = time.monotonic()
         now = time.time()
-        for one in sent.values():
-            if one.loan is not None:
-                one.slice.take(one.loan, began, one.held, owners, now)
-                self._machines = one.loan.machines
+        for one, loan in zip(sent, answer.loans, strict=True):
+            if loan is not None:
+                one.slice.take(loan, began, one.held, answer.now, now)
+                self._machines = loan.machines
+
+    async def _ask(self, message: Exchange) -> Exchanged:
+        """Have a worker make an exchange."""
+        peers = list(self._peers())
+        if not peers:
+            return Exchanged(away="no worker serves")
+        peer = peers[self._failed % len(peers)]
+        try:
+            async with asyncio.timeout(_HUNG_S):
+                answer = await peer.ask(questions.EXCHANGE, message)
+        except (LinkError, TimeoutError):
+            answer = Exchanged(away=_NO_ANSWER)
+        if answer.away:
+            self._failed += 1
+        return answer
 
     def _report(self, one: Slice) -> _Sent:
         wanted = self._wanted.pop(one.name, [])

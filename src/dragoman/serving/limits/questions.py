@@ -10,8 +10,11 @@ from dragoman.limits.messages import (
     Decision,
     Define,
     Defined,
+    Exchange,
+    Exchanged,
     Gone,
     Leave,
+    Left,
     Look,
     LookShared,
     Mark,
@@ -32,9 +35,9 @@ DEFINE: Final = Question("limits.define", Define, Defined)
 ADMIT: Final = Question("limits.admit", Admit, cast("type[Decision]", Decision))
 LOOK: Final = Question("limits.look", Look, States)
 LOOK_SHARED: Final = Question("limits.look_shared", LookShared, Shared)
+LEAVE: Final = Question("limits.leave", Leave, Left)
 RESTORE: Final = Notice("limits.restore", Restore)
 RETIRE: Final = Notice("limits.retire", Retire)
-LEAVE: Final = Notice("limits.leave", Leave)
 SETTLE: Final = Notice("limits.settle", Settle)
 WRITING: Final = Notice("limits.writing", Writing)
 WRITTEN: Final = Notice("limits.written", Written)
@@ -44,3 +47,4 @@ WRITTEN: Final = Notice("limits.written", Written)
 REACHED: Final = Notice("limits.reached", Reached)
 AWAY: Final = Notice("limits.away", Away)
 GONE: Final = Question("limits.gone", Gone, Mark)
+EXCHANGE: Final = Question("limits.exchange", Exchange, Exchanged)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Iterable
 
 from msgspec.structs import replace
 
+from dragoman.limits.balances import Balance
 from dragoman.limits.messages import (
     Admit,
     Away,
@@ -18,6 +19,7 @@ from dragoman.limits.messages import (
     Gone,
     Granted,
     Leave,
+    Left,
     Look,
     LookShared,
     Refused,
@@ -50,15 +52,16 @@ class _Queue(TurnQueue[Decision]):
 
 
 class LimitService:
-    """Answers the messages of `dragoman.limits.messages`. `borrowing` borrows limits that several
-    machines share, None where this one has them for itself."""
+    """Answers the messages of `dragoman.limits.messages`. `is_shared`: limits are lent to this
+    machine by a database that several share; else it has them for itself."""
 
-    def __init__(self, owner: Owner, borrowing: Borrowing | None = None) -> None:
-        self.owner = owner
-        self._borrowing = borrowing
-        self._queues: dict[int, _Queue] = {}
-        self._waiting: dict[tuple[Peer, int], asyncio.Task[Decision]] = {}
+    def __init__(self, *, is_shared: bool = False) -> None:
         self._peers: dict[Peer, None] = {}
+        self._borrowing = borrowing = Borrowing(self._peers.keys) if is_shared else None
+        # Numbers that no other owner gave, so that those of one that is gone are not taken for ours.
+        first = time.time_ns() // 1000
+        self.owner = Owner(Balance if borrowing is None else borrowing.make_slice, first)
+        self._queues: dict[int, _Queue] = {}
         self._resolving: asyncio.Task[None] | None = None
         if borrowing is not None:
             borrowing.on_lent = self._serve_all
@@ -70,16 +73,16 @@ class LimitService:
         handlers.answer(questions.ADMIT, self._admit)
         handlers.answer(questions.LOOK, self._look)
         handlers.answer(questions.LOOK_SHARED, self._look_shared)
+        handlers.answer(questions.LEAVE, self._leave)
         handlers.receive(questions.RESTORE, self._restore)
         handlers.receive(questions.RETIRE, lambda _, message: self.owner.retire(message))
-        handlers.receive(questions.LEAVE, self._leave)
         handlers.receive(questions.SETTLE, self._settle)
         handlers.receive(questions.WRITING, self.owner.writing)
         handlers.receive(questions.WRITTEN, self._written)
         handlers.on_closed(self._gone)
 
     async def close(self) -> None:
-        """Give back what this machine was lent."""
+        """End what is under way."""
         if self._resolving is not None:
             self._resolving.cancel()
         if self._borrowing is not None:
@@ -92,6 +95,11 @@ class LimitService:
                 peer.report(questions.AWAY, Away(self._borrowing.away_since))
         return self.owner.define(message, time.time())
 
+    async def _leave(self, peer: Peer, message: Leave) -> Left:
+        if self._borrowing is not None and self._peers.keys() == {peer}:
+            await self._borrowing.give_back()
+        return Left()
+
     def _restore(self, peer: Peer, message: Restore) -> None:
         self.owner.restore(message, time.time())
 
@@ -100,11 +108,6 @@ class LimitService:
 
     def _look_shared(self, peer: Peer, message: LookShared) -> Shared:
         return Shared(self.owner.shared(time.time()))
-
-    def _leave(self, peer: Peer, message: Leave) -> None:
-        waiting = self._waiting.get((peer, message.ticket))
-        if waiting is not None:
-            waiting.cancel()
 
     def _settle(self, peer: Peer, message: Settle) -> None:
         self.owner.settle(peer, message, time.time())
@@ -118,9 +121,6 @@ class LimitService:
     def _gone(self, peer: Peer) -> None:
         """The connection of a worker has ended."""
         self._peers.pop(peer, None)
-        for (waiting_peer, _), waiting in list(self._waiting.items()):
-            if waiting_peer is peer:
-                waiting.cancel()
         self.owner.gone(peer)
         if self.owner.doubts and (self._resolving is None or self._resolving.done()):
             self._resolving = asyncio.ensure_future(self._resolve())
@@ -182,22 +182,9 @@ class LimitService:
         return None
 
     async def _wait(self, peer: Peer, message: Admit, refused: Refused) -> Decision:
-        """Wait for what is missing, until the request is admitted, refused for good, or left."""
-        task = asyncio.ensure_future(self._admit_later(peer, message, refused))
-        self._waiting[peer, message.ticket] = task
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.done() and task.cancelled():
-                return refused  # It has left, and nobody is interested.
-            task.cancel()
-            raise
-        finally:
-            del self._waiting[peer, message.ticket]
-
-    async def _admit_later(self, peer: Peer, message: Admit, refused: Refused) -> Decision:
         """Borrow what is missing, and wait for a turn at limits of requests at one time: at several
-        one after the other, but at each no longer than it says in all."""
+        one after the other, but at each no longer than it says in all. Cancelled when the client or
+        the worker is gone."""
         begun = time.monotonic()
         decision: Decision = refused
         if self._borrowing is not None:

@@ -8,10 +8,10 @@ from itertools import chain, islice
 from math import isinf
 
 from dragoman.keys.ring import Caller
-from dragoman.limits.bound_limits import Kind
+from dragoman.limits.rules import Kind
 from dragoman.observability.metrics.families import BudgetSample
 from dragoman.observability.metrics.metrics import MOST_KEYS
-from dragoman.serving.limit_counters import LimitCounters, LimitView
+from dragoman.serving.limits.client import Limits, LimitView
 
 _AT_ONCE = 50
 
@@ -19,7 +19,7 @@ _TOTAL = "total"
 """The window of what never begins anew."""
 
 
-async def budgets(callers: Collection[Caller], limits: LimitCounters) -> Sequence[BudgetSample]:
+async def budgets(callers: Collection[Caller], limits: Limits) -> Sequence[BudgetSample]:
     """What is left of the budgets of keys and their teams: of as many keys as are counted by
     themselves, the first by their names. Nothing is asked for each of very many."""
     limited = sorted(filter(_has_budget, callers), key=lambda caller: caller.name)
@@ -42,14 +42,15 @@ def _has_budget(caller: Caller) -> bool:
 
 
 def _sample(view: LimitView) -> BudgetSample | None:
-    """None of what is no budget, or of which it is not known how much it is."""
-    bound, remaining = view.bound, view.remaining
-    if bound.kind is not Kind.COST or remaining is None:
+    """None of what is no budget."""
+    rule = view.rule
+    if rule.kind is not Kind.COST:
         return None
+    resets_at = view.state.resets_at
     return BudgetSample(
-        scope="team" if bound.is_team else "key",
-        id=bound.owner,
-        window=_TOTAL if bound.window is None else str(bound.limit.window),
-        remaining=remaining / view.amount if view.amount else 0.0,
-        resets_at=None if isinf(view.resets_at) else view.resets_at,
+        scope="team" if rule.is_team else "key",
+        id=rule.owner,
+        window=_TOTAL if rule.window is None else str(rule.limit.window),
+        remaining=view.remaining / view.amount if view.amount else 0.0,
+        resets_at=None if isinf(resets_at) else resets_at,
     )

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.usage import Usage
 from dragoman.edge.record import Record
-from dragoman.limits.admission import Admitted, Wanted
-from dragoman.limits.bound_limits import Amounts, BoundLimits, Counts, Kind
 from dragoman.limits.estimates import Estimates
+from dragoman.limits.rules import Admitted, Amounts, Counts, Expected, Kind, Rules
 from dragoman.prices.lookup import MOST_COST, Charge, Prices
 from dragoman.prices.rates import TIERS
 from dragoman.protocols.limits import whole
@@ -50,13 +49,13 @@ class ExpectedUse:
 
     def of(
         self,
-        bound: BoundLimits,
+        rules: Rules,
         caller: str,
         request: ClientRequest,
         target: Target,
         prices: Prices,
         now: float,
-    ) -> tuple[Wanted, int]:
+    ) -> tuple[Expected, int]:
         """What a request of `caller` may come to at `now`, and of how many bytes its prompt is: 0
         where these do not tell how many tokens it has."""
         upstream, model = target.upstream.name, target.model
@@ -78,8 +77,8 @@ class ExpectedUse:
         if codec.passthrough.continues in members:
             # Its bytes do not tell: the upstream has the rest.
             size = 0
-        if not bound.needs_cost:
-            return Wanted(prompt, output), size
+        if not rules.needs_cost:
+            return Expected(prompt, output), size
         quote, fallbacks = prices.quote(upstream, model, now), target.fallbacks
         dear = quote.writes_cost_more
         for one in fallbacks:
@@ -96,7 +95,7 @@ class ExpectedUse:
                 plain = price.request + prompt * each
                 cost = plain + output * price.output
                 if cost <= MOST_COST:
-                    return Wanted(prompt, output, plain, cost, quote.billed), size
+                    return Expected(prompt, output, plain, cost, quote.billed), size
         usage = Usage(
             input=prompt,
             output=output,
@@ -104,7 +103,7 @@ class ExpectedUse:
             cache_write_1h=prompt if for_an_hour else None,
             tier=tier,
         )
-        return priced(usage, target, prices, now, with_plain=bound.clamps), size
+        return priced(usage, target, prices, now, with_plain=rules.clamps), size
 
     def learn(self, admitted: Admitted, record: Record) -> None:
         """A request is over: what it came to is learned from."""
@@ -117,7 +116,9 @@ class ExpectedUse:
         self._estimates.learn_output(admitted.caller, model, usage.output)
 
 
-def priced(usage: Usage, target: Target, prices: Prices, now: float, *, with_plain: bool) -> Wanted:
+def priced(
+    usage: Usage, target: Target, prices: Prices, now: float, *, with_plain: bool
+) -> Expected:
     """What a request may come to that uses so much, at whichever of its target and the fallbacks
     that is dearest at `now`; the cost without output is only found where that is wanted."""
     upstream, model = target.upstream.name, target.model
@@ -132,14 +133,14 @@ def priced(usage: Usage, target: Target, prices: Prices, now: float, *, with_pla
     if with_plain:
         without = replace(usage, output=0)
         plain = prices.charge(upstream, model, without, now).cost or 0
-    return Wanted(usage.input, usage.output, plain, cost, billed)
+    return Expected(usage.input, usage.output, plain, cost, billed)
 
 
-def unlimited(wanted: Wanted, target: Target, answers: int = 1) -> Wanted:
-    """What a request for so many answers may come to that sets no output limit, of which as much is
-    reserved as hardly any answer exceeds: where less is left, it is given a limit."""
+def unlimited(expected: Expected, target: Target, answers: int = 1) -> int:
+    """The longest output of a request for so many answers that sets no output limit, of which as
+    much is reserved as hardly any answer exceeds: where less is left, it is given a limit."""
     most = target.capabilities.max_output_tokens or _LONGEST_OUTPUT
-    return wanted.with_output(max(wanted.output, most * answers))
+    return max(expected.output, most * answers)
 
 
 def asked_output(request: ClientRequest) -> int | None:
@@ -162,24 +163,9 @@ def choices(request: ClientRequest) -> int:
     return max(1, min(asked or 1, _MOST_CHOICES))
 
 
-def upstreams_of(target: Target) -> tuple[str, ...]:
-    """The upstreams that a request for a target may go to."""
-    return target.upstream.name, *[one.upstream.name for one in target.fallbacks]
-
-
 def amounts_spent(admitted: Admitted, record: Record) -> Amounts:
-    """What a request came to at each of its limits, by what is told of it."""
-    limits, usage = admitted.limits, record.usage
-    # What nearly all requests come to, with one call less.
-    if usage is not None and not record.in_vain and not limits.has_shares:
-        return limits.amounts(_spent(usage, record.charge))
-    spent = limits.amounts(spent_by(record))
-    if limits.has_shares:
-        spent = [
-            amount if (upstream := one.limit.upstream) is None else _cost_at(record, upstream)
-            for one, amount in zip(limits.all, spent, strict=True)
-        ]
-    return spent
+    """What a request came to at each of its limits, by what is recorded of it."""
+    return admitted.rules.amounts(spent_by(record))
 
 
 def spent_by(record: Record) -> Counts:
@@ -205,17 +191,6 @@ def _spent(usage: Usage, charge: Charge | None) -> Counts:
     fresh = given - (usage.cached or 0)
     total, written, thought = given + output, usage.cache_write or 0, usage.reasoning or 0
     return 1, fresh, output, fresh + output, cost, 0, given, total, written, thought, billed
-
-
-def _cost_at(record: Record, upstream: str) -> int:
-    """What a request came to at one upstream."""
-    answers = [(one.upstream, one.usage, one.charge) for one in record.in_vain]
-    answers.append((record.upstream, record.usage, record.charge))
-    return sum(
-        charge.cost or 0
-        for name, usage, charge in answers
-        if name == upstream and usage is not None and charge is not None
-    )
 
 
 def _asked_tier(request: ClientRequest) -> str | None:

@@ -1,9 +1,11 @@
-"""Whether a request would be admitted, and what decides: nothing is reserved, and nobody asked."""
+"""Whether a request would be admitted, and what decides: nothing is reserved, and no upstream is
+asked."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Annotated, Any
 
 import msgspec
@@ -13,41 +15,78 @@ from dragoman.canonical.errors import DragomanError
 from dragoman.canonical.usage import Usage
 from dragoman.http.addresses import parse
 from dragoman.keys.ring import Caller, Denial, KeyRing
-from dragoman.limits.admission import Verdict
+from dragoman.limits.balances import HeldBy
+from dragoman.limits.messages import Admit, Claim, SharedState, State
+from dragoman.limits.owner import fitting_output
+from dragoman.limits.rules import Rule
 from dragoman.operations.drafts import FieldError, InvalidDraft
 from dragoman.prices.lookup import Prices
 from dragoman.prices.rates import TIERS, dollars
-from dragoman.serving.limit_counters import LimitCounters, LimitView
-from dragoman.serving.limits_told import amount_text, known_text, moment_text
-from dragoman.serving.request_use import priced, unlimited, upstreams_of
+from dragoman.serving.limits.client import Limits, LimitView
+from dragoman.serving.limits.responses import amount_text, moment_text
+from dragoman.serving.limits.use import priced, unlimited
 from dragoman.serving.routing import Router, may_use, model_not_found
 
 _MOST_TOKENS = 10**7
 
 
 class LimitState(Struct, frozen=True):
-    """How a limit stands: costs in US dollars, times as texts, None for never or unknown.
-    `amount` and `remaining` are None where a share is not known yet. `exhausted_at` is when nothing
-    will be left, if use goes on as it does."""
+    """The state of a limit: costs in US dollars, times as texts, None for never. `exhausted_at` is
+    when nothing will be left, if use goes on as it does."""
 
-    amount: int | str | None
+    amount: int | str
     used: int | str
     reserved: int | str
-    remaining: int | str | None
+    remaining: int | str
     resets_at: str | None
     exhausted_at: str | None
 
 
 def state_of(view: LimitView) -> LimitState:
-    """How a limit stands."""
-    kind = view.bound.kind
+    """The state of a limit as it is shown."""
+    kind, state = view.rule.kind, view.state
     return LimitState(
-        amount=known_text(kind, view.amount),
-        used=amount_text(kind, view.used),
-        reserved=amount_text(kind, view.reserved),
-        remaining=known_text(kind, view.remaining),
-        resets_at=None if view.bound.window is None else moment_text(view.resets_at),
-        exhausted_at=moment_text(view.exhausted_at),
+        amount=amount_text(kind, view.amount),
+        used=amount_text(kind, state.used),
+        reserved=amount_text(kind, state.reserved),
+        remaining=amount_text(kind, view.remaining),
+        resets_at=None if view.rule.window is None else moment_text(state.resets_at),
+        exhausted_at=moment_text(state.exhausted_at),
+    )
+
+
+class SharedView(Struct, frozen=True):
+    """A limit that machines share, as it is shown: what all have used as far as it is known here,
+    what this machine may still reserve, and what the others hold. `holds` is what decides.
+    `instances` are known, this one included."""
+
+    owner: str
+    name: str
+    amount: int | str
+    used: int | str
+    here: int | str
+    elsewhere: int | str
+    instances: int
+    holds: HeldBy
+
+
+def shared_view(state: SharedState) -> SharedView:
+    """A limit that machines share, as it is shown."""
+    scope, owner, _ = state.name.split("\n", 2)
+    rule = Rule(state.limit, owner, is_team=scope == "team")
+
+    def text(amount: int) -> int | str:
+        return amount_text(rule.kind, max(0, amount))
+
+    return SharedView(
+        owner=owner,
+        name=rule.name,
+        amount=text(state.amount),
+        used=text(state.used),
+        here=text(state.here),
+        elsewhere=text(state.elsewhere),
+        instances=state.machines,
+        holds=state.held_by,
     )
 
 
@@ -63,14 +102,14 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AskedLimit(Struct, frozen=True):
-    """What a limit would say: `asks` is what the request would count, `free_at` when it would be
+    """What a limit would decide: `asks` is what the request would count, `free_at` when it would be
     admitted if nothing else were until then."""
 
     owner: str
     limit: str
     mode: str
     asks: int | str
-    remaining: int | str | None
+    remaining: int | str
     admits: bool
     free_at: str | None
 
@@ -91,15 +130,15 @@ class Answer(Struct, frozen=True):
 
 
 class SimulatedAdmission:
-    """Tells how limits stand, and whether requests would be admitted. `expected_output` tells how
-    much is reserved for an answer by who asks and the model."""
+    """Decides whether requests would be admitted. `expected_output` returns how much is reserved
+    for an answer, by who asks and the model."""
 
     def __init__(
         self,
         keys: KeyRing,
         router: Router,
         prices: Prices,
-        limits: LimitCounters,
+        limits: Limits,
         expected_output: Callable[[str, str], int],
     ) -> None:
         self._keys = keys
@@ -141,8 +180,8 @@ class SimulatedAdmission:
         target = self._router.resolve(question.model)
         if not may_use(caller, question.model, target):
             raise model_not_found(question.model)
-        bound = caller.bound or await self.limits.bind(caller)
-        bound = bound.concerning((question.model, target.name, target.model), upstreams_of(target))
+        rules = self.limits.rules_of(caller)
+        rules = rules.concerning((question.model, target.name, target.model))
         # Where the key has an output limit, requests that set none are given that.
         asked = caller.most_output if question.output_tokens is None else question.output_tokens
         output = asked
@@ -151,39 +190,47 @@ class SimulatedAdmission:
         for most in (target.capabilities.max_output_tokens, caller.most_output):
             output = output if most is None else min(output, most)
         usage = Usage(input=question.input_tokens, output=output, tier=question.tier)
-        wanted = priced(usage, target, self._prices, time.time(), with_plain=True)
-        longest = wanted if asked is not None else unlimited(wanted, target)
-        fits = self.limits.fitting(bound, longest)
-        if fits is not None:
-            wanted = wanted.with_output(min(wanted.output, fits))
-        verdicts = self.limits.judge(bound, wanted)
-        refusing = [one for one in verdicts if one.limit.enforced and not one.admits]
+        expected = priced(usage, target, self._prices, time.time(), with_plain=True)
+        longest = expected.output if asked is not None else unlimited(expected, target)
+        states = await self.limits.judge(rules, expected)
+        claims = rules.claims(expected, time.time())
+        left = [state.left for state in states]
+        output, clamped = fitting_output(Admit("", claims, expected.output, longest), left)
+        if clamped:
+            expected = expected.with_output(output)
+            claims = rules.claims(expected, time.time())
+        limits = tuple(map(_decided, rules.all, claims, states))
+        refusing = [
+            (state.free_at, rule)
+            for rule, claim, state in zip(rules.all, claims, states, strict=True)
+            if rule.enforced and claim.amount > state.left
+        ]
         reason = None
-        if wanted.cost is None and bound.budget(target.upstream.name, billed=wanted.billed):
+        if expected.cost is None and rules.budget(billed=expected.billed):
             reason = "The model has no price, and there is a budget."
         elif refusing:
-            reason = f"{max(refusing, key=lambda one: one.free_at).limit.name} refuses it."
+            _, rule = max(refusing, key=itemgetter(0))
+            reason = f"{rule.name} refuses it."
         return Answer(
             admitted=reason is None,
             reason=reason,
             upstream=target.upstream.name,
             model=target.model,
-            output_tokens=wanted.output,
-            clamped_to=fits,
-            cost_usd=None if wanted.cost is None else dollars(wanted.cost),
-            limits=tuple([_told(one) for one in verdicts]),
+            output_tokens=expected.output,
+            clamped_to=clamped or None,
+            cost_usd=None if expected.cost is None else dollars(expected.cost),
+            limits=limits,
         )
 
 
-def _told(verdict: Verdict) -> AskedLimit:
-    limit = verdict.limit
-    left = max(0, verdict.left) if limit.is_known else None
+def _decided(rule: Rule, claim: Claim, state: State) -> AskedLimit:
+    admits = claim.amount <= state.left
     return AskedLimit(
-        owner=limit.owner,
-        limit=limit.name,
-        mode=limit.limit.mode,
-        asks=amount_text(limit.kind, verdict.amount),
-        remaining=known_text(limit.kind, left),
-        admits=verdict.admits,
-        free_at=None if verdict.admits else moment_text(verdict.free_at),
+        owner=rule.owner,
+        limit=rule.name,
+        mode=rule.limit.mode,
+        asks=amount_text(rule.kind, claim.amount),
+        remaining=amount_text(rule.kind, max(0, state.left)),
+        admits=admits,
+        free_at=None if admits else moment_text(state.free_at),
     )
