@@ -217,10 +217,10 @@ def test_an_account_that_is_held_is_avoided() -> None:
     accounts = rotation("ab")
     tell(accounts, "a", COOL)
     rest = accounts.member("a").state.cooling["m"]
-    accounts.hold("b", rest, 0.0)
+    accounts.avoid("b", rest, 0.0)
     assert take(accounts, 2, "x") == ["a", "a"]
     assert choose(accounts) == "b"
-    accounts.hold("b", None, 0.0)
+    accounts.avoid("b", None, 0.0)
     assert take(accounts, 2, "x") == ["a", "b"]
 
 

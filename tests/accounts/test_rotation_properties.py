@@ -205,7 +205,7 @@ class Comparison(RuleBasedStateMachine):
         known = self.oracle.accounts.get(name)
         if known is not None:
             rest = Rest(self.now + seconds, "its proxy failed", True) if seconds > 0 else None
-            self.rotation.hold(name, rest, self.now)
+            self.rotation.avoid(name, rest, self.now)
             known.held = rest
             self.oracle.note(known)
 

@@ -733,20 +733,6 @@ def test_what_is_made_in_the_background_is_settled(
         assert told(gateway)["limits"][1]["used"] > 0
 
 
-def test_an_answer_that_is_given_again_counts_once(simulator: RunningSimulator) -> None:
-    with serving(config(simulator.base_url, limit("requests", 1))) as (gateway, _):
-        for _ in range(3):
-            answer = call(
-                gateway.base_url,
-                "POST",
-                PATHS["chat"],
-                body("chat", "chat/sim-text"),
-                {"idempotency-key": "one"},
-            )
-            assert answer.status == 200
-        assert ask(gateway).status == 429
-
-
 def test_counting_tokens_counts_at_no_limit(simulator: RunningSimulator, tmp_path: Path) -> None:
     """Nor where what was used is found by the rows of usage."""
     limits = (limit("requests", 3, "day"), limit("tokens", 10**6, "day"))

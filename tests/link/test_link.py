@@ -80,7 +80,7 @@ async def test_an_answer_may_come_later_and_out_of_order(kind: str) -> None:
     owner.handlers.answer(LATER, lambda peer, asked: later(asked))
     owner.handlers.answer(DOUBLE, double)
     async with linked(kind, owner, worker) as link:
-        waiting = link.ask(LATER, Double(1))
+        waiting = asyncio.create_task(link.ask(LATER, Double(1)))
         assert await link.ask(DOUBLE, Double(2)) == Doubled(4)
         assert not waiting.done()
         first.set_result(None)
@@ -160,7 +160,7 @@ async def test_the_end_of_the_owner_fails_what_is_asked(kind: str) -> None:
     async with linked(kind, owner, worker) as link:
         (peer,) = owner.peers
         if kind == "socket":
-            waiting = link.ask(LATER, Double(1))
+            waiting = asyncio.create_task(link.ask(LATER, Double(1)))
             await asyncio.sleep(0.01)
             peer.close()
             with pytest.raises(LinkClosed):
@@ -171,6 +171,47 @@ async def test_the_end_of_the_owner_fails_what_is_asked(kind: str) -> None:
         with pytest.raises(LinkClosed):
             await link.ask(DOUBLE, Double(1))
         assert gone == [link]
+
+
+async def test_a_question_that_is_withdrawn_is_answered_no_more(kind: str) -> None:
+    owner = Owner()
+    never: asyncio.Future[Doubled] = asyncio.get_running_loop().create_future()
+    owner.handlers.answer(LATER, lambda peer, asked: never)
+    async with linked(kind, owner, Handlers()) as link:
+        waiting = asyncio.create_task(link.ask(LATER, Double(1)))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        await asyncio.sleep(0.01)
+        assert never.cancelled()
+
+
+async def test_an_answer_that_nobody_waits_for_any_more_is_handed_on(kind: str) -> None:
+    owner = Owner()
+    owner.handlers.answer(DOUBLE, double)
+    async with linked(kind, owner, Handlers()) as link:
+        unclaimed: list[Doubled] = []
+        waiting = asyncio.create_task(link.ask(DOUBLE, Double(1), unclaimed.append))
+        await asyncio.sleep(0)
+        if waiting.cancel():
+            await asyncio.sleep(0.01)
+            assert unclaimed == [Doubled(2)]
+        else:
+            assert await waiting == Doubled(2)
+
+
+async def test_what_a_worker_sent_is_handled_before_its_end(kind: str) -> None:
+    owner = Owner()
+    seen: list[str] = []
+    owner.handlers.receive(EVENT, lambda peer, event: seen.append(event.text))
+    owner.handlers.on_closed(lambda peer: seen.append("gone"))
+    async with linked(kind, owner, Handlers()) as link:
+        (peer,) = owner.peers
+        for number in range(50):
+            link.report(EVENT, Event(str(number)))
+        link.close()
+        peer.report(EVENT, Event("to nobody"))
+        await asyncio.sleep(0.05)
+    assert seen == [*map(str, range(50)), "gone"]
 
 
 def test_a_killed_process_is_seen_at_once(kind: str) -> None:

@@ -158,7 +158,7 @@ class Lease:
         """A good answer, whole or a stream, began so many seconds after it was asked for."""
         self.has_begun = True
         wait = self.waits[stream]
-        if self.choice.member.held is not None:
+        if self.choice.member.avoidance is not None:
             self._pool.lease_began(self, seconds, wait.limit)
         wait.heard(seconds)
 

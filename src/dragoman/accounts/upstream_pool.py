@@ -143,7 +143,7 @@ class UpstreamPool:
             if not account or account in tried or not self.rotation.can_serve(account, model, now):
                 pinned = self.affinity.account(pin, now) or account
         choice = self._choose(model, tried, now, pinned, borrowed)
-        if proven and choice is not None and choice.member.held is not None:
+        if proven and choice is not None and choice.member.avoidance is not None:
             choice = self._choose_proven(choice, model, tried, now)
         if choice is None:
             return None
@@ -157,7 +157,7 @@ class UpstreamPool:
         is one."""
         passed_over = list(tried)
         for _ in range(_MOST_LOOKS):
-            if choice is None or choice.member.held is None:
+            if choice is None or choice.member.avoidance is None:
                 break
             passed_over.append(choice.member.name)
             self._put_back(choice)

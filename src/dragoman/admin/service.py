@@ -28,7 +28,6 @@ from dragoman.admin.calls import (
     PAGE,
     AdminRoute,
     Call,
-    Handler,
     Operator,
     Raw,
     Refusal,
@@ -48,6 +47,8 @@ from dragoman.admin.events import EventRoutes, Events
 from dragoman.admin.explaining import ExplainRoutes
 from dragoman.admin.keys import AdminKeyRoutes, KeyRoutes
 from dragoman.admin.operators import Operators, check_json
+from dragoman.admin.repeated import HEADER as IDEMPOTENCY_KEY
+from dragoman.admin.repeated import RepeatedPosts
 from dragoman.admin.requests import RequestRoutes
 from dragoman.admin.series import SeriesRoutes
 from dragoman.admin.workbench.handlers import WorkbenchRoutes
@@ -55,12 +56,9 @@ from dragoman.admin.workbench.sending import Bench
 from dragoman.audit import Actor, Change
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
-from dragoman.edge.auth import Caller, Keyring
+from dragoman.edge.auth import Keyring
 from dragoman.edge.errors import Headers, fault_of
-from dragoman.edge.idempotency import HEADER as IDEMPOTENCY_KEY
-from dragoman.edge.idempotency import IdempotencyKeys
 from dragoman.edge.incoming import IncomingRequest
-from dragoman.edge.record import Record
 from dragoman.http import ClientGone
 from dragoman.observability.metrics.scrape import Scrape
 from dragoman.operations.admins import AdminAdministration
@@ -113,8 +111,8 @@ class Admin:
     """Serves `/admin` of one worker, with one configuration.
 
     `requests` is the log of requests, None if there is none, `series` the time series, `events`
-    what pages are told while they are open, `simulated` tells of limits; `repeated` knows requests
-    with an idempotency key, None where such keys mean nothing; `reload` reads the configuration
+    what pages are told while they are open, `simulated` tells of limits; `repeated` knows POST
+    requests with an idempotency key; `reload` reads the configuration
     anew, None where that came from no file.
     """
 
@@ -135,7 +133,7 @@ class Admin:
         bench: Bench,
         envelope_key: bytes,
         simulated: SimulatedAdmission,
-        repeated: IdempotencyKeys | None = None,
+        repeated: RepeatedPosts,
         reload: ReloadRequest | None = None,
     ) -> None:
         self._repeated = repeated
@@ -251,7 +249,8 @@ class Admin:
         check = _check_for(route, method, incoming.headers.get(b"if-match", b""))
         call = Call(incoming, read_query(incoming.query), names, operator, actor, check)
         if method == "POST" and method not in route.open and incoming.headers.get(IDEMPOTENCY_KEY):
-            return await self._answer_once(handler, call, headers)
+            limit = self._config.server.body_limit_bytes
+            return await self._repeated.answer(call, limit, headers, handler)
         reply = await handler(call)
         if reply is not None and method == "GET" and not isinstance(reply[1], Raw):
             if route.settings is not None:
@@ -264,23 +263,6 @@ class Admin:
                 return 304, None
             return reply[0], Raw(body, b"application/json")
         return reply
-
-    async def _answer_once(self, handler: Handler, call: Call, headers: Headers) -> Reply:
-        """Answer a request that has an idempotency key, or give the answer that it had before."""
-
-        async def handle(incoming: IncomingRequest, _caller: Caller, _record: Record) -> None:
-            # Its body is part of what makes it the same.
-            await incoming.body(self._config.server.body_limit_bytes)
-            reply = await handler(call)
-            if reply is not None:
-                await _send(incoming, reply, headers)
-
-        if self._repeated is None:
-            return await handler(call)
-        # No client has such a name.
-        caller = Caller(f"/admin/{call.operator.name}")
-        await self._repeated.serve(handle, call.incoming, caller, Record())
-        return None
 
     # The rest
 

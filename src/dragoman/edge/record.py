@@ -106,7 +106,6 @@ class _Line(Struct, gc=False):
     account: str | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
     accounts: int | UnsetType = UNSET
-    replayed: bool | UnsetType = UNSET
     failed: list[FailedAttempt] | UnsetType = UNSET
     in_vain: list[_PaidInVain] | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
@@ -129,18 +128,15 @@ class Record(Struct, eq=False):
     and counted then: what is told now only says so. `failed` are the attempts that failed, in
     order, `accounts` is how many the upstream of the last of them has. `charge` is what the answer
     costs, None without `usage`, which is `estimated` as far as the upstream did not tell it. `user`
-    is the end user that the request names, and `tags` are its own, in one text. `replayed` says
-    that the answer was that of an earlier request with the same `Idempotency-Key`. `in_vain` are
-    the answers to it that were paid for and of no use, `in_vain_before` how many of those there
-    were to earlier requests with the same key. `finish` is why the model stopped, `sent_at` when
-    the last attempt began, by `time.perf_counter`, 0 without one, and
-    `first_at` when its answer began to say something; `queue_s` is how long it waited for accounts,
-    `bytes_up` how large the last request to an upstream was, `bytes_down` what came back for it.
-    `conversation` tells by what the
-    conversation is known, `named` or `recognised`, empty if it is not; `moved` that another account
-    had it before. `admitted` is what the request
-    has reserved of its caller's limits, None if nothing; `limit` names the limit that refused it,
-    `exceeded` those that would have, if they were enforced, each with its mode.
+    is the end user that the request names, and `tags` are its own, in one text. `in_vain` are the
+    answers to it that were paid for and of no use. `finish` is why the model stopped, `sent_at`
+    when the last attempt began, by `time.perf_counter`, 0 without one, and `first_at` when its
+    answer began to say something; `queue_s` is how long it waited for accounts, `bytes_up` how
+    large the last request to an upstream was, `bytes_down` what came back for it. `conversation`
+    tells by what the conversation is known, `named` or `recognised`, empty if it is not; `moved`
+    that another account had it before. `admitted` is what the request has reserved of its caller's
+    limits, None if nothing; `limit` names the limit that refused it, `exceeded` those that would
+    have, if they were enforced, each with its mode.
 
     Where requests are traced, `trace` is the trace, `settings` what the client asked for, as JSON
     by the name of the setting, `answered` the upstream's id of the answer and its name of the
@@ -164,7 +160,6 @@ class Record(Struct, eq=False):
     accounts: int = 0
     failed: Sequence[FailedAttempt] = ()
     in_vain: Sequence[InVain] = ()
-    in_vain_before: int = 0
     stream: bool = False
     usage: Usage | None = None
     charge: Charge | None = None
@@ -173,7 +168,6 @@ class Record(Struct, eq=False):
     limit: str = ""
     exceeded: Sequence[str] = ()
     losses: Sequence[Loss] = ()
-    replayed: bool = False
     error: str = ""
     finish: str = ""
     sent_at: float = 0.0
@@ -258,8 +252,6 @@ class Record(Struct, eq=False):
         if self.losses:
             line.losses = [_shown(loss) for loss in self.losses[:_LOGGED_LOSSES]]
             line.losses_total = len(self.losses)
-        if self.replayed:
-            line.replayed = True
         if self.error:
             line.error = self.error
         if self.trace_id:

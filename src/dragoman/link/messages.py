@@ -9,7 +9,6 @@ from msgspec import Struct, msgpack
 
 Asked = TypeVar("Asked", bound=Struct)
 Answer = TypeVar("Answer", bound=Struct)
-AnswerOut = TypeVar("AnswerOut", covariant=True)
 
 
 class LinkError(Exception):
@@ -58,15 +57,28 @@ class Peer(Protocol):
         """The number of the worker; of the owner, as workers see it, that of themselves."""
 
     @property
+    def name(self) -> str:
+        """Its name, which no other peer has that this process ever had."""
+
+    @property
     def is_closed(self) -> bool:
         """Whether it is gone."""
 
-    def ask(self, question: Question[Asked, Answer], message: Asked) -> Awaited[Answer]:
-        """Send a question. The answer, or `LinkError`, is the result of what is returned. Where
-        both ends are in one process it may be there at once (`done`).
+    async def ask(
+        self,
+        question: Question[Asked, Answer],
+        message: Asked,
+        unclaimed: Callable[[Answer], object] | None = None,
+    ) -> Answer:
+        """Send a question and wait for its answer. Where both ends are in one process, and it is
+        answered at once, this returns without a round of the event loop.
 
-        Whoever is cancelled while it waits loses the answer: where the answer must not be lost,
-        such as one that lends something, a callback is to take it.
+        If this is cancelled, what the other end awaits for its answer is cancelled too. It may have
+        answered already: `unclaimed` is called with such an answer, so that what it lends is given
+        back.
+
+        Raises:
+            LinkError: there is no answer.
         """
 
     def report(self, notice: Notice[Asked], message: Asked) -> None:
@@ -74,23 +86,6 @@ class Peer(Protocol):
 
     def close(self) -> None:
         """Close the link, once what was sent is on its way. Harmless if it is closed."""
-
-
-class Awaited(Awaitable[AnswerOut], Protocol[AnswerOut]):
-    """The future of an answer: as `asyncio.Future`."""
-
-    def done(self) -> bool:
-        """Whether it is there."""
-
-    def result(self) -> AnswerOut:
-        """The answer.
-
-        Raises:
-            LinkError: there will be none.
-        """
-
-    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Call something when it is there."""
 
 
 Handler = Callable[[Peer, Any], Any]

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import Any, Final, cast
 
 import msgspec
@@ -29,8 +32,9 @@ from dragoman.link.messages import (
 
 _log = logging.getLogger("dragoman.link")
 
-_QUESTION, _ANSWER, _FAILURE, _NOTICE = range(4)
+_QUESTION, _ANSWER, _FAILURE, _NOTICE, _WITHDRAWN = range(5)
 _SIZE_BYTES: Final = 4
+_READ_BYTES: Final = 256 * 1024
 _MOST_UNSENT: Final = 32 * 1024 * 1024
 """Bytes that may wait for a peer that reads nothing; beyond that the link is given up."""
 
@@ -42,6 +46,10 @@ class _Frame(Struct, array_like=True, frozen=True, gc=False):
     message: msgspec.Raw
 
 
+_Asked = tuple[asyncio.Future[Any], Reader, Callable[[Any], object] | None]
+"""A question that is not answered: its future, what reads the answer, and what takes one that comes
+after the asker was cancelled."""
+
 _read_frame = msgspec.msgpack.Decoder(_Frame).decode
 _write = msgspec.msgpack.Encoder().encode
 
@@ -52,52 +60,65 @@ class SocketPeer(asyncio.Protocol):
     Implements `dragoman.link.messages.Peer`.
     """
 
-    def __init__(self, handlers: Handlers, number: int) -> None:
+    def __init__(self, handlers: Handlers, number: int, sock: socket.socket) -> None:
         self.number = number
+        self.name = peer_name(number)
         self.is_closed = False
         self._handlers = handlers
-        self._socket: socket.socket | None = None
+        self._socket = sock
         self._transport: asyncio.WriteTransport | None = None
-        self._received = bytearray()
+        self._received = b""
         self._last = 0
-        self._asked: dict[int, tuple[asyncio.Future[Any], Reader]] = {}
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self._asked: dict[int, _Asked] = {}
+        self._answering: dict[int, asyncio.Future[Any]] = {}
 
     @classmethod
     async def open(cls, sock: socket.socket, handlers: Handlers, number: int) -> SocketPeer:
-        """The peer at the other end of a connected socket."""
-        loop = asyncio.get_running_loop()
-        peer = cls(handlers, number)
-        peer._socket = sock
-        sock.setblocking(False)
-        await loop.create_unix_connection(lambda: peer, sock=sock)
+        """The peer at the other end of a connected socket, which is given to it."""
+        peer = cls(handlers, number, sock)
+        own = sock.dup()
+        own.setblocking(False)
+        await asyncio.get_running_loop().create_unix_connection(lambda: peer, sock=own)
         return peer
 
-    def ask(self, question: Question[Asked, Answer], message: Asked) -> asyncio.Future[Answer]:
+    async def ask(
+        self,
+        question: Question[Asked, Answer],
+        message: Asked,
+        unclaimed: Callable[[Answer], object] | None = None,
+    ) -> Answer:
         """See `Peer.ask`."""
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if self.is_closed:
-            answer.set_exception(LinkClosed())
-            return answer
+            raise LinkClosed
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._last = number = self._last + 1
-        self._asked[number] = answer, question.read_answer
+        self._asked[number] = answer, question.read_answer, unclaimed
         self._send(_QUESTION, number, question.name, message)
-        return answer
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if answer.done() and not answer.cancelled():
+                if unclaimed is not None and answer.exception() is None:
+                    unclaimed(answer.result())
+            else:
+                self._send(_WITHDRAWN, number, "", None)
+            raise
 
     def report(self, notice: Notice[Asked], message: Asked) -> None:
         """See `Peer.report`."""
         self._send(_NOTICE, 0, notice.name, message)
 
     def close(self) -> None:
-        """Close the link once what was sent is on its way. Harmless if it is closed."""
+        """See `Peer.close`."""
         if self._transport is not None:
             self._transport.close()
 
     def forget(self) -> None:
-        """In a process that was forked from this one: close the copy of the socket, and leave the
+        """In a process that was forked from this one: close the copies of the socket, and leave the
         link to the parent."""
-        if self._socket is not None:
-            self._socket.close()
+        self._socket.close()
+        if self._transport is not None:
+            os.close(self._transport.get_extra_info("socket").fileno())
 
     # Called by the event loop
 
@@ -107,10 +128,8 @@ class SocketPeer(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle the messages that are complete."""
-        received = self._received
-        if received:
-            received += data
-            data = bytes(received)
+        if self._received:
+            data = self._received + data
         start, end = 0, len(data)
         while start + _SIZE_BYTES <= end:
             begin = start + _SIZE_BYTES
@@ -119,19 +138,28 @@ class SocketPeer(asyncio.Protocol):
                 break
             self._handle(_read_frame(data[begin:stop]))
             start = stop
-        received[:] = data[start:]
+        self._received = data[start:]
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The other process is gone, or has closed the link."""
+        """The other process is gone, or one of them has closed the link."""
+        if error is not None:
+            # It was seen in writing, perhaps before all was read that the other one had sent.
+            self._receive_rest()
         self.is_closed = True
+        self._socket.close()
         asked, self._asked = self._asked, {}
-        for answer, _ in asked.values():
+        for answer, _, _ in asked.values():
             if not answer.done():
                 answer.set_exception(LinkClosed())
-        for task in self._tasks:
+        for task in self._answering.values():
             task.cancel()
         for handler in self._handlers.closed:
             handler(self)
+
+    def _receive_rest(self) -> None:
+        with suppress(OSError):
+            while data := self._socket.recv(_READ_BYTES, socket.MSG_DONTWAIT):
+                self.data_received(data)
 
     # Messages
 
@@ -142,13 +170,12 @@ class SocketPeer(asyncio.Protocol):
             try:
                 answer = handler(self, read(frame.message))
             except Exception as error:
-                self._fail(frame.number, frame.name, error)
+                self._send(_FAILURE, frame.number, str(_failed(frame.name, error)), None)
                 return
             if isinstance(answer, Struct):
                 self._send(_ANSWER, frame.number, "", answer)
                 return
-            task = asyncio.ensure_future(answer)
-            self._tasks.add(task)
+            task = self._answering[frame.number] = asyncio.ensure_future(answer)
             task.add_done_callback(partial(self._answered, frame.number, frame.name))
         elif kind == _NOTICE:
             read, handler = self._handlers.notices[frame.name]
@@ -156,26 +183,27 @@ class SocketPeer(asyncio.Protocol):
                 handler(self, read(frame.message))
             except Exception:
                 _log.exception("the notice %s was not handled", frame.name)
-        else:
-            asked = self._asked.pop(frame.number, None)
-            if asked is None or asked[0].done():
-                return
-            if kind == _ANSWER:
-                asked[0].set_result(asked[1](frame.message))
-            else:
-                asked[0].set_exception(AnswerFailed(frame.name))
+        elif kind == _WITHDRAWN:
+            if (answering := self._answering.get(frame.number)) is not None:
+                answering.cancel()
+        elif (asked := self._asked.pop(frame.number, None)) is not None:
+            future, read, unclaimed = asked
+            if kind == _FAILURE:
+                if not future.done():
+                    future.set_exception(AnswerFailed(frame.name))
+            elif not future.done():
+                future.set_result(read(frame.message))
+            elif unclaimed is not None:
+                unclaimed(read(frame.message))
 
     def _answered(self, number: int, name: str, task: asyncio.Future[Any]) -> None:
-        self._tasks.discard(task)
+        del self._answering[number]
         if task.cancelled():
             self._send(_FAILURE, number, "CancelledError", None)
         elif (error := task.exception()) is not None:
-            self._fail(number, name, error)
+            self._send(_FAILURE, number, str(_failed(name, error)), None)
         else:
             self._send(_ANSWER, number, "", task.result())
-
-    def _fail(self, number: int, name: str, error: BaseException) -> None:
-        self._send(_FAILURE, number, str(_failed(name, error)), None)
 
     def _send(self, kind: int, number: int, name: str, message: object) -> None:
         transport = self._transport
@@ -197,34 +225,34 @@ class LocalPeer:
     of something. Implements `dragoman.link.messages.Peer`.
     """
 
-    __slots__ = ("_handlers", "_is_owner", "is_closed", "number", "other")
+    __slots__ = ("_handlers", "_is_owner", "is_closed", "name", "number", "other")
 
     def __init__(self, handlers: Handlers, *, is_owner: bool) -> None:
         self._handlers = handlers
         self._is_owner = is_owner
         self.number = 0
+        self.name = peer_name(0)
         self.is_closed = False
         self.other: LocalPeer = self
 
-    def ask(self, question: Question[Asked, Answer], message: Asked) -> asyncio.Future[Answer]:
+    async def ask(
+        self,
+        question: Question[Asked, Answer],
+        message: Asked,
+        unclaimed: Callable[[Answer], object] | None = None,
+    ) -> Answer:
         """See `Peer.ask`."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Answer] = loop.create_future()
         if self.is_closed:
-            answer.set_exception(LinkClosed())
-            return answer
+            raise LinkClosed
         handler = self._handlers.questions[question.name][1]
-        if not self._is_owner:
-            return loop.create_task(_answer_later(question.name, handler, self.other, message))
         try:
+            if not self._is_owner:
+                await asyncio.sleep(0)
             found = handler(self.other, message)
+            answer = cast(Answer, found if isinstance(found, Struct) else await found)
         except Exception as error:
-            answer.set_exception(_failed(question.name, error))
-            return answer
-        if isinstance(found, Struct):
-            answer.set_result(found)  # type: ignore[arg-type]
-            return answer
-        return loop.create_task(_awaited(question.name, found))
+            raise _failed(question.name, error) from None
+        return answer
 
     def report(self, notice: Notice[Asked], message: Asked) -> None:
         """See `Peer.report`."""
@@ -244,21 +272,12 @@ class LocalPeer:
                 handler(self.other)
 
 
-async def _answer_later(
-    question: str, handler: Callable[[Any, Any], Any], peer: LocalPeer, message: object
-) -> Any:
-    try:
-        answer = handler(peer, message)
-    except Exception as error:
-        raise _failed(question, error) from None
-    return answer if isinstance(answer, Struct) else await _awaited(question, answer)
+def peer_name(number: int) -> str:
+    """A name for a peer of that number that no other peer of this process has."""
+    return f"{number}.{next(_connections)}"
 
 
-async def _awaited(question: str, answer: Awaitable[Any]) -> Any:
-    try:
-        return await answer
-    except Exception as error:
-        raise _failed(question, error) from None
+_connections = count(1)
 
 
 def _failed(question: str, error: BaseException) -> AnswerFailed:

@@ -11,7 +11,6 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 
 from msgspec import Struct
 
@@ -22,8 +21,6 @@ from dragoman.config import Config
 from dragoman.edge.auth import Caller, Guessed, presented_key
 from dragoman.edge.browsers import check_unkeyed
 from dragoman.edge.errors import fault_of, refusal
-from dragoman.edge.idempotency import HEADER as IDEMPOTENCY_KEY
-from dragoman.edge.idempotency import IdempotencyKeys
 from dragoman.edge.incoming import Asked, IncomingRequest
 from dragoman.edge.lanes import Continuation
 from dragoman.edge.logins import Logins
@@ -39,7 +36,7 @@ from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
 from dragoman.responses.websocket.service import WebSockets
 from dragoman.server.front_page import front_page
-from dragoman.server.routes import Handler, Route, Routes
+from dragoman.server.routes import Route, Routes
 from dragoman.server.services import Generation, Services
 from dragoman.serving.exchange import SHUTTING_DOWN
 
@@ -94,11 +91,9 @@ class Gateway:
         self._is_first = slot is None or not slot.number
         self._logins = Logins(config.server.failed_logins)
         self._serving = 0
-        seconds = config.server.idempotency_s
         services = self._services = Services(
             config, log, slot, lambda: self._serving, reload, number, lambda: self.draining
         )
-        self._idempotency = IdempotencyKeys(seconds, self._check_replay) if seconds else None
         self.meter = services.meter
         self.account_sync = services.account_sync
         self._client = services.client
@@ -153,9 +148,6 @@ class Gateway:
             },
         )
         return Serving(generation, routes.fixed, routes.find)
-
-    async def _check_replay(self, incoming: IncomingRequest, caller: Caller, body: bytes) -> None:
-        await self._current.generation.exchange.resolver.check_replay(incoming, caller, body)
 
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""
@@ -291,19 +283,9 @@ class Gateway:
             raise refusal(FaultKind.OVERLOADED, "The gateway serves as many requests as it may.")
         self._serving += 1
         try:
-            if IDEMPOTENCY_KEY in incoming.headers:
-                handler = self._keyed(incoming, handler)
             await handler(incoming, caller, record)
         finally:
             self._serving -= 1
-
-    def _keyed(self, incoming: IncomingRequest, handler: Handler) -> Handler:
-        """The handler for a request with an idempotency key. Where such keys mean nothing, and
-        where it is empty, nobody further on sees it."""
-        if self._idempotency is not None and incoming.headers[IDEMPOTENCY_KEY]:
-            return partial(self._idempotency.serve, handler)
-        del incoming.headers[IDEMPOTENCY_KEY]
-        return handler
 
     def _identify(self, incoming: IncomingRequest, now: Generation) -> Caller:
         """Who calls. From here on, errors have the form of that client's dialect.

@@ -24,11 +24,11 @@ from dragoman.admin.configuration import ReloadRequest
 from dragoman.admin.events import Events
 from dragoman.admin.operators import Operators
 from dragoman.admin.own_usage import OwnUsage
+from dragoman.admin.repeated import RepeatedPosts
 from dragoman.admin.service import Admin
 from dragoman.admin.workbench.sending import Bench
 from dragoman.config import Config
 from dragoman.edge.auth import Keyring
-from dragoman.edge.idempotency import IdempotencyKeys
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
 from dragoman.http.addresses import Proxies
@@ -148,8 +148,7 @@ class Services:
         """
         self._log = log
         self._reload = reload
-        seconds = config.server.idempotency_s
-        self._repeated = IdempotencyKeys(seconds) if seconds else None
+        self._repeated = RepeatedPosts()
         self.client = UpstreamClient(max_idle=idle_connections(config))
         self.meter = Meter(named_models(config))
         self.keys = KeyRing(fixed_keys(config), fixed_teams(config))

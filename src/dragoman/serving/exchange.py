@@ -27,8 +27,6 @@ from dragoman.config import Server
 from dragoman.edge.auth import Caller
 from dragoman.edge.delivery import Delivery
 from dragoman.edge.errors import fault_of
-from dragoman.edge.idempotency import HEADER as IDEMPOTENCY_KEY
-from dragoman.edge.idempotency import key_for
 from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.edge.kept import CopyingRequest, KeptBodies
 from dragoman.edge.record import Record
@@ -56,6 +54,8 @@ from dragoman.serving.failures import (
     refused,
     unusable,
 )
+from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
+from dragoman.serving.idempotency import key_for
 from dragoman.serving.large import LargeBodies
 from dragoman.serving.recorder import AnswerRecorder
 from dragoman.serving.resolver import RequestResolver
@@ -400,7 +400,6 @@ def _upstream_request(
     route = context.target.headers
     if trace is not None and context.target.upstream.propagate_trace:
         route = {**(route or {}), TRACEPARENT.decode(): trace.call().header()}
-    key = context.incoming.headers.get(IDEMPOTENCY_KEY)
     return builder.post(
         call.path,
         call.body,
@@ -408,7 +407,7 @@ def _upstream_request(
         stream=call.streams,
         route=route,
         proxy=lease.proxy,
-        idempotency_key=_idempotency_key(context, lease, key) if key else "",
+        idempotency_key=_idempotency_key(context, lease),
         socket=_socket_use(context) if call.streams else None,
     )
 
@@ -436,7 +435,10 @@ def _nobody(addition: object) -> None:
     """Is told of input for an answer that is not recorded."""
 
 
-def _idempotency_key(context: RequestContext, lease: Lease, key: bytes) -> str:
-    """The key to send for a client's key. After answers of no use another is wanted."""
-    in_vain = context.record.in_vain_before + len(context.record.in_vain)
-    return key_for(context.caller.name, key, lease.account.name, context.call.body, in_vain)
+def _idempotency_key(context: RequestContext, lease: Lease) -> str:
+    """The key to send for the client's, empty for none. After an answer of no use there is none:
+    the upstream would give that answer again."""
+    key = context.incoming.headers.get(IDEMPOTENCY_KEY)
+    if not key or context.record.in_vain:
+        return ""
+    return key_for(context.caller.name, key, lease.account.name, context.call.body)

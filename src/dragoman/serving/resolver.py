@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import Policy
 from dragoman.edge.auth import Caller
-from dragoman.edge.idempotency import POLICY
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
 from dragoman.protocols.dialects import DIALECTS
@@ -23,6 +22,9 @@ from dragoman.serving.routing import (
     within_reach,
 )
 from dragoman.translation import CallSettings, ClientRequest
+
+POLICY = b"x-dragoman-policy"
+"""Header that names the policy of a request."""
 
 _LONGEST_MODEL = 1024
 """Characters of a model's name. Names are remembered in several places, so they are kept small."""
@@ -56,22 +58,6 @@ class RequestResolver:
                 incoming.codec.name, body, incoming.operation, most_values=self._most_values
             )
         return ClientRequest(incoming.codec.name, body, None, incoming.operation)
-
-    async def check_replay(self, incoming: IncomingRequest, caller: Caller, body: bytes) -> None:
-        """Make sure that a client may still ask for what was answered before. Where its request
-        names no model, there is nothing to check.
-
-        Raises:
-            DragomanError: MODEL_NOT_FOUND, or TOO_LARGE.
-        """
-        if not caller.restricted:
-            return
-        try:
-            request = await self.read(incoming, body)
-            model = request.model
-        except InvalidRequest:
-            return
-        check_allowed(caller, model, self._router, request)
 
     def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:
         """The target of the request's model.

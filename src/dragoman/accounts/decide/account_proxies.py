@@ -12,26 +12,26 @@ from dragoman.accounts.decide.states import Rest
 
 
 class AccountProxies:
-    """Proxies by their URL. `hold` is called for each account whose proxy begins a rest, or ends
-    one before its time (None).
+    """Proxies by their URL. `avoid` is called for each account whose proxy begins a rest, or ends
+    one early (None).
     """
 
-    def __init__(self, hold: Callable[[str, Rest | None, float], None]) -> None:
-        self._hold = hold
+    def __init__(self, avoid: Callable[[str, Rest | None, float], None]) -> None:
+        self._avoid = avoid
         self._rests: dict[str, Rest | None] = {}
         self._names: dict[str, set[str]] = {}
 
     def take_over(self, former: AccountProxies) -> None:
-        """Know of the proxies what `former` knows, before any account is added."""
+        """Copy the rests of the proxies of `former`, before any account is added."""
         self._rests = former._rests.copy()
 
     def add(self, url: str, name: str) -> Rest | None:
-        """The account goes through this proxy. Returns the proxy's last rest."""
+        """Record that the account uses this proxy. Returns the proxy's last rest."""
         self._names.setdefault(url, set()).add(name)
         return self._rests.get(url)
 
     def remove(self, url: str, name: str) -> None:
-        """The account no longer does."""
+        """Record that the account no longer uses this proxy."""
         names = self._names[url]
         names.discard(name)
         if not names:
@@ -39,8 +39,8 @@ class AccountProxies:
             self._rests.pop(url, None)
 
     def failed(self, url: str, taken: float, now: float, spread: float) -> Rest | None:
-        """A call that began at `taken` did not get through. Returns the rest that this begins; None
-        if that failure was known."""
+        """Record that a call that began at `taken` could not connect. Returns the rest that this
+        begins; None if that failure was known."""
         before = self._rests.get(url)
         if url not in self._names or same_failure(before, taken, now):
             return None
@@ -49,7 +49,7 @@ class AccountProxies:
         return rest
 
     def succeeded(self, url: str, taken: float, now: float) -> None:
-        """A call that began at `taken` got through."""
+        """Record that a call that began at `taken` connected."""
         rest = self._rests.get(url)
         if rest is not None and taken >= rest.since:
             self._set(url, None, now)
@@ -57,4 +57,4 @@ class AccountProxies:
     def _set(self, url: str, rest: Rest | None, now: float) -> None:
         self._rests[url] = rest
         for name in self._names[url]:
-            self._hold(name, rest, now)
+            self._avoid(name, rest, now)

@@ -1,7 +1,7 @@
 """Which account a conversation is with. Pure.
 
-A conversation is known by the digest of its key; the account that answered it last holds its prompt
-cache, and its reasoning may be of no use to others.
+A conversation is known by the digest of its key; the account that answered it last has its prompt
+cache, and its reasoning may be useless to other accounts.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Affinity:
         self._most = most
         self._pins: OrderedDict[bytes, tuple[str, float, float]] = OrderedDict()
         self._next_end = 0.0
-        """Before this nothing at the front is over."""
+        """No pin at the front has expired before this time."""
 
     def __len__(self) -> int:
         return len(self._pins)
 
     def lasting(self, seconds: float) -> Affinity:
-        """The same pins with another time to live; these very ones if it is the same."""
+        """These pins with another time to live; `self` if the time is the same."""
         if seconds == self._seconds:
             return self
         other = Affinity(seconds, self._most)
@@ -42,8 +42,8 @@ class Affinity:
         return pin[0] if pin is not None and now - pin[1] <= self._seconds else ""
 
     def pin(self, digest: bytes, account: str, now: float) -> bool:
-        """The account answered the conversation. Returns whether to publish that to other
-        workers: the account is another than before, or it was published long ago.
+        """Record that the account answered the conversation. Returns whether to publish that to
+        other workers: the account changed, or it was published long ago.
         """
         pins = self._pins
         before = pins.get(digest)
@@ -58,7 +58,7 @@ class Affinity:
         return before is None or before[0] != account or published != before[2]
 
     def merge(self, digest: bytes, account: str, at: float) -> None:
-        """Another worker pinned the conversation at that time; the later pin of two counts."""
+        """Record a pin of another worker made at `at`; the later of two pins counts."""
         before = self._pins.get(digest)
         if before is None or before[1] < at:
             self._pins[digest] = account, at, at
@@ -66,7 +66,7 @@ class Affinity:
             self._forget(at)
 
     def _forget(self, now: float) -> None:
-        """Drop what is over, two at a time, so that no call has much to do."""
+        """Drop expired pins, two per call, so that no call takes long."""
         for _ in range(2):
             if len(self._pins) <= self._most and now <= self._next_end:
                 break

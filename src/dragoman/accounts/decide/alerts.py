@@ -1,7 +1,7 @@
-"""What an operator is to hear of at once: quotas that run low, accounts that fall out, pools that
-are nearly empty, and limits of clients that are used up. Pure.
+"""Alerts for the operator: quotas that run low, accounts that fall out, pools that are nearly
+empty, and limits of clients that are used up. Pure.
 
-An alert has a `key` and `until`: while one of the same key holds, there is no other, in any worker.
+An alert has a `key` and `until`: until then no worker sends another of the same key.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ AlertType = Literal[
 ]
 
 _LEAST_WINDOW_S = 3600.0
-"""Seconds of the shortest window that there are alerts of."""
+"""Length of the shortest window that has alerts, in seconds."""
 
-_UNTOLD_RESET_S = 6 * 3600.0
-"""Seconds for which there is no second alert of a window whose end nobody told."""
+_UNKNOWN_RESET_S = 6 * 3600.0
+"""Seconds without a second alert for a window whose end is not known."""
 
 _FOR_EVER_S = 1e9
-"""Seconds for which there is no second alert of a limit that is for ever."""
+"""Seconds without a second alert for a limit that never resets."""
 
 _OUT_S = 60.0
-"""Seconds within which several workers see that the same account fell out."""
+"""Seconds within which several workers notice that the same account fell out."""
 
 _POOL_S = 900.0
-"""Seconds for which a pool that is nearly empty is told of once."""
+"""Seconds without a second alert for a pool that is nearly empty."""
 
 
 class Alert(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing to hear of. Holds no secret, and nothing of what clients said.
+    """One alert. It contains no secret and no text of a client.
 
-    `text` says it in a sentence. `window`, `model`, `used`, `threshold` and `resets_at` are of a
+    `text` is its sentence. `window`, `model`, `used`, `threshold` and `resets_at` are of a
     quota; `state`, `why`, `status` and `back_at` of an account that fell out; `usable` and
     `accounts` of a pool: how many of its accounts can be used; `client` or `team`, `limit`, and
     `models` if it is of some, of a limit, of which `used` is the share that was just reached, or is
@@ -83,16 +83,16 @@ def of_limit(
 ) -> Alert:
     """The alert of a share of a limit that was reached, in percent: of the key `owner`, or of the
     team; or that it `refuses` requests while so much is used, which it does before all is. `limit`
-    is its name (`key:cost:month`), which others may have that count other `models`; `settings` tell
-    it from them, and from what it was before somebody changed it. Until `resets_at` it is told
-    once, for ever if it is None."""
+    is its name (`key:cost:month`), which others may have that count other `models`; `settings`
+    distinguish it from them, and from its own earlier settings. It is sent once until `resets_at`,
+    once for ever if that is None."""
     whose = "team" if is_team else "key"
-    told = f"{percent} % of the limit {limit} of the {whose} {owner} are used"
+    used = f"{percent} % of the limit {limit} of the {whose} {owner} are used"
     which = blake2b(settings.encode(), digest_size=12).hexdigest()
     return Alert(
         type="limit.refused" if refuses else "limit.used",
         at=now,
-        text=f"{told}, and it refuses requests." if refuses else f"{told}.",
+        text=f"{used}, and it refuses requests." if refuses else f"{used}.",
         key=f"limit {whose} {owner} {limit} {which} {'refused' if refuses else percent}",
         until=now + _FOR_EVER_S if resets_at is None else resets_at,
         client="" if is_team else owner,
@@ -124,7 +124,7 @@ def of_quota(
             text=f"Account {account} has used {used:.0%} of its quota {window.name}{model}.",
             key=f"{start} {reached[-1]:g}",
             also=tuple(f"{start} {at:g}" for at in reached[:-1]),
-            until=window.resets_at or now + _UNTOLD_RESET_S,
+            until=window.resets_at or now + _UNKNOWN_RESET_S,
             window=window.name,
             model=window.model,
             used=used,

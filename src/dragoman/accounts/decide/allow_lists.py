@@ -1,8 +1,8 @@
 """Which accounts serve a model, by their allow-lists. Pure.
 
 Accounts with the same list share it, by a number. The lists that name a model are one object for
-all models that the same lists name, so what is kept for each such object is bounded, however many
-names of models clients make up.
+all models that the same lists name, so the state per object is bounded, however many names of
+models clients make up.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class ModelRests:
     `hard` are those that cannot be chosen for it, `ends` when they return, `why` their number by
     reason, `also_busy` how many of them are busy besides; `soft` is the queue of those that are
     only avoided, `size` the number of all. `queue` is that of the other accounts that serve the
-    model, kept once many rest.
+    model, built once many rest.
     """
 
     __slots__ = ("also_busy", "ends", "hard", "queue", "size", "soft", "why")
@@ -131,9 +131,13 @@ class Availability:
         if rest is not None and not rest.soft:
             out, until = rest.why, rest.until
         else:
-            soft, held = rest, member.held
-            if held is not None and held.until > now and (soft is None or soft.until < held.until):
-                soft = held
+            soft, other = rest, member.avoidance
+            if (
+                other is not None
+                and other.until > now
+                and (soft is None or soft.until < other.until)
+            ):
+                soft = other
             if state.cooling:
                 model_rests = self._find_model_rests(member, soft, now)
         if out and not member.out:

@@ -41,9 +41,9 @@ _SOFT_BASE, _SOFT_MAX = 1.0, 30.0
 _COOL_BASE, _COOL_MAX = 2.0, 120.0
 _COOL_LEAST, _COOL_LEAST_MAX = 0.5, 8.0
 _LONGEST_COOL = _HOUR
-"""No passing limit lasts longer, whatever an upstream says; quota is another matter."""
+"""The longest rest for a rate limit, in seconds, whatever an upstream reports."""
 _LONGEST_OF_SERVICE = 300.0
-"""A service that fails is not waited for longer: its failure says nothing of one account."""
+"""The longest rest for a failure of the service, which is no fault of one account, in seconds."""
 _FORGET_ONE_AFTER = 600.0
 """Seconds without a failure that take one off the failures in a row."""
 
@@ -148,8 +148,8 @@ def observe(
         case KeyChanged():
             if outcome.key in (state.key, state.refused_key):
                 return state
-            held = state.disabled or state.exhausted is not None
-            if not held or state.by_hand:
+            is_out = state.disabled or state.exhausted is not None
+            if not is_out or state.by_hand:
                 return replace(state, key=outcome.key)
             return AccountState(state.name, renewed=max(now, state.renewed), key=outcome.key)
 
@@ -180,8 +180,8 @@ def _failed(
 
 
 def _is_forgotten(state: AccountState, outcome: Failed, now: float) -> bool:
-    """Whether the request was sent before all that was held against the account was forgotten, or
-    with a key that it no longer has."""
+    """Whether the request was sent before the account's failures were cleared, or with a key that
+    it no longer has."""
     if outcome.key and state.key and outcome.key != state.key:
         return True
     began = outcome.began or now
@@ -220,8 +220,8 @@ def _succeeded(state: AccountState, source: Source, model: str, now: float) -> A
 
 
 def _cooled(before: Rest | None, decision: Decision, now: float, spread: float) -> Rest:
-    """The rest after a passing failure. One that goes on is only made longer by what the upstream
-    itself says, and counts as one failure however many requests ran into it.
+    """The rest after a passing failure. One that goes on is only extended by what the upstream
+    itself reports, and counts as one failure however many requests met it.
     """
     by_upstream = decision.rest is not None
     soft = decision.soft and not by_upstream
@@ -254,8 +254,8 @@ def _cooled(before: Rest | None, decision: Decision, now: float, spread: float) 
 
 
 def _exhaustion(before: Rest | None, decision: Decision, now: float, spread: float) -> Rest:
-    """The rest after a failure for want of quota. While it goes on, only what the upstream says
-    changes its end, and the last that it said is believed.
+    """The rest after a failure for want of quota. While it goes on, only a report of the
+    upstream changes its end, and the last report counts.
     """
     by_upstream = decision.rest is not None
     running = before if before is not None and _goes_on(before, now) else None
@@ -277,15 +277,17 @@ def _with(cooling: Mapping[str, Rest], model: str, rest: Rest, now: float) -> Ma
     """`cooling` and one rest more. Those forgotten are dropped, and so is the first to end of too
     many: clients name the models, and must not make them pile up.
     """
-    kept = {
+    remaining = {
         name: other
         for name, other in cooling.items()
         if name != model and (other.until > now or _streak(other, now) > 0)
     }
-    if len(kept) >= _MOST_COOLING:
-        del kept[min((name for name in kept if name), key=lambda name: kept[name].until)]
-    kept[model] = rest
-    return kept
+    if len(remaining) >= _MOST_COOLING:
+        del remaining[
+            min((name for name in remaining if name), key=lambda name: remaining[name].until)
+        ]
+    remaining[model] = rest
+    return remaining
 
 
 def _back_off(base: float, longest: float, streak: int, spread: float) -> float:

@@ -21,7 +21,7 @@ class Explanation(Struct, frozen=True):
     """Why something is done about a failure, and what.
 
     `row` is the number of the row that fits, from 1, with `rule` itself; 0 and None if none does.
-    `request` and `account` say what becomes of each.
+    `request` and `account` describe what happens to each.
     """
 
     row: int

@@ -52,8 +52,8 @@ class Hosts:
         return self.rests.get(host)
 
     def is_avoided(self, host: Host, now: float) -> bool:
-        """Whether other hosts are asked first. The first to ask after a rest is told False: its
-        call is the trial."""
+        """Whether other hosts are asked first. The first call after a rest gets False: it is
+        the trial."""
         rest = self.rests.get(host)
         if rest is None:
             return False
@@ -64,7 +64,7 @@ class Hosts:
 
     def failed(self, host: Host, taken: float, now: float, spread: float) -> Rest | None:
         """A call that began at `taken` could not connect. Returns the rest that this begins; None
-        if it began before the last failure: a wait for nothing may be told long after."""
+        if it began before the last failure: a timeout may be reported long after."""
         before = self.rests.get(host)
         if before is not None and taken < before.since:
             return None

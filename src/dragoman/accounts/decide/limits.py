@@ -5,8 +5,8 @@ What is asked first decides:
 1. a window of a subscription that is really at its end (100 % used, or `rejected`), not one that
    merely happens to reset some day;
 2. `retry-after-ms` and `retry-after`;
-3. what the body says: `resets_in_seconds`, Google's `RetryInfo`, "try again in 1.5s";
-4. limits of which nothing remains, by their reset headers. These come last, as they say when a
+3. the body: `resets_in_seconds`, Google's `RetryInfo`, "try again in 1.5s";
+4. limits of which nothing remains, by their reset headers. These come last, since they give when a
    limit is full again, which is later than when the next request fits.
 
 Sources: OpenAI, guide "Rate limits", section on headers (`x-ratelimit-*`: durations until the
@@ -37,8 +37,8 @@ _LONGEST = 400 * 24 * 3600.0
 
 
 class Limits(Struct, frozen=True):
-    """What an answer says of limits. `rest` is in seconds, None if nothing is said; `words` are
-    what its headers say besides, in the form of an error's code.
+    """What an answer reports of limits. `rest` is in seconds, None if none is given; `words` are
+    what its headers report besides, in the form of an error's code.
     """
 
     rest: float | None = None
@@ -52,11 +52,11 @@ def limits_of(
     text: str,
     now: float | None,
 ) -> Limits:
-    """What an answer says of the limits that it ran into.
+    """The limits that an answer reports.
 
     `headers` have lower-case names, `resets` are the members of the error body that say when to
     come back (`ErrorReport.resets`), `text` is its message in lower case. Dates are measured
-    against the answer's own `date`, else against `now` (Unix seconds; None: dates say nothing).
+    against the answer's own `date`, else against `now` (Unix seconds; None: dates are ignored).
     """
     since = answered_at(headers)
     since = now if since is None else since
@@ -196,8 +196,8 @@ _EPOCH_MS = 1e12
 
 def until(value: str | None, since: float | None) -> float | None:
     """Seconds from `since` to a time in any of the forms that reset headers have: a duration, a
-    number of seconds, Unix seconds or milliseconds, or RFC 3339. None if it says nothing or is
-    over.
+    number of seconds, Unix seconds or milliseconds, or RFC 3339. None if it cannot be read or
+    is over.
     """
     if value is None:
         return None

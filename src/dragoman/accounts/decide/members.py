@@ -30,27 +30,26 @@ class Member:
     """One account of a rotation. Changed by the rotation alone.
 
     `out` is why it serves no model now (empty: it may serve some) and `out_until` when that ends,
-    `busy` whether its requests in flight are all it may have; it is `blocked` if either holds, and
-    `reason` is why. `soft` is a rest for every model during which it is only avoided, `model_rests`
-    are the rests for single models while it is not out.
+    `busy` whether its requests in flight are all it may have; it is `blocked` if either is true,
+    and `reason` is why. `soft` is a rest for every model during which it is only avoided,
+    `model_rests` are the rests for single models while it is not out.
 
     `used` is when it was last chosen, by any worker; `quota_used` is the share of its quota that is
-    used, 0 where nothing is known; `passed` is its pass in an order by weight.
-    `in_flight` are the requests of this worker, `in_flight_elsewhere` those of the others. `trials`
-    are the models (empty: all) for which a request in flight is to show whether it can be used
-    again, with that choice; `background` are requests of other workers that are no trial. `held` is
-    a rest that is not its own fault, such as its proxy's. `dropped_from` are the queues that it was
-    dropped from because it was blocked or avoided; `removed` is whether it was withdrawn.
-    """
+    used, 0 where nothing is known; `passed` is its pass in an order by weight. `in_flight` are the
+    requests of this worker, `in_flight_elsewhere` those of the others. `trials` are the models
+    (empty: all) for which a request in flight is to show whether it can be used again, with that
+    choice; `background` are requests of other workers that are no trial. `avoidance` is a rest that
+    is not its own fault, such as its proxy's. `dropped_from` are the queues that it was dropped
+    from because it was blocked or avoided; `removed` is whether it was withdrawn."""
 
     __slots__ = (
         "allow_list",
+        "avoidance",
         "background",
         "balance",
         "blocked",
         "busy",
         "dropped_from",
-        "held",
         "in_flight",
         "in_flight_elsewhere",
         "model_rests",
@@ -84,7 +83,7 @@ class Member:
         self.blocked = False
         self.removed = False
         self.soft: Rest | None = None
-        self.held: Rest | None = None
+        self.avoidance: Rest | None = None
         self.model_rests: dict[str, Rest] = {}
         self.trials: dict[str, object] = {}
         self.in_flight = 0

@@ -134,7 +134,7 @@ class MostQuotaLeft:
     used longest ago, so that they share the load between two reports.
 
     An account of which nothing is known counts as one that has everything left: its first answer
-    tells.
+    reports it.
     """
 
     improves = False
@@ -144,7 +144,7 @@ class MostQuotaLeft:
         return int(member.quota_used * 50), member.used
 
     def chosen(self, member: Member) -> None:
-        """Nothing to do: the next answer tells what is left."""
+        """Nothing to do: the next answer reports what is left."""
 
     def joined(self, member: Member) -> None:
         """Nothing to do."""

@@ -5,7 +5,8 @@ busy or are disabled: nothing is scanned. Accounts wait in queues
 (`dragoman.accounts.decide.members`). There is one queue for all models that the same allow-lists
 name, and one for each model for which more than a few accounts rest. An account that is found to be
 out is dropped from the queue, and put back when that ends; so the cost of dropping it was paid when
-it was put in."""
+it was put in.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from dragoman.accounts.decide.ordering import LeastRecentlyUsed, Order
 from dragoman.accounts.decide.states import AccountState, Rest
 
 _MOST_QUEUES = 64
-"""Queues that are kept; others are built again when they are asked for."""
+"""Queues in memory; others are built again when they are needed."""
 _FEW = 8
 """Accounts at rest for a model that a choice passes over rather than keep a queue for the model."""
 _AT_ONCE = 1024
@@ -46,7 +47,7 @@ class Choice(Struct, frozen=True, gc=False):
 class Rotation:
     """The accounts of one upstream, in the order of their use.
 
-    Accounts are called by their names. `order` says who comes first of those that can be chosen.
+    Accounts are called by their names. `order` ranks those that can be chosen.
     """
 
     def __init__(self, settings: Iterable[MemberSettings] = (), order: Order | None = None) -> None:
@@ -138,8 +139,8 @@ class Rotation:
     def define(self, settings: MemberSettings, now: float, former: Member | None = None) -> Member:
         """Add an account, or change its settings: its state remains.
 
-        `former` is what `withdraw` returned for an account that comes back. Nothing is held against
-        it any more, but its requests in flight are still its own.
+        `former` is what `withdraw` returned for an account that comes back. Its state
+        starts anew, but its requests in flight are still its own.
         """
         member = self._members.get(settings.name)
         if member is not None:
@@ -173,10 +174,10 @@ class Rotation:
         member.state = state
         self._refresh(member, self._reach(now))
 
-    def hold(self, name: str, rest: Rest | None, now: float) -> None:
+    def avoid(self, name: str, rest: Rest | None, now: float) -> None:
         """Avoid the account for a reason that is none of its own (None: no longer)."""
         member = self._members[name]
-        member.held = rest
+        member.avoidance = rest
         self._refresh(member, self._reach(now))
 
     def used_elsewhere(self, name: str, at: float) -> None:

@@ -4,7 +4,7 @@
 limit, quota has codes of its own. `SOP` is the contract of the account-pool procedure: 429 and 402
 take the account out, and what no row names goes back to the client.
 
-Sources beside the vendors' error references (OpenAI, guide "Error codes" and help articles 5955604
+Sources besides the vendors' error references (OpenAI, guide "Error codes" and help articles 5955604
 and 6614457; Anthropic, API reference "Errors" and "Rate limits", and the types of its SDK for
 `details.error_code`): OpenRouter, "Errors and debugging"
 (403 for a flagged input); Google, "Gemini API troubleshooting" (a refused key is a 400 with the
@@ -103,7 +103,7 @@ DEFAULT = RuleSet(
             statuses=(400, 403),
             texts=("organization has been disabled",),
         ),
-        # Limits that say nothing of the account's next request.
+        # Limits that do not concern the account's next request.
         Rule(
             Verdict.TRY_NEXT,
             "the request is larger than its limits allow",

@@ -24,7 +24,7 @@ class Rest(Struct, frozen=True, omit_defaults=True):
 
     `streak` counts failures in a row, of which all that came within one rest are one. `since` is
     when the last of them began the rest or changed its end; `by_upstream` is whether the
-    upstream itself said when to come back.
+    upstream itself reported when to come back.
     """
 
     until: float
@@ -41,9 +41,9 @@ class AccountState(Struct, frozen=True, omit_defaults=True):
     `disabled` is the reason it is out for good, empty if it is not, `by_hand` whether a person took
     it out. `exhausted` rests it for every model, `cooling` for the model named, that of the empty
     name for all. `refused_key` is the print of the key with which it was disabled or exhausted.
-    Rests are kept when they are over, until a good answer: they hold how many failures came in a
-    row. `renewed` is when all that was held against it was last forgotten, by a person or for
-    another key: failures of requests that were sent before do not count, whenever they are told.
+    Rests stay in place after they end, until a good answer: they carry the number of failures in a
+    row. `renewed` is when its failures were last cleared, by a person or for another key: failures
+    of requests that were sent before do not count, whenever they are reported.
     `key` is the print of its key if that was changed, empty if it never was: failures with another
     one do not count.
     """
@@ -93,7 +93,7 @@ class Failed(Struct, frozen=True, tag="failed"):
 
 
 class Enabled(Struct, frozen=True, tag="enabled"):
-    """Everything held against the account is forgotten."""
+    """All failures of the account are cleared."""
 
     source: Source = "operator"
 
@@ -131,7 +131,7 @@ class Transition(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True, omit_defaults=True):
-    """A line of an account's history: what changed, when, and why. Holds no secret."""
+    """A line of an account's history: what changed, when, and why. Contains no secret."""
 
     account: str
     at: float

@@ -25,7 +25,7 @@ class Symptom(Struct, frozen=True):
     `status` is the upstream's HTTP status, 0 when there was no answer at all; `words` are its
     machine-readable types and codes, `text` is its message, `headers` those of the answer by
     lower-case name; words, text and header values are in lower case. `retry_after` is for how many
-    seconds the upstream wants to be left alone, None if it does not say.
+    seconds the upstream wants to be left alone, None if it is not reported.
     """
 
     status: int
@@ -44,9 +44,8 @@ def symptom_of_answer(
 ) -> Symptom:
     """What an upstream's error answer looks like.
 
-    `headers` have lower-case names; `report` is what the body says (`Fault.report`); `now` is Unix
-    time, which dates are measured against.
-    """
+    `headers` have lower-case names; `report` is the content of the body (`Fault.report`); `now` is
+    Unix time, which dates are measured against."""
     report = report or _NO_REPORT
     text = report.text.lower()
     found = limits_of(status, headers, report.resets, text, now)
@@ -83,7 +82,7 @@ _STATUS_OF_KIND = {
 def symptom_of_fault(fault: Fault, now: float | None = None) -> Symptom:
     """What an error inside an answer with status 200 looks like: as if it had its own status.
 
-    `now` is Unix time; without it, dates in the message say nothing.
+    `now` is Unix time; without it, dates in the message are ignored.
     """
     status = fault.status or _STATUS_OF_KIND.get(fault.kind, 502)
     report = fault.report or _NO_REPORT

@@ -16,13 +16,13 @@ from dragoman.canonical.losses import Loss
 from dragoman.config import AccessRules, Account, Config, Secret, Upstream
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import fault_of
-from dragoman.edge.idempotency import POLICY
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import CLIENT_GONE, Record
 from dragoman.http import ClientGone
 from dragoman.prices.lookup import Prices
 from dragoman.protocols import CODECS, ProtocolName
 from dragoman.serving.exchange import Exchange
+from dragoman.serving.resolver import POLICY
 from dragoman.serving.routing import Router
 from dragoman.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.serving.upstreams import Upstreams

@@ -8,14 +8,13 @@ from typing import cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.admin.workbench.becoming import Becoming, becoming
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest, Refused
 from dragoman.canonical.losses import Loss, Policy
 from dragoman.canonical.options import Options
 from dragoman.protocols import CODECS, ProtocolName
 from dragoman.serving.routing import Target
-from dragoman.translation import Call, ClientRequest, translate_request
+from dragoman.translation import ClientRequest, translate_request
 
 
 class Verdict(Struct, frozen=True):
@@ -31,16 +30,13 @@ class Translated(Struct, frozen=True):
     """A request as an upstream of one protocol is sent it.
 
     `body` is its JSON text, None if there is no translation whatever the policy. `losses` are those
-    of the lenient policy, which are all. `became` tells where in `body` what they name is, `added`
-    what in it comes of nothing that the client sent.
+    of the lenient policy, which are all.
     """
 
     protocol: str
     body: str | None
     losses: tuple[Loss, ...]
     verdicts: Mapping[str, Verdict]
-    became: Mapping[str, tuple[str, ...]]
-    added: tuple[str, ...]
 
 
 def translations(
@@ -75,26 +71,17 @@ def _translated(
     losses: tuple[Loss, ...] = ()
     verdicts = {}
 
-    def translate(body: bytes, policy: Policy) -> Call:
-        return translate_request(
-            client,
-            protocol,
-            body,
-            model=None if at is None else at.model,
-            options=replace(options, policy=policy),
-            capabilities=None if at is None else at.capabilities,
-            envelope_key=envelope_key,
-        )
-
-    def probe(body: bytes) -> bytes | None:
-        try:
-            return translate(body, Policy.LENIENT).body
-        except InvalidRequest:
-            return None
-
     for policy in Policy:
         try:
-            call = translate(body, policy)
+            call = translate_request(
+                client,
+                protocol,
+                body,
+                model=None if at is None else at.model,
+                options=replace(options, policy=policy),
+                capabilities=None if at is None else at.capabilities,
+                envelope_key=envelope_key,
+            )
         except InvalidRequest as error:
             fault = error.fault
             named = () if fault.param is None else (fault.param,)
@@ -104,7 +91,4 @@ def _translated(
             verdicts[policy.value] = Verdict(True)
             if policy is Policy.LENIENT:
                 made, losses = call.body.decode(), call.losses
-    found = Becoming({}, ())
-    if made is not None:
-        found = becoming(body, made.encode(), (loss.path for loss in losses), probe)
-    return Translated(protocol, made, losses, verdicts, found.became, found.added)
+    return Translated(protocol, made, losses, verdicts)

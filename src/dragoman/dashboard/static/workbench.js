@@ -7,7 +7,7 @@ import { Frames } from "./frames.js";
 import { coloured, lineOf, linesOf } from "./lines.js";
 
 const POLICIES = ["strict", "balanced", "lenient"], SOON_MS = 200;
-const LETTERS = { knob: "K", converted: "C", repaired: "R", content: "X", added: "+" }, WORST = ["content", "converted", "repaired", "knob", "added"];
+const LETTERS = { knob: "K", converted: "C", repaired: "R", content: "X" }, WORST = ["content", "converted", "repaired", "knob"];
 const PATHS = { "/chat/completions": "openai_chat", "/messages": "anthropic_messages", "/responses": "openai_responses" };
 const begun = () => { const wanted = addressed("example"); return EXAMPLES[wanted] ? wanted : Object.keys(EXAMPLES)[0]; };
 const written = (value) => JSON.stringify(value, null, 2);
@@ -38,8 +38,6 @@ function faultIn(text) {
   }
 }
 
-// What stands in a translation for what the ledger names, and what nobody asked for.
-const became = (target) => [...target.losses.flatMap((loss) => (target.became[loss.path] || []).map((path) => ({ ...loss, path, of: loss.path, detail: "of " + loss.path + ": " + loss.detail }))), ...target.added.map((path) => ({ path, kind: "added", detail: "added by the gateway" }))];
 // The lines of the client's request that have lost something, one after the other.
 function step(by, light) {
   const all = [...document.querySelectorAll(".json3 section:first-of-type li[data-path]")], at = all.findIndex((line) => line.classList.contains("lit"));
@@ -78,13 +76,13 @@ export function Workbench() {
   const own = useMemo(() => { try { return JSON.parse(body); } catch { return null; } }, [body]);
   const targets = got && got.body === body ? got.targets : [], losses = targets.flatMap((target) => target.losses);
   const segment = (label, choices, chosen, choose) => html`<span class="t3 sm" id=${"seg-" + label.split(" ").at(-1)}>${label}</span><div class="seg" role="group" aria-label=${label}>${choices.map(([key, word]) => html`<button aria-pressed=${String(key === chosen)} onClick=${() => choose(key)}>${word}</button>`)}</div>`;
-  const shown = [{ protocol: source, what: "as the client sends it", value: own, text: body, losses }, ...targets.map((target) => ({ protocol: target.protocol, what: `${got.speaks === target.protocol ? "to " + told(got.upstream) + ", " : ""}${target.losses.length ? target.losses.length + (target.losses.length === 1 ? " loss" : " losses") : "nothing is lost"}`, value: target.body && JSON.parse(target.body), text: target.body, losses: became(target), made: true }))];
+  const shown = [{ protocol: source, what: "as the client sends it", value: own, text: body, losses }, ...targets.map((target) => ({ protocol: target.protocol, what: `${got.speaks === target.protocol ? "to " + told(got.upstream) + ", " : ""}${target.losses.length ? target.losses.length + (target.losses.length === 1 ? " loss" : " losses") : "nothing is lost"}`, value: target.body && JSON.parse(target.body), text: target.body, losses: [] }))];
   return html`<div class="head"><h1>Workbench</h1><span class="sub not-phone">one request, three protocols; nothing is sent until you say so</span><div class="tools">
       <label class="vh" for="example">Example</label><select id="example" class="btn" value=${example} onChange=${(event) => take(event.target.value)}>${!example && html`<option value="">pasted</option>`}${Object.entries(EXAMPLES).map(([name, [title]]) => html`<option value=${name} selected=${name === example}>${title}</option>`)}</select>
       <button class="btn" onClick=${() => setPasting(true)}>Paste…</button></div></div>
     <div class="wbtop">${segment("The client speaks", Object.entries(PROTOCOLS).map(([key, [, word]]) => [key, word]), source, setSource)}${segment("Policy", POLICIES.map((one) => [one, one]), policy, setPolicy)}
       <label for="options-of">Options of the model</label><span class="field opt"><input id="options-of" placeholder="the defaults" value=${model} onChange=${(event) => setModel(event.target.value.trim())}/></span>
-      <span class="grow"></span><span class="legend not-phone">${[["knob", "left out"], ["converted", "converted"], ["repaired", "repaired"], ["content", "content lost"], ["added", "added"]].map(([kind, word]) => html`<span class=${"kind " + kind}><i>${LETTERS[kind]}</i>${word}</span>`)}<button class="btn quiet" data-key="p" aria-label="Previous loss" onClick=${() => step(-1, setLit)}>↑</button><button class="btn quiet" data-key="n" aria-label="Next loss" onClick=${() => step(1, setLit)}>↓</button></span></div>
+      <span class="grow"></span><span class="legend not-phone">${[["knob", "left out"], ["converted", "converted"], ["repaired", "repaired"], ["content", "content lost"]].map(([kind, word]) => html`<span class=${"kind " + kind}><i>${LETTERS[kind]}</i>${word}</span>`)}<button class="btn quiet" data-key="p" aria-label="Previous loss" onClick=${() => step(-1, setLit)}>↑</button><button class="btn quiet" data-key="n" aria-label="Next loss" onClick=${() => step(1, setLit)}>↓</button></span></div>
     ${banner(fault)}
     <div class="json3"><div class="ptabs only-phone" role="tablist" aria-label="Protocols">${shown.map((one, i) => html`<button role="tab" aria-selected=${String(i === pane)} onClick=${() => setPane(i)}>${PROTOCOLS[one.protocol][1]}</button>`)}</div>
       ${shown.map((one, i) => html`<${Pane} key=${one.protocol} of=${one} lit=${lit} light=${setLit} chosen=${i === Math.min(pane, shown.length - 1)}/>`)}</div>
@@ -96,18 +94,18 @@ export function Workbench() {
 function Pane({ of, chosen, lit, light }) {
   const lines = useMemo(() => {
     if (of.value == null) return null;
-    const made = linesOf(of.value, of.made ? [] : of.losses.map((loss) => loss.path));
+    const made = linesOf(of.value, of.losses.map((loss) => loss.path));
     for (const loss of of.losses) {
       const line = made[lineOf(made, loss.path)];
       line.losses = [...(line.losses || []), loss];
     }
     return made;
   }, [of.text, of.losses.length]);
-  const own = (loss) => loss.of || loss.path, isLit = (line) => lit && (line.losses || []).some((loss) => own(loss) === lit);
+  const isLit = (line) => lit && (line.losses || []).some((loss) => loss.path === lit);
   const worst = (line) => WORST.find((kind) => (line.losses || []).some((loss) => loss.kind === kind));
-  const said = (line) => [...new Set(line.losses.map((loss) => loss.of || loss.kind === "added" ? told(loss.detail) : `${told(loss.path)}: ${told(loss.detail)}`))].join("\n");
+  const said = (line) => [...new Set(line.losses.map((loss) => `${told(loss.path)}: ${told(loss.detail)}`))].join("\n");
   return html`<section class=${chosen ? "" : "not-phone"}><header><${Protocol} name=${of.protocol}/><span class="t3 sm cut">${of.what}</span>${of.text && html`<${Copy} text=${of.text} label=${"Copy the request of " + PROTOCOLS[of.protocol][1]}/>`}</header>
-    ${lines ? html`<div class="code" ...${region(PROTOCOLS[of.protocol][1] + " request")}><ol>${lines.map((line) => { const kind = worst(line); return html`<li class=${(kind ? "lost-" + kind : "") + (isLit(line) ? " lit" : "")} data-path=${kind && kind !== "added" ? own(line.losses[0]) : null} title=${kind ? said(line) : null} onMouseEnter=${kind ? () => light(own(line.losses[0])) : null}><i>${LETTERS[kind] || ""}</i><code>${coloured(line.text)}</code></li>`; })}</ol></div>` : html`<p class="empty">There is no such request: see below.</p>`}</section>`;
+    ${lines ? html`<div class="code" ...${region(PROTOCOLS[of.protocol][1] + " request")}><ol>${lines.map((line) => { const kind = worst(line); return html`<li class=${(kind ? "lost-" + kind : "") + (isLit(line) ? " lit" : "")} data-path=${kind ? line.losses[0].path : null} title=${kind ? said(line) : null} onMouseEnter=${kind ? () => light(line.losses[0].path) : null}><i>${LETTERS[kind] || ""}</i><code>${coloured(line.text)}</code></li>`; })}</ol></div>` : html`<p class="empty">There is no such request: see below.</p>`}</section>`;
 }
 
 function Ledger({ targets, own }) {

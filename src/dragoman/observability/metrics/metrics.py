@@ -120,7 +120,7 @@ class Metrics:
             one_more(counts.limits, f"{record.limit} enforce")
         for exceeded in record.exceeded:
             one_more(counts.limits, exceeded)
-        if attempts and not record.deferred and not record.replayed:
+        if attempts and not record.deferred:
             self._count_model(record, usage, seconds, first_byte, at)
 
     def _count_model(

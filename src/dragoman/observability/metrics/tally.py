@@ -111,7 +111,6 @@ class Tally:
             self._meter is not None
             and incoming.method == "POST"
             and not record.deferred
-            and not record.replayed
             and record.caller
             and (name is path or record.model)
         ):

@@ -146,7 +146,6 @@ class DetailRow(ListRow, frozen=True, kw_only=True):
     conversation: str
     moved: bool
     finish: str
-    replayed: bool
     limit: str
     exceeded: tuple[str, ...]
     losses: tuple[LossRow, ...]
@@ -205,7 +204,6 @@ def entry_of(ended: Ended) -> Entry:
         conversation=record.conversation,
         moved=record.moved,
         finish=record.finish,
-        replayed=record.replayed,
         limit=record.limit,
         exceeded=tuple(record.exceeded),
         losses=tuple(

@@ -99,7 +99,7 @@ def spans_of(
         attributes=_server_attributes(finished, error),
         error=error,
     )
-    if not record.attempts or record.replayed:
+    if not record.attempts:
         return
     attempts = list(_attempts(finished, start_ns))
     error = "" if record.error == CLIENT_GONE else record.error
@@ -148,8 +148,6 @@ def _server_attributes(finished: Finished, error: str) -> dict[str, Value]:
         found["dragoman.model.alias"] = record.model[:_LONGEST]
     if record.losses:
         found["dragoman.losses"] = len(record.losses)
-    if record.replayed:
-        found["dragoman.replayed"] = True
     if record.error and not error:
         found["dragoman.error"] = record.error
     if error:

@@ -10,7 +10,6 @@ from dragoman.canonical.errors import FaultKind
 from dragoman.config import Config
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
-from dragoman.edge.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.lanes import Continuation
 from dragoman.edge.record import Record
@@ -19,6 +18,7 @@ from dragoman.http.head import header_lines
 from dragoman.http.websocket import BadOffer, WebSocketLimits, agree
 from dragoman.responses.websocket.answers import CreateRequest
 from dragoman.responses.websocket.session import Client, Session, Terms
+from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
 
 _RETRY_S = 5.0
 _JITTER = 0.1

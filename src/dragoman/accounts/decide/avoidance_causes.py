@@ -1,4 +1,4 @@
-"""Why accounts are avoided that are not at fault themselves, or not for sure. Pure."""
+"""Causes for which accounts are avoided without being at fault, or not for sure. Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dragoman.accounts.decide.states import Rest
 
 
-class Holds:
-    """Rests of accounts by cause: of several, the one that ends last counts. `hold` is called with
-    that one (None: there is none) whenever one of an account's changes.
+class AvoidanceCauses:
+    """Rests of accounts by cause: of several, the one that ends last counts. `avoid` is called with
+    that one (None: there is none) whenever one of an account's rests changes.
     """
 
-    __slots__ = ("_hold", "_rests")
+    __slots__ = ("_avoid", "_rests")
 
-    def __init__(self, hold: Callable[[str, Rest | None, float], None]) -> None:
-        self._hold = hold
+    def __init__(self, avoid: Callable[[str, Rest | None, float], None]) -> None:
+        self._avoid = avoid
         self._rests: dict[str, dict[str, Rest]] = {}
 
     def rest(self, name: str, cause: str) -> Rest | None:
@@ -23,7 +23,7 @@ class Holds:
         return self._rests.get(name, {}).get(cause)
 
     def set(self, name: str, cause: str, rest: Rest | None, now: float) -> None:
-        """The account has this rest for this cause from now on."""
+        """Set the account's rest for this cause; None ends it."""
         rests = self._rests.setdefault(name, {})
         if rest is None:
             rests.pop(cause, None)
@@ -31,10 +31,10 @@ class Holds:
             rests[cause] = rest
         if not rests:
             del self._rests[name]
-        self._hold(name, max(rests.values(), key=_end, default=None), now)
+        self._avoid(name, max(rests.values(), key=_end, default=None), now)
 
     def forget(self, name: str) -> None:
-        """The account is gone."""
+        """Drop the rests of an account that was removed."""
         self._rests.pop(name, None)
 
 

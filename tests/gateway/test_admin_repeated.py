@@ -1,4 +1,4 @@
-"""An answer is given again only to who may still ask for it."""
+"""POST requests below `/admin` that are repeated with the same `Idempotency-Key`."""
 
 from __future__ import annotations
 
@@ -8,65 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.admin import repeated
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import running_gateway
-from tests.gateway.clients import APIS, PATHS, body, error_of
 from tests.gateway.http import Answer, call
 from tests.gateway.processes import until
-from tests.gateway.test_keys import TOKEN, admin, made, settings
+from tests.gateway.test_keys import TOKEN, admin, settings
 
 
-@pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize(
-    ("rules", "status"),
-    [
-        ({"models": ["other-*"]}, 404),
-        ({"upstreams": ["messages"]}, 404),
-        ({"models": ["chat/sim-*"], "upstreams": ["chat"]}, 200),
-    ],
-)
-def test_a_tightened_rule_holds_for_answers_that_are_given_again(
-    simulator: RunningSimulator, tmp_path: Path, api: str, rules: dict[str, list[str]], status: int
-) -> None:
-    with running_gateway(settings(simulator.base_url, tmp_path)) as gateway:
-        secret = made(gateway, "k")
-
-        def ask(key: str = "one") -> Answer:
-            asked = body(api, "chat/sim-text")
-            headers = {"idempotency-key": key}
-            return call(gateway.base_url, "POST", PATHS[api], asked, headers, key=secret)
-
-        before = ask()
-        assert before.status == 200
-        asked = len(simulator.requests)
-        assert ask().body == before.body
-        assert admin(gateway, "PATCH", "/keys/k", rules).status == 200
-        known = gateway.app._services.keys
-        until(lambda: known._keys["k"].rules.upstreams == _tuple(rules.get("upstreams")))
-        until(lambda: known._keys["k"].rules.models == _tuple(rules.get("models")))
-        answer = ask()
-        assert answer.status == status, answer.body
-        assert answer.headers.get("idempotent-replayed") == ("true" if status == 200 else None)
-        assert len(simulator.requests) == asked
-        if status == 200:
-            assert answer.body == before.body
-        else:
-            error_of(api, answer)
-            assert b"sim-text" in answer.body
-            # It is not kept, either: once the rule is gone, the answer is there again.
-            assert admin(gateway, "PATCH", "/keys/k", dict.fromkeys(rules)).status == 200
-            until(lambda: ask().status == 200)
-            assert ask().body == before.body
-
-
-def _tuple(value: list[str] | None) -> tuple[str, ...] | None:
-    return None if value is None else tuple(value)
-
-
-def test_the_administration_does_once_what_it_is_asked_again(
+def test_a_post_that_is_repeated_is_given_the_first_answer(
     simulator: RunningSimulator, tmp_path: Path
 ) -> None:
-    """Also where nobody was there to take the answer."""
+    """Also where its client had left before the answer."""
     with running_gateway(settings(simulator.base_url, tmp_path)) as gateway:
 
         def post(path: str, value: object = None, key: str = "one") -> Answer:
@@ -108,3 +61,25 @@ def test_the_administration_does_once_what_it_is_asked_again(
         given = {"idempotency-key": "gone"}
         found = call(gateway.base_url, "POST", "/admin/keys", b'{"name":"lost"}', given, key=TOKEN)
         assert (found.status, found.json["name"]) == (201, "lost")
+
+
+def test_what_is_remembered_is_bounded(
+    simulator: RunningSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeated, "_MOST_ANSWERS", 2)
+    with running_gateway(settings(simulator.base_url, tmp_path)) as gateway:
+
+        def post(name: str) -> Answer:
+            data = json.dumps({"name": name}).encode()
+            given = {"idempotency-key": f"for {name}"}
+            return call(gateway.base_url, "POST", "/admin/keys", data, given, key=TOKEN)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(repeated, "_REMEMBERED_S", 0.0)
+            assert [post("short").status for _ in range(2)] == [201, 409]
+        names = ("a", "b", "c")
+        assert [post(name).status for name in names] == [201, 201, 201]
+        # The oldest is forgotten: its name is taken.
+        assert [post(name).status for name in reversed(names)] == [201, 201, 409]
+        monkeypatch.setattr(repeated, "_LARGEST_ANSWER", 1)
+        assert [post("d").status for _ in range(2)] == [201, 422]
