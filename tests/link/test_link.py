@@ -45,7 +45,8 @@ async def linked(
         yield owner.join(worker)
         return
     here, there = socket.socketpair()
-    accepted = await owner.accept(here, 3)
+    await owner.accept(here, 3)
+    (accepted,) = owner.peers
     peer = await SocketPeer.open(there, worker, 3)
     try:
         yield peer

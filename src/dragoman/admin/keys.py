@@ -4,7 +4,6 @@ administration itself."""
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from io import BytesIO
 from math import inf
@@ -45,6 +44,7 @@ from dragoman.serving.limits.client import LimitView
 from dragoman.serving.limits.simulation import SimulatedAdmission, state_of
 
 T = TypeVar("T")
+
 
 class AskKeys(Protocol):
     """Calls a function with the administration of keys, in the thread of the store."""

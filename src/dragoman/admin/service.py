@@ -141,6 +141,7 @@ class Admin:
         self._config = config
         self._pool = pool
         self._account_sync = account_sync
+        self._simulated = simulated
         self._scrape = scrape
         self._cipher = cipher_for(config)
         self._operators = operators

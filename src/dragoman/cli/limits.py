@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dragoman.config import Config
     from dragoman.config.limits import Limit
     from dragoman.operations.limits import LimitAdministration, NumberedLimit, Owner
-    from dragoman.serving.simulated_admission import LimitState
+    from dragoman.serving.limits.simulation import LimitState
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,10 +63,6 @@ def _owner(of_team: bool) -> Owner:
 
 _SETTINGS = (
     click.option("--amount", help="How much; a cost in US dollars: 12.50."),
-    click.option(
-        "--share", help="Of what accounts of --upstream have, in place of an amount: 40%."
-    ),
-    click.option("--upstream", help="Upstream that --share is of."),
     click.option("--window", help="30s, 1m, 5h, 7d, hour, day, week, month or total."),
     click.option("--zone", help="Time zone of the calendar."),
     click.option("--anchor", help="Where its window begins: 06:00, sunday or 15."),
@@ -226,7 +222,7 @@ def simulate(config: Path, as_json: bool, name: str, **options: Any) -> None:
                     one.limit,
                     one.mode,
                     str(one.asks),
-                    "" if one.remaining is None else str(one.remaining),
+                    str(one.remaining),
                     "yes" if one.admits else "no",
                     one.free_at or "",
                 )
@@ -318,22 +314,22 @@ def _table(limits: Sequence[NumberedLimit], states: Sequence[LimitState] = ()) -
         (
             str(one.used),
             str(one.reserved),
-            "" if one.remaining is None else str(one.remaining),
+            str(one.remaining),
             one.resets_at or "",
             one.exhausted_at or "",
         )
         for one in states
     ]
-    rows = [_line(one, state) for one, state in zip(limits, states, strict=True)]
-    return table([*_HEADING, *_STATE], [a + b for a, b in zip(rows, told, strict=True)])
+    rows = [_line(one) + state for one, state in zip(limits, told, strict=True)]
+    return table([*_HEADING, *_STATE], rows)
 
 
-def _line(numbered: NumberedLimit, state: LimitState | None = None) -> tuple[str, ...]:
+def _line(numbered: NumberedLimit) -> tuple[str, ...]:
     one = numbered.limit
     return (
         str(numbered.number),
         one.kind,
-        _amount(one, one.amount) if one.share is None else _share(one, state),
+        _amount(one, one.amount),
         one.window or "",
         _calendar(one),
         one.mode,
@@ -350,14 +346,7 @@ def _calendar(limit: Limit) -> str:
     return zone if limit.anchor is None else f"{zone} {limit.anchor}"
 
 
-def _share(limit: Limit, state: LimitState | None) -> str:
-    told = f"{limit.share} of {limit.upstream}"
-    if state is None:
-        return told
-    return f"{told}: unknown" if state.amount is None else f"{told}: ${state.amount}"
-
-
-def _amount(limit: Limit, amount: int | str | None) -> str:
+def _amount(limit: Limit, amount: int | str) -> str:
     return f"${amount}" if limit.kind == "cost" else str(amount)
 
 

@@ -31,11 +31,6 @@ def access_faults(rules: AccessRules, upstreams: Sequence[str]) -> Iterator[tupl
     if begins is not None and ends is not None and begins >= ends:
         yield ("expires",), "is not after not_before"
     yield from limit_faults(rules.limits)
-    for place, limit in enumerate(rules.limits):
-        of = limit.upstream
-        if of is not None and of not in upstreams:
-            told = f"no upstream named {of}{suggestion(of, upstreams)}"
-            yield ("limits", place, "upstream"), told
 
 
 def key_fault(key: str) -> str | None:

@@ -191,7 +191,8 @@ class Slice(Balance):
             return self.amount - self.used(now) - self.reserved
         left = self.ceiling - self.spent if self.holds else 0
         if self.is_away and self.limit.when_away == "open":
-            return _MUCH
+            # Of requests at one time each machine has as many by itself.
+            return _MUCH if self.window is not None else self.amount - self.reserved
         if self.is_away and self.limit.when_away == "share":
             left = max(left, self._share_alone(now))
         return left - self.reserved

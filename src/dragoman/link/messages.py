@@ -61,6 +61,10 @@ class Peer(Protocol):
         """Its name, which no other peer has that this process ever had."""
 
     @property
+    def handlers(self) -> Handlers:
+        """What its messages are handled by at this end."""
+
+    @property
     def is_closed(self) -> bool:
         """Whether it is gone."""
 

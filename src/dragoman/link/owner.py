@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from dragoman.link.messages import Handlers, Peer
-from dragoman.link.peers import LocalPeer, SocketPeer
+from dragoman.link.peers import LocalPeer, SocketPeer, local_link
 
 
 class Owner:
@@ -23,17 +23,19 @@ class Owner:
 
     def join(self, handlers: Handlers) -> LocalPeer:
         """The owner, as a worker of the same process sees it; `handlers` are the worker's."""
-        owner = LocalPeer(self.handlers, is_owner=True)
-        worker = LocalPeer(handlers, is_owner=False)
-        owner.other, worker.other = worker, owner
+        owner, worker = local_link(self.handlers, handlers)
         self.peers[worker] = None
         return owner
 
-    async def accept(self, sock: socket.socket, number: int) -> SocketPeer:
-        """The worker of that number, at the other end of a socket."""
-        peer = await SocketPeer.open(sock, self.handlers, number)
-        self.peers[peer] = None
-        return peer
+    async def accept(self, sock: socket.socket, number: int) -> None:
+        """Have a worker of that number, which is at the other end of a socket, as a borrower."""
+        self.peers[await SocketPeer.open(sock, self.handlers, number)] = None
+
+    def forget(self) -> None:
+        """In a process that was forked from this one: leave all links to the parent."""
+        for peer in self.peers:
+            if isinstance(peer, SocketPeer):
+                peer.forget()
 
     def _remove(self, peer: Peer) -> None:
         self.peers.pop(peer, None)

@@ -60,12 +60,14 @@ class SocketPeer(asyncio.Protocol):
     Implements `dragoman.link.messages.Peer`.
     """
 
-    def __init__(self, handlers: Handlers, number: int, sock: socket.socket) -> None:
+    def __init__(
+        self, handlers: Handlers, number: int, sock: socket.socket, copy: socket.socket
+    ) -> None:
         self.number = number
         self.name = peer_name(number)
         self.is_closed = False
-        self._handlers = handlers
-        self._socket = sock
+        self.handlers = handlers
+        self._sockets = sock, copy
         self._transport: asyncio.WriteTransport | None = None
         self._received = b""
         self._last = 0
@@ -75,10 +77,10 @@ class SocketPeer(asyncio.Protocol):
     @classmethod
     async def open(cls, sock: socket.socket, handlers: Handlers, number: int) -> SocketPeer:
         """The peer at the other end of a connected socket, which is given to it."""
-        peer = cls(handlers, number, sock)
-        own = sock.dup()
-        own.setblocking(False)
-        await asyncio.get_running_loop().create_unix_connection(lambda: peer, sock=own)
+        # What is left in a socket that the loop has closed is read from the copy.
+        peer = cls(handlers, number, sock, sock.dup())
+        sock.setblocking(False)
+        await asyncio.get_running_loop().create_unix_connection(lambda: peer, sock=sock)
         return peer
 
     async def ask(
@@ -114,11 +116,11 @@ class SocketPeer(asyncio.Protocol):
             self._transport.close()
 
     def forget(self) -> None:
-        """In a process that was forked from this one: close the copies of the socket, and leave the
-        link to the parent."""
-        self._socket.close()
-        if self._transport is not None:
-            os.close(self._transport.get_extra_info("socket").fileno())
+        """In a process that was forked from this one: close its copies of the sockets, and leave
+        the link to the parent."""
+        for sock in self._sockets:
+            if sock.fileno() >= 0:
+                os.close(sock.detach())
 
     # Called by the event loop
 
@@ -146,19 +148,19 @@ class SocketPeer(asyncio.Protocol):
             # It was seen in writing, perhaps before all was read that the other one had sent.
             self._receive_rest()
         self.is_closed = True
-        self._socket.close()
+        self._sockets[1].close()
         asked, self._asked = self._asked, {}
         for answer, _, _ in asked.values():
             if not answer.done():
                 answer.set_exception(LinkClosed())
         for task in self._answering.values():
             task.cancel()
-        for handler in self._handlers.closed:
+        for handler in self.handlers.closed:
             handler(self)
 
     def _receive_rest(self) -> None:
         with suppress(OSError):
-            while data := self._socket.recv(_READ_BYTES, socket.MSG_DONTWAIT):
+            while data := self._sockets[1].recv(_READ_BYTES, socket.MSG_DONTWAIT):
                 self.data_received(data)
 
     # Messages
@@ -166,7 +168,7 @@ class SocketPeer(asyncio.Protocol):
     def _handle(self, frame: _Frame) -> None:
         kind = frame.kind
         if kind == _QUESTION:
-            read, handler = self._handlers.questions[frame.name]
+            read, handler = self.handlers.questions[frame.name]
             try:
                 answer = handler(self, read(frame.message))
             except Exception as error:
@@ -178,7 +180,7 @@ class SocketPeer(asyncio.Protocol):
             task = self._answering[frame.number] = asyncio.ensure_future(answer)
             task.add_done_callback(partial(self._answered, frame.number, frame.name))
         elif kind == _NOTICE:
-            read, handler = self._handlers.notices[frame.name]
+            read, handler = self.handlers.notices[frame.name]
             try:
                 handler(self, read(frame.message))
             except Exception:
@@ -217,23 +219,23 @@ class SocketPeer(asyncio.Protocol):
 
 
 class LocalPeer:
-    """A peer in the same process. `handlers` are those of the other end, `other` is what they are
-    called with: this end, as the other one sees it.
+    """A peer in the same process: `local_link` makes both.
 
     What the worker sends is handled before `ask` or `report` returns; what the owner sends, in the
     next round of the event loop, so that no handler of a worker is called while it is in the middle
     of something. Implements `dragoman.link.messages.Peer`.
     """
 
-    __slots__ = ("_handlers", "_is_owner", "is_closed", "name", "number", "other")
+    __slots__ = ("_is_owner", "handlers", "is_closed", "name", "number", "other")
 
     def __init__(self, handlers: Handlers, *, is_owner: bool) -> None:
-        self._handlers = handlers
-        self._is_owner = is_owner
+        self.handlers = handlers
         self.number = 0
         self.name = peer_name(0)
         self.is_closed = False
         self.other: LocalPeer = self
+        """This end, as the peer sees it: its messages are handled there."""
+        self._is_owner = is_owner
 
     async def ask(
         self,
@@ -244,32 +246,41 @@ class LocalPeer:
         """See `Peer.ask`."""
         if self.is_closed:
             raise LinkClosed
-        handler = self._handlers.questions[question.name][1]
+        handler = self.other.handlers.questions[question.name][1]
         try:
             if not self._is_owner:
                 await asyncio.sleep(0)
             found = handler(self.other, message)
-            answer = cast(Answer, found if isinstance(found, Struct) else await found)
+            return cast(Answer, found if isinstance(found, Struct) else await found)
         except Exception as error:
             raise _failed(question.name, error) from None
-        return answer
 
     def report(self, notice: Notice[Asked], message: Asked) -> None:
         """See `Peer.report`."""
         if self.is_closed:
             return
-        handler = self._handlers.notices[notice.name][1]
+        handler = self.other.handlers.notices[notice.name][1]
         if self._is_owner:
             handler(self.other, message)
         else:
             asyncio.get_running_loop().call_soon(handler, self.other, message)
 
     def close(self) -> None:
-        """Close the link. Harmless if it is closed."""
+        """See `Peer.close`."""
         if not self.is_closed:
             self.is_closed = self.other.is_closed = True
-            for handler in self._handlers.closed:
-                handler(self.other)
+            for peer in (self, self.other):
+                for handler in peer.handlers.closed:
+                    handler(peer)
+
+
+def local_link(owner: Handlers, worker: Handlers) -> tuple[LocalPeer, LocalPeer]:
+    """The owner as the worker sees it, and the worker as the owner does; given are the handlers of
+    both."""
+    to_owner = LocalPeer(worker, is_owner=True)
+    to_worker = LocalPeer(owner, is_owner=False)
+    to_owner.other, to_worker.other = to_worker, to_owner
+    return to_owner, to_worker
 
 
 def peer_name(number: int) -> str:

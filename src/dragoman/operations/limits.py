@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from dragoman.config import AccessRules
-from dragoman.config.limits import Limit, limit_faults
+from dragoman.config.limits import Limit
 from dragoman.config.windows import Rolling, parse_window, span_of
 from dragoman.operations.drafts import FieldError, InvalidDraft, converted
 from dragoman.operations.keys import KeyAdministration

@@ -75,8 +75,8 @@ class _Sent(Struct):
 
 
 class Borrowing:
-    """What this machine borrows. `peers` are its workers. `on_lent` is called when something was lent, `on_away` with
-    since when the database is away (Unix seconds), 0 once it is back."""
+    """What this machine borrows. `peers` are its workers. `on_lent` is called when something was
+    lent, `on_away` with since when the database is away (Unix seconds), 0 once it is back."""
 
     def __init__(self, peers: Callable[[], Collection[Peer]]) -> None:
         self._peers = peers

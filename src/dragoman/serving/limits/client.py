@@ -81,7 +81,8 @@ class LimitsAway(Exception):
 
 class Limits:
     """Asks the owner of limits, which is `owner`. `history` reads rows of usage. `on_reached` is
-    called with limits of which a share was reached, and the percents. `exchange` reports to the
+    called with limits of which a share was reached by what was used here, and the percents,
+    `on_found` with those that are found so when they are first used. `exchange` reports to the
     ledgers of limits that several machines share."""
 
     def __init__(
@@ -98,6 +99,7 @@ class Limits:
         self.reserved_cost = 0
         """Pico-dollars that requests of this worker have reserved, at each of their limits."""
         self.on_reached: Callable[[Rule, int], object] = lambda rule, percent: None
+        self.on_found: Callable[[Rule, int], object] = lambda rule, percent: None
         self._owner = owner
         self._mark_of = mark_of
         self._exchange = exchange
@@ -106,8 +108,8 @@ class Limits:
 
     def register(self, handlers: Handlers) -> None:
         """Have messages of the owner handled here."""
-        if self._exchange is not None:
-            handlers.answer(questions.EXCHANGE, lambda _, message: self._exchange.exchange(message))
+        if (exchange := self._exchange) is not None:
+            handlers.answer(questions.EXCHANGE, lambda _, message: exchange.exchange(message))
         handlers.receive(questions.REACHED, self._reached)
         handlers.receive(questions.AWAY, self._away)
         handlers.answer(questions.GONE, self._gone)
@@ -132,7 +134,7 @@ class Limits:
             if view.rule.window is not None and view.amount:
                 share = reached(view.state.used, view.amount)
                 if share:
-                    self.on_reached(view.rule, share)
+                    self.on_found(view.rule, share)
         return bound
 
     def retire(self, former: Rules, caller: Caller | None) -> None:

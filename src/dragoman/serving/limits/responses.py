@@ -180,10 +180,9 @@ def rate_lines(codec: Codec, rules: Rules) -> Callable[[Granted], bytes]:
 def soft_headers(rules: Rules, granted: Granted) -> Headers:
     """The header that names soft limits of which a share is reached: `key:cost:month; used=80`."""
     found = [
-        f"{rule.name}; used={share}"
+        f"{rules.all[place].name}; used={share}"
         for place in rules.soft
-        if (rule := rules.all[place])
-        and (share := reached(granted.used[place], rule.amount(granted.at)))
+        if (share := reached(granted.used[place], rules.all[place].amount(granted.at)))
     ]
     return [(LIMIT_HEADER, ", ".join(found).encode())] if found else []
 

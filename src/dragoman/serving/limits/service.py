@@ -13,6 +13,7 @@ from dragoman.limits.balances import Balance
 from dragoman.limits.messages import (
     Admit,
     Away,
+    Claim,
     Decision,
     Define,
     Defined,
@@ -43,12 +44,15 @@ _ASK_AGAIN_S = 1.0
 
 
 class _Queue(TurnQueue[Decision]):
-    """The requests that wait for their turn at a limit, of which there is `most` by whoever came
-    last."""
+    """The requests that wait for their turn at a limit, as whoever came last has claimed of it."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, claim: Claim) -> None:
         super().__init__()
-        self.most = most
+        self.claim = claim
+
+    def is_of(self, claim: Claim) -> bool:
+        """Whether the limit is the same as when that was claimed."""
+        return (self.claim.most, self.claim.enforced) == (claim.most, claim.enforced)
 
 
 class LimitService:
@@ -58,7 +62,7 @@ class LimitService:
     def __init__(self, *, is_shared: bool = False) -> None:
         self._peers: dict[Peer, None] = {}
         self._borrowing = borrowing = Borrowing(self._peers.keys) if is_shared else None
-        # Numbers that no other owner gave, so that those of one that is gone are not taken for ours.
+        # From a number that no owner before gave: theirs are not to be taken for ours.
         first = time.time_ns() // 1000
         self.owner = Owner(Balance if borrowing is None else borrowing.make_slice, first)
         self._queues: dict[int, _Queue] = {}
@@ -66,6 +70,11 @@ class LimitService:
         if borrowing is not None:
             borrowing.on_lent = self._serve_all
             borrowing.on_away = self._report_away
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for their turn."""
+        return sum(queue.count for queue in self._queues.values())
 
     def register(self, handlers: Handlers) -> None:
         """Have messages about limits handled here."""
@@ -172,9 +181,9 @@ class LimitService:
             queue = self._queues.get(claim.number)
             if queue is None or not queue.count:
                 continue
-            if queue.most != claim.most:
+            if not queue.is_of(claim):
                 # The limit was changed since they came: they wait no longer than it says now.
-                queue.most = claim.most
+                queue.claim = claim
                 queue.serve()
                 if not queue.count:
                     continue
@@ -198,7 +207,7 @@ class LimitService:
                 break
             queue = self._queues.get(claim.number)
             if queue is None:
-                queue = self._queues[claim.number] = _Queue(claim.most)
+                queue = self._queues[claim.number] = _Queue(claim)
             if not queue.has_room(message.caller, claim.queue_size):
                 return replace(decision, queue_is_full=True)
             seconds = claim.queue_s - (time.monotonic() - begun)
@@ -218,7 +227,8 @@ class LimitService:
 
         def attempt() -> Decision | None:
             claims = list(message.claims)
-            claims[place] = replace(claims[place], most=queue.most)
+            now = queue.claim
+            claims[place] = replace(claims[place], most=now.most, enforced=now.enforced)
             found = self.owner.admit(peer, replace(message, claims=tuple(claims)), time.time())
             self._report_reached(peer)
             return None if isinstance(found, Refused) and found.place == place else found
