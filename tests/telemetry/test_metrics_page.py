@@ -270,7 +270,7 @@ def series(counts: Counts, quotas: Iterable[QuotaSample] = ()) -> int:
 def test_invented_models_add_no_series(trace: Trace) -> None:
     config = with_prices(config_for("https://api.anthropic.com"))
     counted = Metrics()
-    counted.know(listed_models(config, load_prices(config)))
+    counted.set_listed(listed_models(config, load_prices(config)))
     count(counted, [record("sim-text"), record("invented"), record(LISTED), record("sim-own-1")])
     assert counted.counts.models.keys() == {
         f"chat {name}" for name in ("sim-text", "(other)", LISTED, "sim-own-*")
@@ -305,7 +305,7 @@ def test_invented_models_add_no_series(trace: Trace) -> None:
 def test_the_number_of_series_is_bounded() -> None:
     """Whatever clients and the configuration name, at the worst of all of it."""
     counted = Metrics()
-    counted.know(lambda upstream, model: model)
+    counted.set_listed(lambda upstream, model: model)
     failed = FailedAttempt("chat", "a", "m", "rate_limited", 429, 0.0, 0.0)
     for number in range(5000):
         made = record(f"m{number}", f"c{number}", f"a{number}")
@@ -324,7 +324,7 @@ def test_the_number_of_series_is_bounded() -> None:
     assert series(counts, quotas) <= 20_000
     # Several workers, each of which knows others, publish them all.
     other = Metrics()
-    other.know(lambda upstream, model: model)
+    other.set_listed(lambda upstream, model: model)
     count(other, [record("m0", "c0"), record("m9999", "c9999")])
     counts.add(other.counts)
     assert counts.models["chat m0"].requests == 2

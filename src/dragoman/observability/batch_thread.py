@@ -1,4 +1,4 @@
-"""A queue that a thread of its own empties, for work that no request is to wait for."""
+"""A queue that a thread of its own empties, for work outside the request path."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 _LAST_S = 2.0
-"""Seconds that the thread is given for the rest when the gateway stops."""
+"""Seconds in which the thread empties the queue when the gateway stops."""
 
 
 class BatchThread(Generic[T]):
-    """Hands on what is added, in a thread. It is started with `start`, in the process that serves.
-    A request pays for an object in a queue."""
+    """Processes items in batches, in a thread. It is started with `start`, in the process that
+    serves. Adding costs an append to a queue."""
 
     def __init__(
         self,
@@ -30,12 +30,12 @@ class BatchThread(Generic[T]):
         """
         Args:
             name: of the thread.
-            take: is called in the thread with what was added, at most `at_once` of it: as soon as
-                so many wait, else every `every_s` seconds, also with nothing. It must not raise.
-            end: is called in the thread after all else.
-            most: how many may wait.
-            at_once: how many are handed on together.
-            every_s: seconds between two calls while there is little.
+            take: called in the thread with at most `at_once` items: as soon as so many wait, else
+                every `every_s` seconds, also with none. It must not raise.
+            end: called in the thread after the last batch.
+            most: how many items may wait.
+            at_once: the largest batch.
+            every_s: seconds between two calls while few items wait.
         """
         self._take = take
         self._end = end
@@ -49,7 +49,7 @@ class BatchThread(Generic[T]):
 
     @property
     def size(self) -> int:
-        """How many wait."""
+        """How many items wait."""
         return len(self._waiting)
 
     def start(self) -> None:
@@ -57,7 +57,7 @@ class BatchThread(Generic[T]):
         self._thread.start()
 
     def add(self, one: T) -> bool:
-        """Hand `one` on, later; False if too many wait."""
+        """Queue an item; False if too many wait."""
         if len(self._waiting) >= self._most:
             return False
         self._waiting.append(one)
@@ -66,7 +66,7 @@ class BatchThread(Generic[T]):
         return True
 
     def close(self) -> None:
-        """Hand on what waits, if it is taken within two seconds, and end the thread."""
+        """Process what waits, within two seconds, and end the thread."""
         if self._thread.is_alive():
             self._closing = True
             self._wake.set()

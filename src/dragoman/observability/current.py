@@ -1,4 +1,4 @@
-"""The configuration that is served now, for what outlives each of them."""
+"""The generation in service, for parts that outlive it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dragoman.config import Config
 
 
 class Generation(Protocol):
-    """What one configuration was made into."""
+    """The objects built from one configuration."""
 
     @property
     def number(self) -> int:
-        """How many there were up to it."""
+        """Its number, counted from 1."""
 
     @property
     def config(self) -> Config:
@@ -21,11 +21,11 @@ class Generation(Protocol):
 
     @property
     def pool(self) -> AccountPool:
-        """Its accounts."""
+        """Its account pool."""
 
 
 class Current:
-    """What is served now. It is another at each reload, so it is asked for whenever it is needed,
-    and taken once where several things must fit together."""
+    """The generation in service. A reload replaces it: read `generation` whenever it is needed, and
+    once where several of its objects must fit together."""
 
     generation: Generation

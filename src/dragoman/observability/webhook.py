@@ -1,8 +1,8 @@
-"""Tells an operator's webhook what it is to hear of at once, outside of every request's way.
+"""Alerts to the operator's webhook, sent outside the request path.
 
-`Alerts` watches the accounts twice a second and hands what there is to `Webhook`, whose queue is
-bounded and which tries again, for a day, when the receiver fails. Of several workers that see the
-same, one tells of it: they claim it in the store. Without a store each tells of what it saw.
+`Alerts` looks at the accounts twice a second and hands alerts to `Webhook`, whose queue is bounded
+and which retries for a day while the receiver fails. Of several workers that find the same alert,
+one sends it: they claim it in the store. Without a store each sends what it found.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ SIGNATURE = "x-dragoman-signature"
 
 _EVERY_S = 0.5
 _LAST_S = 2.0
-"""Seconds that the alerts which wait are given when the gateway stops."""
+"""Seconds in which waiting alerts are sent when the gateway stops."""
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 60.0
 _MOST_CHANGES = 10_000
-_MOST_HELD = 10_000
+_MOST_SENT = 10_000
 _ANSWER_BYTES = 64 * 1024
 
 
 class Webhook:
-    """Sends alerts, one after another. `metrics` counts what became of them. While the receiver
-    fails, what waits is tried in turn, so that one alert that it does not like delays no other."""
+    """A queue of alerts, sent one after another. `metrics` counts the results. While the receiver
+    fails, waiting alerts are tried in turn, so one that it rejects delays no other."""
 
     def __init__(
         self,
@@ -64,11 +64,12 @@ class Webhook:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, in the running loop."""
+        """Start sending, in the running loop."""
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> list[Alert]:
-        """Send what waits, once and within a short time, and stop. Returns what nobody took."""
+        """Send what waits, once and within a short time, and stop. Returns the alerts not
+        accepted."""
         self._stopping.set()
         self._news.set()
         if self._task is not None:
@@ -79,7 +80,7 @@ class Webhook:
         return list(self._waiting)
 
     def offer(self, alert: Alert) -> None:
-        """Send an alert when its turn comes; it is dropped if as many wait as may."""
+        """Queue an alert; it is dropped if the queue is full."""
         if len(self._waiting) >= self._settings.queue_size:
             self._metrics.alerted("dropped")
             return
@@ -102,22 +103,22 @@ class Webhook:
             await self._send_first()
 
     async def _send_first(self) -> bool:
-        """Send the alert that waits first; if it is not accepted, it waits again, as the last.
-        Whether it was."""
+        """Send the first alert; if it is not accepted, it is queued again, as the last. Returns
+        whether it was accepted."""
         alert = self._waiting[0]
-        told = await self._call(written(alert))
+        problem = await self._call(alert_body(alert))
         self._waiting.popleft()
-        if not told:
+        if not problem:
             self._metrics.alerted("sent")
             self._failing = False
             return True
         if not self._failing:
             self._failing = True
-            _log.warning("the webhook did not take an alert of %s: %s", alert.type, told)
+            _log.warning("the webhook did not accept an alert of %s: %s", alert.type, problem)
         if time.time() - alert.at < self._settings.keep_s:
             self._waiting.append(alert)
         else:
-            _log.error("an alert of %s is given up, the webhook took it never", alert.type)
+            _log.error("an alert of %s is dropped: the webhook never accepted it", alert.type)
             self._metrics.alerted("failed")
         return False
 
@@ -150,13 +151,12 @@ class Webhook:
         except CallError as error:
             return error.cause
         except (ValueError, RuntimeError) as error:
-            # Their text may quote the URL, which may hold a token.
+            # Their text may quote the URL, which may contain a token.
             return type(error).__name__
 
 
-def written(alert: Alert) -> bytes:
-    """The body that tells of an alert. Its `id` is the same wherever and however often it is
-    sent."""
+def alert_body(alert: Alert) -> bytes:
+    """The body of an alert. Its `id` is the same for every worker and every retry."""
     name = hashlib.sha256(f"{alert.key} {alert.until:.0f}".encode()).hexdigest()[:24]
     members = msgspec.to_builtins(alert)
     for inner in ("key", "until", "also"):
@@ -171,8 +171,8 @@ def signature(secret: str, at: int, body: bytes) -> str:
 
 
 class Alerts:
-    """Watches the accounts of one worker for what an operator is to hear of. Where accounts are
-    chosen by their quotas without a store, it is also what reads what upstreams told of them."""
+    """The alerts of one worker's accounts. Where accounts are chosen by their quotas without a
+    store, it also reads the quotas that upstreams reported."""
 
     def __init__(
         self,
@@ -189,13 +189,13 @@ class Alerts:
         self._clock = clock
         self._webhook = None if settings.url is None else Webhook(settings, client, metrics)
         self._changes: deque[tuple[AccountState, AccountState]] = deque(maxlen=_MOST_CHANGES)
-        self._told: deque[Alert] = deque(maxlen=_MOST_CHANGES)
-        self._held: dict[str, float] = {}
+        self._notified: deque[Alert] = deque(maxlen=_MOST_CHANGES)
+        self._sent_until: dict[str, float] = {}
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, in the running loop, if there is anything to watch. Called again with each
+        """Start, in the running loop, if there is anything to watch. Called again with each
         configuration."""
         if self._task is not None:
             return
@@ -208,7 +208,7 @@ class Alerts:
             self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Tell of what there is still, and stop."""
+        """Send what is left, and stop."""
         self._stopping.set()
         if self._task is not None:
             await self._task
@@ -216,18 +216,18 @@ class Alerts:
             self._current.generation.pool.on_change = None
             lost = await self._webhook.close()
             if lost and self._account_sync is not None:
-                # Whoever sees the same next tells of it.
+                # The next worker that finds the same alert sends it.
                 with suppress(StoreError):
                     await self._account_sync.ask(
                         lambda store: store.release([alert.key for alert in lost])
                     )
 
     def notify(self, alert: Alert) -> None:
-        """Tell the webhook of what somebody else has seen, within half a second and outside of any
-        request's way: of several workers that see the same, one does, and once until the alert
-        ends. Nothing happens where there is no webhook. For the event loop; returns at once."""
+        """Send an alert of another part within half a second: one of several workers sends it, once
+        until the alert ends. Does nothing without a webhook. For the event loop; returns at
+        once."""
         if self._webhook is not None:
-            self._told.append(alert)
+            self._notified.append(alert)
 
     def _changed(self, before: AccountState, after: AccountState) -> None:
         self._changes.append((before, after))
@@ -247,24 +247,26 @@ class Alerts:
             return
         now = self._clock()
         found = {alert.key: alert for alert in self._alerts(now)}
-        fresh = [alert for key, alert in found.items() if self._held.get(key, 0.0) <= now]
+        fresh = [alert for key, alert in found.items() if self._sent_until.get(key, 0.0) <= now]
         if not fresh:
             return
         claims = {key: alert.until for alert in fresh for key in (*alert.also, alert.key)}
-        # An alert too many is better than none.
+        # A duplicate alert is better than none.
         sync = self._account_sync
         claimed = set(claims) if sync is None else await sync.claim(claims, now)
-        if len(self._held) > _MOST_HELD:
-            self._held = {key: until for key, until in self._held.items() if until > now}
-        self._held |= claims
+        if len(self._sent_until) > _MOST_SENT:
+            self._sent_until = {
+                key: until for key, until in self._sent_until.items() if until > now
+            }
+        self._sent_until |= claims
         for alert in fresh:
             if alert.key in claimed:
                 self._webhook.offer(alert)
 
     def _alerts(self, now: float) -> list[Alert]:
         pool = self._current.generation.pool
-        found = list(self._told)
-        self._told.clear()
+        found = list(self._notified)
+        self._notified.clear()
         while self._changes:
             before, after = self._changes.popleft()
             with suppress(KeyError):

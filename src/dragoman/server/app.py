@@ -98,9 +98,9 @@ class Gateway:
         self.account_sync = services.account_sync
         self._client = services.client
         self._scrape = services.scrape
-        self._tally = services.tally
+        self._recorder = services.recorder
         self._current = self._with_routes(services.generation)
-        self._tally.fixed_paths = frozenset(self._current.routes)
+        self._recorder.fixed_paths = frozenset(self._current.routes)
         self.websockets = WebSockets(config, self, lambda: self.draining)
 
     @property
@@ -227,7 +227,7 @@ class Gateway:
             if not incoming.status:
                 await incoming.fail(fault)
         finally:
-            self._tally.request(incoming, record)
+            self._recorder.record(incoming, record)
             if self._log is not None:
                 record.address = _address(incoming, now)
                 route_name = f"{incoming.method} {path[:200]}"

@@ -43,9 +43,9 @@ from dragoman.observability.metrics.listed import listed_models
 from dragoman.observability.metrics.metrics import Metrics, Signal
 from dragoman.observability.metrics.scrape import Scrape, WorkerSlot
 from dragoman.observability.metrics.series import SeriesKeeper
-from dragoman.observability.metrics.tally import Tally, is_charged
+from dragoman.observability.recorder import RequestRecorder, is_charged
 from dragoman.observability.request_log.writing import RequestLog
-from dragoman.observability.traces.exporting import Exporting
+from dragoman.observability.traces.exporting import SpanExporter
 from dragoman.observability.traces.sampling import is_disabled
 from dragoman.observability.traces.traces import Traces, peers_of
 from dragoman.observability.webhook import Alerts
@@ -213,7 +213,7 @@ class Services:
             1 if slot is None else slot.total,
             is_draining,
         )
-        self.tally = Tally(
+        self.recorder = RequestRecorder(
             self.scrape.metrics,
             None if self.account_sync is None else self.meter,
             self._admission.settle,
@@ -226,7 +226,7 @@ class Services:
         self.generation = self._made(config, number, None, pool)
         self.current.generation = self.generation
         self.limits.history.subscriptions = self.generation.prices.subscriptions
-        self.scrape.metrics.know(listed_models(config, self.generation.prices))
+        self.scrape.metrics.set_listed(listed_models(config, self.generation.prices))
         self.alerts = Alerts(self.current, self.account_sync, self.client, self.scrape.metrics)
         self.limits.on_reached = self._report_reached
         self.limits.on_found = self._alert_of_limit
@@ -328,7 +328,7 @@ class Services:
             exchange.serve,
             keys,
             lambda: self.client.clock,
-            self.tally.background,
+            self.recorder.record_background,
             self._log,
             server.keepalive_s,
             server.max_concurrent,
@@ -400,18 +400,18 @@ class Services:
         self.keys.redefine(fixed_keys(config), fixed_teams(config))
         self.limits.history.subscriptions = generation.prices.subscriptions
         self.meter.know(named_models(config))
-        self.scrape.metrics.know(listed_models(config, generation.prices))
+        self.scrape.metrics.set_listed(listed_models(config, generation.prices))
         if self.exporting is not None:
-            self.exporting.know(peers_of(config))
+            self.exporting.add_peers(peers_of(config))
         if self.request_log is not None:
-            self.request_log.know(protocols_of(config))
+            self.request_log.add_protocols(protocols_of(config))
         self.generation = self.current.generation = generation
         self.prober.start()
         self.alerts.start()
 
     def _count(self, incoming: IncomingRequest, record: Record) -> None:
         """A request that came from no client has ended."""
-        self.tally.request(incoming, record)
+        self.recorder.record(incoming, record)
         if self._log is not None:
             route = f"{incoming.method} {incoming.path}"
             self._log(record.line(incoming.request_id, route, incoming.status))
@@ -540,10 +540,10 @@ class _UnpricedModels:
 _MOST_UNPRICED = 100
 
 
-def _exporting(config: Config, metrics: Metrics) -> Exporting | None:
+def _exporting(config: Config, metrics: Metrics) -> SpanExporter | None:
     if not config.traces.enabled or is_disabled(os.environ):
         return None
-    return Exporting(peers_of(config), config.traces.conventions, metrics.traced)
+    return SpanExporter(peers_of(config), config.traces.conventions, metrics.traced)
 
 
 def _account_sync(

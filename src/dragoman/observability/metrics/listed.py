@@ -1,5 +1,5 @@
-"""Which models metrics tell apart. Clients choose the names of models where a pattern leads to an
-upstream, so that only those count that somebody else has written down.
+"""The models that metrics count separately. Clients choose the names of models where a pattern
+leads to an upstream, so only names that an operator or a price table has written down count.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dragoman.prices.lookup import Prices
 
 
 def listed_models(config: Config, prices: Prices) -> Callable[[str, str], str]:
-    """A function of the names of an upstream and of a model of it: what to count it under. That is
-    its own name if a route, a fallback or an alias of the configuration spells it out, else the
+    """A function of an upstream and its model that returns the name to count it under: its
+    own name if a route, a fallback or an alias of the configuration spells it out, else the
     name or pattern under which its price stands, else `OTHER`."""
     names = {
         name

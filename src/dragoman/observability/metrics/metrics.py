@@ -1,4 +1,4 @@
-"""Counts the requests of this worker.
+"""The metrics of this worker.
 
 Each worker counts for itself and publishes its counts for the others
 (`dragoman.observability.metrics.board`), so that a scrape, which reaches any one of them, is
@@ -30,7 +30,7 @@ from dragoman.observability.metrics.counts import (
     one_more,
     store_writes,
 )
-from dragoman.observability.metrics.outcomes import UNTOLD, outcome_of
+from dragoman.observability.metrics.outcomes import UNRECORDED, outcome_of
 from dragoman.prices.lookup import Charge
 
 Signal: TypeAlias = Literal["usage", "responses", "requests", "traces"]
@@ -47,13 +47,13 @@ MOST_KEYS = 200
 """Client keys that one worker counts separately; further ones are counted together."""
 
 _MOST_NAMES = 1000
-"""Names of models that are remembered with what they are counted under."""
+"""Names of models whose counted name is remembered."""
 
 _MOST = 2**32
-"""Tokens that are believed of one answer: the published form of a sum has 64 bits."""
+"""Most tokens counted of one answer: the published form of a sum has 64 bits."""
 
 _MOST_COST = 2**63 - 1
-"""Pico-dollars at which a sum stays, nine million dollars, for the same reason."""
+"""Pico-dollars at which a sum stops, nine million dollars, for the same reason."""
 
 
 class Metrics:
@@ -63,18 +63,17 @@ class Metrics:
 
     def __init__(self, before: Counts | None = None) -> None:
         self.counts = before or Counts()
-        self.is_watched = False
         self._accounts = {key.split(" ")[1]: sums for key, sums in self.counts.accounts.items()}
         self._series: dict[tuple[str, int, str], Series] = {}
         self._models: dict[tuple[str, str], ModelCounts] = {}
         self._listed: Callable[[str, str], str] = _other
         self.counts.gauges = {}
         self.is_watched = False
-        """Whether what time series are made of is counted: somebody may look at them."""
+        """Whether outcomes are counted for the time series of the dashboard."""
 
-    def know(self, listed: Callable[[str, str], str]) -> None:
-        """Count each model under what `listed` returns for the names of its upstream and itself,
-        which are few: clients choose the names of models."""
+    def set_listed(self, listed: Callable[[str, str], str]) -> None:
+        """Count each model under the name that `listed` returns for its upstream and itself. Its
+        names are few: clients choose the names of models."""
         self._listed = listed
         self._models.clear()
 
@@ -110,7 +109,7 @@ class Metrics:
         series.latency.observe(LATENCIES, seconds, trace_id, at)
         if first_byte is not None:
             series.first_byte.observe(FIRST_BYTES, first_byte, trace_id, at)
-        if self.is_watched and route not in UNTOLD:
+        if self.is_watched and route not in UNRECORDED:
             self._count_outcome(status, record, usage, seconds)
         if record.error:
             one_more(counts.errors, f"{record.upstream} {record.error}")
@@ -232,16 +231,16 @@ class Metrics:
         one_more(self.counts.probes, f"{upstream} {'passed' if came_back else 'failed'}")
 
     def alerted(self, result: str) -> None:
-        """Count what became of one alert: `sent`, `failed` or `dropped`."""
+        """Count the result of one alert: `sent`, `failed` or `dropped`."""
         one_more(self.counts.alerts, result)
 
     def traced(self, result: str, requests: int) -> None:
-        """Count what became of the traces of so many requests: `sent`, `failed` or `dropped`. Each
+        """Count the result of the traces of `requests`: `sent`, `failed` or `dropped`. Each
         result is counted by one thread only."""
         self.counts.traces[result] = self.counts.traces.get(result, 0) + requests
 
     def logged(self, result: str, requests: int) -> None:
-        """Count what became of so many requests in the log of requests: `written`, `failed`,
+        """Count the result of `requests` in the request log: `written`, `failed`,
         `dropped` or `repeated`. Each result is counted by one thread only."""
         self.counts.logged[result] = self.counts.logged.get(result, 0) + requests
 
@@ -275,8 +274,7 @@ def _add_cost(sums: ModelCounts | Outcomes, charge: Charge | None) -> int:
 
 
 def _add_tokens(tokens: list[int], usage: Usage) -> tuple[int, int]:
-    """Add what one answer told to sums by kind; returns what was believed of its prompt and
-    output."""
+    """Add one answer's tokens to sums by kind; returns the counted prompt and output."""
     prompt, output = usage.input, usage.output
     if prompt > _MOST or output > _MOST:
         prompt, output = min(prompt, _MOST), min(output, _MOST)

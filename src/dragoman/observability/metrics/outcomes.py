@@ -1,12 +1,11 @@
-"""How requests end, as the time series of the dashboard tell it."""
+"""How requests end, as the time series of the dashboard count it."""
 
 from __future__ import annotations
 
 from dragoman.edge.record import CLIENT_GONE
 
-UNTOLD = frozenset({"/admin", "/ui", "/", "/healthz", "/readyz", "/metrics"})
-"""Routes of operators and their tools: their requests are in no time series, and in no log of
-requests."""
+UNRECORDED = frozenset({"/admin", "/ui", "/", "/healthz", "/readyz", "/metrics"})
+"""Routes of operators and their tools: in no time series and not in the request log."""
 
 ANSWERED, CLIENTS_FAULT, LIMITED, FAILED, LEFT = range(5)
 _BAD, _TOO_MANY, _SERVER_ERROR = 400, 429, 500

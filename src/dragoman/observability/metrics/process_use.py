@@ -1,4 +1,4 @@
-"""What this process uses of its machine."""
+"""CPU, memory and files of this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FILES_EVERY_S = 10.0
 
 
 class ProcessUse:
-    """What this process uses. `started` is when it began to look, in Unix seconds."""
+    """CPU, memory and files of this process. `started` is the time of creation, in Unix seconds."""
 
     __slots__ = ("_counted_at", "_files", "started")
 
@@ -25,13 +25,13 @@ class ProcessUse:
         return time.process_time()
 
     def gauges(self) -> dict[str, float]:
-        """Memory and files, as far as the system tells (Linux does)."""
+        """Memory and files, as far as the system reports them (Linux does)."""
         found: dict[str, float] = {}
         try:
             with open("/proc/self/statm", "rb") as file:
                 found["resident_bytes"] = int(file.read().split()[1]) * _PAGE_BYTES
             if time.monotonic() >= self._counted_at + _FILES_EVERY_S:
-                # Of ten thousand it takes milliseconds.
+                # With ten thousand files this takes milliseconds.
                 self._files = len(os.listdir("/proc/self/fd"))
                 self._counted_at = time.monotonic()
             found["open_files"] = self._files

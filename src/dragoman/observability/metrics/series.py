@@ -35,7 +35,7 @@ class SeriesKeeper:
         self._counts = counts
         self._number = number
         self._task: asyncio.Task[None] | None = None
-        self._is_told = False
+        self._is_logged = False
 
     def start(self) -> None:
         """Begin, in the running loop."""
@@ -60,9 +60,9 @@ class SeriesKeeper:
                     number = self._number()
                     await asyncio.to_thread(self.file.mark, time.time(), "reload")
             except (OSError, sqlite3.Error) as error:
-                if not self._is_told:
+                if not self._is_logged:
                     _log.warning("the time series cannot be written: %s", type(error).__name__)
-                self._is_told = True
+                self._is_logged = True
             before = after
 
 

@@ -1,4 +1,4 @@
-"""What the log tells of a request, made of its record when it has ended. No text of a prompt or an
+"""Rows of the request log, built from finished requests. They contain no text of a prompt or an
 answer, and no key."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from msgspec import Struct
 from dragoman.canonical.losses import Loss
 from dragoman.canonical.usage import Usage
 from dragoman.edge.record import CLIENT_GONE, FailedAttempt, Record
+from dragoman.observability.finished import FinishedRequest
 from dragoman.prices.rates import dollars
 from dragoman.storage.request_log import LOSS_SLOT_S, Entry, LossCount, LossKey
 
@@ -43,24 +44,9 @@ NO_CLIENT = "(none)"
 _encode = msgspec.json.Encoder().encode
 
 
-class Ended(Struct, frozen=True, gc=False):
-    """A request that has ended. Times are in seconds, `at` in Unix seconds and `first_byte_s` from
-    its beginning, None if there was no byte."""
-
-    record: Record
-    at: float
-    seconds: float
-    first_byte_s: float | None
-    request_id: str
-    protocol: str
-    route: str
-    status: int
-    user_agent: bytes
-
-
 class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One account that was asked: from when to when, in milliseconds from the beginning of the
-    request, and what came of it. Of one that failed, `kind`, and which row of the rules fitted:
+    request, and the result. For a failed one, `kind`, and which row of the rules matched:
     `row` of `table` (counted from 1), the verdict, why, and for how long the account rests.
     `bytes_up` is how large the body was that it was sent, `bytes_down` what came back, head and
     framing included."""
@@ -82,7 +68,7 @@ class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LossRow(Struct, frozen=True):
-    """One thing that did not arrive."""
+    """A loss."""
 
     path: str
     kind: str
@@ -90,9 +76,8 @@ class LossRow(Struct, frozen=True):
 
 
 class ChosenFrom(Struct, frozen=True):
-    """What the first account that was asked at the last upstream was chosen from: how many serve
-    the model, how many of them could be chosen, how many could not and why, and the order of those
-    that could."""
+    """The accounts among which the first attempt at the last upstream chose: how many serve the
+    model, how many could be chosen, how many could not and why, and the order of selection."""
 
     serving: int
     could_serve: int
@@ -101,8 +86,8 @@ class ChosenFrom(Struct, frozen=True):
 
 
 class ListRow(Struct, frozen=True, kw_only=True):
-    """A request in a list. `ms` is how long it took, `first_ms` when its answer began to say
-    something, None if that is not known; `cost_usd` is None without a price, and without usage."""
+    """A request in a list. `ms` is how long it took, `first_ms` when its answer had its first
+    content, None if that is not known; `cost_usd` is None without a price, and without usage."""
 
     id: str
     at: float
@@ -127,10 +112,10 @@ class ListRow(Struct, frozen=True, kw_only=True):
 
 
 class DetailRow(ListRow, frozen=True, kw_only=True):
-    """All that is told of a request. `queue_ms` is how long it waited for accounts, `head_ms` when
-    the head of its answer was sent. `conversation` tells by what it was known to be one of several:
-    `named` by the client, `recognised` by how it begins, empty if it was not; `accounts` how many
-    its upstream has, where one failed. `why` tells why what is unknown is."""
+    """A request in full. `queue_ms` is how long it waited for accounts, `head_ms` when
+    the head of its answer was sent. `conversation` is how its conversation was identified:
+    `named` by the client, `recognised` by its prefix, empty if it was not; `accounts` how many its
+    upstream has, where one failed. `why` gives the reason for each unknown member."""
 
     team: str
     user: str
@@ -154,13 +139,13 @@ class DetailRow(ListRow, frozen=True, kw_only=True):
     chosen_from: ChosenFrom | None = None
 
 
-def entry_of(ended: Ended) -> Entry:
-    """What is written down of a request."""
-    record, usage = ended.record, ended.record.usage
-    ms = _ms(ended.seconds)
+def entry_of(request: FinishedRequest) -> Entry:
+    """The entry of a request in the log."""
+    record, usage = request.record, request.record.usage
+    ms = _ms(request.seconds)
     cost = record.cost
     kinds = tuple(dict.fromkeys(str(loss.kind) for loss in record.losses))
-    client = client_of(ended.user_agent)
+    client = client_of(request.user_agent)
     first = record.first_at - record.started if record.first_at else None
     why = {}
     if usage is None:
@@ -170,12 +155,12 @@ def entry_of(ended: Ended) -> Entry:
     if first is None:
         why["first_ms"] = "no_answer"
     row = DetailRow(
-        id=ended.request_id,
-        at=round(ended.at, 3),
-        status=ended.status,
+        id=request.request_id,
+        at=round(request.at, 3),
+        status=request.status,
         key=record.caller,
         client=client,
-        route=ended.route,
+        route=request.route,
         model=record.model[:_LONGEST],
         stream=record.stream,
         upstream=record.upstream,
@@ -193,12 +178,12 @@ def entry_of(ended: Ended) -> Entry:
         team=record.team,
         user=record.user[:_LONGEST],
         tags=record.tags[:_LONGEST],
-        protocol=ended.protocol,
-        user_agent=ended.user_agent[:_LONGEST].decode("latin-1"),
+        protocol=request.protocol,
+        user_agent=request.user_agent[:_LONGEST].decode("latin-1"),
         address=record.address,
         queue_ms=_ms(record.queue_s),
-        head_ms=None if ended.first_byte_s is None else _ms(ended.first_byte_s),
-        tried=tuple(_attempts(ended)),
+        head_ms=None if request.first_byte_s is None else _ms(request.first_byte_s),
+        tried=tuple(_attempts(request)),
         in_vain=len(record.in_vain),
         accounts=record.accounts or None,
         conversation=record.conversation,
@@ -218,18 +203,18 @@ def entry_of(ended: Ended) -> Entry:
     if record.account:
         accounts.append(record.account)
     return Entry(
-        at=ended.at,
-        id=ended.request_id,
+        at=request.at,
+        id=request.request_id,
         key=record.caller,
         model=row.model,
         upstream=record.upstream,
         accounts=tuple(dict.fromkeys(accounts)),
         client=client,
         error=record.error,
-        status=ended.status,
+        status=request.status,
         ms=ms,
         losses=kinds,
-        notable=bool(record.error or record.failed or ended.status >= _BAD or ms >= _SLOW_MS),
+        notable=bool(record.error or record.failed or request.status >= _BAD or ms >= _SLOW_MS),
         row=_encode(row),
     )
 
@@ -243,35 +228,41 @@ def _chosen_from(record: Record) -> ChosenFrom | None:
 
 
 def count_losses(
-    ended: Ended, protocol: str, counts: dict[LossKey, LossCount], known: set[str], most: int
+    request: FinishedRequest,
+    protocol: str,
+    counts: dict[LossKey, LossCount],
+    known: set[str],
+    most: int,
 ) -> None:
-    """Count what a request lost, toward an upstream that speaks `protocol`. Of paths, at most
-    `most` are told apart, those that are `known` and the next ones."""
-    record = ended.record
+    """Count the losses of a request, toward an upstream that speaks `protocol`. At most `most`
+    paths are counted separately: those in `known` and the next ones."""
+    record = request.record
     if not record.model or not protocol:
         return
-    slot = int(ended.at) // LOSS_SLOT_S * LOSS_SLOT_S
-    client = client_of(ended.user_agent)
-    pair = f"{ended.protocol}>{protocol}"
+    slot = int(request.at) // LOSS_SLOT_S * LOSS_SLOT_S
+    client = client_of(request.user_agent)
+    pair = f"{request.protocol}>{protocol}"
     refused = record.error == "invalid_request" and bool(record.losses)
-    _one_more(counts, LossKey(slot, client, pair, "", "", "", record.caller), ended, refused)
+    _one_more(counts, LossKey(slot, client, pair, "", "", "", record.caller), request, refused)
     for path, kind in {(folded(loss), str(loss.kind)) for loss in record.losses}:
         if path not in known:
             if len(known) >= most:
                 path = "(other)"
             known.add(path)
         key = LossKey(slot, client, pair, path, kind, record.upstream, record.caller)
-        _one_more(counts, key, ended, refused)
+        _one_more(counts, key, request, refused)
 
 
-def _one_more(counts: dict[LossKey, LossCount], key: LossKey, ended: Ended, refused: bool) -> None:
+def _one_more(
+    counts: dict[LossKey, LossCount], key: LossKey, request: FinishedRequest, refused: bool
+) -> None:
     found = counts.get(key)
     if found is None:
-        found = counts[key] = LossCount(0, 0, ended.at, ended.at, "")
+        found = counts[key] = LossCount(0, 0, request.at, request.at, "")
     found.requests += 1
     found.refused += refused
-    found.last = ended.at
-    found.example = ended.request_id
+    found.last = request.at
+    found.example = request.request_id
 
 
 def folded(loss: Loss) -> str:
@@ -280,7 +271,7 @@ def folded(loss: Loss) -> str:
 
 
 def client_of(user_agent: bytes) -> str:
-    """The name of a client, from its user agent: what stands before its version."""
+    """The name of a client, from its user agent: the text before its version."""
     text = user_agent[:_LONGEST].decode("latin-1")
     found = _CLIENT.match(text.partition("/")[0].strip())
     if found is None:
@@ -289,10 +280,10 @@ def client_of(user_agent: bytes) -> str:
     return _CLIENTS.get(name, name) or NO_CLIENT
 
 
-def _attempts(ended: Ended) -> Sequence[Attempt]:
+def _attempts(request: FinishedRequest) -> Sequence[Attempt]:
     """The attempts in their order, on the clock of the request."""
-    record = ended.record
-    began_at = ended.at - ended.seconds
+    record = request.record
+    began_at = request.at - request.seconds
     tried = [_failed(one, began_at) for one in record.failed]
     if record.attempts > len(record.failed) and record.sent_at:
         tried.append(
@@ -300,9 +291,9 @@ def _attempts(ended: Ended) -> Sequence[Attempt]:
                 upstream=record.upstream,
                 account=record.account,
                 model=record.upstream_model[:_LONGEST],
-                status=ended.status if record.error != CLIENT_GONE else 0,
+                status=request.status if record.error != CLIENT_GONE else 0,
                 start_ms=_ms(record.sent_at - record.started),
-                end_ms=_ms(ended.seconds),
+                end_ms=_ms(request.seconds),
                 bytes_up=record.bytes_up or None,
                 bytes_down=record.bytes_down or None,
             )

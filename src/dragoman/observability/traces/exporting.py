@@ -1,4 +1,4 @@
-"""The thread that makes spans of requests that have ended, and sends them."""
+"""The thread that builds the spans of finished requests and sends them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.config.settings import Conventions
 from dragoman.observability.batch_thread import BatchThread
-from dragoman.observability.traces.spans import Finished, Peer, spans_of
+from dragoman.observability.traces.spans import Peer, TracedRequest, spans_of
 
 if TYPE_CHECKING:
     from dragoman.observability.traces.otlp import Sender
@@ -18,12 +18,12 @@ _log = logging.getLogger("dragoman.gateway")
 _MOST_WAITING = 8192
 """Requests that wait to be sent; further ones are dropped, and counted."""
 _AT_ONCE = 128
-"""Requests whose spans are sent at once."""
+"""Requests whose spans are sent together."""
 _EVERY_S = 1.0
 
 
-class Exporting:
-    """Sends spans. It is started with `start`, in the process that serves."""
+class SpanExporter:
+    """Exports spans. It is started with `start`, in the process that serves."""
 
     def __init__(
         self,
@@ -35,14 +35,14 @@ class Exporting:
         Args:
             peers: where the upstreams are called.
             conventions: which names attributes have.
-            count: is called with what became of how many requests: `sent` or `failed` from the
-                thread, `dropped` from where they are added.
+            count: called with a result and a number of requests: `sent` or `failed` from the
+                thread, `dropped` from the event loop.
         """
         self._peers = peers
         self._conventions = conventions
         self._count = count
         self._sender: Sender
-        self._thread = BatchThread[Finished](
+        self._thread = BatchThread[TracedRequest](
             "traces",
             self._take,
             self._end,
@@ -67,28 +67,28 @@ class Exporting:
         self._sender = Sender()
         self._thread.start()
 
-    def know(self, peers: Mapping[str, Peer]) -> None:
-        """Upstreams of another configuration are called there. Requests of the one before, which
-        may still be under way, go on being told of as before."""
+    def add_peers(self, peers: Mapping[str, Peer]) -> None:
+        """Add the upstreams of a new configuration. Those of the one before stay, for requests
+        that are still in flight."""
         self._peers = {**self._peers, **peers}
 
-    def add(self, finished: Finished) -> None:
-        """Send a request's spans, later."""
+    def add(self, finished: TracedRequest) -> None:
+        """Queue a request's spans."""
         if not self._thread.add(finished):
             self._count("dropped", 1)
 
     def close(self) -> None:
-        """Send what waits, if it is taken within two seconds, and end the thread."""
+        """Send what waits, within two seconds, and end the thread."""
         self._thread.close()
 
-    def _take(self, batch: Sequence[Finished]) -> None:
+    def _take(self, batch: Sequence[TracedRequest]) -> None:
         if batch:
             self._send(self._sender, batch)
 
     def _end(self) -> None:
         self._sender.close()
 
-    def _send(self, sender: Sender, batch: Sequence[Finished]) -> None:
+    def _send(self, sender: Sender, batch: Sequence[TracedRequest]) -> None:
         spans = [
             span
             for finished in batch

@@ -1,4 +1,4 @@
-"""Spans as OpenTelemetry's SDK sends them. Imported only where traces are switched on: the SDK is
+"""Spans sent by OpenTelemetry's SDK. Imported only where traces are switched on: the SDK is
 an extra, and takes 12 MB."""
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _KINDS: Mapping[Kind, SpanKind] = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT}
 _UNSET = Status()
 _IN_A_ROW = 32
-"""Spans that are encoded before others have Python's lock: it is held for about a millisecond."""
+"""Spans encoded in a row before the GIL is released, which takes about a millisecond."""
 
 
 class _Readable(Sequence[ReadableSpan]):
-    """Spans as the SDK reads them, made as they are asked for."""
+    """Spans as the SDK reads them, converted on access."""
 
     def __init__(self, spans: Sequence[Span], resource: Resource) -> None:
         self._spans = spans
@@ -60,33 +60,33 @@ class _Resource(Resource):
 
 
 class Sender:
-    """Sends spans to where the SDK's variables say."""
+    """Sends spans to the endpoint that the SDK's variables name."""
 
     def __init__(self) -> None:
         self._exporter = OTLPSpanExporter()
         self._resource = _resource()
 
     def send(self, spans: Sequence[Span]) -> bool:
-        """Whether the spans were taken. It waits, and tries again, for as long as the SDK's
-        variables say."""
+        """Send spans; returns whether they were accepted. The SDK retries for as long as its
+        variables allow."""
         readable = _Readable(spans, self._resource)
         return self._exporter.export(readable) is SpanExportResult.SUCCESS
 
     def close(self) -> None:
-        """Send no more."""
+        """Shut the exporter down."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
 
 def _resource() -> Resource:
-    told = Resource.create()
+    found = Resource.create()
     # The SDK names every service that has no name.
     named = {
         name: value
-        for name, value in told.attributes.items()
+        for name, value in found.attributes.items()
         if name != "service.name" or not str(value).startswith("unknown_service")
     }
     own = {"service.name": "dragoman", "service.version": dragoman.__version__}
-    return _Resource({**own, **named}, told.schema_url)
+    return _Resource({**own, **named}, found.schema_url)
 
 
 def _readable(span: Span, resource: Resource) -> ReadableSpan:

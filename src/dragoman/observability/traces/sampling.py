@@ -1,4 +1,4 @@
-"""Which requests are traced. It is decided when they have ended, so what went wrong is known."""
+"""Sampling of traces, decided when a request has ended, so its failures are known."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Mapping
 _log = logging.getLogger("dragoman.gateway")
 
 _ALWAYS_PER_S = 100
-"""Requests a second that are traced for what became of them; further ones have the chance of any
+"""Requests a second that are traced because of their outcome; further ones are sampled like any
 other: refusals come by the thousand when a client repeats them."""
 
 _LOW = (1 << 64) - 1
-"""The bits of an id that decide."""
+"""The bits of a trace id that decide."""
 
 
 class Sampling:
-    """Which requests are traced in any case: a share, and what took so many seconds."""
+    """The share of requests that is traced, and the duration from which all are."""
 
     __slots__ = ("_below", "slow_s")
 
@@ -24,19 +24,19 @@ class Sampling:
         """
         Args:
             ratio: the share, from 0 to 1.
-            slow_s: seconds from which on a request is traced because it took so long; 0 for none.
+            slow_s: seconds from which a request is traced for its duration; 0 for never.
         """
         self._below = int(ratio * (_LOW + 1))
         self.slow_s = slow_s
 
     def draws(self, trace_id: int) -> bool:
-        """Whether a trace is among the share, by its id: all who ask about a trace, with the same
-        share, find the same (`TraceIdRatioBased` of OpenTelemetry's SDK specification)."""
+        """Whether a trace is in the share, by its id: the same for all samplers with the same
+        share (`TraceIdRatioBased` of OpenTelemetry's SDK specification)."""
         return trace_id & _LOW < self._below
 
 
 class Allowance:
-    """Bounds what is traced for what became of it, by the second."""
+    """A bound per second on requests traced because of their outcome."""
 
     __slots__ = ("_left", "_second")
 
@@ -54,7 +54,7 @@ class Allowance:
 
 
 def is_disabled(environ: Mapping[str, str]) -> bool:
-    """Whether the standard variables switch all of it off: `OTEL_SDK_DISABLED`, or
+    """Whether the standard variables switch tracing off: `OTEL_SDK_DISABLED`, or
     `OTEL_TRACES_EXPORTER` that is `none`."""
     if environ.get("OTEL_TRACES_EXPORTER", "").strip() == "none":
         return True
@@ -63,8 +63,8 @@ def is_disabled(environ: Mapping[str, str]) -> bool:
 
 def ratio_of(environ: Mapping[str, str], configured: float) -> float:
     """The share of requests to trace: that of the standard variables `OTEL_TRACES_SAMPLER` and
-    `OTEL_TRACES_SAMPLER_ARG`, if they are set and say something that is known, else the configured
-    one. What is not known is logged, and ignored, as the specification of the variables wants it.
+    `OTEL_TRACES_SAMPLER_ARG`, if they are set to known values, else the configured
+    one. An unknown value is logged and ignored, as the specification of the variables requires.
     """
     sampler = environ.get("OTEL_TRACES_SAMPLER", "").removeprefix("parentbased_")
     if not sampler:

@@ -1,4 +1,4 @@
-"""The spans of a request that has ended: pure, from what was noted of it.
+"""The spans of a finished request. Pure.
 
 One SERVER span for the request as HTTP has it; below it one CLIENT span for the call of the model,
 with all its attempts; below that one CLIENT span for each attempt, where there were several.
@@ -17,6 +17,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.config.settings import Conventions
 from dragoman.edge.record import CLIENT_GONE, FailedAttempt, Record
 from dragoman.edge.trace_context import new_span_id
+from dragoman.observability.finished import FinishedRequest
 from dragoman.observability.traces import conventions as names
 from dragoman.observability.traces.conventions import named
 from dragoman.prices.rates import PICO
@@ -33,7 +34,7 @@ Value = str | bool | int | float | tuple[str, ...]
 
 
 class Peer(Struct, frozen=True):
-    """An upstream as spans name it: its protocol, who serves there, host and port."""
+    """An upstream in spans: its protocol, its provider, host and port."""
 
     protocol: str
     provider: str
@@ -41,32 +42,25 @@ class Peer(Struct, frozen=True):
     port: int
 
 
-class Finished(Struct, frozen=True, kw_only=True, gc=False):
-    """A request that has ended. Times are in seconds; `first_byte_s` is from its beginning, None if
-    there was no byte. `parent_id` is the client's span, 0 for none, and `call_id` the span of the
-    call, which upstreams may have been told of."""
+class TracedRequest(Struct, frozen=True, gc=False):
+    """A traced request that is traced. `parent_id` is the client's span, 0 for none, and
+    `call_id` the span of the call, which upstreams may have been sent."""
 
-    record: Record
+    request: FinishedRequest
+    scheme: str
     trace_id: int
     span_id: int
     parent_id: int
     call_id: int
-    ended_ns: int
-    seconds: float
-    first_byte_s: float | None
-    request_id: str
-    protocol: str
-    method: str
-    scheme: str
-    host: str
-    route: str
-    path: str
-    status: int
-    user_agent: str
+
+    @property
+    def ended_ns(self) -> int:
+        """When it ended, in nanoseconds of the Unix epoch."""
+        return int(self.request.at * _NS)
 
 
 class Span(Struct, frozen=True, kw_only=True):
-    """A span. `error` is the kind of what failed, empty if nothing did; times are in nanoseconds
+    """A span. `error` is the kind of failure, empty if there was none; times are in nanoseconds
     of the Unix epoch."""
 
     name: str
@@ -81,57 +75,57 @@ class Span(Struct, frozen=True, kw_only=True):
 
 
 def spans_of(
-    finished: Finished, peers: Mapping[str, Peer], conventions: Conventions
+    traced: TracedRequest, peers: Mapping[str, Peer], conventions: Conventions
 ) -> Iterator[Span]:
     """The spans of a request, the outermost first. `peers` are those of the upstreams."""
-    record = finished.record
-    start_ns = finished.ended_ns - int(finished.seconds * _NS)
-    failed_here = finished.status >= _SERVER_ERROR
-    error = (record.error or str(finished.status)) if failed_here else ""
+    record = traced.request.record
+    start_ns = traced.ended_ns - int(traced.request.seconds * _NS)
+    failed_here = traced.request.status >= _SERVER_ERROR
+    error = (record.error or str(traced.request.status)) if failed_here else ""
     yield Span(
-        name=f"{finished.method} {finished.route}",
+        name=f"{traced.request.method} {traced.request.route}",
         kind="server",
-        trace_id=finished.trace_id,
-        span_id=finished.span_id,
-        parent_id=finished.parent_id,
+        trace_id=traced.trace_id,
+        span_id=traced.span_id,
+        parent_id=traced.parent_id,
         start_ns=start_ns,
-        end_ns=finished.ended_ns,
-        attributes=_server_attributes(finished, error),
+        end_ns=traced.ended_ns,
+        attributes=_server_attributes(traced, error),
         error=error,
     )
     if not record.attempts:
         return
-    attempts = list(_attempts(finished, start_ns))
+    attempts = list(_attempts(traced, start_ns))
     error = "" if record.error == CLIENT_GONE else record.error
     peer = peers[record.upstream]
     yield Span(
         name=f"chat {record.upstream_model[:_LONGEST]}",
         kind="client",
-        trace_id=finished.trace_id,
-        span_id=finished.call_id,
-        parent_id=finished.span_id,
+        trace_id=traced.trace_id,
+        span_id=traced.call_id,
+        parent_id=traced.span_id,
         start_ns=attempts[0].start_ns,
-        end_ns=finished.ended_ns,
-        attributes=_call_attributes(finished, peer, start_ns, attempts[0].start_ns, conventions),
+        end_ns=traced.ended_ns,
+        attributes=_call_attributes(traced, peer, start_ns, attempts[0].start_ns, conventions),
         error=error,
     )
     if len(attempts) > 1:
         for number, attempt in enumerate(attempts):
-            yield _attempt_span(finished, attempt, number, peers)
+            yield _attempt_span(traced, attempt, number, peers)
 
 
-def _server_attributes(finished: Finished, error: str) -> dict[str, Value]:
-    record = finished.record
+def _server_attributes(traced: TracedRequest, error: str) -> dict[str, Value]:
+    record = traced.request.record
     found: dict[str, Value] = {
-        "http.request.method": finished.method,
-        "http.route": finished.route,
-        "url.path": finished.path,
-        "url.scheme": finished.scheme,
-        "http.response.status_code": finished.status,
-        "dragoman.request.id": finished.request_id,
-        "dragoman.client.protocol": finished.protocol,
+        "http.request.method": traced.request.method,
+        "http.route": traced.request.route,
+        "url.path": traced.request.path,
+        "url.scheme": traced.scheme,
+        "http.response.status_code": traced.request.status,
+        "dragoman.request.id": traced.request.request_id,
+        "dragoman.client.protocol": traced.request.protocol,
     }
-    address, port = _address(finished.host)
+    address, port = _address(traced.request.host.decode("latin-1"))
     if address:
         found["server.address"] = address
         if port:
@@ -140,8 +134,8 @@ def _server_attributes(finished: Finished, error: str) -> dict[str, Value]:
         found["dragoman.limit.hit"] = record.limit
     if record.attempts == 1 and record.sent_at:
         found["dragoman.overhead.ms"] = round((record.sent_at - record.started) * 1000, 3)
-    if finished.user_agent:
-        found["user_agent.original"] = finished.user_agent
+    if traced.request.user_agent:
+        found["user_agent.original"] = traced.request.user_agent.decode("latin-1")
     if record.caller:
         found["dragoman.key.id"] = record.caller
     if record.model:
@@ -156,7 +150,7 @@ def _server_attributes(finished: Finished, error: str) -> dict[str, Value]:
 
 
 def _address(host: str) -> tuple[str, int]:
-    """Name and port of a `Host`; empty and 0 for what it does not tell."""
+    """Name and port of a `Host`; empty and 0 where it has none."""
     try:
         url = urlsplit(f"//{host}")
         return (url.hostname or "")[:_LONGEST], url.port or 0
@@ -165,9 +159,9 @@ def _address(host: str) -> tuple[str, int]:
 
 
 def _call_attributes(
-    finished: Finished, peer: Peer, began_ns: int, sent_ns: int, conventions: Conventions
+    traced: TracedRequest, peer: Peer, began_ns: int, sent_ns: int, conventions: Conventions
 ) -> dict[str, Value]:
-    record = finished.record
+    record = traced.request.record
     found: dict[str, Value] = {
         names.OPERATION: "chat",
         names.PROVIDER: peer.provider,
@@ -181,16 +175,18 @@ def _call_attributes(
     }
     if record.stream:
         found[names.REQUEST_STREAM] = True
-        if finished.first_byte_s is not None:
-            found[names.FIRST_CHUNK] = max(0.0, finished.first_byte_s - (sent_ns - began_ns) / _NS)
+        if traced.request.first_byte_s is not None:
+            found[names.FIRST_CHUNK] = max(
+                0.0, traced.request.first_byte_s - (sent_ns - began_ns) / _NS
+            )
     found.update(_settings(record.settings))
     api_type = names.API_TYPES.get((peer.provider, peer.protocol))
     if api_type is not None:
         found[names.API_TYPE] = api_type
         found.update(_tiers(record))
-    for name, told in zip((names.RESPONSE_ID, names.RESPONSE_MODEL), record.answered, strict=True):
-        if told:
-            found[name] = told[:_LONGEST]
+    for name, value in zip((names.RESPONSE_ID, names.RESPONSE_MODEL), record.answered, strict=True):
+        if value:
+            found[name] = value[:_LONGEST]
     if record.failed and record.failed[0].upstream != record.upstream:
         found["dragoman.fallback.from"] = record.failed[0].upstream
     if record.finish:
@@ -210,7 +206,8 @@ def _call_attributes(
 
 
 def _tokens(usage: Usage) -> Iterator[tuple[str, int]]:
-    """Totals include what was cached, and reasoning: so do the conventions, and `Usage`."""
+    """Token counts by attribute. Totals include cached and reasoning tokens, as the conventions
+    do."""
     yield names.INPUT_TOKENS, usage.input
     yield names.OUTPUT_TOKENS, usage.output
     parts = (
@@ -224,7 +221,7 @@ def _tokens(usage: Usage) -> Iterator[tuple[str, int]]:
 
 
 def _settings(members: Mapping[str, Raw]) -> Iterator[tuple[str, Value]]:
-    """What the client asked for, as far as it has the type that the conventions give it."""
+    """The settings of the request that have the type that the conventions require."""
     for name, raw in members.items():
         wanted = _TYPES.get(name)
         if wanted is None:
@@ -245,7 +242,7 @@ def _settings(members: Mapping[str, Raw]) -> Iterator[tuple[str, Value]]:
 
 
 def _output_type(asked: Any) -> str | None:
-    """What the answer is to be, by the format that was asked for; None if none was."""
+    """The output type for the requested format; None if none was requested."""
     if isinstance(asked, dict):
         asked = asked.get("format", asked)
     kind = asked.get("type") if isinstance(asked, dict) else asked
@@ -255,7 +252,7 @@ def _output_type(asked: Any) -> str | None:
 
 
 def _tiers(record: Record) -> Iterator[tuple[str, Value]]:
-    """The service tiers that were asked for and told."""
+    """The service tiers that were requested and reported."""
     asked = record.settings.get(SERVICE_TIER)
     tier = None if asked is None else msgspec.json.decode(asked)
     if isinstance(tier, str) and tier != "auto":
@@ -265,7 +262,7 @@ def _tiers(record: Record) -> Iterator[tuple[str, Value]]:
 
 
 _ELSEWHERE = frozenset({"conversation.id", OUTPUT_TYPE})
-"""Settings that the conventions do not tell below `gen_ai.request`."""
+"""Settings whose attributes are not below `gen_ai.request`."""
 
 _TYPES: Mapping[str, type] = {
     "max_tokens": int,
@@ -281,31 +278,31 @@ _TYPES: Mapping[str, type] = {
     "conversation.id": str,
     OUTPUT_TYPE: str,
 }
-"""Settings of a request by what the conventions call them, with their types. What a stop sequence
-says is content."""
+"""Settings of a request by their attribute, with their types. Stop sequences are left out, since
+they are content."""
 
 
 class _Attempt(Struct, frozen=True):
     start_ns: int
     end_ns: int
     failed: FailedAttempt | None
-    """None: it answered, or was under way at the end."""
+    """None: it answered, or was in flight at the end."""
 
 
-def _attempts(finished: Finished, start_ns: int) -> Iterator[_Attempt]:
-    record = finished.record
+def _attempts(traced: TracedRequest, start_ns: int) -> Iterator[_Attempt]:
+    record = traced.request.record
     for one in record.failed:
         end = int(one.at * _NS)
         yield _Attempt(end - int(one.ms * 1_000_000), end, one)
     if record.attempts > len(record.failed):
         waited = max(0.0, record.sent_at - record.started) if record.sent_at else 0.0
-        yield _Attempt(start_ns + int(waited * _NS), finished.ended_ns, None)
+        yield _Attempt(start_ns + int(waited * _NS), traced.ended_ns, None)
 
 
 def _attempt_span(
-    finished: Finished, attempt: _Attempt, number: int, peers: Mapping[str, Peer]
+    traced: TracedRequest, attempt: _Attempt, number: int, peers: Mapping[str, Peer]
 ) -> Span:
-    record, failed = finished.record, attempt.failed
+    record, failed = traced.request.record, attempt.failed
     upstream = record.upstream if failed is None else failed.upstream
     peer = peers[upstream]
     found: dict[str, Value] = {
@@ -330,9 +327,9 @@ def _attempt_span(
     return Span(
         name="POST",
         kind="client",
-        trace_id=finished.trace_id,
+        trace_id=traced.trace_id,
         span_id=new_span_id(),
-        parent_id=finished.call_id,
+        parent_id=traced.call_id,
         start_ns=attempt.start_ns,
         end_ns=attempt.end_ns,
         attributes=found,

@@ -1,4 +1,4 @@
-"""Notes which requests are traced, and what of them, and hands that to the thread that sends it."""
+"""Traces of one worker: which requests are traced, handed to the thread that sends them."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from dragoman.edge.trace_context import (
     new_trace_id,
     parse,
 )
+from dragoman.observability.finished import FinishedRequest
 from dragoman.observability.traces.conventions import provider_of
 from dragoman.observability.traces.sampling import Allowance, Sampling, ratio_of
-from dragoman.observability.traces.spans import OUTPUT_TYPE, Finished, Peer
+from dragoman.observability.traces.spans import OUTPUT_TYPE, Peer, TracedRequest
 from dragoman.translation import ClientRequest
 
 _SERVER_ERROR = 500
-_LONGEST = 200
 _SMALL = 200
-"""Most bytes of a member that is a setting: others hold more than one."""
+"""Bytes of the largest member that is recorded as a setting."""
 _SCHEMA = Raw(b'"json"')
-"""In place of a format that is larger: only a schema makes it so."""
+"""Stands for a larger format: only a schema makes it so."""
 _PORTS = {"http": 80, "https": 443}
 
 
 class Traces:
-    """What one worker traces."""
+    """The traces of one worker."""
 
-    def __init__(self, config: Config, add: Callable[[Finished], None]) -> None:
+    def __init__(self, config: Config, add: Callable[[TracedRequest], None]) -> None:
         """
         Args:
-            config: of the gateway. Of the environment, OpenTelemetry's variables for samplers win
-                over it.
-            add: is handed each request that is traced, and never waits.
+            config: of the gateway. OpenTelemetry's variables for samplers in the environment
+                take precedence.
+            add: called with each traced request; it does not block.
         """
         ratio = ratio_of(os.environ, config.traces.sample)
         self._sampling = Sampling(ratio, config.traces.slow_s)
@@ -52,7 +52,7 @@ class Traces:
         self._allowance = Allowance()
 
     def begin(self, incoming: IncomingRequest, record: Record, request: ClientRequest) -> None:
-        """A request for generation was read: note what it asks for, which is gone later."""
+        """Record the trace and the settings of a request for generation, which are gone later."""
         record.trace = self._trace(incoming, record)
         if self._tells_clients:
             incoming.shared.append((b"x-trace-id", b"%032x" % record.trace.trace_id))
@@ -67,41 +67,24 @@ class Traces:
                 asked[OUTPUT_TYPE] = _SCHEMA
         record.settings = asked
 
-    def end(
-        self,
-        incoming: IncomingRequest,
-        record: Record,
-        route: str,
-        seconds: float,
-        first_byte_s: float | None,
-    ) -> None:
-        """A request has ended: trace it, if it is to be traced. Then its record knows the id of the
-        trace."""
-        if incoming.path in _UNTRACED:
+    def end(self, incoming: IncomingRequest, finished: FinishedRequest) -> None:
+        """Trace a request that has ended, if it is sampled or remarkable. Its record then has the
+        id of the trace."""
+        if finished.path in _UNTRACED:
             return
+        record = finished.record
         trace = record.trace or self._trace(incoming, record)
-        if not trace.sampled and not self._is_remarkable(incoming.status, record, seconds):
+        if not trace.sampled and not self._is_remarkable(finished):
             return
         record.trace_id = trace.trace_id
         self._add(
-            Finished(
-                record=record,
-                trace_id=trace.trace_id,
-                span_id=new_span_id(),
-                parent_id=trace.parent_id,
-                call_id=trace.call().span_id,
-                ended_ns=time.time_ns(),
-                seconds=seconds,
-                first_byte_s=first_byte_s,
-                request_id=incoming.request_id,
-                protocol=incoming.codec.name,
-                method=incoming.method,
-                scheme=self._scheme,
-                host=incoming.headers.get(b"host", b"").decode("latin-1"),
-                route=route,
-                path=incoming.path[:_LONGEST],
-                status=incoming.status,
-                user_agent=incoming.headers.get(b"user-agent", b"").decode("latin-1")[:_LONGEST],
+            TracedRequest(
+                finished,
+                self._scheme,
+                trace.trace_id,
+                new_span_id(),
+                trace.parent_id,
+                trace.call().span_id,
             )
         )
 
@@ -118,23 +101,23 @@ class Traces:
         )
         return RequestTrace(parent.trace_id, parent.span_id, sampled)
 
-    def _is_remarkable(self, status: int, record: Record, seconds: float) -> bool:
-        slow_s = self._sampling.slow_s
+    def _is_remarkable(self, finished: FinishedRequest) -> bool:
+        record, slow_s = finished.record, self._sampling.slow_s
         happened = (
-            status >= _SERVER_ERROR
+            finished.status >= _SERVER_ERROR
             or (record.error and record.error != CLIENT_GONE)
             or record.failed
-            or (slow_s and seconds >= slow_s)
+            or (slow_s and finished.seconds >= slow_s)
         )
         return bool(happened) and self._allowance.take(time.monotonic())
 
 
 _UNTRACED = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Paths that are asked for by what watches the gateway."""
+"""Paths that monitoring requests."""
 
 
 def peers_of(config: Config) -> Mapping[str, Peer]:
-    """Where each upstream is called, by its name."""
+    """The peer of each upstream, by its name."""
     return {upstream.name: _peer(upstream) for upstream in config.upstreams}
 
 

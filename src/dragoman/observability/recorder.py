@@ -1,4 +1,4 @@
-"""Adds each request to the metrics, and to the usage of its client."""
+"""The recorder of finished requests: metrics, usage of clients, request log and traces."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dragoman.accounts.store import LastError
 from dragoman.accounts.usage import Attribution, Meter
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import CLIENT_GONE, Record
+from dragoman.observability.finished import FinishedRequest, finished_request
 from dragoman.observability.metrics.metrics import Metrics
-from dragoman.observability.metrics.outcomes import UNTOLD
-from dragoman.observability.request_log.rows import Ended
+from dragoman.observability.metrics.outcomes import UNRECORDED
 from dragoman.observability.traces.traces import Traces
 from dragoman.protocols import CODECS
 
@@ -20,7 +20,7 @@ _OTHER = "(other)"
 
 
 def _uncharged() -> frozenset[str]:
-    """Paths whose answers name tokens that are not charged."""
+    """Paths whose answers contain token counts that are not charged."""
     return frozenset(
         codec.endpoint.version + codec.endpoint.counting.path
         for codec in CODECS.values()
@@ -29,8 +29,7 @@ def _uncharged() -> frozenset[str]:
 
 
 def is_charged(route: str) -> bool:
-    """Whether limits count what comes by a route, as usage names it: they do not where prompts are
-    counted, which costs nothing."""
+    """Whether limits count the requests of a route. Counting the tokens of a prompt is free."""
     if route in _uncharged():
         return False
     for codec in CODECS.values():
@@ -42,12 +41,14 @@ def is_charged(route: str) -> bool:
     return True
 
 
-class Tally:
-    """Counts requests, and hands them to `traces` and `log`, where there are. Without a `meter`
-    nothing is counted as usage. `settle` is told of each that reserved something of its
-    caller's limits, at the same moment: what is settled is what is counted as usage.
-    `fixed_paths` are the paths counted by their own name, set once the routes are made; others
-    are counted by what they begin with."""
+class RequestRecorder:
+    """Records each request once it has ended.
+
+    `meter` counts usage and is None where nothing is stored; `settle` is called for each request
+    that reserved something of its caller's limits, at the same moment, so that limits and usage
+    agree. `traces` and `log` are None where they are off. `fixed_paths` are the paths counted by
+    their own name, set once the routes are made; others are counted by their prefix.
+    """
 
     __slots__ = (
         "_families",
@@ -66,7 +67,7 @@ class Tally:
         meter: Meter | None,
         settle: Callable[[Record, float], None],
         traces: Traces | None = None,
-        log: Callable[[Ended], None] | None = None,
+        log: Callable[[FinishedRequest], None] | None = None,
     ) -> None:
         self._log = log
         self._traces = traces
@@ -86,8 +87,8 @@ class Tally:
             | {"/admin/", "/ui/"}
         )
 
-    def request(self, incoming: IncomingRequest, record: Record) -> None:
-        """A request was answered, or will not be."""
+    def record(self, incoming: IncomingRequest, record: Record) -> None:
+        """Record a request that was answered, or will not be."""
         now = time.time()
         if record.admitted is not None:
             self._settle(record, now)
@@ -100,12 +101,15 @@ class Tally:
             name = path if path in self.fixed_paths else self._family(path)
             metered = path not in self._uncharged
         usage = record.usage if metered else None
-        if self._traces is not None and not record.deferred:
-            # First: a histogram names the trace.
-            self._traces.end(incoming, record, name, seconds, first_byte)
+        finished = None
+        if (self._log is not None or self._traces is not None) and not record.deferred:
+            finished = finished_request(incoming, record, now, seconds, first_byte, name)
+            if self._traces is not None:
+                # First: a histogram names the trace.
+                self._traces.end(incoming, finished)
         self._metrics.finished(name, incoming.status, record, usage, seconds, first_byte)
-        if self._log is not None and not record.deferred and name not in UNTOLD:
-            self._note(self._log, now, incoming, record, name, seconds, first_byte)
+        if finished is not None and self._log is not None and name not in UNRECORDED:
+            self._log(finished)
         # Below a response: a request that names no model generates nothing.
         if (
             self._meter is not None
@@ -116,43 +120,20 @@ class Tally:
         ):
             self._charge(now, name, record, seconds, metered=metered)
 
-    def background(self, incoming: IncomingRequest, record: Record) -> None:
-        """A response was made in the background, or will not be."""
+    def record_background(self, incoming: IncomingRequest, record: Record) -> None:
+        """Record a response that was made in the background, or failed to be."""
         now = time.time()
         if record.admitted is not None:
             self._settle(record, now)
         seconds = time.perf_counter() - record.started
-        status = incoming.status or 500
+        finished = finished_request(incoming, record, now, seconds, None, incoming.path)
         if self._traces is not None:
-            self._traces.end(incoming, record, incoming.path, seconds, None)
+            self._traces.end(incoming, finished)
+        status = incoming.status or 500
         self._metrics.finished(_BACKGROUND, status, record, record.usage, seconds, None)
         if self._log is not None:
-            self._note(self._log, now, incoming, record, incoming.path, seconds, None)
+            self._log(finished)
         self._charge(now, incoming.path, record, seconds, metered=True)
-
-    def _note(
-        self,
-        log: Callable[[Ended], None],
-        now: float,
-        incoming: IncomingRequest,
-        record: Record,
-        name: str,
-        seconds: float,
-        first_byte: float | None,
-    ) -> None:
-        log(
-            Ended(
-                record,
-                now,
-                seconds,
-                first_byte,
-                incoming.request_id,
-                incoming.codec.name,
-                name,
-                incoming.status,
-                incoming.headers.get(b"user-agent", b""),
-            )
-        )
 
     def _charge(
         self, now: float, route: str, record: Record, seconds: float, *, metered: bool
@@ -174,7 +155,7 @@ class Tally:
             meter.count_in_vain(now, whose, one.usage)
             if one.charge is not None:
                 meter.charge(now, whose, one.usage, one.charge)
-        # Limits do not count what reached nobody, and rows without an account tell them so.
+        # Limits do not count what reached no upstream: such rows have no account.
         account = record.account if record.is_reached else ""
         whose = _attribution(route, record, account, record.upstream)
         meter.count(
