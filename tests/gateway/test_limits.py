@@ -607,8 +607,8 @@ def test_who_waits_is_held_to_the_limit_as_it_is_now(
     """Whoever comes after a limit was raised waits for nobody, nor do those before."""
     with running_gateway(settings(simulator.base_url, tmp_path)) as gateway:
         secret = made(gateway, "ci")
-        waiting = {"kind": "concurrent", "amount": 1, "queue_s": 60}
-        admin(gateway, "POST", "/keys/ci/limits", waiting)
+        one = {"kind": "concurrent", "amount": 1, "queue_s": 60}
+        admin(gateway, "POST", "/keys/ci/limits", one)
         simulator.wait_for(lambda: told(gateway, secret)["limits"] != [])
         held = _Held(gateway, simulator, secret)
         with ThreadPoolExecutor(3) as clients:
@@ -694,15 +694,22 @@ def test_what_was_used_is_known_after_a_restart(
         assert first[0] == len(PAIRS) + 2
     with serving(made) as (gateway, _):
         assert [one["used"] for one in told(gateway)["limits"]] == first
-    # Without the file, by the rows of usage.
-    (tmp_path / "kept.db-limits").unlink()
-    with serving(made) as (gateway, _):
-        assert [one["used"] for one in told(gateway)["limits"]] == first
     # A limit that is new knows what was used before it.
     raised = replace(made.clients[0], limits=(limit("requests", len(PAIRS) + 3, "month"),))
     with serving(replace(made, clients=(raised, made.clients[1]))) as (gateway, _):
         assert ask(gateway).status == 200
         assert ask(gateway).status == 429
+
+
+def test_short_windows_are_known_after_a_restart(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    made = config(simulator.base_url, limit("requests", 2), store=str(tmp_path / "kept.db"))
+    with serving(made) as (gateway, _):
+        assert ask(gateway).status == 200
+    with serving(made) as (gateway, _):
+        assert told(gateway)["limits"][0]["used"] == 0, "nobody has asked for it yet"
+        assert [ask(gateway).status for _ in range(2)] == [200, 429]
 
 
 def test_no_limit_leaves_no_trace(simulator: RunningSimulator, tmp_path: Path) -> None:
@@ -742,7 +749,6 @@ def test_counting_tokens_counts_at_no_limit(simulator: RunningSimulator, tmp_pat
         assert ask(gateway, "messages", "messages/sim-text").status == 200
         before = [one["used"] for one in told(gateway)["limits"]]
         assert before[0] == 1
-    (tmp_path / "kept.db-limits").unlink()
     with serving(made) as (gateway, _):
         assert [one["used"] for one in told(gateway)["limits"]] == before
 

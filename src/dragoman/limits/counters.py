@@ -102,10 +102,11 @@ class Counter:
                 self.used -= amount
                 return
 
-    def take_back_latest(self, amount: int) -> None:
-        """The latest `amount` that was counted was not used after all."""
-        for place in reversed(self.parts):
-            taken = min(amount, self.parts[place])
+    def take_back_oldest(self, amount: int) -> None:
+        """So much of what was counted was not used after all, and it is not known when that was:
+        what is left counts for no shorter than it was used."""
+        for place, used in self.parts.items():
+            taken = min(amount, used)
             self.parts[place] -= taken
             self.used -= taken
             amount -= taken

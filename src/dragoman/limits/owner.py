@@ -13,13 +13,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
 
 from dragoman.config.limits import Limit
+from dragoman.config.windows import Rolling
 from dragoman.limits.balances import Balance, Slice
+from dragoman.limits.counters import CounterState
 from dragoman.limits.messages import (
     Admit,
     Asked,
@@ -48,6 +50,8 @@ LEAST_OUTPUT: Final = 256
 
 SHARES: Final = (50, 80, 100)
 """Percent of a limit that are reported when they are reached."""
+
+_HOUR_S: Final = 3600
 
 _MOST_IDLE: Final = 100_000
 """Balances from which on idle ones are dropped."""
@@ -85,6 +89,7 @@ class Owner:
         self._last_number = first - 1
         self._peers: dict[object, _Peer] = {}
         self._doubts: dict[str, _Doubt] = {}
+        self._inherited: dict[str, CounterState] = {}
         self.reached: list[Reached] = []
         """Shares of limits that were reached, until somebody takes them."""
 
@@ -113,11 +118,28 @@ class Owner:
             return
         balance.is_restored = True
         balance.counter.restore(message.used, now)
+        inherited = self._inherited.pop(balance.name, None)
+        if inherited is not None:
+            balance.counter.take(inherited)
         for peer in self._peers.values():
             # What is in no row yet, if it was counted before.
             balance.use(now, peer.settled.get(message.number, 0))
             if balance.counts_at_once:
                 balance.use(now, peer.reserved.get(message.number, 0))
+
+    def inherit(self, states: Mapping[str, CounterState]) -> None:
+        """Go on from the counters of an owner before, as `short_windows` returned them."""
+        self._inherited.update(states)
+
+    def short_windows(self, now: float) -> dict[str, CounterState]:
+        """The counters of windows of which rows of usage cannot tell."""
+        return {
+            one.name: one.counter.state()
+            for one in self.balances.values()
+            if isinstance(one.window, Rolling)
+            and one.window.seconds < _HOUR_S
+            and one.counter.advance(now)
+        }
 
     def retire(self, message: Retire) -> None:
         """See `Retire`."""
@@ -244,7 +266,7 @@ class Owner:
         for number, amount in known.reserved.items():
             balance = self.balances[number]
             if balance.counts_at_once:
-                balance.take_back_latest(amount)
+                balance.take_back_oldest(amount)
             else:
                 balance.reserved -= amount
         self._take_back(known.settled)
@@ -295,7 +317,7 @@ class Owner:
     def _take_back(self, amounts: dict[int, int]) -> None:
         for number, amount in amounts.items():
             if number in self.balances:
-                self.balances[number].take_back_latest(amount)
+                self.balances[number].take_back_oldest(amount)
 
     def _state(self, asked: Asked, now: float) -> State | None:
         number = self._numbers.get(asked.name)

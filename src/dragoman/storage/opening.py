@@ -16,6 +16,7 @@ from dragoman.config.summary import Kept
 from dragoman.limits.ledgers import Ledgers
 from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.encryption import AesGcmCipher
+from dragoman.storage.limit_states import LimitStates
 from dragoman.storage.request_log import RequestLogFiles
 from dragoman.storage.responses import ResponseStore
 from dragoman.storage.series import SeriesFile
@@ -65,6 +66,14 @@ def counts_for(config: Config, shared: str | None) -> Counts | None:
         reason = error.strerror or type(error).__name__
         _log.error("%s: %s: workers may exceed max_concurrent in a burst", path, reason)
         return None
+
+
+def limit_states_for(config: Config) -> LimitStates | None:
+    """Where counters of limits are stored between two gateways; None without a store, or if limits
+    are stored in a database that several machines share."""
+    if not config.storage.path or config.storage.url is not None:
+        return None
+    return LimitStates(f"{config.storage.path}-limits")
 
 
 class Watching:

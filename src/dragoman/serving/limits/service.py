@@ -36,6 +36,7 @@ from dragoman.link.messages import Handlers, LinkError, Peer
 from dragoman.serving.limits import questions
 from dragoman.serving.limits.borrowing import Borrowing
 from dragoman.serving.limits.turns import TurnQueue
+from dragoman.storage.limit_states import LimitStates
 
 _log = logging.getLogger("dragoman.limits")
 
@@ -57,14 +58,18 @@ class _Queue(TurnQueue[Decision]):
 
 class LimitService:
     """Answers the messages of `dragoman.limits.messages`. `is_shared`: limits are lent to this
-    machine by a database that several share; else it has them for itself."""
+    machine by a database that several share; else it has them for itself. `states` is where the
+    counters of short windows are stored between two gateways."""
 
-    def __init__(self, *, is_shared: bool = False) -> None:
+    def __init__(self, *, is_shared: bool = False, states: LimitStates | None = None) -> None:
+        self._states = states
         self._peers: dict[Peer, None] = {}
         self._borrowing = borrowing = Borrowing(self._peers.keys) if is_shared else None
         # From a number that no owner before gave: theirs are not to be taken for ours.
         first = time.time_ns() // 1000
         self.owner = Owner(Balance if borrowing is None else borrowing.make_slice, first)
+        if states is not None:
+            self.owner.inherit(states.take())
         self._queues: dict[int, _Queue] = {}
         self._resolving: asyncio.Task[None] | None = None
         if borrowing is not None:
@@ -91,7 +96,9 @@ class LimitService:
         handlers.on_closed(self._gone)
 
     async def close(self) -> None:
-        """End what is under way."""
+        """End what is under way, once no worker serves."""
+        if self._states is not None:
+            self._states.write(self.owner.short_windows(time.time()))
         if self._resolving is not None:
             self._resolving.cancel()
         if self._borrowing is not None:

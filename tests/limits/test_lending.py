@@ -1,4 +1,4 @@
-"""Limits across machines: what instances are lent, whatever becomes of messages, clocks, instances
+"""Limits across machines: what machines are lent, whatever becomes of messages, clocks, machines
 and the owner."""
 
 from __future__ import annotations
@@ -8,24 +8,32 @@ from collections import deque
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec import structs
 
 from dragoman.config.limits import Limit, WhenAway
 from dragoman.config.windows import Fixed, Rolling, span_of
-from dragoman.limits.admission import Refusal, Reservation, admit, settle
-from dragoman.limits.bound_limits import BoundLimit, window_of
-from dragoman.limits.counters import RESERVED, cells_of
-from dragoman.limits.ledgers import Ledger, Lent, Report, lend, read_ledger, write_ledger
-from dragoman.limits.rows import private_row
-from dragoman.limits.shares import POOL, POOL_CELLS, UNTIL
-from dragoman.limits.slices import CEILING, NUMBER, SLICE_CELLS, SPENT, LentLimit, Slice
+from dragoman.limits.balances import Slice, window_of
+from dragoman.limits.counters import CounterState
+from dragoman.limits.ledgers import Ledger, Loan, Report, lend, read_ledger, write_ledger
+from dragoman.limits.messages import (
+    Admit,
+    Claim,
+    Define,
+    Granted,
+    Refused,
+    Restore,
+    Settle,
+    Settled,
+)
+from dragoman.limits.owner import Owner
 
 START = 1_795_000_000.0
-NOTHING = (0,)
 
 
 @dataclass
 class World:
-    """The true time, what the owner keeps, and all that was admitted: when, and how much."""
+    """The true time, what the owner of all machines has stored, and all that was admitted: when,
+    and how much."""
 
     limit: Limit
     now: float = START
@@ -35,14 +43,14 @@ class World:
     running: int = 0
     exchanges: int = 0
 
-    def decide(self, report: Report, seed: memoryview) -> tuple[Lent, memoryview, float] | None:
+    def decide(self, report: Report, seed: CounterState) -> tuple[Loan, float] | None:
         self.exchanges += 1
         ledger = read_ledger(self.stored)
-        lent = lend(ledger, report, window_of(self.limit), self.now, seed)
-        if lent is None:
+        loan = lend(ledger, report, window_of(self.limit), self.now, seed)
+        if loan is None:
             return None
         self.stored = write_ledger(ledger)
-        return lent, memoryview(ledger.cells).cast("q"), self.now
+        return loan, self.now
 
     def most_in_a_window(self) -> int:
         """The most that was admitted within any window."""
@@ -65,70 +73,87 @@ class World:
         return most
 
 
-class Instance:
+class Machine:
     """A machine with a clock that is wrong by `skew` seconds."""
 
-    def __init__(self, world: World, name: str, skew: float, away: WhenAway = "closed") -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        skew: float,
+        away: WhenAway = "closed",
+        used: tuple[tuple[float, int], ...] = (),
+    ) -> None:
         self.world, self.name, self.skew = world, name, skew
-        limit = world.limit
-        window = window_of(limit)
-        self.row = private_row(cells_of(window))
-        self.bound = BoundLimit(limit, "k", self.row)
-        self.cells = private_row(SLICE_CELLS).cells
-        self.slice = self.bound.counter = Slice(
-            window,
-            limit.units,
-            self.row.cells,
-            self.cells,
-            private_row(cells_of(window)).cells,
-            enforced=limit.mode == "enforce",
-            when_away=away,
-            monotonic=lambda: world.now + 7.0,
+        self.limit = structs.replace(world.limit, when_away=away)
+        self.owner = Owner(
+            lambda number, name, limit: Slice(number, name, limit, lambda: world.now + 7.0)
         )
+        self.number = self.owner.define(Define((("l", self.limit),)), self.wall).numbers[0]
+        self.owner.restore(Restore(self.number, used), self.wall)
+        slice_ = self.owner.balances[self.number]
+        assert isinstance(slice_, Slice)
+        self.slice = slice_
         self.asked = 0.0
-        self.running: list[tuple[Reservation, tuple[float, int]]] = []
+        self.running: list[tuple[Granted, tuple[float, int]]] = []
 
     @property
     def wall(self) -> float:
         return self.world.now + self.skew
 
+    @property
+    def held(self) -> int:
+        return self.slice.ceiling - self.slice.spent
+
+    def decide(self, amount: int) -> Granted | Refused:
+        claim = Claim(self.number, amount, self.limit.units, self.limit.mode == "enforce")
+        decision = self.owner.admit("w", Admit("k", (claim,)), self.wall)
+        assert isinstance(decision, Granted | Refused)
+        return decision
+
     def ask(self, amount: int) -> bool:
-        found = admit([self.bound], (amount,), self.wall)
-        if isinstance(found, Refusal):
+        decision = self.decide(amount)
+        if isinstance(decision, Refused):
             return False
         entry = self.world.now, amount
-        self.running.append((found, entry))
+        self.running.append((decision, entry))
         self.world.admitted.append(entry)
         self.world.running += amount
         return True
 
     def end(self, place: int, spent: bool = True) -> None:
-        reservation, entry = self.running.pop(place)
+        granted, entry = self.running.pop(place)
         amount = entry[1]
         self.world.running -= amount
         if not spent:
             self.world.admitted.remove(entry)
-        settle(reservation, (amount,) if spent else NOTHING, self.wall)
+        settled = Settled(self.number, amount, amount if spent else 0)
+        self.owner.settle("w", Settle(granted.at, (settled,), is_stored=True), self.wall)
 
-    def exchange(self, wanted: int = 0, least: int = 0) -> Lent | None:
+    def exchange(self, wanted: int = 0, least: int = 0) -> Loan | None:
         """Report and take at once."""
         self.asked = self.world.now
-        began = self.world.now + 7.0
-        report, held = self.slice.report(self.name, self.wall, wanted, least)
+        report, held = self.report(wanted, least)
         if self.world.is_away:
-            self.slice.note_away(1)
+            self.slice.set_away(1)
             return None
-        told = self.world.decide(report, self.row.cells)
+        told = self.world.decide(report, self.slice.counter.state())
         assert told is not None
-        lent, cells, owners = told
-        self.slice.take(lent, cells, began, held, owners, self.wall)
-        return lent
+        self.take(told, self.world.now + 7.0, held)
+        return told[0]
+
+    def report(self, wanted: int = 0, least: int = 0) -> tuple[Report, bool]:
+        held = self.slice.holds
+        return self.slice.report(self.name, self.wall, wanted, least), held
+
+    def take(self, told: tuple[Loan, float], began: float, held: bool) -> None:
+        self.slice.take(told[0], began, held, told[1], self.wall)
 
     def request(self, amount: int = 1) -> bool:
         """Ask, and borrow for it if need be."""
         if self.ask(amount):
             return True
-        if self.slice.may_be_had(self.wall) < amount and self.world.now < self.asked + 0.05:
+        if self.slice.left_of_all(self.wall) < amount and self.world.now < self.asked + 0.05:
             return False
         self.exchange(amount, amount)
         return self.ask(amount)
@@ -148,7 +173,7 @@ LIMITS = {
 @pytest.mark.parametrize("name", LIMITS)
 def test_no_more_is_admitted_whatever_happens(name: str) -> None:
     """Messages that are lost or late on either way, clocks wrong by 5 s, an owner that is away,
-    instances that are killed with what they hold or stop and go on."""
+    machines that are killed with what they hold or stop and go on."""
     limit = LIMITS[name]
     admitted = 0
     for seed in range(12):
@@ -156,18 +181,18 @@ def test_no_more_is_admitted_whatever_happens(name: str) -> None:
         world = World(limit)
         made = 0
 
-        def new(world: World = world, chance: random.Random = chance) -> Instance:
+        def new(world: World = world, chance: random.Random = chance) -> Machine:
             nonlocal made
             made += 1
-            return Instance(world, f"i{made}", chance.uniform(-5, 5))
+            return Machine(world, f"i{made}", chance.uniform(-5, 5))
 
-        instances = [new() for _ in range(chance.choice((1, 2, 3, 7)))]
-        on_the_way: list[tuple[Instance, Report, bool, float]] = []
-        coming: list[tuple[Instance, tuple[Lent, memoryview, float], bool, float]] = []
+        machines = [new() for _ in range(chance.choice((1, 2, 3, 7)))]
+        on_the_way: list[tuple[Machine, Report, bool, float]] = []
+        coming: list[tuple[Machine, tuple[Loan, float], bool, float]] = []
         most = max(1, limit.units // 15)
         for _ in range(1500):
             world.now += chance.expovariate(3.0)
-            one = chance.choice(instances)
+            one = chance.choice(machines)
             match chance.randrange(15):
                 case 0 | 1 | 2 | 3 | 4:
                     one.request(chance.randint(1, most) if limit.kind != "requests" else 1)
@@ -177,32 +202,32 @@ def test_no_more_is_admitted_whatever_happens(name: str) -> None:
                     one.exchange()
                 case 10:
                     wanted = chance.randint(0, 2 * most)
-                    report, held = one.slice.report(one.name, one.wall, wanted, min(wanted, most))
+                    report, held = one.report(wanted, min(wanted, most))
                     on_the_way.append((one, report, held, world.now + 7.0))
                 case 11 if (
                     on_the_way and not world.is_away
                 ):  # in any order, and lost if it waits for too long
                     sender, report, held, began = on_the_way.pop(chance.randrange(len(on_the_way)))
-                    told = world.decide(report, sender.row.cells)
+                    told = world.decide(report, sender.slice.counter.state())
                     if told is not None and chance.random() < 0.7:
                         coming.append((sender, told, held, began))
                 case 12 if coming:
                     sender, told, held, began = coming.pop()
-                    # Exchanges of one instance follow one another: a late answer is dropped.
-                    if sender.cells[NUMBER] == read_number(world, sender.name):
-                        sender.slice.take(told[0], told[1], began, held, told[2], sender.wall)
+                    # Exchanges of one machine follow one another: a late answer is dropped.
+                    if sender.slice.report_number == read_number(world, sender.name):
+                        sender.take(told, began, held)
                     coming.clear()
                 case 13 if chance.random() < 0.1:
                     world.is_away = not world.is_away
                     world.now += chance.choice((0, 4, 30))
                 case 14 if chance.random() < 0.1:
                     world.running -= sum(entry[1] for _, entry in one.running)
-                    instances[instances.index(one)] = new()
+                    machines[machines.index(one)] = new()
                     on_the_way = [sent for sent in on_the_way if sent[0] is not one]
             if limit.kind == "concurrent":
-                # Requests of an instance that alone is cut off go on, and their slots are lent
+                # Requests of an machine that alone is cut off go on, and their slots are lent
                 # to others: so nobody is, here.
-                for one in instances:
+                for one in machines:
                     if world.now > one.asked + 3:
                         one.exchange()
                 assert world.running <= limit.units
@@ -218,18 +243,18 @@ def read_number(world: World, name: str) -> int:
     return held.number if held is not None else -1
 
 
-@pytest.mark.parametrize("instances", [1, 3, 8])
+@pytest.mark.parametrize("count", [1, 3, 8])
 @pytest.mark.parametrize(("amount", "seconds"), [(3, 60), (25, 10), (600, 60), (5000, 10)])
-def test_little_is_stranded(instances: int, amount: int, seconds: int) -> None:
-    """All instances ask for more than there is; of three windows nearly all is used, and a large
+def test_little_is_stranded(count: int, amount: int, seconds: int) -> None:
+    """All machines ask for more than there is; of three windows nearly all is used, and a large
     limit is not asked about for each request."""
     world = World(Limit(kind="requests", amount=amount, window=f"{seconds}s"))
-    machines = [Instance(world, f"i{n}", n - 4.0) for n in range(instances)]
+    machines = [Machine(world, f"i{n}", n - 4.0) for n in range(count)]
     chance = random.Random(1)
     steps = 30 * seconds
     for step in range(steps):
         world.now = START + seconds * 2.98 * step / steps
-        for one in chance.sample(machines, instances):
+        for one in chance.sample(machines, count):
             for _ in range(max(1, 9 * amount // steps)):
                 if not one.request():
                     break
@@ -241,9 +266,9 @@ def test_little_is_stranded(instances: int, amount: int, seconds: int) -> None:
     assert used >= (0.95 if amount > 20 else 1.0), used
 
 
-def test_a_slot_goes_from_one_instance_to_another() -> None:
+def test_a_slot_goes_from_one_machine_to_another() -> None:
     world = World(LIMITS["1 at a time"])
-    first, second = Instance(world, "a", 3.0), Instance(world, "b", -3.0)
+    first, second = Machine(world, "a", 3.0), Machine(world, "b", -3.0)
     for _ in range(20):
         assert first.request()
         assert not second.request()
@@ -257,9 +282,9 @@ def test_a_slot_goes_from_one_instance_to_another() -> None:
         second.exchange()
 
 
-def test_slots_of_a_killed_instance_come_back() -> None:
+def test_slots_of_a_killed_machine_come_back() -> None:
     world = World(LIMITS["40 at a time"])
-    killed, other = Instance(world, "a", 0.0), Instance(world, "b", 0.0)
+    killed, other = Machine(world, "a", 0.0), Machine(world, "b", 0.0)
     assert killed.request(40)
     for _ in range(11):
         assert not other.request()
@@ -270,25 +295,25 @@ def test_slots_of_a_killed_instance_come_back() -> None:
     assert other.ask(40)
 
 
-def test_what_a_killed_instance_held_is_used_and_set_right_if_it_lives() -> None:
+def test_what_a_killed_machine_held_is_used_and_set_right_if_it_lives() -> None:
     world = World(Limit(kind="requests", amount=1000, window="day"))
-    silent, other = Instance(world, "a", 0.0), Instance(world, "b", 0.0)
+    silent, other = Machine(world, "a", 0.0), Machine(world, "b", 0.0)
     assert silent.request()
-    held = silent.cells[CEILING] - silent.cells[SPENT]
+    held = silent.held
     assert held > 1
     for _ in range(13):
         world.now += 1
         other.exchange(1, 1)
-    assert other.slice.used_by_all(other.wall) == held + 1  # the first was in no report
+    assert other.slice.used(other.wall) == held + 1  # the first was in no report
     silent.exchange()
     other.exchange(1, 1)
-    assert other.slice.used_by_all(other.wall) == 1
+    assert other.slice.used(other.wall) == 1
 
 
 @pytest.mark.parametrize("away", ["closed", "share", "open"])
 def test_what_holds_while_the_owner_is_away(away: WhenAway) -> None:
     world = World(Limit(kind="requests", amount=300, window="1m"))
-    machines = [Instance(world, f"i{n}", n - 1.0, away) for n in range(3)]
+    machines = [Machine(world, f"i{n}", n - 1.0, away) for n in range(3)]
     for one in machines:
         for _ in range(20):
             assert one.request()
@@ -297,8 +322,8 @@ def test_what_holds_while_the_owner_is_away(away: WhenAway) -> None:
         one.exchange()
     world.is_away = True
     for one in machines:
-        one.slice.note_away(1)
-    slices = sum(one.cells[CEILING] - one.cells[SPENT] for one in machines)
+        one.slice.set_away(1)
+    slices = sum(one.held for one in machines)
     assert slices
     counts = [sum(one.request() for _ in range(500)) for one in machines]
     match away:
@@ -321,19 +346,19 @@ def test_what_holds_while_the_owner_is_away(away: WhenAway) -> None:
     world.now += 65
     for one in machines:
         assert one.request()
-        assert one.slice.used_by_all(one.wall) < 300
+        assert one.slice.used(one.wall) < 300
 
 
 @pytest.mark.parametrize(("away", "admitted"), [("closed", 0), ("share", 100), ("open", 500)])
 def test_what_holds_of_a_limit_that_nothing_was_heard_of(away: WhenAway, admitted: int) -> None:
-    machine = Instance(World(Limit(kind="requests", amount=300, window="1m")), "a", 0.0, away)
-    machine.slice.note_away(3)
+    machine = Machine(World(Limit(kind="requests", amount=300, window="1m")), "a", 0.0, away)
+    machine.slice.set_away(3)
     assert sum(machine.ask(1) for _ in range(500)) == admitted
 
 
 def test_an_owner_that_was_away_takes_nobody_for_lost() -> None:
     world = World(LIMITS["40 at a time"])
-    first, second = Instance(world, "a", 0.0), Instance(world, "b", 0.0)
+    first, second = Machine(world, "a", 0.0), Machine(world, "b", 0.0)
     assert first.request(40)
     world.now += 60
     second.exchange(1, 1)
@@ -342,12 +367,12 @@ def test_an_owner_that_was_away_takes_nobody_for_lost() -> None:
     assert not second.ask(1)
     first.exchange()
     assert not second.request()
-    assert first.row.cells[RESERVED] == 40
+    assert first.slice.reserved == 40
 
 
 def test_soft_limits_are_counted_over_all_and_lent_nothing() -> None:
     world = World(Limit(kind="requests", amount=10, window="1m", mode="soft"))
-    first, second = Instance(world, "a", 0.0), Instance(world, "b", 0.0)
+    first, second = Machine(world, "a", 0.0), Machine(world, "b", 0.0)
     for _ in range(8):
         assert first.ask(1)
         assert second.ask(1)
@@ -359,93 +384,52 @@ def test_soft_limits_are_counted_over_all_and_lent_nothing() -> None:
 
 def test_a_ledger_begins_with_what_rows_of_usage_told() -> None:
     world = World(Limit(kind="requests", amount=10, window="day"))
-    first, second = Instance(world, "a", 0.0), Instance(world, "b", 0.0)
-    for one in (first, second):  # each read the same rows
-        one.slice._counter.add(world.now, 7)
+    used = ((world.now, 7),)  # each read the same rows
+    first, second = (Machine(world, name, 0.0, used=used) for name in "ab")
     assert [first.request() for _ in range(5)] == [True, True, True, False, False]
     first.exchange()
     second.exchange()
-    assert second.slice.used_by_all(second.wall) == 10
+    assert second.slice.used(second.wall) == 10
     assert Ledger() == read_ledger(b"")
 
 
 def test_only_what_the_owner_cannot_know_of_is_taken_back() -> None:
     world = World(Limit(kind="requests", amount=1000, window="1m"))
-    one = Instance(world, "a", 0.0)
+    one = Machine(world, "a", 0.0)
     assert one.request()
     world.now += 1
     one.exchange()
     one.end(0, spent=False)
-    assert one.cells[SPENT] == 1
+    assert one.slice.spent == 1
     world.now += 1
     assert one.ask(1)
     world.now += 1
     one.end(0, spent=False)
-    assert one.cells[SPENT] == 1
+    assert one.slice.spent == 1
 
 
 def test_a_slice_that_runs_out_on_the_way_is_lent_anew() -> None:
     world = World(LIMITS["40 at a time"])
-    late, other = Instance(world, "a", 0.0), Instance(world, "b", 0.0)
+    late, other = Machine(world, "a", 0.0), Machine(world, "b", 0.0)
     assert late.request()
     late.end(0)
-    report, held = late.slice.report("a", late.wall, wanted=1)
+    report, held = late.report(wanted=1)
     began = world.now + 7.0
     assert held
     for _ in range(14):
         world.now += 1
         other.exchange(40, 1)
     assert other.ask(40)
-    told = world.decide(report, late.row.cells)
+    told = world.decide(report, late.slice.counter.state())
     assert told is not None
-    late.slice.take(told[0], told[1], began, held, told[2], late.wall)
+    late.take(told, began, held)
     world.now = began - 7.0  # even if its clock stood still
     assert not late.ask(1)
 
 
 def test_a_refusal_counts_what_is_here() -> None:
     """And tells what may be had: more can be borrowed than this machine has."""
-    limit = Limit(kind="requests", amount=10, window="1m")
-    window = window_of(limit)
-    lent = LentLimit(
-        limit,
-        "k",
-        private_row(cells_of(window)),
-        private_row(SLICE_CELLS).cells,
-        private_row(cells_of(window)).cells,
-    )
-    refused = admit([lent], (1,), START)
-    assert isinstance(refused, Refusal), "nothing was lent yet"
-    assert refused.left == lent.left(START)
-
-
-def test_a_share_that_becomes_known_is_lent_by_that() -> None:
-    """Before, nothing is refused; and who does not know it holds nothing that others lack."""
-    dollar = 10**12
-    share = Limit(kind="cost", share="50%", upstream="claude", window="5h")
-    world = World(share)
-    pool = private_row(POOL_CELLS).cells
-    both = Instance(world, "a", 0.0), Instance(world, "b", 0.0)
-    for one in both:
-        window = one.slice.window
-        own = private_row(cells_of(window)).cells
-        one.bound = LentLimit(share, "k", one.row, one.cells, own)
-        one.slice = one.bound.slice
-        one.slice._monotonic = lambda: world.now + 7.0
-        assert all(one.request(dollar) for _ in range(3))
-        one.exchange()
-    knows, other = both
-    knows.bound.pool_cells = pool
-    pool[POOL], pool[UNTIL] = 20 * dollar, int(world.now + 3600) * 1000
-    knows.bound.note_time(world.now)
-    assert [knows.request(dollar) for _ in range(5)] == [True] * 4 + [False]
-    assert all(other.request(dollar) for _ in range(3)), "it knows of no limit"
-    other.bound.pool_cells = pool
-    other.bound.note_time(world.now)
-    world.now += 1.0
-    assert not other.request(dollar)
-    # What was learned is too old.
-    world.now += 3600.0
-    for one in both:
-        one.bound.note_time(world.now)
-        assert one.request(10**5 * dollar)
+    machine = Machine(World(Limit(kind="requests", amount=10, window="1m")), "a", 0.0)
+    refused = machine.decide(1)
+    assert isinstance(refused, Refused), "nothing was lent yet"
+    assert refused.left == 10
