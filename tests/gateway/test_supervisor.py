@@ -23,6 +23,8 @@ from tests.gateway.services import Services, end_process, needs_linux, services,
 
 WORKERS_THAT_DO_AS_THEY_ARE_TOLD = """
 import logging, os, signal, sys, time
+from dragoman.link.owner import Owner
+from dragoman.processes.forks import Forks
 from dragoman.processes.supervisor import Supervisor
 from dragoman.processes.table import WorkerTable
 from dragoman.processes.take_over import Offer
@@ -34,6 +36,25 @@ table = WorkerTable(2)
 def runs_in_a_circle(secret):
     while True:
         pass
+
+class Workers:
+    def work(self, number, sock):
+        work(number)
+
+    async def start(self):
+        pass
+
+    def on_serving(self):
+        print("all serve", flush=True)
+
+    def on_hangup(self):
+        print("hung up", flush=True)
+
+    async def on_stop(self):
+        pass
+
+    async def close(self):
+        print("closed", flush=True)
 
 def work(number):
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
@@ -49,8 +70,8 @@ def work(number):
             {action}
 
 Supervisor(
-    table, work, grace_s=1, stuck_after_s=1, offer=Offer([], lambda: None),
-    on_serving=lambda: print("all serve", flush=True), on_stop=lambda: None,
+    table, Workers(), grace_s=1, stuck_after_s=1, offer=Offer([], lambda: None),
+    owner=Owner(), forks=Forks(),
 ).run()
 """
 

@@ -28,17 +28,13 @@ class Names(Struct, frozen=True, omit_defaults=True):
     def __bool__(self) -> bool:
         return bool(self.names)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _names, (self.names, self.more)
-
     def __str__(self) -> str:
         told = ", ".join(self.names)
         return f"{told} and {self.more} more" if self.more else told
 
 
 _NONE = Names()
-"""A default is left out where it is told if it is this very one; it stays that in other processes,
-too."""
+"""Defaults are omitted by identity, so there is one object of each."""
 
 
 def _names(names: tuple[str, ...], more: int) -> Names:
@@ -54,9 +50,6 @@ class TableChanges(Struct, frozen=True, omit_defaults=True):
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _table_changes, (self.added, self.removed, self.changed)
 
 
 _UNCHANGED = TableChanges()
