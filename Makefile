@@ -33,7 +33,7 @@ pytest: $(VENV)/.dev ## the tests alone (ARGS= is passed on, WORKERS= is how man
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 mutants: $(VENV)/.dev ## put bugs into the core and see which no test notices (ARGS= is passed on)
-	$(BIN)/python -m tests.mutation $(ARGS)
+	$(BIN)/python -m tools.mutation $(ARGS)
 
 bench: $(VENV)/.dev ## measure cost per request and per event (ARGS= is passed on)
 	$(BIN)/python -m bench $(ARGS)
@@ -42,15 +42,15 @@ differential: $(VENV)/.dev ## compare with another version (OLD= is its checkout
 	$(BIN)/python -m tools.differential --old $(OLD) $(ARGS)
 
 drift: $(VENV)/.dev ## what the installed SDKs have that the gateway does not account for
-	$(BIN)/python -m tests.drift
+	$(BIN)/python -m tools.drift
 
 docs: $(VENV)/.dev ## write the generated pages
 	$(BIN)/python -m dragoman.config.reference docs/configuration.md
-	$(BIN)/python -m tests.matrix.table
-	$(BIN)/python -m tests.losses.page
-	$(BIN)/python -m tests.accounts.page
-	$(BIN)/python -m tests.telemetry.monitoring
-	$(BIN)/python -m tests.clients.ledgers
+	$(BIN)/python -m tools.pages.matrix
+	$(BIN)/python -m tools.pages.translation_fields
+	$(BIN)/python -m tools.pages.accounts
+	$(BIN)/python -m tools.pages.monitoring
+	$(BIN)/python -m tools.pages.client_losses
 	$(BIN)/python -m dragoman.lab.guides docs/clients.md
 	$(BIN)/python -m dragoman.api_page docs/library.md
 
@@ -69,8 +69,8 @@ clients: $(CLIENTS)/node_modules/.package-lock.json $(UNLOCKED:=/node_modules/.p
 frameworks: $(CLIENTS)/.venv-llama-index/.installed $(CLIENTS)/.venv-aider/.installed ## install LlamaIndex and Aider, each in an environment of its own
 
 record-clients: $(VENV)/.dev clients frameworks ## record anew what the agents send
-	$(BIN)/python -m tests.clients.record
-	$(BIN)/python -m tests.clients.ledgers
+	$(BIN)/python -m tools.clients.record
+	$(BIN)/python -m tools.pages.client_losses
 
 # uv only resolves here: it is thrown away, and neither the package nor its tests need it.
 LOCK := $(UV_VENV)/bin/uv pip compile --quiet --universal --generate-hashes \
@@ -96,7 +96,7 @@ lock: ## resolve the requirement locks anew (UPGRADE=--upgrade takes newer versi
 
 RELEASE := .venv-release
 release: $(VENV)/.dev $(RELEASE)/.installed ## build and check all that is published, in dist/ (needs no network)
-	$(BIN)/python -m tests.install.release dist
+	$(BIN)/python -m tools.release dist
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(UV_VENV) .peers tests/node/node_modules $(CLIENTS)/node_modules \

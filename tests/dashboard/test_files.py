@@ -10,9 +10,9 @@ import pytest
 from dragoman.dashboard.files import FOLDER, load_files
 from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.testing import RunningGateway, running_gateway
-from tests.dashboard.vendored import KEPT, LIBRARIES, RECORD, digest
 from tests.gateway.conftest import config_for
 from tests.gateway.http import call
+from tools.dashboard.vendored import KEPT, LIBRARIES, RECORD, digest
 
 MOST_BYTES = 250_000
 OWN = sorted(path for path in FOLDER.glob("*.js"))

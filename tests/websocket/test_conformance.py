@@ -1,4 +1,4 @@
-"""The classes of cases that the Autobahn test suite has (RFC 6455; tests/websocket/autobahn.py runs
+"""The classes of cases that the Autobahn test suite has (RFC 6455; tools/autobahn.py runs
 the suite itself), against the server's WebSocket on a bare socket."""
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.http.serving import Running, read_all, running
-from tests.websocket.autobahn import app
 from tests.websocket.client import BINARY, CLOSE, PING, PONG, TEXT, frame, handshake
+from tools.autobahn import app
 
 BAD_CODES = [*range(0, 1000, 333), 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535]
 GOOD_CODES = [*range(1000, 1004), *range(1007, 1015), 3000, 3999, 4000, 4999]
