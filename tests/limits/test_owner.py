@@ -7,6 +7,7 @@ import random
 from collections import Counter as Sums
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 import pytest
 
@@ -446,3 +447,36 @@ def test_short_windows_are_handed_to_the_next_owner() -> None:
     after.define(Define((("0", limits[0]),)), NOW)
     after.restore(Restore(1, ()), NOW)
     assert after.balances[1].used(NOW + 1) == 1
+
+
+def test_what_is_used_counts_when_it_is_over() -> None:
+    """A request that runs for hours is reserved for so long; it counts in the window it ends in."""
+    limits = [Limit(kind="tokens", amount=n, window=w) for n, w in ((1000, "day"), (999, "1m"))]
+    asking = client(*limits)
+    granted, later = asking.admit(100, 100), NOW + 86_400
+    assert [one.left(later) for one in asking.owner.balances.values()] == [900, 899]
+    asking.settle(granted, 1500, 1500, now=later)
+    assert [one.left(later) for one in asking.owner.balances.values()] == [-500, -501]
+    refused = asking.admit(1, 0, now=later + 2)
+    assert isinstance(refused, Refused)
+    assert refused.free_at == MIDNIGHT + 86_400
+
+
+def test_when_to_come_again() -> None:
+    requests = client(Limit(kind="requests", amount=1, window="1m"))
+    requests.admit(1)
+    refused = requests.admit(1, now=NOW + 10)
+    assert isinstance(refused, Refused)
+    assert 49.5 < refused.free_at - (NOW + 10) < 51
+    # Only what is under way stands in the way: it may be over soon.
+    tokens = client(Limit(kind="tokens", amount=150, window="1m"))
+    tokens.admit(100)
+    refused = tokens.admit(100)
+    assert isinstance(refused, Refused)
+    assert refused.free_at == NOW + 1
+    # More than the limit has at all, and what never begins anew.
+    total = client(Limit(kind="requests", amount=1, window="total"))
+    total.admit(1)
+    for never in (tokens.admit(151), total.admit(1)):
+        assert isinstance(never, Refused)
+        assert never.free_at == inf

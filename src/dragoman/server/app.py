@@ -29,6 +29,7 @@ from dragoman.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
 from dragoman.http import ClientGone
 from dragoman.http.addresses import Proxies, is_here
 from dragoman.http.websocket import is_offered
+from dragoman.link.messages import Peer
 from dragoman.observability.metrics.exposition import content_type, takes_openmetrics
 from dragoman.observability.metrics.scrape import WorkerSlot
 from dragoman.protocols.base import to_json
@@ -75,7 +76,8 @@ class Gateway:
     counts; None if nothing is stored. While `draining`, `/readyz` fails. `log` is called with the
     line of each request, None for no lines; `slot` is where this worker publishes its counts for
     the others, None if there are none. `reload` reads the configuration anew, None where it came
-    from no file; `number` is how many configurations this gateway has had.
+    from no file; `number` is how many configurations this gateway has had; `link` is that to the
+    owner of what workers have in common, None if this process is one by itself.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Gateway:
         slot: WorkerSlot | None = None,
         reload: ReloadRequest | None = None,
         number: int = 1,
+        link: Peer | None = None,
     ) -> None:
         self._log = log
         self.draining = False
@@ -92,7 +95,7 @@ class Gateway:
         self._logins = Logins(config.server.failed_logins)
         self._serving = 0
         services = self._services = Services(
-            config, log, slot, lambda: self._serving, reload, number, lambda: self.draining
+            config, log, slot, lambda: self._serving, reload, number, lambda: self.draining, link
         )
         self.meter = services.meter
         self.account_sync = services.account_sync

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dragoman.link.owner import Owner
 from dragoman.processes.forks import Forks
 from dragoman.server.reloading import Held, Reload
+from dragoman.serving.limits.service import LimitService
+from dragoman.storage.opening import limit_states_for
 
 
 class OwnerServices:
@@ -19,6 +21,10 @@ class OwnerServices:
         self.owner = Owner()
         self.forks = Forks()
         self.reload = Reload(held, self.owner, self.forks, replace)
+        self.limits = LimitService(
+            is_shared=held.config.storage.url is not None, states=limit_states_for(held.config)
+        )
+        self.limits.register(self.owner.handlers)
 
     async def start(self) -> None:
         """Begin, in the running event loop."""
@@ -31,3 +37,4 @@ class OwnerServices:
     async def close(self) -> None:
         """End."""
         await self.reload.close()
+        await self.limits.close()

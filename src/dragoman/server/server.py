@@ -22,6 +22,7 @@ from dragoman.http import Limits
 from dragoman.http import Server as HTTPServer
 from dragoman.http.addresses import is_here
 from dragoman.http.server import Listener
+from dragoman.link.messages import Peer
 from dragoman.observability.metrics.scrape import WorkerSlot
 from dragoman.prices.loading import price_faults
 from dragoman.processes.reload import ReloadError
@@ -34,6 +35,7 @@ def build_app(
     slot: WorkerSlot | None = None,
     reload: ReloadRequest | None = None,
     number: int = 1,
+    link: Peer | None = None,
 ) -> Gateway:
     """The gateway as an application, for a server or for tests.
 
@@ -43,7 +45,7 @@ def build_app(
     """
     if config.server.unix_socket is None:
         check_reach(config, config.server.host)
-    return Gateway(config, log, slot, reload, number)
+    return Gateway(config, log, slot, reload, number, link)
 
 
 def check_reach(config: Config, host: str) -> None:

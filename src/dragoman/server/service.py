@@ -345,7 +345,8 @@ def _worker(held: Held, link: Peer, slot: WorkerSlot | None) -> Iterator[Server]
     )
     try:
         request = None if held.source is None else ReloadRequest(reload.reload, held.pending)
-        server = Server(build_app(config, lines if wanted else None, slot, request, held.number))
+        log = lines if wanted else None
+        server = Server(build_app(config, log, slot, request, held.number, link))
         yield server
     finally:
         lines.flush()

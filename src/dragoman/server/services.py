@@ -173,7 +173,9 @@ class Services:
         """What owns the limits, if it is in this process by itself."""
         if link is None:
             owner = Owner()
-            self.limit_service = limit_service_for(config)
+            self.limit_service = LimitService(
+                is_shared=config.storage.url is not None, states=limit_states_for(config)
+            )
             self.limit_service.register(owner.handlers)
             link = owner.join(Handlers())
         self.limits = _limits(config, self.account_sync, link)
@@ -565,11 +567,6 @@ def _counts(config: Config, shared: str | None, link: Peer) -> Counts | None:
     if config.storage.url is None or config.storage.path:
         return counts_for(config, shared)
     return AccountSlots(link)
-
-
-def limit_service_for(config: Config) -> LimitService:
-    """What owns the limits of this machine."""
-    return LimitService(is_shared=config.storage.url is not None, states=limit_states_for(config))
 
 
 def _limits(config: Config, account_sync: AccountSync | None, link: Peer) -> Limits:

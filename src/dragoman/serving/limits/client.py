@@ -260,16 +260,25 @@ class Limits:
     async def counted(
         self, owners: Sequence[tuple[str, Sequence[Limit]]], *, is_team: bool
     ) -> list[int]:
-        """The places of those of several keys or teams of which a limit is counted: of all others
-        nothing was used of late."""
+        """The places of those of several keys or teams that may have used something of a limit: of
+        all others nothing was used of late."""
         found: list[int] = []
+        begin, now = inf, time.time()
+        unknown: list[int] = []
         for place, (owner, limits) in enumerate(owners):
             rules = [self._rule(limit, owner, is_team) for limit in limits]
             if any(await self._known_states(rules)):
                 found.append(place)
+            else:
+                begins = [since for one in rules if (since := stored_since(one, now)) is not None]
+                if begins:
+                    unknown.append(place)
+                    begin = min(begin, *begins)
             if place % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-        return found
+        users = await self.history.users(begin, is_team=is_team) if unknown else ()
+        found += [place for place in unknown if users is not None and owners[place][0] in users]
+        return sorted(found)
 
     async def shared(self) -> tuple[SharedState, ...]:
         """The limits that this machine shares with others.

@@ -68,8 +68,6 @@ class LimitService:
         # From a number that no owner before gave: theirs are not to be taken for ours.
         first = time.time_ns() // 1000
         self.owner = Owner(Balance if borrowing is None else borrowing.make_slice, first)
-        if states is not None:
-            self.owner.inherit(states.take())
         self._queues: dict[int, _Queue] = {}
         self._resolving: asyncio.Task[None] | None = None
         if borrowing is not None:
@@ -105,6 +103,8 @@ class LimitService:
             await self._borrowing.close()
 
     def _define(self, peer: Peer, message: Define) -> Defined:
+        if not self._peers and self._states is not None:
+            self.owner.inherit(self._states.take())
         if peer not in self._peers:
             self._peers[peer] = None
             if self._borrowing is not None and self._borrowing.away_since is not None:
