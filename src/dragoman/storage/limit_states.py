@@ -1,5 +1,5 @@
-"""What was used within windows of limits that are shorter than an hour, of which rows of usage, as sums
-of hours, cannot tell. It is written when a gateway ends, and read by the next one."""
+"""What was used within windows of limits that are shorter than an hour, of which rows of usage
+cannot tell. It is written when a gateway ends, and read by the next one."""
 
 from __future__ import annotations
 
