@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from dragoman.config import Config, Server, Timeouts
 from dragoman.server.testing import RunningGateway
+from dragoman.serving import answer_delivery
 from tests.faults.conftest import Over, leased
 from tests.faults.upstream import (
     LAST_CHUNK,
@@ -292,10 +293,11 @@ def test_signs_of_life_that_count_come_in_their_order(
 
 @pytest.mark.parametrize(("client", "target"), CELLS)
 def test_arguments_that_run_on_as_white_space(
-    over: Over, upstream: Upstream, client: str, target: str
+    over: Over, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, client: str, target: str
 ) -> None:
     """Some models never stop; every piece is progress for all other limits."""
-    gateway = over(BAD, timeouts=Timeouts(blank_arguments_s=LIMIT), server=SERVER)
+    monkeypatch.setattr(answer_delivery, "BLANK_ARGUMENTS_S", LIMIT)
+    gateway = over(BAD, server=SERVER)
     upstream.behaviours[BAD] = flooding(['{"a":', *["  \n\t" * 50] * 500], 0.01)
     made = body(client, f"{target}/m", stream=True, tools=TOOLS[client])
     answer = call(gateway.base_url, "POST", PATHS[client], made)
@@ -309,9 +311,10 @@ def test_arguments_that_run_on_as_white_space(
 
 @pytest.mark.parametrize(("client", "target"), CELLS)
 def test_white_space_between_values_is_fine(
-    over: Over, upstream: Upstream, client: str, target: str
+    over: Over, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, client: str, target: str
 ) -> None:
-    gateway = over(BAD, timeouts=Timeouts(blank_arguments_s=LIMIT), server=SERVER)
+    monkeypatch.setattr(answer_delivery, "BLANK_ARGUMENTS_S", LIMIT)
+    gateway = over(BAD, server=SERVER)
     pieces = ["{", *[" " * 60, " " * 60, '"a":1,'] * 20, '"b":2}']
     upstream.behaviours[BAD] = flooding(pieces, 0.01)
     made = body(client, f"{target}/m", stream=True, tools=TOOLS[client])

@@ -200,11 +200,19 @@ def ready(url: str) -> dict[str, Any]:
         return {}
 
 
+STUCK_SOON = (
+    "-c",
+    "from dragoman.cli import main; from dragoman.server import service; "
+    "service.STUCK_AFTER_S = 8.0; main()",
+)
+"""Runs the command with a shorter time than workers have."""
+
+
 @needs_linux
 def test_nobody_waits_for_a_worker_that_hangs(running: Services) -> None:
     """New connections are taken by the others as soon as it is silent, long before it is replaced;
     then it serves again."""
-    service = running.start(workers=2, settings="stuck_after_s = 8\nshutdown_grace_s = 2")
+    service = running.start(workers=2, settings="shutdown_grace_s = 2", run=STUCK_SOON)
     until(lambda: ready(running.url).get("serving") == 2)
     hanging = service.workers()[0]
     os.kill(hanging, signal.SIGSTOP)

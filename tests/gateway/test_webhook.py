@@ -208,11 +208,16 @@ def test_it_is_tried_again_with_the_same_id(
 
 
 def test_one_that_never_answers_is_given_up_and_nothing_is_told_of_it(
-    start: Start, simulator: RunningSimulator, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    start: Start,
+    simulator: RunningSimulator,
+    receiver: Receiver,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     receiver.statuses = [500] * 20
-    gateway = start(configured(simulator, receiver, None, keep_s=0.2))
+    monkeypatch.setattr(module, "RETRIED_S", 0.2)
+    gateway = start(configured(simulator, receiver, None))
     behave(simulator, 0.9)
     ask(gateway)
     until(lambda: gateway.app._scrape.counts().alerts.get("failed") == 1)
@@ -222,10 +227,14 @@ def test_one_that_never_answers_is_given_up_and_nothing_is_told_of_it(
 
 
 def test_a_slow_one_keeps_no_request_waiting_and_no_more_than_it_may(
-    start: Start, simulator: RunningSimulator, receiver: Receiver
+    start: Start,
+    simulator: RunningSimulator,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     receiver.delay_s = 1.0
-    gateway = start(configured(simulator, receiver, None, queue_size=1, timeout_s=5))
+    monkeypatch.setattr(module, "MOST_WAITING", 1)
+    gateway = start(configured(simulator, receiver, None))
     behave(simulator, 0.9)
     began = time.monotonic()
     for model in ("messages", "chat", "responses"):

@@ -11,6 +11,7 @@ import openai
 import pytest
 
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.storage import opening
 from tests.checkers.framing import frames
 from tests.gateway.http import Connection, call
 from tests.memory.conftest import KEY, Start, Talk
@@ -312,9 +313,10 @@ def test_cancel_and_the_end_meet(start: Start) -> None:
         assert set(ends) <= {"cancelled", "completed"}
 
 
-def test_too_large_for_the_background(start: Start) -> None:
+def test_too_large_for_the_background(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither what is asked nor what is answered can be polled if it cannot be kept."""
-    with client(start(storage="response_bytes = 20000")) as me:
+    monkeypatch.setattr(opening, "LARGEST_RESPONSE", 20_000)
+    with client(start()) as me:
         with pytest.raises(openai.BadRequestError, match="may be kept"):
             me.responses.create(model="chat/sim-text", input="x" * 30_000, background=True)
         made = me.responses.create(model="chat/sim-echo", input="x" * 12_000, background=True)

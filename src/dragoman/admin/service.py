@@ -332,7 +332,7 @@ class Admin:
                 prices=self._prices,
                 since=since,
                 until=until,
-                hours_since=hours_since(self._config),
+                hours_since=hours_since(),
                 dry_run=dry_run,
                 actor=_actor.get(),
             )

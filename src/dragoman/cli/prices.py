@@ -298,7 +298,7 @@ def reprice(config: Path, since: str, until: str, dry_run: bool, as_json: bool) 
                 load_prices(settings),
                 begin,
                 end,
-                pricing.hours_since(settings),
+                pricing.hours_since(),
                 dry_run=dry_run,
             )
         finally:

@@ -66,45 +66,25 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """File of the certificate's key; absent: it is in the file of the certificate."""
     workers: Annotated[AtLeastOne, RESTART] = 1
     """Processes that serve. They share the states of accounts through `[storage]`."""
-    head_limit_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024
-    """Largest head of a request, in bytes; a larger one is answered 431. Also the most that
-    trailers may take."""
     head_timeout_s: Seconds = 30.0
     """Seconds within which a connection must bring the whole head of a request, from its opening
     or from the head's first byte; 0 for no limit, as in the other time limits here."""
     body_limit_bytes: AtLeastOne = 32 * 1024 * 1024
     """Largest request body, in bytes; a larger one is answered 413."""
-    body_limit_values: Annotated[int, Meta(ge=300_000)] = 1_000_000
-    """Most values that a request body may hold, told by its commas and the beginnings of its
-    objects and lists; one that holds more is answered 413. Each takes some 300 bytes of memory
-    while the body is translated."""
     body_timeout_s: Seconds = 120.0
     """Seconds within which the whole body of a request must arrive; else it is answered 408."""
-    least_rate_bytes: Annotated[int, Meta(ge=0)] = 1000
-    """Bytes per second that a body must bring, over each 10 seconds, and that a client must take
-    of an answer that waits for it."""
     idle_timeout_s: Seconds = 75.0
     """Seconds for which an idle connection of a client is kept; longer than SDKs keep theirs, so
     that it is they who close."""
     send_timeout_s: Seconds = 60.0
     """Seconds over which it is watched that a client takes its answer. One that does not is cut
     off, and its call of the upstream is ended."""
-    send_buffer_bytes: AtLeastOne = 64 * 1024
-    """Bytes of a stream that wait for a slow client; then the upstream is made to wait."""
-    linger_s: Seconds = 5.0
-    """Seconds for which the rest of a body is awaited that nobody reads, because the request was
-    refused before it was there. The connection then ends. 0: it is not awaited."""
-    linger_bytes: Annotated[int, Meta(ge=0)] = 1024 * 1024
-    """Most bytes of such a rest that are read."""
     max_connections: AtLeastOne = 10_000
     """Connections of clients that one worker has at once. When there are as many, those that wait
     longest without a request are closed, and further ones wait."""
     max_connections_per_address: Annotated[int, Meta(ge=0)] = 1024
     """Of these, connections from one address (IPv6: from one /64 network); 0 for any number. This
     machine and `trusted_proxies` may have any number."""
-    files_kept_back: Annotated[float, Meta(gt=0, lt=1), RESTART] = 0.5
-    """Share of the files that the process may open which clients' connections never take: calls
-    of upstreams and the store need them."""
     memory_limit_bytes: AtLeastOne = 512 * 1024 * 1024
     """Bytes of request bodies and answers that one worker holds at once. A request beyond them is
     answered 503. Bodies and answers of less than 64 KB, which are bounded by their number, are not
@@ -129,10 +109,6 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     back until the upstream begins, however long that takes."""
     shutdown_grace_s: Annotated[Seconds, RESTART] = 30.0
     """Seconds that requests in flight are given to finish when the gateway is told to stop."""
-    stuck_after_s: Annotated[Seconds, RESTART] = 30.0
-    """Seconds after which a worker that does nothing at all, not even give a sign of life, is
-    replaced by another, if there are several; its stack is logged after half of them. 0 for
-    never."""
     retry_headers: bool = False
     """Tell SDKs by `x-should-retry: false` not to repeat a request that failed on several
     accounts, so that attempts do not multiply."""
@@ -165,20 +141,9 @@ class WebSocket(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_connections: AtLeastOne = 2000
     """Connections that one worker has at once, which count among those of `[server]`; further ones
     are answered 503."""
-    max_connections_per_client: AtLeastOne = 500
-    """Of these, connections with one key; further ones are answered 429."""
-    max_age_s: Seconds = 3600.0
-    """Seconds after which a connection ends, once its requests are answered; up to a tenth less, so
-    that not all do at once. 0 for no limit."""
     idle_timeout_s: Seconds = 1800.0
     """Seconds without a request after which it ends; 0 for no limit. Clients keep theirs while
     their tools run."""
-    ping_s: Annotated[float, Meta(gt=0)] = 25.0
-    """Seconds between two pings. A client from which nothing came after three of them is cut off;
-    proxies in front of the gateway end what is silent for longer."""
-    memory_bytes: Annotated[int, Meta(ge=0)] = 32 * 1024 * 1024
-    """Bytes of conversations that one connection remembers, so that clients send only what is new
-    where nothing is stored. They count towards `server.memory_limit_bytes`."""
 
 
 class Team(AccessRules, frozen=True, kw_only=True):
@@ -222,14 +187,8 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     idle_s: Seconds = 600.0
     """Between two reads of an answer. A ping of the upstream is a sign of life here; one that
     sends nothing else is bounded by `first_byte_s` and `total_s`."""
-    websocket_idle_s: Seconds = 1800.0
-    """Between two messages of an answer over WebSocket, as long as the upstream answers pings; one
-    of which nothing is heard is bounded by `idle_s`."""
     total_s: Seconds = 3600.0
     """From start to end of the call."""
-    blank_arguments_s: Seconds = 30.0
-    """For which a tool's arguments may run on as nothing but white space, as those of some models
-    do until their output limit."""
 
     @property
     def longest_silence_s(self) -> float:
@@ -271,17 +230,12 @@ class Traces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Share of the requests that are traced in any case; `OTEL_TRACES_SAMPLER` and its `_ARG` win
     over it. Requests that failed, were refused, or were answered by a later attempt or a fallback
     are always traced, up to 100 a second in each worker."""
-    slow_s: Seconds = 60.0
-    """Seconds from which on a request is always traced because it took so long; 0 for never."""
     conventions: Conventions = "both"
     """Names of attributes: `main`, those of the conventions in development; `v1_41`, those of the
     last release, which most services read; `both`."""
     trusted_clients: tuple[Name, ...] = ()
     """Names of clients whose `traceparent` also decides whether a request is traced. That of
     others only tells which trace it belongs to."""
-    tell_clients: bool = False
-    """Answers to requests for generation name their trace in `x-trace-id`, whether it is sampled or
-    not."""
 
 
 Dollars = Annotated[
@@ -528,8 +482,6 @@ class Models(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Names of retired models and what took their place."""
     prefixes: dict[NonEmpty, NonEmpty] = field(default_factory=lambda: dict(PREFIXES))
     """Patterns of names and the provider prefix that such names lack."""
-    list_cache_s: Seconds = 300.0
-    """Seconds for which an upstream's list of models is kept."""
 
 
 class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -553,16 +505,10 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sync_s: Annotated[float, Meta(ge=0.02, le=0.5)] = 0.2
     """Seconds between two exchanges with the store: how late a worker learns what another
     decided, and how much usage is lost if it is killed."""
-    history_days: Annotated[float, Meta(gt=0)] = 30.0
-    """Days for which the history of accounts is kept."""
-    usage_days: Annotated[float, Meta(ge=32)] = 400.0
-    """Days for which usage is kept, at least 32, since limits of a month are held by it. What is
-    older is added up for each key, team, upstream and model."""
-    usage_hours_days: Annotated[float, Meta(ge=32)] = 60.0
-    """Days for which usage is kept by the hour, at least 32, so that it is told exactly for any
-    month; what is older is added up by the day (UTC)."""
-    audit_days: Annotated[float, Meta(gt=0)] = 400.0
-    """Days for which it is kept who changed what, at most the last 100,000 changes."""
+    keep_days: Annotated[float, Meta(ge=32)] = 400.0
+    """Days for which usage and the audit are stored: usage by the hour for 60 days, then by the day
+    (UTC); older usage is added up for each key, team, upstream and model. At least 32, since limits
+    of a month are counted by it."""
     responses: bool = True
     """Keep responses that Responses clients want stored, so that they can be gone on from. False:
     none is, and clients are told so."""
@@ -574,8 +520,6 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     charged twice. False: they fail."""
     responses_bytes: AtLeastOne = 1024 * 1024 * 1024
     """Room for all responses, in bytes; the oldest make room for new ones."""
-    response_bytes: AtLeastOne = 64 * 1024 * 1024
-    """Largest response that is kept, in bytes, with the input of its turn."""
 
     @property
     def place(self) -> str | None:
@@ -618,17 +562,15 @@ class RequestLogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     enabled: bool = True
     """Keep it."""
-    days: Annotated[float, Meta(gt=0)] = 7.0
-    """Days for which requests are kept; they go an eighth of that time at once."""
-    most_bytes: Annotated[int, Meta(ge=1024 * 1024)] = 256 * 1024 * 1024
-    """Bytes that all of it may take; beyond them the oldest eighth goes. A request takes one
-    to three kilobytes."""
+    keep_days: Annotated[float, Meta(gt=0)] = 7.0
+    """Days for which requests are stored; an eighth of that time is dropped at once."""
+    keep_bytes: Annotated[int, Meta(ge=1024 * 1024)] = 256 * 1024 * 1024
+    """Bytes that all requests may take, and as many again for all stored bodies; beyond them the
+    oldest eighth is dropped. A request takes one to three kilobytes."""
     body_bytes: Annotated[int, Meta(ge=1024, le=16 * 1024 * 1024)] = 64 * 1024
     """Bytes that are kept of each of the four bodies of a request, for keys with `keep_bodies`."""
     body_days: Annotated[float, Meta(gt=0)] = 1.0
     """Days for which they are kept."""
-    most_body_bytes: Annotated[int, Meta(ge=1024 * 1024)] = 256 * 1024 * 1024
-    """Bytes that all kept bodies may take; beyond them the oldest eighth goes."""
 
 
 class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -645,16 +587,6 @@ class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     thresholds: tuple[Annotated[float, Meta(gt=0, le=1)], ...] = (0.8, 0.95, 1.0)
     """Shares of a quota window at which there is an alert, once for each window. Windows shorter
     than an hour have none."""
-    pool_left: Annotated[float, Meta(ge=0, lt=1)] = 0.1
-    """Share of an upstream's accounts that can still be used, at or below which there is an alert;
-    the last usable account of several has one too, and so has the loss of all."""
-    keep_s: Seconds = 86_400.0
-    """Seconds for which an alert is sent again until it is accepted with a 2xx, at intervals that
-    grow to a minute."""
-    timeout_s: Annotated[float, Meta(gt=0, le=60)] = 10.0
-    """Seconds that each of them may take."""
-    queue_size: AtLeastOne = 1000
-    """Alerts that wait in each worker; further ones are dropped, and counted."""
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -215,17 +215,11 @@ def server_tls(settings: Settings) -> ssl.SSLContext | None:
 def limits_of(settings: Settings) -> Limits:
     """What clients may take, as the settings have it."""
     return Limits(
-        head_bytes=settings.head_limit_bytes,
         head_s=settings.head_timeout_s,
         body_s=settings.body_timeout_s,
-        rate=settings.least_rate_bytes,
         idle_s=settings.idle_timeout_s,
         send_s=settings.send_timeout_s,
-        send_bytes=settings.send_buffer_bytes,
-        linger_s=settings.linger_s,
-        linger_bytes=settings.linger_bytes,
         connections=settings.max_connections,
         address_connections=settings.max_connections_per_address,
-        reserved_files=settings.files_kept_back,
         memory_bytes=settings.memory_limit_bytes,
     )

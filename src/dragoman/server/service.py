@@ -59,6 +59,9 @@ from dragoman.server.reloading import Held, Reload, prepared_for
 from dragoman.server.server import Prepared, Server, build_app, check_reach, server_tls
 from dragoman.storage.opening import prepare
 
+STUCK_AFTER_S = 30.0
+"""After which a worker that does nothing at all, not even give a sign of life, is replaced by
+another, if there are several; its stack is logged after half of them."""
 _FILES = 65536
 """Open files that suffice for any number of requests that one process can serve."""
 
@@ -218,7 +221,7 @@ def _run_workers(held: Held, opened: _Opened, as_service: bool) -> None:
         table,
         _Workers(owned, table, opened, offer, shared, as_service=as_service),
         grace_s=config.server.shutdown_grace_s,
-        stuck_after_s=config.server.stuck_after_s,
+        stuck_after_s=STUCK_AFTER_S,
         offer=offer,
         owner=owned.owner,
         forks=owned.forks,

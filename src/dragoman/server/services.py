@@ -297,9 +297,7 @@ class Services:
         def exchange_of(router: Router, upstreams: Upstreams, prices: Prices = prices) -> Exchange:
             return Exchange(
                 server,
-                RequestResolver(
-                    router, self.large, server.body_limit_bytes, server.body_limit_values
-                ),
+                RequestResolver(router, self.large, server.body_limit_bytes),
                 upstreams,
                 self.large,
                 prices,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from math import inf
 
 from msgspec.structs import replace
 
@@ -51,6 +50,9 @@ Responses client is told a text four times, each of them put together from piece
 _PIECE = 256 * 1024
 """Bytes of the last events that are sent at once."""
 
+BLANK_ARGUMENTS_S = 30.0
+"""For which a tool's arguments may run on as nothing but white space, as those of some models do
+until their output limit."""
 _BLANK_RUN = 100
 """Characters of white space in arguments that are no mere indentation."""
 
@@ -227,7 +229,6 @@ async def _relay(
     """
     cause = ""
     feed, put, codec = stream.feed, delivery.put, context.incoming.codec
-    patience = context.target.upstream.timeouts.blank_arguments_s or inf
     recorder = context.recorder
     blank_since = 0.0
     data = b"".join(held)
@@ -280,8 +281,8 @@ async def _relay(
             if stream.blank >= _BLANK_RUN:
                 now = time.monotonic()
                 blank_since = blank_since or now
-                if now - blank_since >= patience:
-                    late = f"a tool's arguments were white space for {patience:g} s"
+                if now - blank_since >= BLANK_ARGUMENTS_S:
+                    late = f"a tool's arguments were white space for {BLANK_ARGUMENTS_S:g} s"
                     data += stream.fail(_timeout(context, late))
                     cause = "blank_arguments"
                     answer.close()

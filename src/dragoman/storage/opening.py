@@ -19,6 +19,7 @@ from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.limit_states import LimitStates
 from dragoman.storage.request_log import RequestLogFiles
 from dragoman.storage.responses import ResponseStore
+from dragoman.storage.retention import Retention
 from dragoman.storage.series import SeriesFile
 from dragoman.storage.shared_sessions import Sessions, SharedSessions, private_sessions
 
@@ -29,18 +30,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("dragoman.accounts")
 
 _SHORTEST_PINS_S = 60.0
+LARGEST_RESPONSE = 64 * 1024 * 1024
+"""Bytes of a response that is stored, with the input of its turn."""
 
 
 def store_for(config: Config) -> Store | None:
     """The store of `config`, not opened yet; None if nothing is kept."""
     settings = config.storage
-    options: PoolOptions = {
-        "history_days": settings.history_days,
-        "usage_days": settings.usage_days,
-        "usage_hours_days": settings.usage_hours_days,
-        "audit_days": settings.audit_days,
-        "pins_s": max((one.affinity_s for one in config.upstreams), default=_SHORTEST_PINS_S),
-    }
+    pins_s = max((one.affinity_s for one in config.upstreams), default=_SHORTEST_PINS_S)
+    options: PoolOptions = {"retention": Retention(days=settings.keep_days, pins_s=pins_s)}
     if settings.path:
         from dragoman.storage.sqlite import SqliteStore
 
@@ -87,9 +85,9 @@ class Watching:
         if base is None:
             base = f"{gettempdir()}/dragoman-{secrets.token_hex(16)}"
         self.series = SeriesFile(f"{base}-series")
-        self.requests = RequestLogFiles(f"{base}-requests", settings.days, settings.most_bytes)
+        self.requests = RequestLogFiles(f"{base}-requests", settings.keep_days, settings.keep_bytes)
         self.bodies = BodyFiles(
-            f"{base}-bodies", settings.body_days, settings.most_body_bytes, cipher_for(config)
+            f"{base}-bodies", settings.body_days, settings.keep_bytes, cipher_for(config)
         )
 
     def close(self) -> None:
@@ -136,7 +134,7 @@ def responses_for(config: Config) -> ResponseStore | None:
         return None
     options: ResponseOptions = {
         "most_bytes": settings.responses_bytes,
-        "largest_bytes": settings.response_bytes,
+        "largest_bytes": LARGEST_RESPONSE,
     }
     if settings.path:
         from dragoman.storage.sqlite import SqliteResponses

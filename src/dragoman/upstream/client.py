@@ -63,16 +63,19 @@ class UpstreamClient:
         tls: ssl.SSLContext | None = None,
         max_idle: int = 512,
         idle_expiry: float = 30.0,
+        max_age: float = 300.0,
     ) -> None:
         """
         Args:
             tls: context for upstreams and proxies; None trusts the system's authorities.
-            max_idle: idle connections kept per origin and proxy.
-            idle_expiry: seconds for which an idle connection is kept.
+            max_idle: idle connections stored per origin and proxy.
+            idle_expiry: seconds after which an idle connection is closed.
+            max_age: seconds after which a connection carries no further request.
         """
         self._tls = tls
         self._max_idle = max_idle
         self._idle_expiry = idle_expiry
+        self._max_age = max_age
         self._connections: set[Connection | SocketConnection] = set()
         self._drained: asyncio.Event | None = None
         self._started = False
@@ -81,7 +84,12 @@ class UpstreamClient:
         """Make ready for `send`; must be awaited in the loop that the client is for."""
         self._loop = asyncio.get_running_loop()
         self.clock = Clock(self._loop)
-        self._pool = ConnectionPool(self._loop, max_idle=self._max_idle, expiry=self._idle_expiry)
+        self._pool = ConnectionPool(
+            self._loop,
+            max_idle=self._max_idle,
+            expiry=self._idle_expiry,
+            max_age=self._max_age,
+        )
         self._sockets = SocketPool(self.clock, self._lost)
         self._tls_lock = asyncio.Lock()
         self._buffer = memoryview(bytearray(READ_BUFFER))

@@ -20,6 +20,16 @@ from dragoman.responses.websocket.answers import CreateRequest
 from dragoman.responses.websocket.session import Client, Session, Terms
 from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
 
+MAX_AGE_S = 3600.0
+"""After which a connection ends, once its requests are answered."""
+PING_S = 25.0
+"""Between two pings. A client from which nothing came after three of them is cut off; proxies in
+front of the gateway end what is silent for longer."""
+MEMORY_BYTES = 32 * 1024 * 1024
+"""Of conversations that one connection remembers."""
+MOST_OF_A_CLIENT = 500
+"""Connections with one key."""
+
 _RETRY_S = 5.0
 _JITTER = 0.1
 """Share of its age by which a connection may end earlier, so that not all do at once."""
@@ -75,11 +85,11 @@ class WebSockets:
             limits=WebSocketLimits(
                 message_bytes=config.server.body_limit_bytes + _OVERHEAD,
                 message_s=config.server.body_timeout_s,
-                ping_s=settings.ping_s,
+                ping_s=PING_S,
             ),
-            age_s=settings.max_age_s,
+            age_s=MAX_AGE_S,
             idle_s=settings.idle_timeout_s,
-            memory_bytes=settings.memory_bytes,
+            memory_bytes=MEMORY_BYTES,
         )
 
     @property
@@ -134,7 +144,7 @@ class WebSockets:
         if len(self._sessions) >= self._settings.max_connections:
             told = "The gateway has as many WebSocket connections as it may."
             raise refusal(FaultKind.OVERLOADED, told, retry_after=_RETRY_S)
-        if self._by_client[caller.name] >= self._settings.max_connections_per_client:
+        if self._by_client[caller.name] >= MOST_OF_A_CLIENT:
             told = "There are too many WebSocket connections with this key."
             raise refusal(FaultKind.RATE_LIMITED, told, retry_after=_RETRY_S)
 

@@ -30,6 +30,7 @@ from dragoman.accounts.store import (
     Definition,
 )
 from dragoman.jsontext import decoder
+from dragoman.storage.retention import USUAL, Retention
 from dragoman.storage.tables.admins import AdminTable
 from dragoman.storage.tables.audit import AuditTable, sweep_audit
 from dragoman.storage.tables.database import (
@@ -87,13 +88,9 @@ _read_models = decoder(tuple[str, ...])
 
 
 class PoolOptions(TypedDict, total=False):
-    """How long what is kept, and the time."""
+    """How long rows are stored, and the time."""
 
-    history_days: float
-    usage_days: float
-    usage_hours_days: float
-    audit_days: float
-    pins_s: float
+    retention: Retention
     clock: Callable[[], float]
 
 
@@ -111,21 +108,18 @@ class PoolTables(UsageTables, AuditTable):
         self,
         database: Database,
         *,
-        history_days: float = 30.0,
-        usage_days: float = 400.0,
-        usage_hours_days: float = 60.0,
-        audit_days: float = 400.0,
-        pins_s: float = 3600.0,
+        retention: Retention = USUAL,
         clock: Callable[[], float] = time.time,
         instance: str = "",
     ) -> None:
-        UsageTables.__init__(self, database, usage_hours_days * _DAY_S, usage_days * _DAY_S)
+        hours_s, days_s = retention.hours_days * _DAY_S, retention.days * _DAY_S
+        UsageTables.__init__(self, database, hours_s, days_s)
         AuditTable.__init__(self, database)
         self._client_keys = KeyTables(self._database)
         self._admins = AdminTable(self._database)
-        self._audit_s = audit_days * _DAY_S
-        self._history_s = history_days * _DAY_S
-        self._pins_s = pins_s
+        self._audit_s = days_s
+        self._history_s = retention.history_days * _DAY_S
+        self._pins_s = retention.pins_s
         self._clock = clock
         self._instance = instance
         self._opened = 0
