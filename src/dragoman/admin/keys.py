@@ -154,6 +154,7 @@ class KeyRoutes:
                 f"{parent}/*/limits/reset",
                 {"POST": on(lambda limits, name, _: limits.reset(owner, name))},
             ),
+            AdminRoute(f"{parent}/*/limits/simulate", {"POST": _simulate_limit}),
             AdminRoute(
                 f"{parent}/*/limits/*",
                 {
@@ -357,6 +358,11 @@ def _page(call: Call) -> tuple[str, int | None, str]:
     only(query, "state", "ending", "q", "limit", "after")
     most = number(query, "limit", 1, MOST_ON_PAGE) if "limit" in query else None
     return query.get("after", ""), most, query.get("q", "").strip()
+
+
+async def _simulate_limit(call: Call) -> Reply:
+    told = "This was removed: a limit of mode shadow counts what it would refuse, without refusing."
+    raise Refusal(410, "gone", told)
 
 
 def _is_ending(view: LimitView) -> bool:

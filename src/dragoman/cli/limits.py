@@ -16,6 +16,7 @@ import click
 
 from dragoman.cli.common import CONFIG, JSON, failures_told, print_json, read_config, table, tell
 from dragoman.cli.keys import Moment, opened
+from dragoman.config.removed import REMOVED
 
 if TYPE_CHECKING:
     from dragoman.accounts.store import Store
@@ -61,7 +62,13 @@ def _owner(of_team: bool) -> Owner:
     return "team" if of_team else "key"
 
 
+def _refuse_share(context: click.Context, option: click.Parameter, value: object) -> None:
+    if value is not None:
+        raise click.UsageError(f"--share was removed: {REMOVED['clients.limits.share']}.")
+
+
 _SETTINGS = (
+    click.option("--share", hidden=True, expose_value=False, callback=_refuse_share),
     click.option("--amount", help="How much; a cost in US dollars: 12.50."),
     click.option("--window", help="30s, 1m, 5h, 7d, hour, day, week, month or total."),
     click.option("--zone", help="Time zone of the calendar."),

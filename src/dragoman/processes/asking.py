@@ -1,16 +1,20 @@
-"""Asks the owner of limits of the gateway that runs on this machine, from another process."""
+"""Asks the gateway that runs on this machine, from the process of a command."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from dragoman.config.settings import Server
 from dragoman.link.messages import Answer, Asked, Handlers, LinkClosed, Notice, Question
+from dragoman.processes.listening import resolve
+from dragoman.processes.take_over import ask_for_limits
 
 
 class RunningOwner:
-    """The owner in the gateway that serves by these settings. Implements
-    `dragoman.link.messages.Peer`; nothing can be reported to it."""
+    """The owner of limits in the gateway that serves by these settings: it is asked for their
+    states, and for nothing else. Implements `dragoman.link.messages.Peer`."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -26,10 +30,20 @@ class RunningOwner:
         unclaimed: Callable[[Answer], object] | None = None,
     ) -> Answer:
         """See `Peer.ask`."""
-        raise LinkClosed
+        server = self._server
+        if server.unix_socket is not None or not server.port:
+            raise LinkClosed
+        try:
+            address = resolve(server.host, server.port)
+            answer = ask_for_limits(address, msgspec.msgpack.encode(message))
+        except OSError:
+            raise LinkClosed from None
+        if answer is None:
+            raise LinkClosed
+        return question.read_answer(answer)
 
     def report(self, notice: Notice[Asked], message: Asked) -> None:
-        """See `Peer.report`."""
+        """See `Peer.report`: nothing can be reported."""
 
     def close(self) -> None:
         """See `Peer.close`."""

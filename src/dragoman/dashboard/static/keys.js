@@ -12,22 +12,21 @@ const WINDOWS = { hour: 3600, day: 86400, week: 7 * 86400, month: 30 * 86400 }, 
 const at = (text) => (text ? Date.parse(text) / 1000 : null);
 const figure = (kind, value) => (kind === "cost" ? money(value) : count(Number(value)));
 const seconds = (window) => WINDOWS[window] || (/^\d+[smhd]$/.test(window || "") ? parseInt(window, 10) * UNITS[window.at(-1)] : null);
-const named = (limit) => (KINDS[limit.kind] || limit.kind) + (limit.window ? ", " + limit.window : "") + (limit.share ? ", " + told(limit.share) + " of " + told(limit.upstream) : "") + (limit.models ? ", " + limit.models.map(told).join(" ") : "");
-// A share of what accounts have has no amount until that is known.
-const allowed = (one) => (one.state.amount == null ? null : Number(one.state.amount));
-const share = (one) => { const most = allowed(one); return most == null ? 0 : most ? (Number(one.state.used) + Number(one.state.reserved)) / most : 1; };
+const named = (limit) => (KINDS[limit.kind] || limit.kind) + (limit.window ? ", " + limit.window : "") + (limit.models ? ", " + limit.models.map(told).join(" ") : "");
+const allowed = (one) => Number(one.state.amount);
+const share = (one) => { const most = allowed(one); return most ? (Number(one.state.used) + Number(one.state.reserved)) / most : 1; };
 const tightest = (limits) => limits.reduce((worst, one) => (worst && share(worst) >= share(one) ? worst : one), null);
 
 // What is used, solid; what is reserved, paler; and the share of the window's time that is gone.
 function Bar({ one, width = 80 }) {
-  const most = allowed(one) ?? Infinity, used = Math.min(1, Number(one.state.used) / (most || 1)), held = Math.min(1 - used, Number(one.state.reserved) / (most || 1));
+  const most = allowed(one), used = Math.min(1, Number(one.state.used) / (most || 1)), held = Math.min(1 - used, Number(one.state.reserved) / (most || 1));
   const length = seconds(one.limit.window), resets = at(one.state.resets_at), gone = length && resets ? Math.min(1, Math.max(0, 1 - (resets - now.value) / length)) : null;
   const full = used + held, tone = full >= 1 ? "out" : full > 0.85 ? "cool" : "info", percent = Math.round(full * 100);
   return html`<svg width=${width} height="12" class=${one.limit.mode && one.limit.mode !== "enforce" ? "told-only" : ""} role="img" aria-label=${percent + " percent of " + named(one.limit)}>
     <rect x="0" y="3" width=${width} height="6" rx="1" class="f-line"/><rect x="0" y="3" width=${used * width} height="6" rx="1" class=${"f-" + tone}/><rect x=${used * width} y="3" width=${held * width} height="6" class=${"f-" + tone + " soft"}/>
     ${gone == null ? null : html`<line x1=${width * gone} x2=${width * gone} y1="0" y2="12" class="tick"/>`}</svg>`;
 }
-const Used = ({ one }) => html`<span class="num nowrap">${figure(one.limit.kind, one.state.used)} of ${allowed(one) == null ? "what is not known yet" : figure(one.limit.kind, allowed(one))}</span>`;
+const Used = ({ one }) => html`<span class="num nowrap">${figure(one.limit.kind, one.state.used)} of ${figure(one.limit.kind, allowed(one))}</span>`;
 const Resets = ({ one }) => { const when = at(one.state.resets_at); return when && when > now.value ? html`<span class="num nowrap" title=${clock(when)}>${left(when - now.value)}</span>` : html`<span class="t3">—</span>`; };
 const Ends = ({ one }) => { const when = at(one.state.exhausted_at); return when && when > now.value ? html`<b class="strong num nowrap err-note" title=${"at the pace of late, at " + clock(when)}>${left(when - now.value)}</b>` : html`<span class="t3">—</span>`; };
 const Standing = ({ of }) => { const [tone, glyph] = STATES[of] || STATES.expired; return html`<span class=${"state " + tone}><${Glyph} state=${glyph}/><b>${told(of)}</b></span>`; };
@@ -103,30 +102,27 @@ function Rotate({ of, onClose, onDone }) {
     ${field("hours", "Hours until the former ends", { type: "number", min: 0, max: 720, step: "any", required: true, ref: hours, defaultValue: 24 })}<${Acts} fault=${fault} word="Make it" busy=${busy} onClose=${onClose}/></${Dialog}>`;
 }
 
-// A limit that is new, or another for `one`: of that is told what it would have done before it is kept.
+// A limit that is new, or another for `one`.
 function SetLimit({ path, one, onClose, onDone }) {
-  const form = useRef(null), [past, setPast] = useState(null), { fault, busy, send } = useSending((next) => next()), old = one ? one.limit : { window: "day" }, none = one ? null : undefined;
+  const form = useRef(null), { fault, busy, send } = useSending((next) => next()), old = one ? one.limit : { window: "day" }, none = one ? null : undefined;
   const choice = (name, label, all) => html`<label for=${name}>${label}</label><select id=${name} name=${name} class="field">${all.map(([value, words]) => html`<option value=${value} selected=${value === (old[name] || "")}>${words}</option>`)}</select>`;
   const submit = () => {
-    const get = (name) => form.current.elements[name].value.trim(), kind = get("kind"), amount = get("amount"), isShare = amount.endsWith("%"), mode = get("mode");
-    const made = { kind, amount: isShare ? none : kind === "cost" ? amount : Number(amount), share: isShare ? amount : none, upstream: isShare ? get("upstream") : none, window: kind === "concurrent" ? none : get("window"), mode: mode || none };
+    const get = (name) => form.current.elements[name].value.trim(), kind = get("kind"), amount = get("amount"), mode = get("mode");
+    const made = { kind, amount: kind === "cost" ? amount : Number(amount), window: kind === "concurrent" ? none : get("window"), mode: mode || none };
     send(async () => {
-      if (one && !past) { const found = await ask("POST", path + "/simulate", { ...old, ...made }); return () => setPast({ ...found, kind }); }
       await ask(one ? "PATCH" : "POST", path + (one ? "/" + one.number : ""), made);
       return onDone;
     });
   };
-  return html`<${Dialog} title=${(one ? "Change" : "Add") + " a limit"} onClose=${onClose} form=${form} onInput=${() => setPast(null)} onSubmit=${submit}>
-    <div class="pair"><div>${choice("kind", "Of", Object.entries(KINDS))}</div><div>${field("amount", "Amount; a cost in US dollars, or 40%", { required: true, inputmode: "decimal", defaultValue: old.share || old.amount })}</div></div>
+  return html`<${Dialog} title=${(one ? "Change" : "Add") + " a limit"} onClose=${onClose} form=${form} onSubmit=${submit}>
+    <div class="pair"><div>${choice("kind", "Of", Object.entries(KINDS))}</div><div>${field("amount", "Amount; a cost in US dollars", { required: true, inputmode: "decimal", defaultValue: old.amount })}</div></div>
     <div class="pair"><div>${field("window", "Within: 1m, 5h, day, month, total", { defaultValue: old.window })}</div><div>${choice("mode", "What exceeds it", [["", "is refused"], ["soft", "is told (soft)"], ["shadow", "is counted only (shadow)"]])}</div></div>
-    ${field("upstream", "Of a share of the cost: the upstream whose accounts have it, within 5h or 7d", { defaultValue: old.upstream })}
-    <p role="status">${past && (past.over == null ? "Use is kept by the hour: of this limit it tells nothing." : `In the last 7 days ${past.over ? `it would have been exceeded in ${count(past.over)} of ${count(past.hours)} hours with use, first ${clock(at(past.first))}` : "it would have refused nothing"}; the most within its window was ${figure(past.kind, past.most)}.`)}</p>
-    <${Acts} fault=${fault} word=${past ? "Save" : one ? "Look at the last 7 days" : "Add"} busy=${busy} onClose=${onClose}/></${Dialog}>`;
+    <${Acts} fault=${fault} word=${one ? "Save" : "Add"} busy=${busy} onClose=${onClose}/></${Dialog}>`;
 }
 
 function Grant({ path, one, onClose, onDone }) {
   const amount = useRef(null), { fault, busy, send } = useSending(onDone);
   const submit = () => { const text = amount.current.value.trim(); send(() => ask("POST", path, { amount: one.limit.kind === "cost" ? text : Number(text) })); };
-  return html`<${Dialog} title="Grant more" onClose=${onClose} onSubmit=${submit}><p class="t2">Beside the ${one.limit.share ? told(one.limit.share) : figure(one.limit.kind, one.limit.amount)} of “${named(one.limit)}”, until the present window ends.</p>
+  return html`<${Dialog} title="Grant more" onClose=${onClose} onSubmit=${submit}><p class="t2">Beside the ${figure(one.limit.kind, one.limit.amount)} of “${named(one.limit)}”, until the present window ends.</p>
     ${field("amount", "How much more", { ref: amount, required: true, inputmode: "decimal" })}<${Acts} fault=${fault} word="Grant it" busy=${busy} onClose=${onClose}/></${Dialog}>`;
 }

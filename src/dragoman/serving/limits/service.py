@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Iterable
 
+import msgspec
 from msgspec.structs import replace
 
 from dragoman.limits.balances import Balance
@@ -92,6 +93,11 @@ class LimitService:
         handlers.receive(questions.WRITING, self.owner.writing)
         handlers.receive(questions.WRITTEN, self._written)
         handlers.on_closed(self._gone)
+
+    def look(self, asked: bytes) -> bytes:
+        """Answer a question for the states of limits that comes from no worker."""
+        states = self.owner.look(questions.LOOK.read_asked(asked), time.time())
+        return msgspec.msgpack.encode(states)
 
     async def close(self) -> None:
         """End what is under way, once no worker serves."""
