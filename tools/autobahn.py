@@ -24,8 +24,7 @@ from typing import Any
 
 from dragoman.http import Request
 from dragoman.http.clock import Clock
-from dragoman.http.websocket import WebSocket, WebSocketLimits, agree
-from dragoman.http.websocket.frames import TEXT, text_frame
+from dragoman.http.websocket import WebSocket, WebSocketLimits, accept, text_frame
 from tests.http.serving import running
 
 _LIMITS = WebSocketLimits(message_bytes=32 * 1024 * 1024)
@@ -36,8 +35,11 @@ _SECONDS = 1800.0
 class Echo(WebSocket):
     """Sends each message back, as what it was."""
 
-    def on_message(self, text: str) -> None:
-        self.send(text_frame(text.encode()))
+    def on_message(self, data: bytes) -> None:
+        self.send(text_frame(data))
+
+    def on_binary(self, data: bytes) -> None:
+        self.send(b"\x82" + text_frame(data)[1:])
 
     def on_refusal(self, code: int) -> None:
         """Say nothing."""
@@ -45,19 +47,11 @@ class Echo(WebSocket):
     def on_end(self) -> None:
         """Nothing is to be given back."""
 
-    def _finish(self, opcode: int) -> None:
-        if opcode == TEXT:
-            super()._finish(opcode)
-            return
-        data = b"".join(self._parts)
-        self._drop()
-        self.send(b"\x82" + text_frame(data)[1:])
-
 
 async def app(request: Request) -> None:
-    """Agree to each offer."""
+    """Accept each handshake."""
     clock = Clock(asyncio.get_running_loop())
-    request.take_over(Echo(agree(request), b"", _LIMITS, clock, request.budget))
+    request.take_over(Echo(accept(request, _LIMITS), clock, request.budget))
 
 
 def _results(wstest: list[str], port: int, cases: list[str], folder: Path) -> dict[str, Any]:

@@ -177,8 +177,10 @@ HOSTILE: dict[str, tuple[bytes, int]] = {
     "close, bad code": (frame(struct.pack("!H", 999), CLOSE), 1002),
     "close, reserved code": (frame(struct.pack("!H", 1005), CLOSE), 1002),
     "close, wrong UTF-8": (frame(b"\x03\xe8\xff", CLOSE), 1007),
-    "long length for a short one": (b"\x81\xfe\x00\x05" + b"\0" * 9, 1002),
-    "length beyond all": (b"\x81\xff" + b"\xff" * 8 + b"\0" * 4, 1002),
+    "length beyond all": (b"\x81\xff" + b"\xff" * 8, 1009),
+    "length of 4 EiB": (b"\x81\xff" + (1 << 62).to_bytes(8, "big"), 1009),
+    "length of 1 GiB": (b"\x81\xff" + (1 << 30).to_bytes(8, "big"), 1009),
+    "length of 1 GiB, compressed": (b"\xc1\xff" + (1 << 30).to_bytes(8, "big"), 1009),
     "no HTTP/1.1, HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 1002),
     "many fragments": (frame(b"a", first=0) + frame(b"", 0, first=0) * 100, 1008),
 }

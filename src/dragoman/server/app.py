@@ -28,7 +28,7 @@ from dragoman.edge.paths import implied_codec, normal_path
 from dragoman.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
 from dragoman.http import ClientGone
 from dragoman.http.addresses import Proxies, is_here
-from dragoman.http.websocket import is_offered
+from dragoman.http.websocket import is_requested
 from dragoman.link.messages import Peer
 from dragoman.observability.metrics.exposition import content_type, takes_openmetrics
 from dragoman.observability.metrics.scrape import WorkerSlot
@@ -104,7 +104,7 @@ class Gateway:
         self._recorder = services.recorder
         self._current = self._with_routes(services.generation)
         self._recorder.fixed_paths = frozenset(self._current.routes)
-        self.websockets = WebSockets(config, self, lambda: self.draining)
+        self.websockets = WebSockets(config, self, services.large, lambda: self.draining)
 
     @property
     def config(self) -> Config:
@@ -248,7 +248,7 @@ class Gateway:
                 message += ": switch it on with [admin] key in the configuration"
             raise refusal(FaultKind.NOT_FOUND, message, code="not_found")
         handler = route.methods.get(incoming.method)
-        wants_socket = handler is None and is_offered(incoming.headers)
+        wants_socket = handler is None and is_requested(incoming.headers)
         if wants_socket and route.upgrades and self.websockets.is_served:
             handler = self.websockets.serve
         if handler is None:

@@ -428,7 +428,7 @@ def _socket_use(context: RequestContext) -> SocketUse | None:
     if continuation is None or not context.call.passes_through:
         return use
     told = _nobody if context.recorder is None else context.recorder.added
-    return replace(use, begun=partial(continuation.can_add, told))
+    return replace(use, on_begin=partial(continuation.can_add, told))
 
 
 def _nobody(addition: object) -> None:

@@ -98,7 +98,7 @@ class LargeBodies:
             DragomanError: as there, or TOO_LARGE.
         """
         source = Source(protocol, operation, shown or {})
-        outline, mended = await self._done(outlined, body, source, most_values)
+        outline, mended = await self.run(outlined, body, source, most_values)
         request = ClientRequest.outlined(protocol, mended or body, operation, outline)
         request.shown = source.shown
         return request
@@ -178,16 +178,21 @@ class LargeBodies:
             request.mended,
             request.is_lowered,
         )
-        return await self._done(function, request.body, source, *arguments)
+        return await self.run(function, request.body, source, *arguments)
 
-    async def _done(
+    async def run(
         self,
-        work: Callable[[bytes, *Arguments], tuple[T, bytes]],
+        function: Callable[[bytes, *Arguments], tuple[T, bytes]],
         body: bytes,
         *arguments: *Arguments,
     ) -> tuple[T, bytes]:
+        """What the function, a module's own, makes of a body.
+
+        Raises:
+            DragomanError: that of the function, or TOO_LARGE.
+        """
         try:
-            return await self.helpers.run(work, body, *arguments)
+            return await self.helpers.run(function, body, *arguments)
         except Unfinished as failure:
             _tell(failure)
             if not failure.is_too_much:

@@ -34,7 +34,8 @@ from dragoman.upstream.request import (
     render_head,
 )
 from dragoman.upstream.response import UpstreamResponse
-from dragoman.upstream.sockets import SocketConnection, SocketPool, offer_of
+from dragoman.upstream.socket_pool import SocketPool, handshake_of
+from dragoman.upstream.sockets import SocketConnection
 
 C = TypeVar("C", Connection, SocketConnection)
 
@@ -189,7 +190,7 @@ class UpstreamClient:
         on_silent: Callable[[], bool] | None,
         caller: Caller | None,
     ) -> IncomingResponse | None:
-        offer = prepared(offer_of(request))
+        handshake = prepared(handshake_of(request))
         limits = replace(request.timeouts, idle=request.timeouts.socket_idle)
 
         def begin(connection: SocketConnection) -> IncomingResponse:
@@ -200,8 +201,8 @@ class UpstreamClient:
         return await self._sockets.send(
             use,
             request,
-            offer,
-            lambda make: self._dial(offer, request.timeouts, total_at, make),
+            handshake,
+            lambda make: self._dial(handshake, request.timeouts, total_at, make),
             begin,
         )
 

@@ -12,9 +12,7 @@ import msgspec
 
 from dragoman.http import Budget
 from dragoman.http.clock import Clock
-from dragoman.http.websocket import Agreed, WebSocket, WebSocketLimits
-from dragoman.http.websocket.connection import GOING_AWAY, INTERNAL, TOO_BIG
-from dragoman.http.websocket.frames import text_frame
+from dragoman.http.websocket import Accepted, CloseCode, WebSocket, WebSocketLimits, text_frame
 from dragoman.lab.simulator.connection import Connection
 from dragoman.lab.simulator.delivery import Reply
 from dragoman.lab.simulator.errors import ApiError, openai_error
@@ -25,7 +23,7 @@ from dragoman.lab.simulator.steering import steer_by_model
 from dragoman.lab.simulator.view import JsonObject
 from dragoman.sse import Decoder
 
-_LIMITS = WebSocketLimits(message_bytes=16 * 1024 * 1024 - 1)
+LIMITS = WebSocketLimits(message_bytes=16 * 1024 * 1024 - 1)
 """What the vendor was measured to take."""
 _MOST_ACTIVE = 16
 _MOST_LANES = 32
@@ -78,7 +76,7 @@ class _Answered:
             told = msgspec.json.decode(body)
         except msgspec.DecodeError:
             self._socket.send(text_frame(body))
-            self._socket.close(INTERNAL)
+            self._socket.close(CloseCode.INTERNAL_ERROR)
             return
         headers = {}
         for line in lines.decode("latin-1").splitlines():
@@ -106,7 +104,7 @@ class _Answered:
             }
             self.send({"type": "error", "status": 500, "error": error})
         if not self.over:
-            self._socket.close(INTERNAL)
+            self._socket.close(CloseCode.INTERNAL_ERROR)
 
     def _pass(self, event: JsonObject) -> None:
         if event.get("type") == "error":
@@ -137,11 +135,11 @@ class SimulatedSocket(WebSocket):
         simulator: State,
         handlers: Handlers,
         context: RequestContext,
-        agreed: Agreed,
+        accepted: Accepted,
         budget: Budget,
     ) -> None:
         loop = asyncio.get_running_loop()
-        super().__init__(agreed, b"", _LIMITS, Clock(loop), budget)
+        super().__init__(accepted, Clock(loop), budget)
         self._simulator = simulator
         self._handlers = handlers
         self._context = context
@@ -166,9 +164,9 @@ class SimulatedSocket(WebSocket):
 
     # What the client sends
 
-    def on_message(self, text: str) -> None:
+    def on_message(self, data: bytes) -> None:
         try:
-            event = msgspec.json.decode(text)
+            event = msgspec.json.decode(data)
         except msgspec.DecodeError:
             self._fail(ApiError(400, "The message is not valid JSON."))
             return
@@ -197,7 +195,7 @@ class SimulatedSocket(WebSocket):
             told = "This connection has reached its limit."
             self._fail(ApiError(400, told, code="websocket_connection_limit_reached"), lane)
             if not self._active:
-                self.close(GOING_AWAY)
+                self.close(CloseCode.GOING_AWAY)
             return
         if event.get("background"):
             told = "background is not supported over WebSocket."
@@ -345,7 +343,7 @@ class SimulatedSocket(WebSocket):
             return
         self._start()
         if self._retiring and not self._active:
-            self.close(GOING_AWAY, "going away")
+            self.close(CloseCode.GOING_AWAY, "going away")
 
     def _tell_pending(self, turn: _Turn, response: JsonObject) -> None:
         stubs = [
@@ -373,19 +371,19 @@ class SimulatedSocket(WebSocket):
     # The end
 
     def on_refusal(self, code: int) -> None:
-        if code == TOO_BIG:
+        if code == CloseCode.MESSAGE_TOO_BIG:
             self._fail(ApiError(413, "The message is too large."))
 
     def on_tick(self, now: float) -> None:
         if time.monotonic() >= self._until and not self._active:
             told = "This connection has reached its limit."
             self._fail(ApiError(400, told, code="websocket_connection_limit_reached"))
-            self.close(GOING_AWAY)
+            self.close(CloseCode.GOING_AWAY)
 
     def retire(self) -> None:
         self._retiring = True
         if not self._active:
-            self.close(GOING_AWAY, "going away")
+            self.close(CloseCode.GOING_AWAY, "going away")
 
     def cancel(self) -> None:
         for turn in self._active.values():

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from dragoman.edge.lanes import Continuation
 from dragoman.http import BodyRefused, Budget, Problem
-from dragoman.http.websocket.frames import text_frame
+from dragoman.http.websocket import text_frame
 from dragoman.protocols.openai_responses.additions import (
     ANSWERS,
     CREATED,
@@ -227,6 +227,7 @@ class CreateRequest:
             return "too_many_pending_steers", "Too much input waits for this response."
         refusal = "too_many_pending_steers", "Other input is still on its way."
         told = await self.continuation.admit()
+        added = self._added or Additions()
         if told:
             refusal = "rate_limit_exceeded", told
         if told or not add(replace(addition, place=self._responses - 1)):
