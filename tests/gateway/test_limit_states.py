@@ -140,8 +140,8 @@ def test_whoever_looks_makes_no_ledgers(simulator: RunningSimulator, tmp_path: P
         {"kind": "cost", "amount": "5", "window": "month"},
     ]
     with running_gateway(config) as gateway:
-        service = gateway.app._services.limit_service
-        assert service is not None
+        assert gateway.app.common is not None
+        owner = gateway.app.common.limits.owner
         for name in ("a", "b", "c"):
             admin(gateway, "POST", "/keys", {"name": name, "limits": limits})
         admin(gateway, "POST", "/teams", {"name": "t", "limits": limits})
@@ -156,10 +156,10 @@ def test_whoever_looks_makes_no_ledgers(simulator: RunningSimulator, tmp_path: P
         assert told["total"] == 4
         state = told["keys"][0]["limits"][0]["state"]
         assert (state["used"], state["remaining"], state["exhausted_at"]) == (0, 3, None)
-        assert not service.owner.balances
+        assert not owner.balances
         secret = made(gateway, "d", limits=limits)
         assert ask(gateway, secret).status == 200
-        assert len(service.owner.balances) == 2
+        assert len(owner.balances) == 2
 
 
 def test_what_was_used_is_told_after_a_restart(simulator: RunningSimulator, tmp_path: Path) -> None:

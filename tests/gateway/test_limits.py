@@ -83,9 +83,8 @@ def told(gateway: RunningGateway, key: str = KEY) -> Any:
 
 def waiting(gateway: RunningGateway) -> int:
     """How many requests wait for their turn at a limit."""
-    service = gateway.app._services.limit_service
-    assert service is not None
-    return service.waiting
+    assert gateway.app.common is not None
+    return gateway.app.common.limits.waiting
 
 
 def error_of(answer: Answer) -> Any:

@@ -399,7 +399,7 @@ class Followers:
         held = Held(read_config(file).config, Source(str(file)))
         owner = Owner()
         self.reload = Reload(held, owner, Forks(), self.replaced.append)
-        self.links = [owner.join(self._handlers(number)) for number in range(workers)]
+        self.links = [owner.join(self._handlers(number), number) for number in range(workers)]
 
     def _handlers(self, number: int) -> Handlers:
         handlers = Handlers()
@@ -453,7 +453,7 @@ async def test_a_configuration_is_served_by_all_or_by_none(
     followers.failing.clear()
     followers.slow.add(2)
     report = await followers.reload.begin()
-    assert report.problems == ("worker 0 does not answer",)  # all are number 0 in one process
+    assert report.problems == ("worker 2 does not answer",)
     assert not [told for told in followers.told if "serves" in told]
     followers.slow.clear()
     followers.on_prepare = followers.links[1].close

@@ -19,7 +19,7 @@ from dragoman.operations.drafts import shortened
 from dragoman.operations.errors import ImportRejected
 from dragoman.operations.rows import BadFile
 from dragoman.operations.times import InvalidTime, parse_time
-from dragoman.storage.shared_sessions import Session
+from dragoman.storage.sessions import Session
 
 Query = Mapping[str, str]
 

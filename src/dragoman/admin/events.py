@@ -115,12 +115,12 @@ class Events:
         if not self.connections:
             self._watched = Watched()
 
-    def now(self) -> dict[str, object]:
+    async def now(self) -> dict[str, object]:
         """The figures of this second."""
         watched, now = self._watched, time.time()
         if watched.now is not None and now - watched.now_at < 1 - _TICK_S / 2:
             return watched.now
-        counts = self._scrape.counts()
+        counts = await self._scrape.counts()
         total = Outcomes()
         for outcomes in counts.outcomes.values():
             total.add(outcomes)
@@ -277,7 +277,7 @@ class _Stream:
                     await self._bye("signed out")
                     return
                 if "now" in self._topics:
-                    await self._send("now", self._events.now())
+                    await self._send("now", await self._events.now())
             slot = int(now - _POINT_LATE_S) // SLOT_S * SLOT_S
             if "point" in self._topics and slot != point:
                 if point:

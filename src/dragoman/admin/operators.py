@@ -29,6 +29,7 @@ from dragoman.admin.calls import (
     only,
     read_object,
 )
+from dragoman.admin.sessions import Sessions
 from dragoman.audit import Actor, Change
 from dragoman.config import Admin
 from dragoman.edge.auth import presented_key
@@ -37,15 +38,12 @@ from dragoman.http.addresses import Proxies, counted
 from dragoman.keys.admins import FILE_NAME, Role
 from dragoman.keys.secrets import digest_of
 from dragoman.operations.admins import AdminAdministration
-from dragoman.storage.shared_sessions import LONGEST_S, Session, Sessions
+from dragoman.storage.sessions import LONGEST_S, Session
 
 T = TypeVar("T")
 
 COOKIE = "dragoman_session"
 CSRF = b"x-dragoman-csrf"
-
-MOST_FAILURES = 5
-"""Wrong keys that one address may sign in with in a minute, over all workers."""
 
 _WRONG_S = 0.5
 """Seconds that the answer to a wrong key takes at least."""
@@ -63,7 +61,7 @@ class Operators:
         self,
         settings: Admin,
         account_sync: AccountSync | None,
-        sessions: Callable[[], Sessions],
+        sessions: Sessions,
         proxies: Proxies,
     ) -> None:
         key = settings.key
@@ -93,10 +91,10 @@ class Operators:
         if cookie is None:
             raise _unknown()
         digest = digest_of(cookie)
-        session = self._sessions().find(digest, time.time())
+        session = await self._sessions.find(digest)
         role = None if session is None else await self._role(session)
         if session is None or role is None:
-            self._sessions().end(digest)
+            self._sessions.end(digest)
             raise Refusal(401, "unauthenticated", "The session has ended: sign in again.")
         if incoming.method not in _READING:
             self._check_page(incoming)
@@ -113,7 +111,7 @@ class Operators:
         """
         if operator.session is None:
             return True
-        found = self._sessions().find(operator.digest, time.time())
+        found = await self._sessions.find(operator.digest)
         return found is not None and await self._role(found) is not None
 
     def routes(self) -> list[AdminRoute]:
@@ -145,8 +143,8 @@ class Operators:
         if incoming.headers.keys() & {b"origin", b"sec-fetch-site"}:
             self._check_page(incoming)
         check_json(incoming)
-        sessions, counted_as = self._sessions(), counted(address)
-        if wait := sessions.wait(counted_as, MOST_FAILURES, time.time()):
+        sessions, counted_as = self._sessions, counted(address)
+        if wait := await sessions.wait(counted_as):
             incoming.shared.append((b"retry-after", b"%d" % (int(wait) + 1)))
             told = "There were too many wrong keys from this address."
             raise Refusal(429, "rate_limited", told)
@@ -159,7 +157,7 @@ class Operators:
         try:
             operator = await self._holder(key.strip().encode())
         except Refusal:
-            sessions.failed(counted_as, time.time())
+            sessions.failed(counted_as)
             await asyncio.sleep(_WRONG_S - (time.monotonic() - began))
             raise
         cookie = secrets.token_urlsafe(_RANDOM_BYTES).encode()
@@ -168,7 +166,7 @@ class Operators:
             actor = Actor(operator.name, "admin", address)
             change = Change(action="sign_in", kind="admin", name=operator.name)
             await self._ask(lambda admins: admins.note(change), actor)
-        session = sessions.begin(digest, operator.name, mark, time.time())
+        session = await sessions.begin(digest, operator.name, mark)
         flags = "" if incoming.is_local else "; Secure"
         _set_cookie(incoming, f"{cookie.decode()}; Max-Age={int(LONGEST_S)}{flags}")
         return 200, _told(Operator(operator.name, operator.role, session, digest), cookie)
@@ -176,7 +174,7 @@ class Operators:
     async def _end(self, call: Call) -> Reply:
         only(call.query)
         if call.operator.digest:
-            self._sessions().end(call.operator.digest)
+            self._sessions.end(call.operator.digest)
         _set_cookie(call.incoming, "; Max-Age=0")
         return 200, {"ended": bool(call.operator.digest)}
 

@@ -352,7 +352,7 @@ class Admin:
     async def _health(self, call: Call) -> Reply:
         query = call.query
         only(query)
-        gauges = self._scrape.counts().gauges
+        gauges = (await self._scrape.counts()).gauges
         standings = await self._scrape.standings()
         sync, away = self._account_sync, self._scrape.limits_away
         return 200, {

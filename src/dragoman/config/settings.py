@@ -90,9 +90,9 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     answered 503. Bodies and answers of less than 64 KB, which are bounded by their number, are not
     counted."""
     failed_logins: Annotated[int, Meta(ge=0), RESTART] = 30
-    """Requests with no key, or one that nobody has, that one address may send to one worker in a
-    minute; further ones are answered 429, but for those whose key was valid meanwhile. 0 for any
-    number. This machine may send any number."""
+    """Requests with no key, or one that nobody has, that one address may send in a minute; further
+    ones are answered 429, but for those whose key was valid meanwhile. 0 for any number. This
+    machine may send any number."""
     trusted_proxies: tuple[NonEmpty, ...] = ()
     """Addresses or networks of proxies in front of this gateway, `unix` for one on a Unix socket.
     Only what they say in `X-Forwarded-For` counts: it tells whose the limits for an address and

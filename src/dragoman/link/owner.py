@@ -21,9 +21,9 @@ class Owner:
         self.handlers.on_closed(self._remove)
         self.peers: dict[Peer, None] = {}
 
-    def join(self, handlers: Handlers) -> LocalPeer:
+    def join(self, handlers: Handlers, number: int = 0) -> LocalPeer:
         """The owner, as a worker of the same process sees it; `handlers` are the worker's."""
-        owner, worker = local_link(self.handlers, handlers)
+        owner, worker = local_link(self.handlers, handlers, number)
         self.peers[worker] = None
         return owner
 

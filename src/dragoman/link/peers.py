@@ -228,10 +228,10 @@ class LocalPeer:
 
     __slots__ = ("_is_owner", "handlers", "is_closed", "name", "number", "other")
 
-    def __init__(self, handlers: Handlers, *, is_owner: bool) -> None:
+    def __init__(self, handlers: Handlers, number: int, *, is_owner: bool) -> None:
         self.handlers = handlers
-        self.number = 0
-        self.name = peer_name(0)
+        self.number = number
+        self.name = peer_name(number)
         self.is_closed = False
         self.other: LocalPeer = self
         """This end, as the peer sees it: its messages are handled there."""
@@ -274,11 +274,11 @@ class LocalPeer:
                     handler(peer)
 
 
-def local_link(owner: Handlers, worker: Handlers) -> tuple[LocalPeer, LocalPeer]:
+def local_link(owner: Handlers, worker: Handlers, number: int) -> tuple[LocalPeer, LocalPeer]:
     """The owner as the worker sees it, and the worker as the owner does; given are the handlers of
-    both."""
-    to_owner = LocalPeer(worker, is_owner=True)
-    to_worker = LocalPeer(owner, is_owner=False)
+    both, and the worker's number."""
+    to_owner = LocalPeer(worker, number, is_owner=True)
+    to_worker = LocalPeer(owner, number, is_owner=False)
     to_owner.other, to_worker.other = to_worker, to_owner
     return to_owner, to_worker
 

@@ -29,13 +29,14 @@ from dragoman.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
 from dragoman.http import ClientGone
 from dragoman.http.addresses import Proxies, is_here
 from dragoman.http.websocket import is_requested
-from dragoman.link.messages import Peer
+from dragoman.link.messages import Handlers, Peer
 from dragoman.observability.metrics.exposition import content_type, takes_openmetrics
 from dragoman.observability.metrics.scrape import WorkerSlot
 from dragoman.protocols.base import to_json
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
 from dragoman.responses.websocket.service import WebSockets
+from dragoman.server.common import Common
 from dragoman.server.front_page import front_page
 from dragoman.server.routes import Route, Routes
 from dragoman.server.services import Generation, Services
@@ -74,10 +75,10 @@ class Gateway:
     It needs `start` and `close`, in the loop that serves, for its connections to upstreams and its
     store. `account_sync` writes what the pool learns to the store, and the usage that `meter`
     counts; None if nothing is stored. While `draining`, `/readyz` fails. `log` is called with the
-    line of each request, None for no lines; `slot` is where this worker publishes its counts for
-    the others, None if there are none. `reload` reads the configuration anew, None where it came
-    from no file; `number` is how many configurations this gateway has had; `link` is that to the
-    owner of what workers have in common, None if this process is one by itself.
+    line of each request, None for no lines; `slot` is this worker's among others, None if there are
+    none. `reload` reads the configuration anew, None where it came from no file; `number` is how
+    many configurations this gateway has had; `link` is that to the owner of what workers have in
+    common, None if this process is one by itself.
     """
 
     def __init__(
@@ -89,10 +90,15 @@ class Gateway:
         number: int = 1,
         link: Peer | None = None,
     ) -> None:
+        self.common = Common(config) if link is None else None
+        """What workers have in common, if this process is one by itself."""
+        if self.common is not None:
+            link = self.common.owner.join(Handlers())
+        assert link is not None
         self._log = log
         self.draining = False
         self._is_first = slot is None or not slot.number
-        self._logins = Logins(config.server.failed_logins)
+        self._logins = Logins(config.server.failed_logins, link)
         self._serving = 0
         services = self._services = Services(
             config, log, slot, lambda: self._serving, reload, number, lambda: self.draining, link
@@ -172,6 +178,8 @@ class Gateway:
     async def close(self) -> None:
         """Close the connections to upstreams, and write to the store what it does not know yet."""
         await self._services.close()
+        if self.common is not None:
+            await self.common.close()
 
     async def __call__(self, request: Asked, continuation: Continuation | None = None) -> None:
         """Answer a request; `continuation` is what one of a WebSocket goes on from."""
@@ -305,7 +313,7 @@ class Gateway:
             raise
         if self._logins.failures:
             key = presented_key(incoming.headers) or b""
-            self._logins.succeeded(_address(incoming, now), key, incoming.clock.loop.time())
+            self._logins.succeeded(_address(incoming, now), key)
         if caller.dialect is not None:
             incoming.options = with_settings(incoming.options, DIALECTS[caller.dialect])
         return caller
@@ -317,7 +325,7 @@ class Gateway:
             DragomanError: RATE_LIMITED.
         """
         key = presented_key(incoming.headers) or b""
-        wait = self._logins.wait(_address(incoming, now), key, incoming.clock.loop.time())
+        wait = self._logins.wait(_address(incoming, now), key)
         if wait:
             told = "There were too many logins from this address that failed."
             raise refusal(FaultKind.RATE_LIMITED, told, retry_after=wait)
@@ -325,7 +333,7 @@ class Gateway:
     def _note_failed_login(self, incoming: IncomingRequest, now: Generation) -> None:
         address = _address(incoming, now)
         if not is_here(address):
-            self._logins.failed(address, incoming.clock.loop.time())
+            self._logins.failed(address)
 
     async def _metrics(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         admin = self._current.generation.admin

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.link.owner import Owner
 from dragoman.processes.forks import Forks
+from dragoman.server.common import Common
 from dragoman.server.reloading import Held, Reload
-from dragoman.serving.limits.service import LimitService
-from dragoman.storage.opening import limit_states_for
 
 
 class OwnerServices:
@@ -18,13 +16,10 @@ class OwnerServices:
 
     def __init__(self, held: Held, replace: Callable[[int], None]) -> None:
         self.held = held
-        self.owner = Owner()
+        self.common = Common(held.config)
+        self.owner = self.common.owner
         self.forks = Forks()
         self.reload = Reload(held, self.owner, self.forks, replace)
-        self.limits = LimitService(
-            is_shared=held.config.storage.url is not None, states=limit_states_for(held.config)
-        )
-        self.limits.register(self.owner.handlers)
 
     async def start(self) -> None:
         """Begin, in the running event loop."""
@@ -37,4 +32,4 @@ class OwnerServices:
     async def close(self) -> None:
         """End."""
         await self.reload.close()
-        await self.limits.close()
+        await self.common.close()

@@ -34,7 +34,6 @@ from dragoman.edge.log_format import (
 )
 from dragoman.link.messages import Handlers, Peer
 from dragoman.link.peers import SocketPeer
-from dragoman.observability.metrics.board import Board
 from dragoman.observability.metrics.scrape import WorkerSlot
 from dragoman.operations.configuration import note_start
 from dragoman.processes.listening import (
@@ -171,7 +170,7 @@ def _run_alone(held: Held, opened: _Opened, as_service: bool) -> None:
                 sockets,
                 server.stop,
                 partial(_answer_reload, owned.reload),
-                owned.limits.look,
+                owned.common.limits.look,
             )
             told_to_stop = False
 
@@ -224,7 +223,7 @@ def _run_workers(held: Held, opened: _Opened, as_service: bool) -> None:
         opened.sockets,
         lambda: supervisor.stop(),
         partial(_answer_reload, owned.reload),
-        owned.limits.look,
+        owned.common.limits.look,
     )
     shared = None if counts is None else f"{counts.name}/counts"
     supervisor = Supervisor(
@@ -263,7 +262,6 @@ class _Workers:
         self._shared = shared
         self._as_service = as_service
         self._dealt = deal(opened.sockets, table.workers)
-        self._board = Board(table.workers)
 
     def work(self, number: int, sock: socket.socket) -> None:
         """See `Supervised.work`."""
@@ -273,7 +271,8 @@ class _Workers:
     async def _serve(self, number: int, sock: socket.socket) -> None:
         table, dealt, sockets = self._table, self._dealt, self._opened.sockets
         link = await SocketPeer.open(sock, Handlers(), number)
-        slot = WorkerSlot(self._board, number, table.workers, table, self._shared)
+        before = self._owned.common.board.of(number)
+        slot = WorkerSlot(number, table.workers, table, before, self._shared)
         with _worker(self._owned.held, link, slot) as server:
             attendance = Attendance(table, number, dealt, server.listen)
             own = dealt[number]

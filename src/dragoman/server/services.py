@@ -26,6 +26,7 @@ from dragoman.admin.operators import Operators
 from dragoman.admin.own_usage import OwnUsage
 from dragoman.admin.repeated import RepeatedPosts
 from dragoman.admin.service import Admin
+from dragoman.admin.sessions import Sessions
 from dragoman.admin.workbench.sending import Bench
 from dragoman.config import Config
 from dragoman.edge.auth import Keyring
@@ -36,8 +37,7 @@ from dragoman.keys.records import UsedInHour
 from dragoman.keys.ring import KeyRing
 from dragoman.limits.counters import counts_until
 from dragoman.limits.rules import Rule
-from dragoman.link.messages import Handlers, Peer
-from dragoman.link.owner import Owner
+from dragoman.link.messages import Peer
 from dragoman.observability.current import Current
 from dragoman.observability.metrics.listed import listed_models
 from dragoman.observability.metrics.metrics import Metrics, Signal
@@ -78,7 +78,6 @@ from dragoman.serving.limits.budgets import budgets
 from dragoman.serving.limits.client import Limits
 from dragoman.serving.limits.exchange import LedgerExchange
 from dragoman.serving.limits.history import UsageHistory, UsedSince, UsersSince
-from dragoman.serving.limits.service import LimitService
 from dragoman.serving.limits.simulation import SimulatedAdmission
 from dragoman.serving.prober import Prober
 from dragoman.serving.resolver import RequestResolver
@@ -90,12 +89,9 @@ from dragoman.storage.opening import (
     cipher_for,
     counts_for,
     ledgers_for,
-    limit_states_for,
     responses_for,
-    sessions_for,
     store_for,
 )
-from dragoman.storage.shared_sessions import Sessions
 from dragoman.upstream.client import UpstreamClient
 
 _log = logging.getLogger("dragoman")
@@ -128,9 +124,8 @@ class Services:
     `exporting` if nothing is traced.
 
     `log` and `slot` are as for `Gateway`; `in_flight` tells how many requests are being served,
-    `reload` reads the configuration anew, None where it came from no file; `is_draining` whether
-    the gateway is ending; `link` is that to the owner of what workers have in common, None if this
-    process is one by itself.
+    `reload` reads the configuration anew, None where it came from no file; `is_draining` tells
+    whether the gateway is ending, `link` is that to the owner.
     """
 
     def __init__(
@@ -139,10 +134,10 @@ class Services:
         log: Callable[[bytes], None] | None,
         slot: WorkerSlot | None,
         in_flight: Callable[[], int],
-        reload: ReloadRequest | None = None,
-        number: int = 1,
-        is_draining: Callable[[], bool] = lambda: False,
-        link: Peer | None = None,
+        reload: ReloadRequest | None,
+        number: int,
+        is_draining: Callable[[], bool],
+        link: Peer,
     ) -> None:
         """
         Raises:
@@ -167,17 +162,8 @@ class Services:
         self._unpriced = _UnpricedModels()
         self.background = BackgroundTasks(self._conversations)
         self.current = Current()
-        self.scrape = Scrape(self.current, self.account_sync, in_flight, slot)
+        self.scrape = Scrape(self.current, self.account_sync, in_flight, slot, link)
         counts = None if slot is None else slot.counts
-        self.limit_service: LimitService | None = None
-        """What owns the limits, if it is in this process by itself."""
-        if link is None:
-            owner = Owner()
-            self.limit_service = LimitService(
-                is_shared=config.storage.url is not None, states=limit_states_for(config)
-            )
-            self.limit_service.register(owner.handlers)
-            link = owner.join(Handlers())
         self.limits = _limits(config, self.account_sync, link)
         if config.storage.url is not None:
             self.scrape.limits_away = lambda: self.limits.away_since
@@ -223,8 +209,7 @@ class Services:
             self._traces,
             None if self.request_log is None else self.request_log.add,
         )
-        self._open_sessions = partial(sessions_for, config, counts)
-        self._opened_sessions: Sessions | None = None
+        self._sessions = Sessions(link)
         self._own_usage = OwnUsage(self.account_sync)
         self.generation = self._made(config, number, None, pool)
         self.current.generation = self.generation
@@ -417,12 +402,6 @@ class Services:
             route = f"{incoming.method} {incoming.path}"
             self._log(record.line(incoming.request_id, route, incoming.status))
 
-    def _sessions(self) -> Sessions:
-        """Who is signed in to the administration."""
-        if self._opened_sessions is None:
-            self._opened_sessions = self._open_sessions()
-        return self._opened_sessions
-
     def _report_reached(self, rule: Rule, percent: int) -> None:
         """Report to the log and the webhook that a share of a limit was reached."""
         log_reached(rule, percent)
@@ -494,8 +473,6 @@ class Services:
         if self.account_sync is not None:
             await self.account_sync.close()
         await self.limits.close()
-        if self.limit_service is not None:
-            await self.limit_service.close()
         self.generation.pool.share(None)
         if self.exporting is not None:
             await asyncio.to_thread(self.exporting.close)
@@ -505,8 +482,6 @@ class Services:
         await asyncio.to_thread(self._watching.close)
         await self.scrape.close()
         self.large.close()
-        if self._opened_sessions is not None:
-            self._opened_sessions.close()
 
 
 def _prices(config: Config, former: Generation | None, unknown: _UnpricedModels) -> Prices:

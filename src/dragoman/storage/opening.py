@@ -21,7 +21,7 @@ from dragoman.storage.request_log import RequestLogFiles
 from dragoman.storage.responses import ResponseStore
 from dragoman.storage.retention import Retention
 from dragoman.storage.series import SeriesFile
-from dragoman.storage.shared_sessions import Sessions, SharedSessions, private_sessions
+from dragoman.storage.sessions import SessionFile
 
 if TYPE_CHECKING:
     from dragoman.storage.tables.pool import PoolOptions
@@ -99,20 +99,11 @@ class Watching:
                 os.unlink(self.series.path)
 
 
-def sessions_for(config: Config, shared: str | None) -> Sessions:
-    """Who is signed in to the administration, over the processes that use the same store, or else
-    over those that have a file `shared` for their requests in flight, beside that; in this process
-    alone if there is neither, or it cannot be used, which is logged."""
-    base = config.storage.path or shared
-    if base is None:
-        return private_sessions()
-    path = f"{base}-sessions"
-    try:
-        return SharedSessions(path)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        _log.error("%s: %s: each worker has its own sessions", path, reason)
-        return private_sessions()
+def sessions_for(config: Config) -> SessionFile | None:
+    """Where it is stored who is signed in to the administration: beside the database, if that is a
+    file."""
+    path = config.storage.path
+    return SessionFile(f"{path}-sessions") if path else None
 
 
 def ledgers_for(config: Config) -> Ledgers | None:
