@@ -93,8 +93,8 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     this is answered 503. Bodies and answers under 64 KB are not counted; their number is bounded.
     """
     failed_logins: Annotated[int, Meta(ge=0), RESTART] = 30
-    """Requests with a missing or unknown key that are accepted from one address in a minute; further
-    requests are answered 429, except those with a key that was valid in that minute. 0 for
+    """Requests with a missing or unknown key that are accepted from one address in a minute;
+    further requests are answered 429, except those with a key that was valid in that minute. 0 for
     any number. This machine is exempt."""
     trusted_proxies: tuple[NonEmpty, ...] = ()
     """Addresses or networks of proxies in front of the gateway, `unix` for a proxy on a Unix
