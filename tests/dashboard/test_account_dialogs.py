@@ -24,7 +24,7 @@ def test_a_list_is_looked_at_then_stored_tested_and_changed(
     page.get_by_role("button", name="Import…").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("List").fill(LIST)
-    dialog.get_by_role("button", name="Look at it").click()
+    dialog.get_by_role("button", name="Preview").click()
     preview = dialog.get_by_label("Preview")
     expect(preview.get_by_role("status")).to_contain_text("4 rows: 2 new, 0 replaced, 2 bad")
     expect(preview.locator("tbody tr")).to_have_count(2)

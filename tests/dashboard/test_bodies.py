@@ -29,8 +29,8 @@ def test_bodies_are_read_and_opened_in_the_workbench(
     )
     rows = eventually(lambda: _rows(gateway))
     sign_in(page, gateway, path=f"/requests/{rows[0]['id']}")
-    page.get_by_role("button", name="What the client asked").click()
-    expect(page.locator(".kept pre")).to_contain_text('"content": "<img src=x>"')
+    page.get_by_role("button", name="Client request").click()
+    expect(page.locator(".stored pre")).to_contain_text('"content": "<img src=x>"')
     assert page.locator("img").count() == 0
     assert broken_rules(page) == []
     page.get_by_role("link", name="Open in the workbench").click()

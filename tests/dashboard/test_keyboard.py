@@ -31,7 +31,7 @@ def test_letters_lead_everywhere(page: Page, gateway: RunningGateway, told: Told
     page.keyboard.press("1")
     expect(page.get_by_role("button", name="15 min", pressed=True)).to_be_visible()
     page.keyboard.press("?")
-    page.get_by_label("Single letters do something").uncheck()
+    page.get_by_label("Single-letter shortcuts").uncheck()
     page.keyboard.press("Escape")
     page.keyboard.press("2")
     expect(page.get_by_role("button", name="15 min", pressed=True)).to_be_visible()

@@ -21,15 +21,15 @@ def limits_of(gateway: RunningGateway, path: str) -> Any:
 
 def test_a_key_is_made_limited_and_ended(page: Page, gateway: RunningGateway, told: Told) -> None:
     sign_in(page, gateway, path="/keys")
-    page.get_by_role("button", name="Add a team…").click()
+    page.get_by_role("button", name="Create a team…").click()
     page.get_by_label("Name", exact=True).fill("ops")
-    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_role("button", name="Create", exact=True).click()
     expect(page.get_by_role("region", name="Teams")).to_contain_text("ops")
 
-    page.get_by_role("button", name="Make a key…").click()
+    page.get_by_role("button", name="Create a key…").click()
     page.get_by_label("Name", exact=True).fill("ci")
     page.get_by_label("Team; empty for none").fill("ops")
-    page.get_by_role("button", name="Make", exact=True).click()
+    page.get_by_role("button", name="Create", exact=True).click()
     secret = page.locator(".once code").text_content()
     assert secret is not None
     assert re.fullmatch(r"sk-drg-\w+", secret)
@@ -67,8 +67,8 @@ def test_a_key_is_made_limited_and_ended(page: Page, gateway: RunningGateway, to
     expect(side.locator(".limitlist li").nth(1)).to_contain_text("cost, 5h")
 
     side.get_by_role("button", name="New secret…").click()
-    page.get_by_label("Hours until the former ends").fill("0")
-    page.get_by_role("button", name="Make it").click()
+    page.get_by_label("Hours until the old secret ends").fill("0")
+    page.get_by_role("button", name="Create it").click()
     other = page.locator(".once code").text_content()
     assert other != secret
     page.get_by_role("button", name="Done").click()
@@ -88,8 +88,8 @@ def test_a_viewer_looks_on(page: Page, gateway: RunningGateway) -> None:
     ask(gateway, "POST", "keys", {"name": "watched"})
     ask(gateway, "POST", "keys/watched/limits", {"kind": "concurrent", "amount": 2})
     page.goto(f"{gateway.base_url}/ui/keys/key/watched")
-    expect(page.get_by_role("complementary")).to_contain_text("at one time")
-    writes = re.compile("Make|Add|Change|Grant|Remove")
+    expect(page.get_by_role("complementary")).to_contain_text("concurrent requests")
+    writes = re.compile("Create|Add|Change|Grant|Remove")
     expect(page.get_by_role("button", name=writes)).to_have_count(0)
 
 
@@ -106,11 +106,11 @@ def test_of_many_keys_the_page_asks_for_those_it_shows(page: Page, gateway: Runn
     rows, panel = keys.locator("tbody tr"), page.locator("section", has=keys)
     expect(rows).to_have_count(100)
     expect(panel).to_contain_text("1 to 100")
-    page.get_by_role("button", name="Further keys").click()
+    page.get_by_role("button", name="Next keys").click()
     expect(keys).to_contain_text("many-129")
     expect(keys).not_to_contain_text("many-000")
     expect(panel).to_contain_text("101 to ")
-    expect(page.get_by_role("button", name="Further keys")).to_have_count(0)
+    expect(page.get_by_role("button", name="Next keys")).to_have_count(0)
 
     page.get_by_role("link", name="many-129", exact=True).click()
     side = page.get_by_role("complementary", name="Key many-129")

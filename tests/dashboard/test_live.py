@@ -28,10 +28,10 @@ def test_requests_come_by_themselves(page: Page, gateway: RunningGateway, told: 
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("words=2")
     assert asked == []
-    page.get_by_role("button", name="Hold").click()
-    expect(page.get_by_text("held")).to_be_visible()
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_text("paused")).to_be_visible()
     _ask(gateway, "chat/sim-text?words=2")
-    page.get_by_role("button", name="Follow").click()
+    page.get_by_role("button", name="Resume").click()
     expect(rows).to_have_count(2)
     assert (told.console, told.elsewhere) == ([], [])
 
@@ -58,7 +58,7 @@ window.EventSource = class extends EventTarget {
 def test_a_sample_says_that_it_is_one(page: Page, gateway: RunningGateway, told: Told) -> None:
     page.add_init_script(SAMPLED)
     sign_in(page, gateway, path="/requests")
-    expect(page.get_by_text("live, a sample: 1.0 % of what comes in")).to_be_visible()
+    expect(page.get_by_text("live, a sample: 1.0 % of all requests")).to_be_visible()
     expect(page.locator("tbody tr").first).to_be_visible()
     assert told.console == []
 
@@ -66,7 +66,7 @@ def test_a_sample_says_that_it_is_one(page: Page, gateway: RunningGateway, told:
 def test_it_is_asked_for_where_it_does_not_come(page: Page, gateway: RunningGateway) -> None:
     page.route("**/admin/events?*", lambda route: route.fulfill(status=503))
     sign_in(page, gateway, path="/requests?model=chat%2Fsim-text%3Fwords%3D4")
-    expect(page.get_by_text("not live: asked for each 3 s")).to_be_visible()
+    expect(page.get_by_text("not live: updated every 3 s")).to_be_visible()
     _ask(gateway, "chat/sim-text?words=4")
     expect(page.locator("tbody tr")).to_have_count(1, timeout=15_000)
 
@@ -77,7 +77,7 @@ def test_who_is_signed_out_is_told(page: Page, gateway: RunningGateway) -> None:
     other = page.context.new_page()
     other.goto(f"{gateway.base_url}/ui/config")
     other.get_by_role("button", name="Sign out").first.click()
-    expect(page.get_by_label("Key of the administration")).to_be_visible()
+    expect(page.get_by_label("Admin key")).to_be_visible()
 
 
 def test_figures_of_this_second(page: Page, gateway: RunningGateway, told: Told) -> None:

@@ -19,5 +19,5 @@ def test_a_name_is_explained_as_one_types(page: Page, gateway: RunningGateway, t
     page.get_by_label("Name of a key").fill("<b>nobody</b>")
     expect(steps).to_contain_text("<b>nobody</b> may not ask for it. There is no such key")
     page.get_by_label("Model", exact=True).fill("no-such-model")
-    expect(page.locator(".banner")).to_contain_text("a client is told that there is no such model")
+    expect(page.locator(".banner")).to_contain_text("clients get the answer that there is no such")
     assert (told.console, told.elsewhere) == ([], [])

@@ -30,7 +30,7 @@ def ask(gateway: RunningGateway, method: str, path: str, body: object = None) ->
 
 def sign_in(page: Page, gateway: RunningGateway, key: str = KEY, path: str = "/accounts") -> None:
     page.goto(f"{gateway.base_url}/ui{path}")
-    page.get_by_label("Key of the administration").fill(key)
+    page.get_by_label("Admin key").fill(key)
     page.keyboard.press("Enter")
 
 
@@ -44,7 +44,7 @@ def test_overview(page: Page, gateway: RunningGateway, told: Told) -> None:
     ask(gateway, "POST", "accounts/do", {"do": "disable", "names": ["pool-00007"]})
     sign_in(page, gateway, path="")
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
-    needs = page.get_by_label("What needs somebody")
+    needs = page.get_by_label("Needs attention")
     expect(needs).to_contain_text("is disabled.")
     expect(page.get_by_label("Figures")).to_contain_text("In flight now")
     for chart in ("Requests", "First token", "Duration", "Tokens", "Cost"):
@@ -147,7 +147,7 @@ def test_one_account(page: Page, gateway: RunningGateway, told: Told) -> None:
     sign_in(page, gateway, path="/accounts/pool-00042?q=pool-0004")
     side = page.get_by_role("complementary")
     expect(side.get_by_role("heading", name="pool-00042")).to_be_visible()
-    expect(side).to_contain_text("set; shown nowhere")
+    expect(side).to_contain_text("set, never shown")
     states = side.get_by_role("img", name="States of the last 24 hours")
     expect(states).to_have_accessible_name(re.compile(r"hours: .*Active from \d\d:\d\d"))
     assert "sk-sim-p42" not in page.content()
@@ -174,7 +174,7 @@ def test_requests(page: Page, gateway: RunningGateway, told: Told) -> None:
     rows = page.locator("tbody tr")
     expect(rows).to_have_count(3)
     page.get_by_label("Filter requests").fill("eror:*")
-    expect(page.locator("#odd")).to_contain_text("eror:*: no such filter.")
+    expect(page.locator("#unknown-fields")).to_contain_text("eror:*: no such filter.")
     page.get_by_label("Filter requests").fill("min_ms:600000")
     expect(rows).to_have_count(0)
     page.get_by_label("Filter requests").fill("")
@@ -194,8 +194,8 @@ def test_requests(page: Page, gateway: RunningGateway, told: Told) -> None:
     rows.locator("a").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("req_")
     expect(page.get_by_role("heading", name="Attempts")).to_be_visible()
-    expect(page.locator(".lanes")).to_contain_text("429")
-    expect(page.locator(".lanes li").first).to_contain_text(re.compile(r"\d+ B sent, \d+ B back"))
+    lane = page.locator(".lanes li", has_text="429")
+    expect(lane).to_contain_text(re.compile(r"\d+ B sent, \d+ B received"))
     expect(page.locator(".losslist")).to_contain_text("temperature")
     assert (told.console, told.elsewhere) == ([], [])
 
@@ -214,7 +214,7 @@ def test_a_viewer_may_look(page: Page, gateway: RunningGateway) -> None:
 def test_who_signs_out_is_out_everywhere(page: Page, gateway: RunningGateway) -> None:
     sign_in(page, gateway)
     page.get_by_role("button", name="Sign out").first.click()
-    expect(page.get_by_label("Key of the administration")).to_be_visible()
+    expect(page.get_by_label("Admin key")).to_be_visible()
     status = page.evaluate("fetch('/admin/accounts').then((answer) => answer.status)")
     assert status == 401
 
@@ -222,7 +222,7 @@ def test_who_signs_out_is_out_everywhere(page: Page, gateway: RunningGateway) ->
 def saved(page: Page) -> list[dict[str, str]]:
     """The rows of the file that a table is saved as."""
     with page.expect_download() as download:
-        page.get_by_role("button", name="Save what is shown as CSV").press("Enter")
+        page.get_by_role("button", name="Save the rows shown as CSV").press("Enter")
     return list(csv.DictReader(download.value.path().read_text().splitlines()))
 
 

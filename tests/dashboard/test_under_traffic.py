@@ -239,7 +239,7 @@ def test_the_overview_tells_of_what_goes_wrong(busy: RunningGateway, browser: Br
         page.goto(f"{busy.base_url}/ui")
         kinds = page.locator("section", has=page.get_by_role("heading", name="Errors by kind"))
         expect(kinds.get_by_role("link").nth(2)).to_be_visible(timeout=30_000)
-        expect(page.get_by_label("What needs somebody")).to_contain_text("disabled.")
+        expect(page.get_by_label("Needs attention")).to_contain_text("disabled.")
         assert faults(busy) == []
 
 

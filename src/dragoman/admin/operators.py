@@ -223,7 +223,7 @@ class Operators:
             own = headers.get(b"sec-fetch-site") == b"same-origin"
         else:
             hosts = {headers.get(b"host", b"").lower()}
-            if self._proxies and self._proxies.believes(incoming.request.address):
+            if self._proxies and self._proxies.believes(incoming.address):
                 hosts.add(headers.get(b"x-forwarded-host", b"").strip().lower())
             scheme, _, authority = origin.lower().partition(b"://")
             own = scheme in (b"http", b"https") and authority in hosts and bool(authority)

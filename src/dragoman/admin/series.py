@@ -8,7 +8,7 @@ import time
 
 from dragoman.admin.calls import AdminRoute, Call, Reply, bad, number, only, times
 from dragoman.observability.metrics.series import MOST_POINTS, series
-from dragoman.storage.series import KEPT_S, SLOT_S, STEPS, SeriesFile
+from dragoman.storage.series import SLOT_S, STEPS, STORED_S, SeriesFile
 
 _HOUR_S = 3600
 
@@ -44,5 +44,5 @@ class SeriesRoutes:
 def least_step(since: float, until: float, now: float) -> int:
     """The shortest step in which a time can be told: what is kept of its beginning, and no more
     steps than are told."""
-    kept = next((step for step in STEPS if since >= now - KEPT_S[step] - SLOT_S), STEPS[-1])
+    kept = next((step for step in STEPS if since >= now - STORED_S[step] - SLOT_S), STEPS[-1])
     return kept * max(1, math.ceil((until - since) / kept / MOST_POINTS))

@@ -1,4 +1,4 @@
-"""How long rows of a store are kept before they are added up or dropped."""
+"""How long rows of a store are stored before they are added up or dropped."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ class Retention(Struct, frozen=True, kw_only=True):
 
 
 USUAL = Retention()
-"""What no configuration has changed."""
+"""The defaults."""

@@ -1,6 +1,6 @@
 """Keys of the administration.
 
-Workers ask for them when they are shown one, so that a change holds at once.
+Workers read them when a key is presented, so that a change takes effect at once.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What was used and charged: sums by the hour, older ones by the day, and what is too old for that
-in one sum, so that nothing is ever lost of the whole."""
+"""Usage and charges: sums by the hour, older ones by the day, and the oldest in one sum, so that
+the total is never reduced."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dragoman.storage.tables.table import Table, make_table
 
 _DAY_S = 86400
 _LATE_S = 7 * _DAY_S
-"""Seconds for which a worker may have held what it could not write."""
+"""Seconds for which a worker may delay a report that it could not write."""
 
 
 _KINDS = {int: "INTEGER", float: "REAL", str: "TEXT"}
@@ -68,8 +68,8 @@ _CHARGE_SUMMED = tuple(
     for name in _CHARGE_COUNTED
     for part in ((f" / {_PART}", f" % {_PART}") if name == "cost" else ("",))
 )
-"""Sums of columns. All costs together may be more than a sum of SQL can hold, which is nine million
-dollars: their thousandths of a dollar and what is left of these are summed apart."""
+"""Sums of columns. The sum of all costs may exceed a 64-bit integer, at nine million dollars:
+thousandths of a dollar and their remainders are summed apart."""
 
 _PLACES = {
     **{name.strip('"'): name for name in (*_KEYED[1:], "hour")},
@@ -84,9 +84,9 @@ _read_error = decoder(LastError)
 
 
 def _fold(table: Table, into: Mapping[str, str], too_old: str) -> tuple[str, str]:
-    """The statements that add the first rows that are `too_old` to those that they become, whose
-    columns are the expressions in `into`, and then delete them. Both pick the same rows: what rows
-    become is not too old."""
+    """The statements that add the first rows that match `too_old` to the rows they become, whose
+    columns are the expressions in `into`, and then delete them. Both select the same rows: the new
+    rows do not match."""
     name, keyed = table.name, len(table.key)
     columns = ", ".join(table.key)
     picked = (
@@ -137,7 +137,7 @@ _FOR_ALL_TIME = (
 
 
 class UsageTables:
-    """Implements what `Store` has of usage on a database that is opened elsewhere. Rows are kept by
+    """Implements the usage of `Store` on a database that is opened elsewhere. Rows are stored by
     the hour for `hours_s` seconds, and by the day for `days_s`."""
 
     def __init__(self, database: Database, hours_s: float, days_s: float) -> None:
@@ -145,7 +145,7 @@ class UsageTables:
         self._hours_s = hours_s
         self._days_s = days_s
         self._added_up = 0.0
-        """Up to when all rows are those of days, so that nobody looks again."""
+        """Time before which all rows are sums of days."""
 
     def usage(self, since: float, until: float) -> dict[UsageKey, UsageCount]:
         """See `Store.usage`."""
@@ -227,7 +227,7 @@ def _done(
     since: float,
     before: float,
 ) -> int:
-    """Add up the rows of a time. Returns how many of the table with the most."""
+    """Add up the rows of a time. Returns the number of rows of the table with the most."""
     bounds = (ceil(since), ceil(before), SWEPT_AT_ONCE)
     counts = []
     for add, delete in folds:
@@ -237,7 +237,7 @@ def _done(
 
 
 def add_usage(connection: Connection, batch: Batch) -> None:
-    """Add what a worker counted."""
+    """Add the counts of a worker."""
     if batch.usage:
         rows = _flat(batch.usage.items())
         connection.add(USAGE, rows)
@@ -277,8 +277,8 @@ def _grouped(
     by: Sequence[str],
     only: Mapping[str, str],
 ) -> Rows:
-    """Sums by the dimensions `by`, with one row for each combination of tags, of what fits `only`:
-    of tags, what has it among others."""
+    """Sums by the dimensions `by`, with one row for each combination of tags, of rows that match
+    `only`; a tag matches if it is among several."""
     places = [_PLACES[name] for name in by]
     where = ["hour >= ?", "hour < ?"]
     values: list[float | str] = [ceil(since), ceil(until)]
