@@ -54,7 +54,7 @@ _log = logging.getLogger("dragoman.gateway")
 _NOBODY = Operator("", "viewer")
 _BODY_BYTES = 1024 * 1024
 _COMPRESSED_FROM = 16 * 1024
-"""Bytes from which on an answer is compressed, for whoever accepts that."""
+"""Bytes from which on an answer is compressed, if the client accepts that."""
 _IN_THREAD_FROM = 64 * 1024
 """Bytes from which on it is compressed in a thread."""
 

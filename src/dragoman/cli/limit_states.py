@@ -1,4 +1,4 @@
-"""How limits stand, and whether a request would be admitted, told from the files of a gateway
+"""The state of limits, and whether a request would be admitted, read from the files of a gateway
 whether it runs or not."""
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _counters(config: Config, store: Store) -> LimitCounters:
         return store.client_keys.used(name, since, is_team=is_team)
 
     def opened() -> Counters:
-        # Whoever looks makes no file: it would be this user's, and not the gateway's.
+        # A command makes no file: it would belong to this user instead of the gateway's.
         if Path(f"{config.storage.path}-limits").exists():
             return limits_for(config, None)
         return PrivateLimits()
