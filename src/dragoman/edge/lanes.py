@@ -65,7 +65,7 @@ class ConnectionMemory:
         size = remembered.size
         while self._last and self._held + size > self._most:
             self.drop(next(iter(self._last.values())))
-        if size <= self._most and self._budget.take(size):
+        if size <= self._most and self._budget.reserve(size):
             self._held += size
             self._last[remembered.lane] = remembered
 
@@ -75,12 +75,12 @@ class ConnectionMemory:
             del self._last[remembered.lane]
             size = remembered.size
             self._held -= size
-            self._budget.give(size)
+            self._budget.release(size)
 
     def clear(self) -> None:
         """Forget everything."""
         self._last.clear()
-        self._budget.give(self._held)
+        self._budget.release(self._held)
         self._held = 0
 
 

@@ -164,14 +164,14 @@ class SocketReply:
 
     def reserve(self, size: int) -> bool:
         """Reserve so much of the memory budget."""
-        if not self._socket.budget.take(size):
+        if not self._socket.budget.reserve(size):
             return False
         self.reserved += size
         return True
 
     def release(self) -> None:
         """Give back what is reserved of the memory budget."""
-        self._socket.budget.give(self.reserved)
+        self._socket.budget.release(self.reserved)
         self.reserved = 0
 
     def leave(self) -> None:
@@ -198,7 +198,7 @@ class SocketReply:
             refusal = "rate_limit_exceeded", told
         if told or not add(replace(addition, place=self._responses - 1)):
             self.reserved -= size
-            self._socket.budget.give(size)
+            self._socket.budget.release(size)
             return refusal
         added.sent(addition)
         self._added = added

@@ -126,7 +126,7 @@ class WebSockets:
         self._sessions.add(session)
         self._by_client[caller.name] += 1
         try:
-            request.take_over(session)
+            request.switch_to(session)
         except BaseException:
             session.connection_lost(None)
             raise

@@ -191,7 +191,7 @@ class Session(WebSocket):
         """Handle an event. `reserved` bytes of the memory budget are those of its message."""
         if isinstance(event, Create) and self._accept(event, reserved):
             return
-        self.budget.give(reserved)
+        self.budget.release(reserved)
         if isinstance(event, Addition):
             self._steer(event)
 
@@ -340,7 +340,7 @@ class Session(WebSocket):
         self._retiring = True
         waiting, self._waiting = self._waiting, []
         for one in waiting:
-            self.budget.give(one.reserved)
+            self.budget.release(one.reserved)
             self._refuse(CONNECTION_LIMIT, one.create.lane)
         for task in self._tasks:
             task.cancel()
@@ -348,7 +348,7 @@ class Session(WebSocket):
     def on_end(self) -> None:
         """Break off what is in flight; nobody is there to be told."""
         for one in self._waiting:
-            self.budget.give(one.reserved)
+            self.budget.release(one.reserved)
         self._waiting.clear()
         for reply in list(self._active.values()):
             reply.leave()
