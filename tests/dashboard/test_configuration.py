@@ -11,7 +11,7 @@ from dragoman.admin.configuration import MASK, configuration_view
 from dragoman.config import Config, Secret, Storage, Upstream
 from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.testing import RunningGateway
-from tests.dashboard.conftest import KEY, Told
+from tests.dashboard.conftest import KEY, Problems
 from tests.dashboard.test_screens import ask, sign_in
 from tests.gateway.services import needs_linux, services
 
@@ -29,11 +29,13 @@ def test_secrets_are_masked_wherever_they_are() -> None:
     assert all(secret not in str(view) for secret in ("in-a-header", "in-a-list", "in-a-section"))
     upstreams = view["upstreams"]
     assert isinstance(upstreams, list)
-    told = {one["key"]: one["value"] for one in upstreams[0]["settings"]}
-    assert (told["headers"], told["proxies"]) == ({"x-own": MASK}, (MASK,))
+    settings = {one["key"]: one["value"] for one in upstreams[0]["settings"]}
+    assert (settings["headers"], settings["proxies"]) == ({"x-own": MASK}, (MASK,))
 
 
-def test_what_runs_and_who_did_what(page: Page, gateway: RunningGateway, told: Told) -> None:
+def test_what_runs_and_who_did_what(
+    page: Page, gateway: RunningGateway, problems: Problems
+) -> None:
     for do in ("disable", "enable"):
         ask(gateway, "POST", "accounts/do", {"do": do, "names": ["pool-00021"]})
     sign_in(page, gateway, path="/config")
@@ -55,8 +57,8 @@ def test_what_runs_and_who_did_what(page: Page, gateway: RunningGateway, told: T
     page.get_by_label("Find in the audit").fill("nobody")
     expect(page.get_by_text("No such change.")).to_be_visible()
     # The browser itself tells of an answer that is no success.
-    assert [one for one in told.console if "409" not in one] == []
-    assert told.elsewhere == []
+    assert [one for one in problems.console if "409" not in one] == []
+    assert problems.elsewhere == []
 
 
 MORE = """
@@ -73,7 +75,7 @@ output = "12"
 
 @needs_linux
 def test_what_a_reload_would_change(browser: Browser, tmp_path: Path) -> None:
-    """It is told before it is done; a file that changed since is looked at again."""
+    """The changes are shown before; a file that changed since is read again."""
     with running_simulator() as simulator, services(tmp_path, simulator.base_url) as running:
         running.start(settings=f'shutdown_grace_s = 1\n[admin]\nkey = "{KEY}"')
         file = running.folder / "gateway-0.toml"
@@ -108,10 +110,10 @@ def test_what_a_reload_would_change(browser: Browser, tmp_path: Path) -> None:
         page.close()
 
 
-def test_prices_are_found(page: Page, gateway: RunningGateway, told: Told) -> None:
+def test_prices_are_found(page: Page, gateway: RunningGateway, problems: Problems) -> None:
     sign_in(page, gateway, path="/config/prices?q=nothing-is-called-so")
     expect(page.get_by_text("No price fits.")).to_be_visible()
-    assert told.console == []
+    assert problems.console == []
 
 
 def test_a_viewer_reads_it_and_reloads_nothing(page: Page, gateway: RunningGateway) -> None:

@@ -30,9 +30,9 @@ def test_what_is_vendored_is_what_was_recorded() -> None:
     recorded = json.loads(RECORD.read_text())
     assert set(recorded) == {library.kept for library in LIBRARIES}
     for library in LIBRARIES:
-        told = recorded[library.kept]
-        assert (told["package"], told["version"]) == (library.package, library.version)
-        assert digest((KEPT / library.kept).read_bytes()) == told["sha256"]
+        entry = recorded[library.kept]
+        assert (entry["package"], entry["version"]) == (library.package, library.version)
+        assert digest((KEPT / library.kept).read_bytes()) == entry["sha256"]
         assert (KEPT / f"{library.package.replace('/', '-').lstrip('@')}.LICENSE").exists()
 
 

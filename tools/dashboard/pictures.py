@@ -179,7 +179,7 @@ def _retried_request(page: Page) -> None:
 def _one_account(page: Page) -> None:
     find = page.get_by_label("Filter accounts")
     find.fill("messages-04")
-    page.locator("tbody a, .acc a").first.click()
+    page.locator("tbody a, .accounts-list a").first.click()
     if find.is_visible():  # on a phone the list is not
         find.fill("")
 
@@ -188,7 +188,7 @@ def _disable(page: Page) -> None:
     boxes = page.locator("tbody input[type=checkbox]")
     page.get_by_label("Filter accounts").fill("responses-0")
     if not boxes.count():  # as on a phone, where one is opened first
-        page.locator(".acc a", has_text="responses-07").click()
+        page.locator(".accounts-list a", has_text="responses-07").click()
     for at in range(min(3, boxes.count())):
         boxes.nth(at).check()
     page.get_by_role("button", name="Disable…").first.click()

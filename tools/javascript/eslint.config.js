@@ -1,5 +1,6 @@
 import js from "@eslint/js";
 import globals from "globals";
+import templateWhitespace from "./template-whitespace.js";
 
 export default [
   { ignores: ["**/vendor/**"] },
@@ -7,7 +8,9 @@ export default [
   {
     files: ["src/dragoman/dashboard/static/**/*.js"],
     languageOptions: { ecmaVersion: 2024, sourceType: "module", globals: globals.browser },
+    plugins: { local: { rules: { "template-whitespace": templateWhitespace } } },
     rules: {
+      "local/template-whitespace": "error",
       complexity: ["error", 20],
       curly: ["error", "multi-line"],
       eqeqeq: ["error", "always", { null: "ignore" }],

@@ -341,7 +341,7 @@ def _secret_url(url: Secret, path: Path, schemes: tuple[str, ...]) -> Iterator[F
 
 
 def _url(url: str, path: Path, schemes: tuple[str, ...]) -> Iterator[Fault]:
-    # The URL itself is not quoted: a proxy's may hold a password.
+    # The URL itself is not quoted: a proxy's may contain a password.
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

@@ -33,7 +33,7 @@ def move(
     source.open()
     target.open()
     copied: dict[str, int] = {}
-    with source.reading() as origin, target.writing_untold() as copy:
+    with source.reading() as origin, target.writing_unversioned() as copy:
         tables = moved_tables()
         for table in tables:
             if copy.execute(f"SELECT 1 FROM {table.name} LIMIT 1").fetchone() is not None:
@@ -45,7 +45,7 @@ def move(
                 copied[table.name] += len(rows)
                 on_copied(len(rows))
         version = origin.execute("SELECT version FROM clock").fetchone()[0]
-        # Who had exchanged with the source is told everything by the target.
+        # Workers that exchanged with the source get everything from the target.
         copy.execute("UPDATE clock SET version = ?", (version + 1,))
         copy.moved()
     return copied

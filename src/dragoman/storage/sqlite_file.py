@@ -145,8 +145,8 @@ class SqliteFile:
             yield connection, self._open_version
 
     @contextmanager
-    def writing_untold(self) -> Iterator[SqliteConnection]:
-        """See `Database.writing_untold`.
+    def writing_unversioned(self) -> Iterator[SqliteConnection]:
+        """See `Database.writing_unversioned`.
 
         Raises:
             StoreError: nothing of it was done.
@@ -223,7 +223,7 @@ class SqliteFile:
             raise StoreError(f"{self.path}: {error.strerror}") from error
         except JsonError as error:
             self.close()
-            raise StoreError(f"{self.path}: holds what no version wrote: {error}") from error
+            raise StoreError(f"{self.path}: contains what no version wrote: {error}") from error
 
     def _found(self) -> tuple[int, int] | None:
         try:

@@ -128,8 +128,8 @@ class PostgresDatabase:
             yield connection, self._open_version
 
     @contextmanager
-    def writing_untold(self) -> Iterator[PostgresConnection]:
-        """See `Database.writing_untold`."""
+    def writing_unversioned(self) -> Iterator[PostgresConnection]:
+        """See `Database.writing_unversioned`."""
         with self._transaction() as connection:
             if self._serial and self._open_transaction is None:
                 connection.execute(_LOCK)
@@ -227,7 +227,7 @@ class PostgresDatabase:
             kind = CommitUnknown if self._commits and is_lost else StoreError
             raise kind(f"the database cannot be used: {name}") from error
         except JsonError as error:
-            raise StoreError(f"the database holds what no version wrote: {error}") from error
+            raise StoreError(f"the database contains what no version wrote: {error}") from error
         finally:
             self._commits = False
 

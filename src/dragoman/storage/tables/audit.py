@@ -49,7 +49,7 @@ class AuditTable:
             for one in changes
         ]
         if rows:
-            with self._database.writing_untold() as connection:
+            with self._database.writing_unversioned() as connection:
                 connection.executemany(_INSERT, rows)
 
     def audit(

@@ -88,7 +88,7 @@ class Database(Protocol):
     def writing(self) -> AbstractContextManager[tuple[Connection, int]]:
         """A transaction that writes rows with a version, and that version."""
 
-    def writing_untold(self) -> AbstractContextManager[Connection]:
+    def writing_unversioned(self) -> AbstractContextManager[Connection]:
         """A transaction that changes nothing that workers have to learn of, and so makes no
         version."""
 

@@ -24,10 +24,20 @@ from dragoman.accounts.store import (
     REMOVED_KEPT_S,
     SWEPT_AT_ONCE,
     UNCOUNTED,
+    Attempts,
     Batch,
     Changes,
+    ChargeCount,
+    ChargeKey,
     Definition,
+    ErrorKey,
+    LastError,
+    Reprice,
+    Sums,
+    UsageCount,
+    UsageKey,
 )
+from dragoman.audit import Actor, Change, Line
 from dragoman.jsontext import decoder
 from dragoman.storage.retention import USUAL, Retention
 from dragoman.storage.tables.admins import AdminTable
@@ -93,7 +103,7 @@ class PoolOptions(TypedDict, total=False):
     clock: Callable[[], float]
 
 
-class PoolTables(UsageTables, AuditTable):
+class PoolTables:
     """Implements `Store` on a database.
 
     Rows older than `retention` are dropped by `sweep`. `clock` is Unix time. The database is
@@ -111,10 +121,11 @@ class PoolTables(UsageTables, AuditTable):
         instance: str = "",
     ) -> None:
         hours_s, days_s = retention.hours_days * _DAY_S, retention.days * _DAY_S
-        UsageTables.__init__(self, database, hours_s, days_s)
-        AuditTable.__init__(self, database)
-        self._client_keys = KeyTables(self._database)
-        self._admins = AdminTable(self._database)
+        self._database = database
+        self._usage = UsageTables(database, hours_s, days_s)
+        self._audit = AuditTable(database)
+        self._client_keys = KeyTables(database)
+        self._admins = AdminTable(database)
         self._audit_s = days_s
         self._history_s = retention.history_days * _DAY_S
         self._pins_s = retention.pins_s
@@ -135,6 +146,51 @@ class PoolTables(UsageTables, AuditTable):
     def admins(self) -> AdminTable:
         """See `Store.admins`."""
         return self._admins
+
+    def note(self, actor: Actor, changes: Iterable[Change]) -> None:
+        """See `AuditLog.note`."""
+        self._audit.note(actor, changes)
+
+    def audit(
+        self,
+        limit: int,
+        *,
+        before: int | None = None,
+        since: float = 0.0,
+        only: Mapping[str, str] = {},
+    ) -> Sequence[Line]:
+        """See `AuditLog.audit`."""
+        return self._audit.audit(limit, before=before, since=since, only=only)
+
+    def usage(self, since: float, until: float) -> dict[UsageKey, UsageCount]:
+        """See `Store.usage`."""
+        return self._usage.usage(since, until)
+
+    def charges(self, since: float, until: float) -> dict[ChargeKey, ChargeCount]:
+        """See `Store.charges`."""
+        return self._usage.charges(since, until)
+
+    def sums(
+        self, since: float, until: float, by: Sequence[str] = (), only: Mapping[str, str] = {}
+    ) -> dict[tuple[str, ...], Sums]:
+        """See `Store.sums`."""
+        return self._usage.sums(since, until, by, only)
+
+    def attempts(self, since: float, until: float) -> dict[str, Attempts]:
+        """See `Store.attempts`."""
+        return self._usage.attempts(since, until)
+
+    def errors(self, since: float, until: float) -> dict[ErrorKey, int]:
+        """See `Store.errors`."""
+        return self._usage.errors(since, until)
+
+    def last_errors(self) -> dict[str, LastError]:
+        """See `Store.last_errors`."""
+        return self._usage.last_errors()
+
+    def reprice(self, since: float, until: float, reprice: Reprice) -> int:
+        """See `Store.reprice`."""
+        return self._usage.reprice(since, until, reprice)
 
     def open(self) -> None:
         """Connect to the database, and upgrade its tables.
@@ -245,7 +301,7 @@ class PoolTables(UsageTables, AuditTable):
     def claim(self, claims: Mapping[str, float], now: float) -> set[str]:
         """See `Store.claim`."""
         claimed = set()
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             ahead_s = self._database.ahead_s
             for name, until in claims.items():
                 done = connection.execute(
@@ -259,14 +315,14 @@ class PoolTables(UsageTables, AuditTable):
 
     def release(self, claims: Iterable[str]) -> None:
         """See `Store.release`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             connection.executemany(
                 "DELETE FROM claims WHERE name = ?", [(name,) for name in claims]
             )
 
     def sweep(self, now: float) -> int:
         """See `Store.sweep`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             gone = connection.execute(
                 "SELECT name FROM accounts WHERE removed < ? LIMIT ?",
                 (now - REMOVED_KEPT_S, SWEPT_AT_ONCE),
@@ -282,7 +338,7 @@ class PoolTables(UsageTables, AuditTable):
             ):
                 done = connection.execute(statement, (now - age, SWEPT_AT_ONCE))
                 counts.append(done.rowcount)
-            counts.append(self._sweep_usage(connection, now))
+            counts.append(self._usage.sweep(connection, now))
             counts.append(sweep_audit(connection, now - self._audit_s))
         return max(counts)
 

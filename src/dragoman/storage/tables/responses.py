@@ -119,7 +119,7 @@ class ResponseTables:
         sizes = [_size(stored) for stored, _ in some]
         found: list[TooLarge | None] = []
         items: list[tuple[str, str, str]] = []
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             # Usually there is room for all, which one query shows.
             roomy = _stored_bytes(connection) + sum(sizes) <= self._most
             for (stored, events), size in zip(some, sizes, strict=True):
@@ -203,7 +203,7 @@ class ResponseTables:
 
     def delete(self, response: str, owner: str) -> bool:
         """See `ResponseStore.delete`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             connection.queue()
             if self._get(connection, response, owner) is None:
                 return False
@@ -216,7 +216,7 @@ class ResponseTables:
 
     def keep_request(self, response: str, request: bytes) -> None:
         """See `ResponseStore.keep_request`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             connection.execute(
                 f"UPDATE responses SET request = ?, bytes = bytes + ?"
                 f" WHERE id = ? AND status IN {_RUNNING}",
@@ -225,7 +225,7 @@ class ResponseTables:
 
     def append(self, response: str, events: Sequence[StoredEvent], taken: int = 0) -> bool:
         """See `ResponseStore.append`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             goes_on = connection.execute(
                 "UPDATE responses SET alive = ?"
                 " WHERE id = ? AND NOT deleted AND NOT cancelled AND taken = ?",
@@ -254,7 +254,7 @@ class ResponseTables:
 
     def cancel(self, response: str, owner: str) -> StoredResponse | None:
         """See `ResponseStore.cancel`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             found = self._get(connection, response, owner)
             if found is not None and found.status not in FINISHED:
                 connection.execute(
@@ -264,7 +264,7 @@ class ResponseTables:
 
     def claim(self, response: str, owner: str, claimed: bool) -> bool:
         """See `ResponseStore.claim`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             now = int(self._clock())
             # The claiming worker may have been killed before it answered.
             free = f"(claimed = 0 OR claimed < {now - _CLAIMED_S} AND NOT {_LATER})"
@@ -278,7 +278,7 @@ class ResponseTables:
 
     def save_owner(self, names: Sequence[str], owner: str, account: str, expires: float) -> None:
         """See `ResponseStore.save_owner`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             connection.executemany(
                 replacing("kept_elsewhere", "owner, name", "account, expires"),
                 [(owner, name, account, expires) for name in names if fits(name)],
@@ -295,7 +295,7 @@ class ResponseTables:
 
     def forget_owner(self, name: str, owner: str) -> None:
         """See `ResponseStore.forget_owner`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             connection.execute(
                 "DELETE FROM kept_elsewhere WHERE owner = ? AND name = ?", (owner, name)
             )
@@ -303,7 +303,7 @@ class ResponseTables:
     def leave(self, stored: StoredResponse) -> bool:
         """See `ResponseStore.leave`."""
         now = self._clock() + self._database.ahead_s
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             left = connection.execute(
                 f"UPDATE responses SET alive = ? WHERE id = ? AND NOT deleted"
                 f" AND status IN {_RUNNING} AND {_TO_TAKE}",
@@ -316,7 +316,7 @@ class ResponseTables:
         now += self._database.ahead_s
         when = (now - _ABANDONED_AFTER_S, now - _TAKEN_WITHIN_S)
         found = []
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             rows = connection.execute(
                 f"SELECT request, {_FIELDS} FROM responses WHERE {_LEFT} AND {_TO_TAKE}"
                 " ORDER BY created, id LIMIT ?",
@@ -347,7 +347,7 @@ class ResponseTables:
 
     def sweep(self, now: float) -> int:
         """See `ResponseStore.sweep`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             connection.queue()
             hidden = connection.execute(
                 "UPDATE responses SET deleted = TRUE, response = ? WHERE id IN"

@@ -62,12 +62,13 @@ _KEYED, _COUNTED = USAGE.key, USAGE.names[len(USAGE.key) :]
 _CHARGE_KEYED, _CHARGE_COUNTED = CHARGES.key, CHARGES.names[len(CHARGES.key) :]
 
 _PART = 10**9
-_SUMMED = tuple(f"sum({name})" for name in _COUNTED)
-_CHARGE_SUMMED = tuple(
+_USAGE_SUMS = ", ".join(f"sum({name})" for name in _COUNTED) + " FROM usage"
+_CHARGE_SUMS = ", ".join(
     f"sum({name}{part})"
     for name in _CHARGE_COUNTED
     for part in ((f" / {_PART}", f" % {_PART}") if name == "cost" else ("",))
 )
+_CHARGE_SUMS += " FROM charges"
 """Sums of columns. The sum of all costs may exceed a 64-bit integer, at nine million dollars:
 thousandths of a dollar and their remainders are summed apart."""
 
@@ -117,7 +118,7 @@ _TO_DAY = {"hour": f"hour / {_DAY_S} * {_DAY_S}"}
 _HOURS = f"hour >= ? AND hour < ? AND hour % {_DAY_S} <> 0"
 _TO_ALL_TIME = {
     "hour": "0",
-    # Rows without an account tell of what reached nobody.
+    # Rows without an account are of requests that reached none.
     "account": f"CASE WHEN account = '' THEN '' ELSE '{OTHER}' END",
     "route": "''",
     '"user"': "''",
@@ -165,10 +166,10 @@ class UsageTables:
         """See `Store.sums`."""
         found: dict[tuple[str, ...], Sums] = {}
         with self._database.reading() as connection:
-            for row in _grouped(connection, "usage", _SUMMED, since, until, by, only):
+            for row in _grouped(connection, _USAGE_SUMS, (since, until), by, only):
                 for group in _groups(row, by, only):
                     found.setdefault(group, Sums()).usage.add(UsageCount(*row[len(by) :]))
-            for row in _grouped(connection, "charges", _CHARGE_SUMMED, since, until, by, only):
+            for row in _grouped(connection, _CHARGE_SUMS, (since, until), by, only):
                 *counts, cost, rest = row[len(by) :]
                 counts.append(cost * _PART + rest)
                 charged = ChargeCount(*counts)
@@ -197,7 +198,7 @@ class UsageTables:
 
     def reprice(self, since: float, until: float, reprice: Reprice) -> int:
         """See `Store.reprice`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             old: list[tuple[Any, ...]] = []
             new: list[tuple[ChargeKey, ChargeCount]] = []
             for key, count in _charges(connection, since, until).items():
@@ -209,8 +210,8 @@ class UsageTables:
             _add_charges(connection, new)
         return len(new)
 
-    def _sweep_usage(self, connection: Connection, now: float) -> int:
-        """Add up what is too old to be kept as it is. Returns how many rows of a kind that were."""
+    def sweep(self, connection: Connection, now: float) -> int:
+        """Add up rows that are too old. Returns the number of rows of the kind with the most."""
         day, gone = ((now - age) // _DAY_S * _DAY_S for age in (self._hours_s, self._days_s))
         by_day = _done(connection, _BY_DAY, self._added_up, day)
         if by_day < SWEPT_AT_ONCE:
@@ -270,10 +271,8 @@ def _charges(connection: Connection, since: float, until: float) -> dict[ChargeK
 
 def _grouped(
     connection: Connection,
-    table: str,
-    summed: Sequence[str],
-    since: float,
-    until: float,
+    columns: str,
+    hours: tuple[float, float],
     by: Sequence[str],
     only: Mapping[str, str],
 ) -> Rows:
@@ -281,7 +280,7 @@ def _grouped(
     `only`; a tag matches if it is among several."""
     places = [_PLACES[name] for name in by]
     where = ["hour >= ?", "hour < ?"]
-    values: list[float | str] = [ceil(since), ceil(until)]
+    values: list[float | str] = [*map(ceil, hours)]
     for name, value in only.items():
         if name == "tag":
             where.append("replace(',' || tags || ',', ?, '') <> ',' || tags || ','")
@@ -289,7 +288,7 @@ def _grouped(
         else:
             where.append(f"CAST({_PLACES[name]} AS TEXT) = ?")
             values.append(value)
-    statement = f"SELECT {', '.join((*places, *summed))} FROM {table} WHERE {' AND '.join(where)}"
+    statement = f"SELECT {', '.join((*places, columns))} WHERE {' AND '.join(where)}"
     # Without a group there is a row of nothing even where nothing is.
     statement += f" GROUP BY {', '.join(places)}" if places else " HAVING count(*) > 0"
     return connection.execute(statement, values)

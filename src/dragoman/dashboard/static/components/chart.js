@@ -194,8 +194,8 @@ export function Chart(props) {
       <section class="panel">
         <header>
           <h2>${title}</h2>
-          <span class="r">
-            <button class="link sm" onClick=${() => setIsTable(false)}>chart</button>
+          <span class="right">
+            <button class="link small" onClick=${() => setIsTable(false)}>chart</button>
           </span>
         </header>
         <${ChartTable} ...${props} valueText=${valueText} />
@@ -209,13 +209,13 @@ export function Chart(props) {
     <section class="panel">
       <header>
         <h2>${title}</h2>
-        <span class="r legend">
+        <span class="right legend">
           ${
             index != null
               ? html`<span class="num">${formatTime(from + index * step)}: ${pointedValues}</span>`
               : aside
           }
-          <button class="link sm" aria-label=${title + " as a table"}
+          <button class="link small" aria-label=${title + " as a table"}
             onClick=${() => setIsTable(true)}>
             table
           </button>
@@ -236,7 +236,7 @@ function ChartTable({ title, series, from, step, valueText }) {
   ];
   const latestFirst = [...series[0].values.keys()].reverse();
   return html`
-    <${Table} label=${title + " as a table"} regionClass="body astable" columns=${columns}
+    <${Table} label=${title + " as a table"} regionClass="body as-table" columns=${columns}
       rows=${latestFirst} keyOf=${(index) => index} />
   `;
 }

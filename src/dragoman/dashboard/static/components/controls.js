@@ -10,7 +10,7 @@ import { Icon } from "./icons.js";
  *   boolean, [more: string]: any }} props
  */
 export const SearchField = ({ label, hint, onInput, isWide = true, ...more }) => html`
-  <label class=${classes("field", "flt", isWide && "wide")}>
+  <label class=${classes("field", "filter-field", isWide && "wide")}>
     <${Icon} name="search" />
     <input type="search" aria-label=${label} placeholder=${hint} spellcheck="false"
       onInput=${(event) => onInput(event.target.value)} ...${more} />

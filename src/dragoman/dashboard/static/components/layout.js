@@ -23,7 +23,7 @@ export const Panel = ({ title, note, tools, class: kind, children }) => html`
   <section class=${classes("panel", kind)}>
     <header>
       <h2>${title}</h2>
-      ${note != null && html`<span class="t3 sm">${note}</span>`}
+      ${note != null && html`<span class="faint small">${note}</span>`}
       ${tools}
     </header>
     ${children}

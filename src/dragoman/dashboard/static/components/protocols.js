@@ -31,7 +31,7 @@ export const pairName = (pair) => {
 
 /** @param {{ pair: string }} props */
 export const Pair = ({ pair }) => html`
-  <span class="nowrap" title=${pairName(pair)}>
+  <span class="no-wrap" title=${pairName(pair)}>
     ${pair.split(">").map((id, index) => {
       const letter = PROTOCOLS[id]?.letter;
       const arrow = index ? "→" : "";

@@ -11,10 +11,10 @@ export const SidePanel = ({ label, title, back, subtitle, actions, children }) =
   <aside class="side" aria-label=${label}>
     <header>
       <div class="row">
-        <h2 class="grow cut" title=${printable(title)}>${printable(title)}</h2>
+        <h2 class="grow ellipsis" title=${printable(title)}>${printable(title)}</h2>
         <a class="btn quiet icon" href=${back} aria-label="Close"><${Icon} name="close" /></a>
       </div>
-      ${subtitle && html`<div class="sm t2">${subtitle}</div>`}
+      ${subtitle && html`<div class="small muted">${subtitle}</div>`}
       ${actions && html`<div class="acts">${actions}</div>`}
     </header>
     ${children}

@@ -52,7 +52,7 @@ export const HeadRow = ({ columns }) => html`
   <tr>
     ${columns.map(
       ({ head, align, width, headTitle }) => html`
-        <th class=${classes(align && "r", width)} title=${headTitle}>${head}</th>
+        <th class=${classes(align, width)} title=${headTitle}>${head}</th>
       `,
     )}
   </tr>
@@ -69,7 +69,7 @@ export const cells = (columns, row, index) =>
   columns.map(({ cell, align, class: kind, title }) => {
     const own = typeof kind === "function" ? kind(row) : kind;
     return html`
-      <td class=${classes(align && "r", own)} title=${title?.(row)}>${cell(row, index)}</td>
+      <td class=${classes(align, own)} title=${title?.(row)}>${cell(row, index)}</td>
     `;
   });
 

@@ -32,7 +32,7 @@ export function Toast() {
     undo?.();
   };
   return html`
-    <div class="said" role="status" aria-live="polite">
+    <div class="toasts" role="status" aria-live="polite">
       ${
         text &&
         html`

@@ -108,10 +108,11 @@ export function coloured(text) {
     const [token, string, colon, number, marks] = match;
     parts.push(text.slice(last, match.index));
     last = match.index + token.length;
-    if (string) parts.push(html`<span class=${colon ? "k" : "s"}>${string}</span>`);
-    if (colon) parts.push(html`<span class="p">${colon}</span>`);
-    if (number) parts.push(html`<span class="n">${number}</span>`);
-    if (marks) parts.push(html`<span class="p">${marks}</span>`);
+    const add = (kind, part) => part && parts.push(html`<span class=${kind}>${part}</span>`);
+    add(colon ? "json-key" : "json-string", string);
+    add("json-mark", colon);
+    add("json-number", number);
+    add("json-mark", marks);
   }
   return [...parts, text.slice(last)];
 }

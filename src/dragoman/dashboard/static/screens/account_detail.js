@@ -77,7 +77,7 @@ export function AccountDetail({ name, version, onDisable, onEnable, onNewKey }) 
             ? html`
               <ul class="hist">${history.map((change) => html`<${Change} ...${change} />`)}</ul>
             `
-            : html`<p class="t3 sm">No change is recorded.</p>`
+            : html`<p class="faint small">No change is recorded.</p>`
         }
       </section>
     <//>
@@ -121,9 +121,9 @@ function StateSection({ account }) {
         ${" "}
         ${back}
       </p>
-      ${problem && html`<p class="why-p state err">${printable(problem)}</p>`}
+      ${problem && html`<p class="why-line state err">${printable(problem)}</p>`}
       ${reasons.map(
-        ({ why, model }) => html`<p class="t2 why-p">${printable(why)}${ofModel(model)}</p>`,
+        ({ why, model }) => html`<p class="muted why-line">${printable(why)}${ofModel(model)}</p>`,
       )}
     </section>
   `;
@@ -136,20 +136,20 @@ const ofModel = (model) => model && html` <span class="mono">${printable(model)}
 const QuotaSection = ({ quotas }) => html`
   <section>
     <h2>Quota windows, as the upstream reports them</h2>
-    <div class="wins">
+    <div class="windows">
       ${quotas.map(
         (quota) => html`
-          <span class="t2">
+          <span class="muted">
             ${printable(quota.model ? `${quota.name} ${quota.model}` : quota.name)}
           </span>
           <${WindowMeter} quota=${quota} width=${92} />
-          <span class="t3 sm num tr">
+          <span class="faint small num align-right">
             ${quota.resets_at ? "resets " + formatMinute(quota.resets_at) : ""}
           </span>
         `,
       )}
     </div>
-    <p class="t3 sm">The tick marks how much of the window’s time is gone.</p>
+    <p class="faint small">The tick marks how much of the window’s time is gone.</p>
   </section>
 `;
 
@@ -183,13 +183,13 @@ function UsageSection({ account, usage }) {
       ${
         error &&
         html`
-          <p class="t2 sm why-p">
+          <p class="muted small why-line">
             Last error, ${formatTime(error.at)}: ${printable(error.kind)}
             ${error.status ? `, ${error.status}` : ""}
           </p>
         `
       }
-      <p class="sm why-p">
+      <p class="small why-line">
         <a href=${"/ui/requests?account=" + encoded(account.name)}>Its requests</a>
       </p>
     </section>
@@ -206,11 +206,11 @@ function Change({ at, change, why, model, status, source, until }) {
   );
   return html`
     <li>
-      <span class="t" title=${formatTime(at)}>${formatMinute(at)}</span>
+      <span class="time" title=${formatTime(at)}>${formatMinute(at)}</span>
       <${Glyph} shape=${ACCOUNT_STATES[STATE_AFTER[change] || "active"].shape} />
       <span>
         ${printable(why || change)}${ofModel(model)}
-        <div class="t3 sm">${details.join(", ")}</div>
+        <div class="faint small">${details.join(", ")}</div>
       </span>
     </li>
   `;
@@ -262,6 +262,6 @@ function StateBand({ history }) {
         `,
       )}
     </svg>
-    <p class="row t3 sm"><span>24 h ago</span><span class="grow"></span><span>now</span></p>
+    <p class="row faint small"><span>24 h ago</span><span class="grow"></span><span>now</span></p>
   `;
 }

@@ -62,11 +62,12 @@ export function NewKeyDialog({ name, onClose, onDone }) {
   return html`
     <${FormDialog} title=${"A new key for " + printable(name)} action="Replace the key"
       busyAction="Testing…" submit=${submit} onDone=${onDone} onClose=${onClose}>
-      <p class="t2">
+      <p class="muted">
         The old key stays in use until the new one has answered a request of 16 tokens, which may be
         billed.
       </p>
-      <input class="vh" type="text" autocomplete="username" tabindex="-1" aria-hidden="true"
+      <input class="visually-hidden" type="text" autocomplete="username" tabindex="-1"
+        aria-hidden="true"
         value=${name} readonly />
       <${Field} name="key" label="New key" type="password" required autocomplete="new-password" />
       <label class="tick">
@@ -95,7 +96,7 @@ export function TestDialog({ names, onClose }) {
         isConfirmed
           ? html`<${Findings} names=${names} findings=${findings} />`
           : html`
-            <p class="t2">
+            <p class="muted">
               Sends ${names.length === 1 ? "one request" : `${count(names.length)} requests`} of at
               most 16 output tokens, eight at a time, which may be billed. An upstream’s answer
               counts as if a client had sent the request. Only the selected accounts are tested.
@@ -142,7 +143,7 @@ function Findings({ names, findings }) {
       names.length === 1 &&
       passed === 1 &&
       html`
-        <p class="t2">
+        <p class="muted">
           ${printable(first.model)} answered in ${duration(first.milliseconds / 1000)}.
         </p>
       `
@@ -158,10 +159,10 @@ const Failure = ({ finding }) => html`
       <b class="strong">${printable(finding.account || finding.name)}</b>
       ${" "}
       ${finding.status && html`<span class="num">${finding.status}</span>`}
-      <div class="t2">${printable(finding.told || finding.why || finding.message)}</div>
+      <div class="muted">${printable(finding.told || finding.why || finding.message)}</div>
       ${
         finding.account_is &&
-        html`<div class="t3 sm">The account ${printable(finding.account_is)}.</div>`
+        html`<div class="faint small">The account ${printable(finding.account_is)}.</div>`
       }
     </div>
   </li>
@@ -182,8 +183,8 @@ export function EnableDialog({ action, names, onClose, onDone }) {
   return html`
     <${FormDialog} title=${`${verb} ${plural(names.length, "account")}`} action=${verb}
       submit=${(values) => values.reason} onDone=${onDone} onClose=${onClose}>
-      <div class="t2"><${NameList} names=${names} /></div>
-      <p class="t2">${effect}</p>
+      <div class="muted"><${NameList} names=${names} /></div>
+      <p class="muted">${effect}</p>
       ${isDisable && html`<${Field} name="reason" label="Reason" maxlength="200" />`}
       <${ConfirmNumber} number=${names.length} />
     <//>

@@ -57,7 +57,7 @@ export function ImportDialog({ onClose, onDone }) {
   const good = preview ? preview.added + preview.replaced : 0;
   return html`
     <${Dialog} title="Import accounts" onClose=${onClose} class="wide" onSubmit=${look}>
-      <p class="t2">
+      <p class="muted">
         CSV with a head, a JSON array, or an object on each line: name, upstream, key, and any other
         field of an account. Nothing is stored before you confirm the preview.
       </p>
@@ -115,13 +115,14 @@ function Preview({ report }) {
     .slice(0, SAME_KEYS_SHOWN)
     .map((names) => names.map(printable).join(" and "));
   if (sameKeys.length > SAME_KEYS_SHOWN) pairs.push("…");
+  const sameText = sameKeys.length ? `, ${count(sameKeys.length)} with the key of another` : "";
   return html`
     <section aria-label="Preview" class="preview">
       <p role="status">
         <b class="strong">${count(rows)}</b> rows: <b class="strong">${count(added)}</b> new,${" "}
         <b class="strong">${count(replaced)}</b> replaced,${" "}
-        <b class=${bad.length ? "state err" : "strong"}>${count(rows - added - replaced)}</b> bad
-        ${sameKeys.length ? `, ${count(sameKeys.length)} with the key of another` : ""}.
+        <b class=${bad.length ? "state err" : "strong"}>${count(rows - added - replaced)}</b>
+        ${" bad" + sameText}.
       </p>
       ${
         faults.length > 0 &&
@@ -130,7 +131,7 @@ function Preview({ report }) {
             rows=${faults} />
         `
       }
-      ${pairs.length > 0 && html`<p class="t2 sm">Same key: ${pairs.join("; ")}.</p>`}
+      ${pairs.length > 0 && html`<p class="muted small">Same key: ${pairs.join("; ")}.</p>`}
     </section>
   `;
 }

@@ -179,7 +179,7 @@ export function Accounts({ name }) {
         onSort=${setSort} />
     </div>
     <div class=${name ? "split" : ""}>
-      <div class="tablewrap">
+      <div class="table-panel">
         ${
           selected.size > 0 &&
           html`
@@ -212,7 +212,7 @@ export function Accounts({ name }) {
             <//>
           `
         }
-        <div class="tfoot">
+        <div class="table-foot">
           <span class="num">${count(shown.length)} of ${count(rows.length)}</span>
           <${CsvButton} name="accounts" rows=${() => shown.map(exported)} />
         </div>
@@ -265,7 +265,7 @@ function Chips({ rows, states, onState, sort, onSort }) {
           <//>
         `,
       )}
-      <span class="t3 sm sortby">Sort</span>
+      <span class="faint small sort-label">Sort</span>
       ${Object.entries(SORTS).map(
         ([key, { label }]) => html`
           <${Toggle} pressed=${sort === key} onClick=${() => onSort(key)}>${label}<//>
@@ -283,7 +283,7 @@ function Chips({ rows, states, onState, sort, onSort }) {
 const SelectionBar = ({ selected, total, onTest, onEnable, onDisable, onClear }) => html`
   <div class="bulk">
     <b class="strong">${count(selected.length)} selected</b>
-    <span class="t2 not-phone">of ${count(total)}; only the selection is changed</span>
+    <span class="muted not-phone">of ${count(total)}; only the selection is changed</span>
     <span class="grow"></span>
     <button class="btn" onClick=${onTest}>Test…</button>
     <button class="btn" onClick=${() => onEnable(selected)}>

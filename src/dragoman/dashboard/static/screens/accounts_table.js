@@ -189,7 +189,7 @@ const selectColumn = (total, selected, onToggle, onToggleAll) => ({
     <input type="checkbox" aria-label="Select all that the filter shows"
       checked=${selected.size > 0 && selected.size === total} onChange=${onToggleAll} />
   `,
-  width: "w-cb",
+  width: "width-select",
   cell: ({ name }) => html`
     <input type="checkbox" aria-label=${"Select " + printable(name)} checked=${selected.has(name)}
       onChange=${() => onToggle(name)} />
@@ -203,7 +203,7 @@ const selectColumn = (total, selected, onToggle, onToggleAll) => ({
  */
 const nameColumn = (first, onFocus) => ({
   head: "Account",
-  width: "w-name",
+  width: "width-name",
   title: (row) => printable(row.name),
   cell: (row, index) => html`
     <a class="strong ink" data-at=${first + index} href=${linkTo(row)}
@@ -217,11 +217,11 @@ const nameColumn = (first, onFocus) => ({
 const COLUMNS = [
   {
     head: "State",
-    width: "w-state",
+    width: "width-state",
     cell: (row) => html`<${StatusLabel} status=${ACCOUNT_STATES[row.state]} />`,
   },
-  textColumn("Why", ({ why }) => why, { class: "t2" }),
-  numberColumn("Back in", backIn, { width: "w-back" }),
+  textColumn("Why", ({ why }) => why, { class: "muted" }),
+  numberColumn("Back in", backIn, { width: "width-back" }),
 ];
 
 /**
@@ -230,12 +230,12 @@ const COLUMNS = [
  */
 const windowColumn = (name) => ({
   head: printable(name),
-  width: "w-m",
+  width: "width-meter",
   cell: ({ windows }) =>
     windows[name] && html`<${WindowMeter} quota=${windows[name]} width=${34} />`,
 });
 
-const zero = html`<span class="t3">0</span>`;
+const zero = html`<span class="faint">0</span>`;
 
 const LAST_DAY = "In the last 24 hours";
 
@@ -243,12 +243,12 @@ const LAST_DAY = "In the last 24 hours";
 const COUNT_COLUMNS = [
   numberColumn("Requests", ({ requests }) => (requests ? count(requests) : zero), {
     headTitle: LAST_DAY,
-    width: "w-n",
+    width: "width-number",
   }),
   numberColumn("Errors", ({ errors }) => (errors ? count(errors) : zero), {
     headTitle: LAST_DAY,
-    width: "w-e",
-    class: ({ errors }) => "num " + (errors > MANY_ERRORS ? "strong" : "t2"),
+    width: "width-errors",
+    class: ({ errors }) => "num " + (errors > MANY_ERRORS ? "strong" : "muted"),
   }),
 ];
 
@@ -261,7 +261,7 @@ function WideTable({ total, first, rows, columns, open, spaces }) {
     <tr class="gap" aria-hidden="true"><td colspan=${columns.length} style=${{ height }}></td></tr>
   `;
   return html`
-    <table class="acct" aria-rowcount=${total + 1}>
+    <table class="accounts-table" aria-rowcount=${total + 1}>
       <thead><${HeadRow} columns=${columns} /></thead>
       <tbody>
         ${space(spaces.above)}
@@ -283,7 +283,7 @@ function WideTable({ total, first, rows, columns, open, spaces }) {
 function PhoneRows({ rows, spaces }) {
   const space = (height) => html`<li class="gap" style=${{ height }} aria-hidden="true"></li>`;
   return html`
-    <ul class="acc" aria-label="Accounts">
+    <ul class="accounts-list" aria-label="Accounts">
       ${space(spaces.above)}
       ${rows.map((row) => {
         const { shape, tone, label } = ACCOUNT_STATES[row.state];
@@ -291,15 +291,15 @@ function PhoneRows({ rows, spaces }) {
         return html`
           <li key=${row.name}>
             <${Glyph} shape=${shape} size=${12} />
-            <span class="cut">
+            <span class="ellipsis">
               <a class="strong ink" href=${linkTo(row)}>${printable(row.name)}</a>
               ${" "}
-              <span class="t3">${printable(row.upstream)}</span>
+              <span class="faint">${printable(row.upstream)}</span>
             </span>
-            <span class="num t2 sm">
+            <span class="num muted small">
               ${back ? `back in ${back}` : `${count(row.requests)} req.`}
             </span>
-            <span class=${"why2 sm cut state " + tone}>
+            <span class=${"why-short small ellipsis state " + tone}>
               ${row.why ? printable(row.why) : label}
             </span>
           </li>

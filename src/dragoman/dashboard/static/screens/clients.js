@@ -73,20 +73,20 @@ export function Clients({ name }) {
  *   (model: string) => void, onAddress: (address: string) => void }} props
  */
 const GuideSettings = ({ model, models, defaultModel, address, onModel, onAddress }) => html`
-  <div class="wbtop">
+  <div class="workbench-settings">
     <label for="guide-model">Model</label>
-    <span class="field opt">
+    <span class="field option">
       <input id="guide-model" list="guide-models" placeholder=${printable(defaultModel)}
         value=${model}
         onChange=${(event) => onModel(event.target.value.trim())} />
     </span>
     <${Suggestions} id="guide-models" names=${models} />
     <label for="guide-url">Address</label>
-    <span class="field opt">
+    <span class="field option">
       <input id="guide-url" type="url" value=${address}
         onChange=${(event) => onAddress(event.target.value.trim() || location.origin)} />
     </span>
-    <span class="t3 sm">The key stays in <code class="mono">DRAGOMAN_KEY</code>.</span>
+    <span class="faint small">The key stays in <code class="mono">DRAGOMAN_KEY</code>.</span>
   </div>
 `;
 
@@ -95,14 +95,14 @@ const GuideSettings = ({ model, models, defaultModel, address, onModel, onAddres
  * @param {{ guides: Api.Guide[], guide: Api.Guide, model: string }} props
  */
 const ClientList = ({ guides, guide, model }) => html`
-  <nav class="panel clist not-phone" aria-label="Clients">
+  <nav class="panel client-list not-phone" aria-label="Clients">
     <ul>
       ${guides.map(
         ({ name, speaks }) => html`
           <li>
             <a href=${linkTo(name, model)} aria-current=${name === guide.name ? "page" : null}>
               ${name}
-              <span class="sm" title=${speaks.join(", ")}>
+              <span class="small" title=${speaks.join(", ")}>
                 ${speaks.map((protocol) => protocol[0]).join(" ")}
               </span>
             </a>
@@ -112,7 +112,7 @@ const ClientList = ({ guides, guide, model }) => html`
     </ul>
   </nav>
   <div class="only-phone pick">
-    <label class="vh" for="client">Client</label>
+    <label class="visually-hidden" for="client">Client</label>
     <${Select} id="client" choices=${guides.map(({ name }) => [name, name])} chosen=${guide.name}
       onChoose=${(name) => navigate(linkTo(name, model))} />
   </div>
@@ -125,7 +125,7 @@ const Setup = ({ guide }) => html`
       ({ where, text }) => html`
         <div class="step">
           <div class="row">
-            <span class="t2 sm mono">${where}</span>
+            <span class="muted small mono">${where}</span>
             <${CopyButton} text=${text} label=${"Copy " + where} />
           </div>
           <pre tabindex="0">${text}</pre>
@@ -167,7 +167,7 @@ function LastSeen({ client }) {
     const from = Math.floor(Date.now() / 1000 - SEEN_WITHIN_S);
     return get(withQuery("requests", { client, limit: 1, from }));
   }, [client]);
-  if (!data) return html`<span class="t3">not known</span>`;
+  if (!data) return html`<span class="faint">not known</span>`;
   const [row] = data.rows;
   if (!row) return "Not in the last seven days.";
   return html`

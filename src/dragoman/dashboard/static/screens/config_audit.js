@@ -42,14 +42,14 @@ function filtersOf(filter) {
 
 /** @type {import("../components/table.js").Column<Api.AuditRow>[]} */
 const COLUMNS = [
-  { head: "Time", width: "w-at", class: "num", cell: ({ at }) => formatTime(at) },
-  textColumn("Who", ({ who }) => who, { width: "w-key" }),
-  textColumn("Action", ({ action }) => action, { width: "w-key" }),
-  textColumn("Kind", ({ kind }) => kind, { width: "w-key" }),
-  textColumn("Name", ({ name }) => name, { width: "w-from" }),
+  { head: "Time", width: "width-time", class: "num", cell: ({ at }) => formatTime(at) },
+  textColumn("Who", ({ who }) => who, { width: "width-key" }),
+  textColumn("Action", ({ action }) => action, { width: "width-key" }),
+  textColumn("Kind", ({ kind }) => kind, { width: "width-key" }),
+  textColumn("Name", ({ name }) => name, { width: "width-from" }),
   { head: "Change", class: "mono", title: changeText, cell: changeText },
   textColumn("From", ({ origin, address }) => (address ? `${origin}, ${address}` : origin), {
-    width: "w-from",
+    width: "width-from",
   }),
 ];
 
@@ -83,11 +83,11 @@ export function Audit() {
         onInput=${setFilter} />
     </div>
     <${ErrorBanner} text=${error} />
-    <div class="tablewrap">
-      <${Table} label="Audit" class="reqs audit" columns=${COLUMNS} rows=${rows}
+    <div class="table-panel">
+      <${Table} label="Audit" class="requests-table audit" columns=${COLUMNS} rows=${rows}
         keyOf=${(row) => row.id} />
       ${!rows.length && html`<${Empty}>No such change.<//>`}
-      <div class="tfoot">
+      <div class="table-foot">
         <span class="num">${count(rows.length)} shown</span>
         <span class="grow"></span>
         <a download href=${csv}>CSV</a>

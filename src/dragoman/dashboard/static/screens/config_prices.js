@@ -50,14 +50,14 @@ const COLUMNS = [
   },
   {
     head: "Upstream",
-    width: "w-key",
+    width: "width-key",
     title: ({ model }) => upstreamsText(model),
     cell: ({ model, isFirst }) => isFirst && upstreamsText(model),
   },
-  textColumn("When", ({ price }) => conditionText(price), { width: "w-from", class: "t2" }),
-  { head: "Source", width: "w-key", cell: ({ model }) => (model.own ? "own" : "table") },
+  textColumn("When", ({ price }) => conditionText(price), { width: "width-from", class: "muted" }),
+  { head: "Source", width: "width-key", cell: ({ model }) => (model.own ? "own" : "table") },
   ...RATES.map(([rate, head]) =>
-    numberColumn(head, ({ price }) => price[rate], { headTitle: head, width: "w-n" }),
+    numberColumn(head, ({ price }) => price[rate], { headTitle: head, width: "width-number" }),
   ),
 ];
 
@@ -82,15 +82,15 @@ export function Prices() {
     <div class="filters">
       <${SearchField} label="Find prices" hint="model or upstream" value=${search}
         onInput=${setSearch} />
-      <span class="t2">
+      <span class="muted">
         US dollars per million tokens${data && `; prices of ${printable(data.version)}`}
       </span>
     </div>
     <${ErrorBanner} text=${error} />
-    <div class="tablewrap">
-      <${Table} label="Prices" class="reqs" columns=${COLUMNS} rows=${rows} />
+    <div class="table-panel">
+      <${Table} label="Prices" class="requests-table" columns=${COLUMNS} rows=${rows} />
       ${data && !models.length && html`<${Empty}>${none}<//>`}
-      <div class="tfoot">
+      <div class="table-foot">
         <span class="num">
           ${data ? `${count(models.length)} of ${count(data.total)}` : "Loading…"}
         </span>

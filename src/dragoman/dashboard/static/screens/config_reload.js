@@ -61,7 +61,7 @@ export function Reload() {
   return html`
     ${result}
     <div class="filters">
-      <span class="t2">
+      <span class="muted">
         ${problems.length ? "The file cannot be used" : `The file now: ${printable(data.digest)}`}
       </span>
       <span class="grow"></span>
@@ -89,7 +89,7 @@ export function Reload() {
         <${FormDialog} title="Reload the configuration" action="Reload" submit=${reload}
           onDone=${() => null} onClose=${() => setIsAsking(false)}>
           <${Lines} lines=${lines} none="Nothing in the file is different." />
-          <p class="t2">
+          <p class="muted">
             All workers read the file again; if it cannot be used, nothing is changed. Requests in
             flight end on the configuration they began with. To undo it, restore the file and
             reload.

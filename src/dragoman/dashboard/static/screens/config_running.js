@@ -29,7 +29,7 @@ export function Running() {
   ];
   return html`
     <div class="filters">
-      <span class="t2">
+      <span class="muted">
         Version ${version}, ${plural(workers, "worker")}; in the file: ${counts.join(", ")}
       </span>
       <span class="grow"></span>
@@ -61,7 +61,7 @@ function Settings({ title, settings }) {
       key,
       html`
         <span class="mono">${settingText(value)}</span>
-        ${restart && html` <span class="t3 sm">a change needs a restart</span>`}
+        ${restart && html` <span class="faint small">a change needs a restart</span>`}
       `,
     ]);
   const heading = html`

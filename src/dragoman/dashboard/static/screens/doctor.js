@@ -50,8 +50,8 @@ export function Doctor({ model }) {
   return html`
     <${Panel} title="Doctor"
       note=${NOTE}
-      tools=${html`<span class="r row">${button}</span>`}>
-      ${fault && html`<p class="note err-note" role="alert">${printable(fault)}</p>`}
+      tools=${html`<span class="right row">${button}</span>`}>
+      ${fault && html`<p class="note error-text" role="alert">${printable(fault)}</p>`}
       <div role="status" class="note" hidden=${!isRunning && !checks.length}>
         ${
           isRunning && !checks.length
@@ -102,13 +102,13 @@ const Check = ({ name, state, what, problem, breaks, remedy }) => html`
   <li>
     <${Glyph} shape=${STATES[state].shape} />
     <div>
-      <b class="strong">${what}</b> <span class="t3 sm mono">${name}</span>
-      ${problem && html`<div class="t2">${printable(problem)}</div>`}
+      <b class="strong">${what}</b> <span class="faint small mono">${name}</span>
+      ${problem && html`<div class="muted">${printable(problem)}</div>`}
       ${
         (state === "broken" || state === "warning") &&
         html`
-          <div class="sm t2">Breaks: ${breaks}.</div>
-          <div class="sm t2">Do: ${remedy}.</div>
+          <div class="small muted">Breaks: ${breaks}.</div>
+          <div class="small muted">Do: ${remedy}.</div>
         `
       }
     </div>

@@ -39,7 +39,7 @@ export function KeyDetail({ owner, onDialog, reload }) {
         ${
           owner.limits.length
             ? html`
-              <ul class="limitlist">
+              <ul class="limit-list">
                 ${owner.limits.map(
                   (one) => html`
                     <${Limit} one=${one} path=${path} canChange=${isStored && isAdmin()}
@@ -48,7 +48,7 @@ export function KeyDetail({ owner, onDialog, reload }) {
                 )}
               </ul>
             `
-            : html`<p class="t2">None of its own.</p>`
+            : html`<p class="muted">None of its own.</p>`
         }
       </section>
       <${Rules} rules=${owner.rules} />
@@ -93,23 +93,25 @@ function Limit({ one, path, canChange, onDialog, onChange }) {
     <li>
       <div class="row">
         <b class="strong grow">${limitName(limit)}</b>
-        ${limit.mode && html`<span class="t3 sm">${limit.mode}</span>`}
+        ${limit.mode && html`<span class="faint small">${limit.mode}</span>`}
       </div>
       <${LimitBar} one=${one} width=${250} />
-      <div class="row sm t2">
+      <div class="row small muted">
         <${UsedOf} one=${one} />
         <span class="grow"></span>
         <span>resets in <${ResetsIn} one=${one} /></span>
       </div>
-      ${limit.granted && html`<p class="sm t2">${grantText(limit)}</p>`}
+      ${limit.granted && html`<p class="small muted">${grantText(limit)}</p>`}
       ${
         isNearEnd &&
-        html`<p class="sm">At the current rate it is used up in <${ExhaustedIn} one=${one} />.</p>`
+        html`
+          <p class="small">At the current rate it is used up in <${ExhaustedIn} one=${one} />.</p>
+        `
       }
       ${
         canChange &&
         html`
-          <div class="row sm">
+          <div class="row small">
             <button class="link" onClick=${() => onDialog({ limit: path + "/limits", one })}>
               Change…
             </button>
@@ -159,7 +161,7 @@ function Secrets({ owner }) {
   const line = ({ ending, created, revoked }) => html`
     <li>
       <span class="mono">…${printable(ending)}</span>
-      <span class="t2 sm">
+      <span class="muted small">
         created ${formatTime(Number(unixTime(created)))}
         ${revoked ? `, ends ${formatTime(Number(unixTime(revoked)))}` : ""}
       </span>
@@ -171,13 +173,15 @@ function Secrets({ owner }) {
       ${
         secrets.length
           ? html`<ul class="hist plain">${secrets.map(line)}</ul>`
-          : html`<p class="t2">In the configuration file.</p>`
+          : html`<p class="muted">In the configuration file.</p>`
       }
-      <p class="t2 sm why-p">
+      <p class="muted small why-line">
         ${"Last used: "}
         ${lastUsed ? formatTime(lastUsed) : html`<${Unknown} why="it was not used yet" />`}
       </p>
-      <p class="sm why-p"><a href=${"/ui/requests?key=" + encoded(owner.name)}>Its requests</a></p>
+      <p class="small why-line">
+        <a href=${"/ui/requests?key=" + encoded(owner.name)}>Its requests</a>
+      </p>
     </section>
   `;
 }

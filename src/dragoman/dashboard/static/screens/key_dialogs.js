@@ -49,7 +49,7 @@ export function CreateDialog({ kind, teams, onClose, onDone }) {
  */
 export const SecretDialog = ({ created: { name, secret }, onClose }) => html`
   <${Dialog} title=${"The secret of " + printable(name)} onClose=${onClose}>
-    <p class="t2">It is shown only this once.</p>
+    <p class="muted">It is shown only this once.</p>
     <div class="row step once">
       <code class="mono grow">${secret}</code>
       <${CopyButton} text=${secret} label="Copy the secret" />
@@ -65,7 +65,7 @@ export function RotateDialog({ name, onClose, onDone }) {
   return html`
     <${FormDialog} title=${"A new secret for " + printable(name)} action="Create it"
       submit=${submit} onDone=${onDone} onClose=${onClose}>
-      <p class="t2">
+      <p class="muted">
         The new secret is shown once. The old one stays valid for a while, so that clients can be
         changed.
       </p>
@@ -156,7 +156,7 @@ export function GrantDialog({ path, one: { limit }, onClose, onDone }) {
   return html`
     <${FormDialog} title="Grant more" action="Grant it" submit=${submit} onDone=${onDone}
       onClose=${onClose}>
-      <p class="t2">
+      <p class="muted">
         In addition to the ${amountText(limit.kind, limit.amount)} of “${limitName(limit)}”, until
         the present window ends.
       </p>

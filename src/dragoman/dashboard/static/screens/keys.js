@@ -142,36 +142,36 @@ const columnsOf = (kind, second) => [
   second,
   {
     head: "State",
-    width: "w-st",
+    width: "width-status",
     cell: ({ state }) => html`<${StatusLabel} status=${keyStatus(state)} />`,
   },
   {
     head: "Tightest limit",
-    class: "t2",
+    class: "muted",
     title: limitCell((one) => limitName(one.limit), ""),
-    cell: limitCell((one) => limitName(one.limit), html`<span class="t3">no limit</span>`),
+    cell: limitCell((one) => limitName(one.limit), html`<span class="faint">no limit</span>`),
   },
   {
-    head: html`<span class="vh">Share</span>`,
-    width: "w-bar",
+    head: html`<span class="visually-hidden">Share</span>`,
+    width: "width-bar",
     cell: limitCell((one) => html`<${LimitBar} one=${one} />`),
   },
   {
     head: "Used",
-    width: "w-used",
+    width: "width-used",
     align: "right",
     cell: limitCell((one) => html`<${UsedOf} one=${one} />`),
   },
   {
     head: "Resets in",
-    width: "w-t",
+    width: "width-duration",
     align: "right",
     cell: limitCell((one) => html`<${ResetsIn} one=${one} />`),
   },
   {
     head: "Used up in",
     headTitle: "At the current rate, where that is before the reset",
-    width: "w-t",
+    width: "width-duration",
     align: "right",
     cell: limitCell((one) => html`<${ExhaustedIn} one=${one} />`),
   },
@@ -202,7 +202,7 @@ const TEAM_COLUMNS = columnsOf("team", { head: "Keys", cell: ({ keys }) => plura
  * @param {string | false | undefined} open
  */
 const ownersTable = (columns, label, rows, open) => html`
-  <${Table} label=${label} class="plist keys" columns=${columns} rows=${rows}
+  <${Table} label=${label} class="list-table keys" columns=${columns} rows=${rows}
     keyOf=${(owner) => owner.name}
     rowProps=${(owner) => ({ "aria-selected": String(owner.name === open) })} />
 `;
@@ -217,13 +217,13 @@ function KeysPanel({ page: { keys, total, next }, open, isFiltered, pages, onPag
     ? "No key fits the filter."
     : "There is no key yet: anybody who reaches the gateway may call it.";
   return html`
-    <${Panel} title="Keys" note=${count(total)} class="gapbelow">
+    <${Panel} title="Keys" note=${count(total)} class="gap-below">
       ${ownersTable(KEY_COLUMNS, "Keys", keys, open)}
       ${!keys.length && html`<${Empty}>${none}<//>`}
       ${
         (first > 0 || next) &&
         html`
-          <div class="tfoot">
+          <div class="table-foot">
             <span class="num">${count(first + 1)} to ${count(first + keys.length)}</span>
             <span class="grow"></span>
             ${
@@ -251,7 +251,7 @@ function KeysPanel({ page: { keys, total, next }, open, isFiltered, pages, onPag
 
 /** @param {{ teams: Api.Owner[], open: string | false }} props */
 const TeamsPanel = ({ teams, open }) => html`
-  <${Panel} title="Teams" note=${count(teams.length)} class="gapbelow">
+  <${Panel} title="Teams" note=${count(teams.length)} class="gap-below">
     ${ownersTable(TEAM_COLUMNS, "Teams", teams, open)}
   <//>
 `;

@@ -84,18 +84,20 @@ export function LimitBar({ one, width }) {
 
 /** @param {{ one: Api.LimitView }} props */
 export const UsedOf = ({ one: { limit, state } }) => html`
-  <span class="num nowrap">
+  <span class="num no-wrap">
     ${amountText(limit.kind, state.used)} of ${amountText(limit.kind, state.amount)}
   </span>
 `;
 
-const none = html`<span class="t3">—</span>`;
+const none = html`<span class="faint">—</span>`;
 
 /** @param {{ one: Api.LimitView }} props */
 export function ResetsIn({ one }) {
   const at = unixTime(one.state.resets_at);
   if (!at || at <= now.value) return none;
-  return html`<span class="num nowrap" title=${formatTime(at)}>${countdown(at - now.value)}</span>`;
+  return html`
+    <span class="num no-wrap" title=${formatTime(at)}>${countdown(at - now.value)}</span>
+  `;
 }
 
 /** @param {{ one: Api.LimitView }} props */
@@ -104,6 +106,6 @@ export function ExhaustedIn({ one }) {
   if (!at || at <= now.value) return none;
   const title = "at the current rate, at " + formatTime(at);
   return html`
-    <b class="strong num nowrap err-note" title=${title}>${countdown(at - now.value)}</b>
+    <b class="strong num no-wrap error-text" title=${title}>${countdown(at - now.value)}</b>
   `;
 }

@@ -136,15 +136,15 @@ function Matrix({ rows, filters, onChoose }) {
   const columns = [
     {
       head: "Client",
-      width: "w-client",
-      cell: (client) => printable(client) || html`<span class="t3">unknown</span>`,
+      width: "width-client",
+      cell: (client) => printable(client) || html`<span class="faint">unknown</span>`,
     },
     ...pairs.map((pair) => ({
       head: html`<${Pair} pair=${pair} />`,
       align: "right",
       class: (client) => {
         const row = find(client, pair);
-        return row ? "heat h" + Math.ceil((SHADES * row.requests) / most) : "t3";
+        return row ? "heat h" + Math.ceil((SHADES * row.requests) / most) : "faint";
       },
       cell: (client) => {
         const row = find(client, pair);
@@ -154,8 +154,8 @@ function Matrix({ rows, filters, onChoose }) {
   ];
   return html`
     <${Panel} title="Clients and pairs"
-      note="losses by client and by the protocols between which they happen" class="gapbelow">
-      <${Table} label="Clients and pairs" class="plist" columns=${columns} rows=${clients} />
+      note="losses by client and by the protocols between which they happen" class="gap-below">
+      <${Table} label="Clients and pairs" class="list-table" columns=${columns} rows=${clients} />
     <//>
   `;
 }
@@ -163,24 +163,26 @@ function Matrix({ rows, filters, onChoose }) {
 /** @type {import("../components/table.js").Column<Api.LossRow>[]} */
 const COLUMNS = [
   {
-    head: html`<span class="vh">Kind</span>`,
-    width: "w-kind",
+    head: html`<span class="visually-hidden">Kind</span>`,
+    width: "width-kind",
     cell: ({ kind }) => html`<${LossKind} kind=${kind} />`,
   },
   { head: "Path", class: "mono whole", cell: ({ path }) => printable(path) },
-  { head: "Pair", width: "w-pair", cell: ({ pair }) => html`<${Pair} pair=${pair} />` },
+  { head: "Pair", width: "width-pair", cell: ({ pair }) => html`<${Pair} pair=${pair} />` },
   textColumn("Client", ({ client }) => client),
-  numberColumn("Requests", ({ requests }) => count(requests), { width: "w-n" }),
-  numberColumn("Refused", ({ refused }) => (refused ? count(refused) : ""), { width: "w-n" }),
-  numberColumn("Share", ({ share }) => shareText(share), { width: "w-n" }),
+  numberColumn("Requests", ({ requests }) => count(requests), { width: "width-number" }),
+  numberColumn("Refused", ({ refused }) => (refused ? count(refused) : ""), {
+    width: "width-number",
+  }),
+  numberColumn("Share", ({ share }) => shareText(share), { width: "width-number" }),
   {
-    head: html`<span class="vh">Over time</span>`,
-    width: "w-spark",
+    head: html`<span class="visually-hidden">Over time</span>`,
+    width: "width-spark",
     cell: ({ series }) => series.length > 1 && html`<${Spark} values=${series} />`,
   },
   {
     head: "Last",
-    width: "w-at",
+    width: "width-time",
     class: "num",
     cell: ({ example, last }) =>
       html`<a href=${"/ui/requests/" + encoded(example)}>${formatTime(last)}</a>`,
@@ -198,7 +200,7 @@ function LossTable({ losses: { rows, requests }, isFiltered }) {
   const total = `${count(rows.length)} paths in ${count(requests)} requests`;
   return html`
     <${Panel} title="What was lost" note=${total + ", the most frequent first"}>
-      <${Table} label="What was lost" class="plist lost" columns=${COLUMNS}
+      <${Table} label="What was lost" class="list-table lost" columns=${COLUMNS}
         rows=${rows.slice(0, MOST_ROWS)} />
     <//>
   `;

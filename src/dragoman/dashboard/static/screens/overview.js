@@ -121,7 +121,7 @@ function Accounts({ health }) {
   const total = BAR_STATES.reduce((all, state) => all + totalIn(state), 0);
   return html`
     <${Panel} title="Accounts"
-      tools=${html`<a class="r" href="/ui/accounts">all ${count(total)}</a>`}>
+      tools=${html`<a class="right" href="/ui/accounts">all ${count(total)}</a>`}>
       <div class="body">
         <div class="legend">
           ${LEGEND_STATES.map(
@@ -134,7 +134,7 @@ function Accounts({ health }) {
             `,
           )}
         </div>
-        <div class="ups">
+        <div class="upstream-bars">
           ${upstreams.map((upstream) => html`<${UpstreamBar} ...${upstream} />`)}
         </div>
       </div>
@@ -151,12 +151,12 @@ function UpstreamBar({ name, states }) {
     fill: ACCOUNT_STATES[state].fill,
   }));
   return html`
-    <div class="up">
+    <div class="upstream-bar">
       <div class="row">
-        <a class="ink cut grow" href=${withQuery("/ui/accounts", { q: "upstream:" + name })}>
+        <a class="ink ellipsis grow" href=${withQuery("/ui/accounts", { q: "upstream:" + name })}>
           ${printable(name)}
         </a>
-        <span class="num t2 sm">
+        <span class="num muted small">
           ${count(states.active + states.trial)} of ${count(total)} can serve
         </span>
       </div>
@@ -192,7 +192,7 @@ function ErrorKinds({ errors }) {
           ${kinds.slice(0, MOST_ERRORS).map(
             ([kind, number]) => html`
               <li>
-                <a class="ink cut" href=${withQuery("/ui/requests", { error: kind })}>
+                <a class="ink ellipsis" href=${withQuery("/ui/requests", { error: kind })}>
                   ${printable(kind)}
                 </a>
                 <svg width="100%" height="8" aria-hidden="true">
@@ -216,7 +216,7 @@ function ErrorKinds({ errors }) {
  */
 const Losses = ({ rows }) => html`
   <${Panel} title="Lost in translation"
-    tools=${html`<a class="r" href="/ui/losses">all losses</a>`}>
+    tools=${html`<a class="right" href="/ui/losses">all losses</a>`}>
     ${
       rows.length
         ? html`
@@ -232,11 +232,11 @@ const Losses = ({ rows }) => html`
 /** @param {{ row: Api.LossRow }} props */
 const LossLine = ({ row: { client, pair, path, requests } }) => html`
   <li class="gone">
-    <a class="ink cut" href=${withQuery("/ui/losses", { client, pair })}
+    <a class="ink ellipsis" href=${withQuery("/ui/losses", { client, pair })}
       title=${printable(`${client} ${path}`)}>
-      ${client === "(none)" ? html`<span class="t3">unknown</span>` : printable(client)}
+      ${client === "(none)" ? html`<span class="faint">unknown</span>` : printable(client)}
       ${" "}
-      <code class="t3">${printable(path)}</code>
+      <code class="faint">${printable(path)}</code>
     </a>
     <${Pair} pair=${pair} />
     <span class="num">${count(requests)}</span>

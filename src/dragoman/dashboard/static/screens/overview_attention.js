@@ -173,7 +173,7 @@ export function Attention({ series, health, keys, teams }) {
       )}
       ${
         lines.length > MOST_LINES &&
-        html`<li><span class="grow t3">and ${count(lines.length - MOST_LINES)} more</span></li>`
+        html`<li><span class="grow faint">and ${count(lines.length - MOST_LINES)} more</span></li>`
       }
     </ul>
   `;

@@ -19,9 +19,9 @@ const TOKENS = /** @type {const} */ ([
   { key: "output", tone: "info", name: "output" },
 ]);
 const PERCENTILES = /** @type {const} */ ([
-  { name: "p50", tone: "t3" },
+  { name: "p50", tone: "faint" },
   { name: "p95", tone: "info" },
-  { name: "p99", tone: "t3", dash: "2 2" },
+  { name: "p99", tone: "faint", dash: "2 2" },
 ]);
 
 /** @param {readonly { name: string, tone: string, total: string }[]} parts */
@@ -52,7 +52,7 @@ function earlierSeries(values, steps) {
   // It has as many steps as this time, but for the one that is not over.
   const missing = Math.max(0, steps - values.length);
   const filled = [...values.slice(0, steps), ...new Array(missing).fill(null)];
-  return { name: "before", tone: "t3", dash: "5 3", values: filled };
+  return { name: "before", tone: "faint", dash: "5 3", values: filled };
 }
 
 /** @param {Api.SeriesAnswer} series */

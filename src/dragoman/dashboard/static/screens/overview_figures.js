@@ -46,9 +46,9 @@ function totalsOf({ requests, tokens, step_s: step, ...series }) {
  */
 const Figure = ({ label, value, unit = "", note, values }) => html`
   <div class="figure">
-    <div class="l">${label}</div>
-    <div class="v">${value}<small>${unit}</small></div>
-    <div class="d">${note}</div>
+    <div class="figure-label">${label}</div>
+    <div class="figure-value">${value}<small>${unit}</small></div>
+    <div class="figure-note">${note}</div>
     ${
       values && known(values).length > 1
         ? html`<${Spark} values=${values} width=${110} height=${22} />`

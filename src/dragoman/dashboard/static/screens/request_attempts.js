@@ -62,9 +62,9 @@ export function Attempts({ request }) {
 function AxisLabels({ axis: { end, fold, place } }) {
   const ticks = fold == null ? [0, end / 2, end] : [0, fold / 2, fold, end];
   return html`
-    <div class="axisrow" aria-hidden="true">
+    <div class="axis-row" aria-hidden="true">
       <div>
-        <div class="axis2">
+        <div class="axis-labels">
           ${ticks.map(
             (ms) => html`
               <span style=${{ left: place(ms) + "%" }}
@@ -87,7 +87,7 @@ function AxisLabels({ axis: { end, fold, place } }) {
 const LaneBars = ({ ms, label, children }) => html`
   <div class="lane">
     <svg width="100%" height="12" role="img" aria-label=${label}>${children}</svg>
-    <span class="num sm t2">${duration(ms / 1000)}</span>
+    <span class="num small muted">${duration(ms / 1000)}</span>
   </div>
 `;
 
@@ -122,18 +122,18 @@ function Lane({ attempt, number, isLast, axis: { fold, place } }) {
   return html`
     <li>
       <div>
-        <span class="t3 num">${number}</span>
+        <span class="faint num">${number}</span>
         ${" "}
         <a class="strong ink" href=${"/ui/accounts/" + encoded(account)}>${printable(account)}</a>
         ${" "}
         <span class=${"num state " + (tone === "info" ? "ok" : tone)}><b>${status || "—"}</b></span>
         ${" "}
-        <span class="t2 sm">${printable(attempt.kind || "answered")}</span>
+        <span class="muted small">${printable(attempt.kind || "answered")}</span>
         ${" "}
         ${
           attempt.bytes_up &&
           html`
-            <span class="t3 sm num">
+            <span class="faint small num">
               ${size(attempt.bytes_up)} sent, ${size(attempt.bytes_down || 0)} received
             </span>
           `
@@ -149,7 +149,7 @@ function Lane({ attempt, number, isLast, axis: { fold, place } }) {
           html`<line x1=${FOLD + "%"} x2=${FOLD + "%"} y1="-4" y2="16" class="tick dots" />`
         }
       <//>
-      ${attempt.why && html`<p class="sm t2">${verdictText(attempt)}</p>`}
+      ${attempt.why && html`<p class="small muted">${verdictText(attempt)}</p>`}
     </li>
   `;
 }

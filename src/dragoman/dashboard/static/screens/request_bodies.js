@@ -60,7 +60,7 @@ export function Bodies({ id }) {
   const sizes = data || {};
   const stored = BODIES.filter(({ name }) => sizes[name] != null);
   const link = html`
-    <span class="r row">
+    <span class="right row">
       <a class="btn" href=${"/ui/workbench?request=" + encoded(id)}>Open in the workbench</a>
     </span>
   `;
@@ -102,7 +102,7 @@ function storageText(isStored) {
 const Body = ({ text, size }) => html`
   <div class="step stored">
     <div class="row">
-      <span class="t2 sm">${text.length < size ? "the first part of it" : ""}</span>
+      <span class="muted small">${text.length < size ? "the first part of it" : ""}</span>
       <${CopyButton} text=${text} label="Copy the body" />
     </div>
     <pre tabindex="0">${indented(text)}</pre>

@@ -63,7 +63,7 @@ const Title = ({ id }) => html`
   <a class="btn quiet icon" href="/ui/requests" aria-label="Back to the requests">
     <${Icon} name="back" />
   </a>
-  <h1 class="mono rid">${printable(id)}</h1>
+  <h1 class="mono request-id">${printable(id)}</h1>
 `;
 
 /** @param {{ request: Api.RequestDetail, id: string }} props */
@@ -113,8 +113,8 @@ function Summary({ request }) {
     ["Cost", requestCost(request)],
   ];
   return html`
-    <section class="panel sumwrap" aria-label="Summary">
-      <dl class="sum">
+    <section class="panel summary-panel" aria-label="Summary">
+      <dl class="summary">
         ${entries.map(
           ([name, value]) => html`
             <div>
@@ -131,14 +131,14 @@ function Summary({ request }) {
 /** @param {{ losses: Api.Loss[] }} props */
 const LossList = ({ losses }) => html`
   <div class="body">
-    <ul class="losslist">
+    <ul class="loss-list">
       ${losses.map(
         ({ kind, path, detail }) => html`
           <li>
             <${LossKind} kind=${kind} />
             <span>
               <span class="mono strong">${printable(path)}</span>
-              <div class="t2">${printable(detail)}</div>
+              <div class="muted">${printable(detail)}</div>
             </span>
           </li>
         `,
@@ -155,7 +155,7 @@ function WhyThisAccount({ request, chosenFrom }) {
   const line = (number, text, isStrong = false) => html`
     <li>
       <span class="num">${number}</span>
-      <span class=${isStrong ? "strong" : "t2"}>${text}</span>
+      <span class=${isStrong ? "strong" : "muted"}>${text}</span>
     </li>
   `;
   const selection = SELECTIONS[chosenFrom.selection] || printable(chosenFrom.selection);
@@ -168,7 +168,9 @@ function WhyThisAccount({ request, chosenFrom }) {
           ${chosenFrom.left_out.map(([why, number]) => line("−" + count(number), printable(why)))}
           ${line(count(chosenFrom.could_serve), "could be chosen", true)}
         </ul>
-        <p class="t2 sm why-p">${conversationText(request)}; of the others, ${selection}.</p>
+        <p class="muted small why-line">
+          ${conversationText(request)}; of the others, ${selection}.
+        </p>
       </div>
     <//>
   `;

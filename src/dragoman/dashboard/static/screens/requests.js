@@ -108,31 +108,31 @@ const exported = (row) => ({
 const COLUMNS = [
   {
     head: "Time",
-    width: "w-at",
+    width: "width-time",
     class: "num",
     cell: ({ id, at }) => html`<a href=${"/ui/requests/" + encoded(id)}>${formatTime(at)}</a>`,
   },
   {
     head: "Outcome",
-    width: "w-out",
+    width: "width-outcome",
     cell: ({ status, error, attempts }) => html`
       <${StatusLabel} status=${requestStatus(status, error)} title=${printable(error)} />
-      ${attempts > 1 && html` <span class="t3 sm">${attempts} tried</span>`}
+      ${attempts > 1 && html` <span class="faint small">${attempts} tried</span>`}
     `,
   },
   textColumn("Model", ({ model }) => model, { cell: modelCell }),
-  textColumn("Key", ({ key }) => key, { width: "w-key" }),
-  textColumn("Account", ({ account }) => account, { width: "w-acct" }),
-  numberColumn("Duration", ({ ms }) => duration(ms / 1000), { width: "w-n" }),
+  textColumn("Key", ({ key }) => key, { width: "width-key" }),
+  textColumn("Account", ({ account }) => account, { width: "width-account" }),
+  numberColumn("Duration", ({ ms }) => duration(ms / 1000), { width: "width-number" }),
   numberColumn("First token", ({ first_ms: ms }) => (ms == null ? "" : duration(ms / 1000)), {
-    width: "w-n",
+    width: "width-number",
   }),
   numberColumn(
     "Tokens in / out",
     ({ usage }) => (usage ? `${count(usage.input)} / ${count(usage.output)}` : ""),
-    { width: "w-tok" },
+    { width: "width-tokens" },
   ),
-  numberColumn("Cost", requestCost, { width: "w-cost" }),
+  numberColumn("Cost", requestCost, { width: "width-cost" }),
 ];
 
 /**
@@ -257,22 +257,22 @@ export function Requests() {
       <${SearchField} label="Filter requests" hint="model, or account: key: status:5xx error: loss:"
         value=${filter} onInput=${setFilter} aria-describedby="unknown-fields" />
       <${Select} aria-label="Time" choices=${SPAN_CHOICES} chosen=${span} onChoose=${setSpan} />
-      <p id="unknown-fields" class="t2 sm" role="status">
+      <p id="unknown-fields" class="muted small" role="status">
         ${
           unknown.length > 0 &&
           `${printable(unknown.join(", "))}: no such filter. There are ${FIELDS.join(", ")}.`
         }
       </p>
     </div>
-    <div class="tablewrap">
-      <${Table} label="Requests" class="reqs" columns=${COLUMNS} rows=${rows || []}
+    <div class="table-panel">
+      <${Table} label="Requests" class="requests-table" columns=${COLUMNS} rows=${rows || []}
         keyOf=${(row) => row.id} />
       ${
         rows &&
         !rows.length &&
         html`<${Empty}>${filter ? "No request fits the filter." : "No request was made yet."}<//>`
       }
-      <div class="tfoot">
+      <div class="table-foot">
         <span class="num">${rows ? `${count(rows.length)} shown` : "Loading…"}</span>
         <${CsvButton} name="requests" rows=${() => (rows || []).map(exported)} />
         ${

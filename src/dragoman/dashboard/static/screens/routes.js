@@ -80,7 +80,7 @@ function Explanation({ explanation, routes }) {
   const options = explanation.options.filter((option) => option.name !== "policy");
   const policyOrigin = options.length < explanation.options.length ? "" : "by default";
   return html`
-    <div class="cols gapbelow">
+    <div class="cols gap-below">
       <div class="stack">
         <${Panel} title="Where it goes">
           <ol class="steps">
@@ -88,10 +88,12 @@ function Explanation({ explanation, routes }) {
             ${
               name !== model &&
               html`
-                <li><span class="t2">stands for</span> <b class="strong">${printable(name)}</b></li>
+                <li>
+                  <span class="muted">stands for</span> <b class="strong">${printable(name)}</b>
+                </li>
               `
             }
-            <li><span class="t2">since</span> ${reasonText(explanation, routes)}</li>
+            <li><span class="muted">since</span> ${reasonText(explanation, routes)}</li>
             <${Destination} destination=${first} label="goes to" />
             ${fallbacks.map((one) => html`<${Destination} destination=${one} label="else to" />`)}
             ${explanation.with_tools_and_thinking.slice(0, 1).map(
@@ -114,7 +116,7 @@ function Explanation({ explanation, routes }) {
 
 /** @param {{ name: string, allowed: boolean, reason: string }} props */
 const Permission = ({ name, allowed, reason }) => html`
-  <li class=${allowed ? "" : "err-note"}>
+  <li class=${allowed ? "" : "error-text"}>
     <b class="strong">${printable(name)}</b>
     ${" "}
     ${allowed ? "may ask for it" : `may not ask for it. ${printable(reason)}`}
@@ -140,7 +142,7 @@ function Destination({ destination, label }) {
   const { upstream, protocol, model, usable, accounts } = destination;
   return html`
     <li>
-      <span class="t2">${label}</span>
+      <span class="muted">${label}</span>
       ${" "}
       <a class="strong ink" href=${"/ui/accounts?q=" + encoded("upstream:" + upstream)}>
         ${printable(upstream)}
@@ -148,9 +150,9 @@ function Destination({ destination, label }) {
       ${" "}
       <${Protocol} id=${protocol} />
       ${" "}
-      <span class="t2">as</span> <code class="mono">${printable(model)}</code>
+      <span class="muted">as</span> <code class="mono">${printable(model)}</code>
       ${" "}
-      <span class=${"num nowrap sm " + (usable ? "t2" : "err-note")}>
+      <span class=${"num no-wrap small " + (usable ? "muted" : "error-text")}>
         ${count(usable)} of ${count(accounts)} accounts can serve
       </span>
     </li>
@@ -171,14 +173,17 @@ const Settings = ({ title, settings }) => html`
                     <dt class="mono">${name}</dt>
                     <dd>
                       <span class="mono strong">${printable(plainJson(value))}</span>
-                      ${origin && html` <span class="t3 sm">${ORIGINS[origin] || origin}</span>`}
+                      ${
+                        origin &&
+                        html` <span class="faint small">${ORIGINS[origin] || origin}</span>`
+                      }
                     </dd>
                   </div>
                 `,
               )}
             </dl>
           `
-          : html`<p class="t2">All defaults.</p>`
+          : html`<p class="muted">All defaults.</p>`
       }
     </div>
   <//>
@@ -219,7 +224,7 @@ const PRICE_COLUMNS = [
         : html`
           <${Unknown} why="no price is known for this model" />
           ${" "}
-          <span class="t2">none: counted as unpriced</span>
+          <span class="muted">none: counted as unpriced</span>
         `,
   },
   ...RATES.map(([rate, head]) => numberColumn(head, ({ price }) => price?.[rate])),
@@ -232,7 +237,7 @@ function Prices({ destinations }) {
   );
   return html`
     <${Panel} title="Price" note="US dollars per million tokens">
-      <${Table} label="Prices" class="plist" columns=${PRICE_COLUMNS} rows=${rows} />
+      <${Table} label="Prices" class="list-table" columns=${PRICE_COLUMNS} rows=${rows} />
     <//>
   `;
 }
@@ -244,7 +249,7 @@ function Prices({ destinations }) {
 function RouteTable({ routes: { routes, aliases }, matched, onPick }) {
   /** @type {import("../components/table.js").Column<Api.Routes["routes"][number]>[]} */
   const columns = [
-    numberColumn("#", (_, index) => index + 1, { width: "w-nth", class: "num t3" }),
+    numberColumn("#", (_, index) => index + 1, { width: "width-nth", class: "num faint" }),
     {
       head: "Name",
       class: "mono",
@@ -257,13 +262,13 @@ function RouteTable({ routes: { routes, aliases }, matched, onPick }) {
     {
       head: "As",
       class: "mono",
-      cell: ({ model }) => (model ? printable(model) : html`<span class="t3">the same</span>`),
+      cell: ({ model }) => (model ? printable(model) : html`<span class="faint">the same</span>`),
     },
     {
       head: "Else",
       class: "whole",
       cell: ({ fallbacks }) =>
-        fallbacks.map(printable).join(", ") || html`<span class="t3">nothing</span>`,
+        fallbacks.map(printable).join(", ") || html`<span class="faint">nothing</span>`,
     },
     { head: "Policy", cell: ({ policy }) => policy },
   ];
@@ -271,7 +276,7 @@ function RouteTable({ routes: { routes, aliases }, matched, onPick }) {
     <${Panel} title="Routes" note=${`${count(routes.length)}, the first that fits is taken`}>
       <${Table}
         label="Routes"
-        class="plist"
+        class="list-table"
         columns=${columns}
         rows=${routes}
         rowProps=${(_, index) => ({
@@ -289,7 +294,7 @@ function Aliases({ aliases, onPick }) {
   if (!entries.length) return null;
   return html`
     <div class="body">
-      <p class="t2">
+      <p class="muted">
         ${entries.map(
           ([name, model], index) => html`
             ${index ? ", " : ""}

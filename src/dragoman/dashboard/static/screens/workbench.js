@@ -124,7 +124,7 @@ export function Workbench() {
     if (paths.length) setLit({ path: paths[next], scrolls: true });
   };
   const tools = html`
-    <label class="vh" for="example">Example</label>
+    <label class="visually-hidden" for="example">Example</label>
     <${Select} id="example"
       choices=${request.example ? EXAMPLE_CHOICES : [["", "pasted"], ...EXAMPLE_CHOICES]}
       chosen=${request.example}
@@ -142,7 +142,7 @@ export function Workbench() {
     ${
       translation &&
       html`
-        <div class="cols wbcols">
+        <div class="cols workbench-columns">
           <${Ledger} targets=${targets} value=${value} />
           <${Verdicts} translation=${translation} policy=${policy} onPolicy=${setPolicy} />
         </div>
@@ -167,14 +167,14 @@ export function Workbench() {
  *   Api.Policy, onPolicy: (policy: Api.Policy) => void, onStep: (by: number) => void }} props
  */
 const Settings = ({ request, onChange, policy, onPolicy, onStep }) => html`
-  <div class="wbtop">
-    <span class="t3 sm">The client speaks</span>
+  <div class="workbench-settings">
+    <span class="faint small">The client speaks</span>
     <${Segmented} label="The client speaks" choices=${PROTOCOL_CHOICES} chosen=${request.source}
       onChoose=${(source) => onChange({ source })} />
-    <span class="t3 sm">Policy</span>
+    <span class="faint small">Policy</span>
     <${Segmented} label="Policy" choices=${POLICY_CHOICES} chosen=${policy} onChoose=${onPolicy} />
     <label for="options-model">Options of the model</label>
-    <span class="field opt">
+    <span class="field option">
       <input id="options-model" placeholder="the defaults" value=${request.model}
         onChange=${(event) => onChange({ model: event.target.value.trim() })} />
     </span>

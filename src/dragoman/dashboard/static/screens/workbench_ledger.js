@@ -43,11 +43,11 @@ export function Ledger({ targets, value }) {
             <table class="ledger">
               <thead>
                 <tr>
-                  <th class="l1">Path</th>
+                  <th class="width-path">Path</th>
                   ${targets.map(
-                    ({ protocol }) => html`<th class="l2">${PROTOCOLS[protocol].name}</th>`,
+                    ({ protocol }) => html`<th class="width-kind">${PROTOCOLS[protocol].name}</th>`,
                   )}
-                  <th class="l3 not-phone">What happens</th>
+                  <th class="width-detail not-phone">What happens</th>
                 </tr>
               </thead>
               <tbody>${rows.map((row) => html`<${LedgerLine} key=${row.path} ...${row} />`)}</tbody>
@@ -66,10 +66,10 @@ function LedgerLine({ path, losses }) {
     <tr>
       <td class="mono" title=${printable(path)}>
         ${printable(path)}
-        <div class="only-phone t2 sm said-below">${details}</div>
+        <div class="only-phone muted small details-below">${details}</div>
       </td>
       ${losses.map((toward) => html`<td><${Kinds} losses=${toward} /></td>`)}
-      <td class="t2 not-phone" title=${details}>${details}</td>
+      <td class="muted not-phone" title=${details}>${details}</td>
     </tr>
   `;
 }
@@ -77,10 +77,10 @@ function LedgerLine({ path, losses }) {
 /** @param {{ losses: Api.Loss[] }} props */
 function Kinds({ losses }) {
   const kinds = [...new Set(losses.map((loss) => loss.kind))];
-  if (!kinds.length) return html`<span class="t3">unchanged</span>`;
+  if (!kinds.length) return html`<span class="faint">unchanged</span>`;
   return kinds.map(
     (kind) => html`
-      <span class="row gap4">
+      <span class="row gap-small">
         <${LossKind} kind=${kind} /><span class="not-phone">${kind}</span>
       </span>
     `,
@@ -97,10 +97,10 @@ export function Verdicts({ translation, policy, onPolicy }) {
   return html`
     <${Panel} title="Under each policy">
       <div class="verdicts">
-        <div class="h"></div>
+        <div class="verdict-head"></div>
         ${POLICIES.map(
           (name) => html`
-            <div class="h">
+            <div class="verdict-head">
               <${Toggle} class="link" pressed=${name === policy} onClick=${() => onPolicy(name)}>
                 ${name}
               <//>
@@ -111,7 +111,9 @@ export function Verdicts({ translation, policy, onPolicy }) {
           (target) => html`
             <div>
               ${PROTOCOLS[target.protocol].name}
-              <div class="sm t3">${speaks === target.protocol ? printable(upstream) : "any"}</div>
+              <div class="small faint">
+                ${speaks === target.protocol ? printable(upstream) : "any"}
+              </div>
             </div>
             ${POLICIES.map(
               (name) => html`
@@ -155,6 +157,6 @@ function Verdict({ verdict: { passes, paths }, losses }) {
         label: passes ? "passes" : "400",
       }}
     />
-    <div class="sm t2">${passes ? reported : plural(paths.length, "path")}</div>
+    <div class="small muted">${passes ? reported : plural(paths.length, "path")}</div>
   `;
 }

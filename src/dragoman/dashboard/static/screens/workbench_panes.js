@@ -87,8 +87,8 @@ export function Panes({ panes, lit, onLight }) {
   const [tab, setTab] = useState(0); // that a narrow page shows
   const shown = Math.min(tab, panes.length - 1);
   return html`
-    <div class="json3">
-      <div class="ptabs only-phone" role="tablist" aria-label="Protocols">
+    <div class="panes">
+      <div class="pane-tabs only-phone" role="tablist" aria-label="Protocols">
         ${panes.map(
           ({ protocol }, index) => html`
             <button role="tab" aria-selected=${String(index === tab)}
@@ -122,7 +122,7 @@ function PaneView({ pane: { protocol, note, text, lines }, litPath, scrolls, onL
     <section class=${isShown ? "" : "not-phone"} ref=${section}>
       <header>
         <${Protocol} id=${protocol} />
-        <span class="t3 sm cut">${note}</span>
+        <span class="faint small ellipsis">${note}</span>
         ${text && html`<${CopyButton} text=${text} label=${`Copy the request of ${name}`} />`}
       </header>
       ${

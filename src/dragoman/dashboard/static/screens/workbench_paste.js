@@ -83,7 +83,7 @@ export function PasteDialog({ body, onClose, onDone }) {
   };
   return html`
     <${Dialog} title="Paste a request" onClose=${onClose} onSubmit=${submit}>
-      <p class="t2">
+      <p class="muted">
         JSON, or a curl command, whose headers are removed here: no key leaves the browser. The
         request is not stored.
       </p>

@@ -40,7 +40,7 @@ export function SendDialog({ request, onClose, onDone }) {
     <${FormDialog} title="Send this request" action="Send" submit=${submit} onDone=${onDone}
       onClose=${onClose}>
       <fieldset class="row">
-        <legend class="vh">Where to</legend>
+        <legend class="visually-hidden">Where to</legend>
         ${choice(false, "To a simulator")} ${choice(true, "By a route")}
       </fieldset>
       ${
@@ -56,7 +56,7 @@ export function SendDialog({ request, onClose, onDone }) {
 function SimulatorFields({ source }) {
   const [other] = PROTOCOL_CHOICES.find(([id]) => id !== source) || [""];
   return html`
-    <p class="t2">Nothing leaves this machine, and nothing is counted.</p>
+    <p class="muted">Nothing leaves this machine, and nothing is counted.</p>
     <${SelectField} name="to" label="The simulator speaks" choices=${PROTOCOL_CHOICES}
       chosen=${other} />
     <${Field} name="scenario" label="Scenario" list="scenarios" defaultValue=${DEFAULT_SCENARIO}
@@ -67,7 +67,7 @@ function SimulatorFields({ source }) {
 
 /** @param {{ model: string }} props */
 const RouteFields = ({ model }) => html`
-  <p class="t2">
+  <p class="muted">
     One request to the upstream of the route, by an account that the pool chooses. It costs what any
     other does, counts for the key <b>workbench</b>, and is recorded in the audit log.
   </p>

@@ -96,11 +96,11 @@ export function StreamPanel({ request, isValid, policy }) {
     setOpen(open === index ? -1 : index);
   };
   const tools = html`
-    <span class="r row">
+    <span class="right row">
       ${
         rows.length > 0 &&
         html`
-          <span class="num t2 sm">
+          <span class="num muted small">
             ${current >= 0 ? `${current + 1} of ` : ""}${count(rows.length)}
           </span>
         `
@@ -118,13 +118,13 @@ export function StreamPanel({ request, isValid, policy }) {
   `;
   return html`
     <${Panel} title="The stream, frame by frame" note=${sentText(sent)} tools=${tools}
-      class="framespanel">
+      class="frames-panel">
       <${ErrorBanner} text=${error} />
       ${
         rows.length > 0 &&
         html`
           <${ScrollRegion} label="Frames" class="frames" onKeyDown=${onKeyDown}>
-            <div class="f hd">
+            <div class="frame-row head">
               <div>Upstream ${spoken && html`<${Protocol} id=${spoken} />`}</div>
               <div>seconds</div>
               <div>Client <${Protocol} id=${request.source} /></div>
@@ -161,10 +161,10 @@ function sentText(sent) {
 
 /** @param {{ frame: Api.Frame }} props */
 const AttemptRow = ({ frame: { number, account, upstream, status, at_ms: ms } }) => html`
-  <div class="f whole">
+  <div class="frame-row whole">
     <div>
       <b class="strong">Attempt ${number}</b> ${printable(account)} of ${printable(upstream)}
-      answers <b class="num">${status}</b> after ${duration(ms / 1000)}
+      ${" answers "}<b class="num">${status}</b> after ${duration(ms / 1000)}
     </div>
   </div>
 `;
@@ -173,7 +173,7 @@ const AttemptRow = ({ frame: { number, account, upstream, status, at_ms: ms } })
 function FramesRow({ row: { upstream, client }, isCurrent, isOpen, onClick }) {
   const first = upstream || client[0];
   return html`
-    <div class=${classes("f", isCurrent && "at")} onClick=${onClick}>
+    <div class=${classes("frame-row", isCurrent && "at")} onClick=${onClick}>
       <div>
         ${
           upstream
@@ -183,7 +183,7 @@ function FramesRow({ row: { upstream, client }, isCurrent, isOpen, onClick }) {
       </div>
       <div>
         <b>${(first.at_ms / 1000).toFixed(3)}</b>
-        <span class="t3 not-phone">${" " + size(first.bytes)}</span>
+        <span class="faint not-phone">${" " + size(first.bytes)}</span>
       </div>
       <div>
         ${
@@ -213,7 +213,9 @@ function FramesRow({ row: { upstream, client }, isCurrent, isOpen, onClick }) {
 function EventLine({ raw }) {
   const { name, text } = summarize(raw);
   return html`
-    <p title=${printable(text)}><span class="ev">${printable(name)}</span> ${printable(text)}</p>
+    <p title=${printable(text)}>
+      <span class="event-name">${printable(name)}</span> ${printable(text)}
+    </p>
   `;
 }
 
@@ -258,7 +260,7 @@ function SentBody({ body }) {
     lines = [printable(body)];
   }
   return html`
-    <details class="sentas">
+    <details class="sent-body">
       <summary>Request sent to the upstream</summary>
       <div class="code">
         <ol>${lines.map((line) => html`<li><i></i><code>${line}</code></li>`)}</ol>

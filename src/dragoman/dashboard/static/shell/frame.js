@@ -101,7 +101,7 @@ const Rail = ({ current }) => html`
             (name) => html`
               <li>
                 <a href=${"/ui/" + name} aria-current=${name === current ? "page" : null}>
-                  <${Icon} name=${name} /><span class="lbl">${SCREENS[name].title}</span>
+                  <${Icon} name=${name} /><span class="label">${SCREENS[name].title}</span>
                 </a>
               </li>
             `,
@@ -122,26 +122,26 @@ function RailFoot() {
       ${
         isLive.value !== undefined &&
         html`
-          <p class="row sm t2 livemark">
+          <p class="row small muted live-mark">
             <i class=${isLive.value ? "dot" : "dot not"}></i>
             <span>${isLive.value ? "Live" : "Not live"}</span>
           </p>
         `
       }
-      <div class="row sm">
+      <div class="row small">
         <button class="link" title=${ZONE_TITLE} onClick=${toggleZone}>
           Times in ${zoneName()}
         </button>
       </div>
-      <div class="row sm">
+      <div class="row small">
         <button class="btn quiet" onClick=${toggleTheme}>
           <${Icon} name="moon" /><span>Theme</span>
         </button>
         <button class="btn quiet" onClick=${showHelp}>Shortcuts</button>
       </div>
-      <p class="sm t3">dragoman ${version}</p>
-      <div class="row sm">
-        <span class="t2 cut">${name}, ${role}</span>
+      <p class="small faint">dragoman ${version}</p>
+      <div class="row small">
+        <span class="muted ellipsis">${name}, ${role}</span>
         <span class="grow"></span>
         <button class="btn quiet out" onClick=${signOut}>Sign out</button>
       </div>

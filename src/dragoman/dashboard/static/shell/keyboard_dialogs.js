@@ -49,7 +49,7 @@ function Help({ onClose }) {
   const entries = [...KEYS, ...screens].map(([key, effect]) => [html`<kbd>${key}</kbd>`, effect]);
   return html`
     <${Dialog} title="Keyboard shortcuts" onClose=${onClose}>
-      <${Facts} class="left keyhelp" entries=${entries} />
+      <${Facts} class="left key-help" entries=${entries} />
       <label class="tick">
         <input type="checkbox" checked=${usesLetters.value}
           onChange=${(event) => setUsesLetters(event.target.checked)} />
@@ -141,13 +141,13 @@ function GoTo({ onClose }) {
       <input id="go-to" ref=${field} role="combobox" aria-expanded="true"
         aria-controls="go-to-results" aria-activedescendant=${"go-to-" + current} autocomplete="off"
         spellcheck="false" value=${input} onInput=${onInput} onKeyDown=${onKeyDown} />
-      <ul id="go-to-results" role="listbox" aria-label="Found" class="results gofound">
+      <ul id="go-to-results" role="listbox" aria-label="Found" class="results go-to-results">
         ${results.map(
           (result, index) => html`
             <li role="option" id=${"go-to-" + index} aria-selected=${String(index === current)}
               onClick=${() => open(result)}>
-              <span class="cut grow">${printable(result.name)}</span>
-              <span class="t3 sm">${result.kind}</span>
+              <span class="ellipsis grow">${printable(result.name)}</span>
+              <span class="faint small">${result.kind}</span>
             </li>
           `,
         )}

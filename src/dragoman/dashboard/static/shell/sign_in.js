@@ -28,7 +28,8 @@ export function SignIn() {
       <form class="panel" onSubmit=${submit}>
         <div class="mark"><${Logo} /><span>dragoman</span></div>
         <h1>Sign in</h1>
-        <input class="vh" type="text" name="username" autocomplete="username" tabindex="-1"
+        <input class="visually-hidden" type="text" name="username" autocomplete="username"
+          tabindex="-1"
           aria-hidden="true" value="admin" readonly />
         <label for="key">Admin key</label>
         <input id="key" ref=${field} type="password" autocomplete="current-password"
