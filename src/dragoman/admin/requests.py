@@ -25,7 +25,7 @@ from dragoman.admin.calls import (
     times,
 )
 from dragoman.audit import Change
-from dragoman.edge.kept import BODY_NAMES
+from dragoman.edge.body_copies import BODY_NAMES
 from dragoman.observability.request_log.rows import DetailRow, ListRow
 from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.request_log import Filters, LossCount, LossKey, RequestLogFiles

@@ -1,6 +1,6 @@
-"""What a connection remembers: the last response of each of its lanes that nobody stores.
+"""The memory of a WebSocket connection: the last response of each `stream_id` that is not stored.
 
-It is in memory only, and goes with the connection (WebSocket mode guide, "store").
+It ends with the connection (WebSocket mode guide, "store").
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Turn(Protocol):
     """A call over a connection of the upstream."""
 
     def add(self, send: Callable[[bytes], bool], addition: Any) -> bool:
-        """Send more input for its response by `send`. Whether that was sent."""
+        """Send more input for its response by `send`, and return whether that was sent."""
 
 
 class Remembered(Struct, frozen=True):
@@ -27,7 +27,7 @@ class Remembered(Struct, frozen=True):
     """
 
     id: str
-    lane: str
+    stream_id: str
     pieces: tuple[bytes, ...]
     was_answered: bool = True
 
@@ -38,71 +38,68 @@ class Remembered(Struct, frozen=True):
 
 
 class ConnectionMemory:
-    """The last response of each lane of one connection, `most` bytes at most, out of `budget`."""
+    """The last response of each `stream_id` of one connection: `most` bytes at most, reserved in
+    `budget`."""
 
-    __slots__ = ("_budget", "_held", "_last", "_most")
+    __slots__ = ("_budget", "_last", "_most", "_size")
 
     def __init__(self, budget: Budget, most: int) -> None:
         self._budget = budget
         self._most = most
-        self._held = 0
+        self._size = 0
         self._last: dict[str, Remembered] = {}
-        """By lane, the oldest first."""
-
-    @property
-    def held(self) -> int:
-        """Bytes that are remembered."""
-        return self._held
+        """By `stream_id`, the oldest first."""
 
     def find(self, name: str) -> Remembered | None:
         """The response of that id."""
         return next((one for one in self._last.values() if one.id == name), None)
 
-    def keep(self, remembered: Remembered) -> None:
-        """Remember it as the last of its lane. The oldest of others make room; one for which there
-        is no room is not remembered."""
-        self.drop(self._last.get(remembered.lane))
+    def store(self, remembered: Remembered) -> None:
+        """Store it as the last of its `stream_id`. The oldest ones are dropped for it; it is not
+        stored where there is no room."""
+        self.drop(self._last.get(remembered.stream_id))
         size = remembered.size
-        while self._last and self._held + size > self._most:
+        while self._last and self._size + size > self._most:
             self.drop(next(iter(self._last.values())))
         if size <= self._most and self._budget.reserve(size):
-            self._held += size
-            self._last[remembered.lane] = remembered
+            self._size += size
+            self._last[remembered.stream_id] = remembered
 
     def drop(self, remembered: Remembered | None) -> None:
-        """Forget it, if it is remembered."""
-        if remembered is not None and self._last.get(remembered.lane) is remembered:
-            del self._last[remembered.lane]
+        """Drop it, if it is stored."""
+        if remembered is not None and self._last.get(remembered.stream_id) is remembered:
+            del self._last[remembered.stream_id]
             size = remembered.size
-            self._held -= size
+            self._size -= size
             self._budget.release(size)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self._last.clear()
-        self._budget.release(self._held)
-        self._held = 0
+        self._budget.release(self._size)
+        self._size = 0
 
 
 class Continuation:
-    """One request of a connection: what it goes on from, and what it leaves behind.
+    """What one request of a connection continues, and what follows it may continue.
 
-    `parent` is the remembered response that it names, None if there is none; it is held from when
-    the request is accepted, so that it is there when the request's turn comes. `prepares` says that
-    no answer is wanted, only an id to go on from. `pieces` are the items of the whole conversation
-    up to the answer, once they are known; None if the answer is not to be remembered. They are
+    `parent` is the remembered response that it names, None if there is none; it is found when
+    the request is accepted, so that it is there when the request is served. `prepares` says that
+    no answer is wanted, only an id to continue. `pieces` are the items of the whole conversation
+    up to the answer; None if the answer is not to be remembered. They are
     `unstored` if a service is sent them that would look up what it stored. `add` sends the upstream
-    more input for the response under way, and says whether it did; None where that cannot be.
-    `admit` says why a limit of the client's does not let that in, empty if none does.
+    more input for the running response, and returns whether it did; None where that is not
+    supported.
+    `admit` returns why a limit of the client's key refuses that, empty if none does.
     """
 
-    __slots__ = ("add", "admit", "lane", "memory", "parent", "pieces", "prepares", "unstored")
+    __slots__ = ("add", "admit", "memory", "parent", "pieces", "prepares", "stream_id", "unstored")
 
     def __init__(
-        self, memory: ConnectionMemory, lane: str, previous: str | None, prepares: bool
+        self, memory: ConnectionMemory, stream_id: str, previous: str | None, prepares: bool
     ) -> None:
         self.memory = memory
-        self.lane = lane
+        self.stream_id = stream_id
         self.prepares = prepares
         self.parent = None if previous is None else memory.find(previous)
         self.pieces: tuple[bytes, ...] | None = None
@@ -111,15 +108,15 @@ class Continuation:
         self.admit: Callable[[], str] = str
 
     def can_add(
-        self, told: Callable[[Any], object], turn: Turn, send: Callable[[bytes], bool]
+        self, on_added: Callable[[Any], object], turn: Turn, send: Callable[[bytes], bool]
     ) -> None:
-        """The upstream takes more input for its `turn`, by messages that `send` sends; `told` is
-        called with what was sent."""
+        """The upstream takes more input for its `turn`, by messages that `send` sends; `on_added`
+        is called with what was sent."""
 
         def add(addition: Any) -> bool:
             sent = turn.add(send, addition)
             if sent:
-                told(addition)
+                on_added(addition)
             return sent
 
         self.add = add
@@ -133,19 +130,19 @@ class Continuation:
         return self.parent.pieces if self.parent is not None else None
 
     def go_on(self, items: bytes) -> None:
-        """The conversation goes on with these items, as JSON without brackets, before the answer
-        is whole."""
+        """Add these items, as JSON without brackets, to the conversation before the answer is
+        complete."""
         if self.pieces is not None and items:
             self.pieces = (*self.pieces, items)
 
     def answered(self, name: str, output: bytes) -> None:
-        """The answer is whole: `output` are its items, as JSON without brackets."""
+        """The answer is complete: `output` are its items, as JSON without brackets."""
         if self.pieces is not None and name:
             pieces = (*self.pieces, output) if output else self.pieces
-            self.memory.keep(Remembered(name, self.lane, pieces, not self.prepares))
+            self.memory.store(Remembered(name, self.stream_id, pieces, not self.prepares))
 
     def failed(self) -> None:
-        """There is no answer. The lane's client has lost count of where it is, so that it must send
-        the conversation anew; another lane's response stays."""
-        if self.parent is not None and self.parent.lane == self.lane:
+        """The request failed. Its `stream_id` is then in an unknown state for the client, which
+        must send the conversation again; the response of another `stream_id` stays."""
+        if self.parent is not None and self.parent.stream_id == self.stream_id:
             self.memory.drop(self.parent)
