@@ -5,7 +5,7 @@ It ends with the connection (WebSocket mode guide, "store").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -89,8 +89,7 @@ class Continuation:
     up to the answer; None if the answer is not to be remembered. They are
     `unstored` if a service is sent them that would look up what it stored. `add` sends the upstream
     more input for the running response, and returns whether it did; None where that is not
-    supported.
-    `admit` returns why a limit of the client's key refuses that, empty if none does.
+    supported. `admit` returns why a limit of the client's key refuses that, empty if none does.
     """
 
     __slots__ = ("add", "admit", "memory", "parent", "pieces", "prepares", "stream_id", "unstored")
@@ -105,7 +104,7 @@ class Continuation:
         self.pieces: tuple[bytes, ...] | None = None
         self.unstored = False
         self.add: Callable[[Any], bool] | None = None
-        self.admit: Callable[[], str] = str
+        self.admit: Callable[[], Awaitable[str]] = _admit_all
 
     def can_add(
         self, on_added: Callable[[Any], object], turn: Turn, send: Callable[[bytes], bool]
@@ -146,3 +145,8 @@ class Continuation:
         must send the conversation again; the response of another `stream_id` stays."""
         if self.parent is not None and self.parent.stream_id == self.stream_id:
             self.memory.drop(self.parent)
+
+
+async def _admit_all() -> str:
+    """There are no limits."""
+    return ""
