@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+_SHARE: Final = (
+    "set an amount in US dollars, as what the accounts of an upstream have was only learned roughly"
+)
+
 REMOVED: Final[Mapping[str, str]] = {
     "server.idempotency_s": "delete it; a request that is repeated with its Idempotency-Key is a"
     " new one, for which the upstream is sent the same key again",
     "server.head_limit_bytes": "delete it; the head of a request may have 64 KB",
     "server.body_limit_values": (
-        "delete it; a body may hold a million values, and body_limit_bytes bounds its size"
+        "delete it; a body may have a million values, and body_limit_bytes bounds its size"
     ),
     "server.least_rate_bytes": (
         "delete it; a body must bring 1,000 bytes a second, and body_timeout_s bounds its time"
@@ -53,7 +57,7 @@ REMOVED: Final[Mapping[str, str]] = {
     ),
     "request_log.days": "set keep_days instead",
     "request_log.most_bytes": "set keep_bytes instead",
-    "request_log.most_body_bytes": "set keep_bytes instead, which holds for bodies too",
+    "request_log.most_body_bytes": "set keep_bytes instead, which limits bodies too",
     "webhook.pool_left": (
         "delete it; there is an alert when a tenth of an upstream's accounts is left"
     ),
@@ -64,6 +68,17 @@ REMOVED: Final[Mapping[str, str]] = {
     "traces.tell_clients": (
         "delete it; answers name their trace in x-trace-id wherever requests are traced"
     ),
+    "clients.limits.share": _SHARE,
+    "clients.limits.upstream": _SHARE,
+    "teams.limits.share": _SHARE,
+    "teams.limits.upstream": _SHARE,
     "models.list_cache_s": "delete it; an upstream is asked for its models every five minutes",
 }
 """What to do instead of setting each of them."""
+
+REMOVED_INPUTS: Final[Mapping[str, str]] = {
+    f"{kind}.{field}": _SHARE
+    for kind in ("AddLimit", "ChangeLimit")
+    for field in ("share", "upstream")
+}
+"""The same of the fields of operations, by their inputs."""
