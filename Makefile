@@ -20,7 +20,7 @@ test: lint types pytest ## lint, types and every test
 
 # Tests that open no socket and start no process, without those that are marked slow. A test holds
 # these folders to it.
-FAST := tests/accounts tests/canonical tests/keys tests/losses tests/prices tests/programs \
+FAST := tests/accounts tests/canonical tests/keys tests/limits tests/losses tests/prices tests/programs \
 	tests/protocols tests/tables \
 	tests/test_config.py tests/test_config_rules.py tests/test_documentation.py tests/test_failing.py \
 	tests/test_jsontext.py tests/test_pass_through_shape.py tests/test_protocol_names.py \
