@@ -61,4 +61,4 @@ def _record(
     if changes is not None:
         after |= msgspec.to_builtins(changes)
     change = Change(action=action, kind="configuration", before=before, after=after)
-    log.note(actor, [change])
+    log.record(actor, [change])

@@ -15,6 +15,7 @@ from msgspec.structs import FieldInfo
 
 from dragoman.config import Secret, SecretError
 from dragoman.config.convert import Converter, Lookup, Resolve, dotted, suggestion
+from dragoman.config.removed import REMOVED_INPUTS
 from dragoman.printable import printable
 from dragoman.times import InvalidTime, parse_time
 
@@ -133,7 +134,9 @@ def read_input(kind: type[S], values: Mapping[str, Any], resolve: Resolve = lite
         info = known.get(name)
         if info is None:
             near = suggestion(name[:64], known)
-            faults.append(FieldError(shortened(name), f"no such field{near}"))
+            instead = REMOVED_INPUTS.get(f"{kind.__name__}.{name[:64]}")
+            text = f"was removed: {instead}" if instead else f"no such field{near}"
+            faults.append(FieldError(shortened(name), text))
             continue
         plain, takes_none = _arms(info.type)
         if value is None:

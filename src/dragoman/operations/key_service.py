@@ -222,7 +222,7 @@ class KeyService:
 
     def record(self, *changes: Change) -> None:
         """Add lines to the log of changes."""
-        self.store.note(self._actor, changes)
+        self.store.record(self._actor, changes)
 
     def _change(
         self,

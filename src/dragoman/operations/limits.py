@@ -17,8 +17,6 @@ IsTeam = Annotated[bool, Meta(description="NAME is a team.")]
 _HELP = {
     "kind": "requests, tokens, input_tokens, output_tokens, cost or concurrent.",
     "amount": "How much; a cost in US dollars: 12.50.",
-    "share": "Of what accounts of --upstream have, in place of an amount: 40%.",
-    "upstream": "Upstream that --share is of.",
     "window": "30s, 1m, 5h, 7d, hour, day, week, month or total.",
     "zone": "Time zone of the calendar.",
     "anchor": "Where its window begins: 06:00, sunday or 15.",
@@ -33,8 +31,6 @@ _HELP = {
 }
 _SETTINGS = {
     "amount": "--amount",
-    "share": "--share",
-    "upstream": "--upstream",
     "window": "--window",
     "zone": "--zone",
     "anchor": "--anchor",
@@ -61,7 +57,7 @@ class OfNumber(OfOwner, frozen=True, kw_only=True):
     number: int
 
 
-AddLimit: Any = changes_of(Limit, "AddLimit", _HELP, OfOwner, required=("kind",))
+AddLimit: Any = changes_of(Limit, "AddLimit", _HELP, OfOwner, required=("kind", "amount"))
 ChangeLimit: Any = changes_of(Limit, "ChangeLimit", _HELP, OfNumber)
 
 

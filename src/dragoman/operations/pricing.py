@@ -155,7 +155,7 @@ def reprice(
         store.reprice(since, until, price)
         if changed and not dry_run:
             after_usd = {"cost_usd": dollars(after), "rows": changed, "prices": prices.version}
-            store.note(
+            store.record(
                 actor or this_user(),
                 [
                     Change(
