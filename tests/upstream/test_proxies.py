@@ -16,10 +16,10 @@ from dragoman.upstream import (
     TLSFailed,
     UpstreamClient,
 )
+from tests.upstream.calling import post
 from tests.upstream.proxies import HttpProxy, SocksProxy
 
 from .servers import OK, PATIENCE, Call, Server, Unaccepting, answers, free_port
-from .test_calls import post
 
 SOON = 0.15
 
