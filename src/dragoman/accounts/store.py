@@ -10,10 +10,10 @@ they are called from one thread that is not the event loop's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -25,10 +25,6 @@ from dragoman.keys.records import KeyStore, StoredKey, StoredTeam, Uses
 
 LOST_AFTER_S = 3.0
 """Seconds of silence after which a worker's leases are dropped."""
-
-UNCOUNTED = ""
-"""Instead of an account, in the leases of a worker that cannot use the counters which the others
-share: it holds `max_concurrent` to what it is told, and the others hold it to what it tells."""
 
 MOST_PINS = 100_000
 """Pins that a worker gets at once when it starts."""
@@ -282,42 +278,6 @@ class Changes(Struct, frozen=True, kw_only=True):
     quotas: Mapping[str, Windows] = {}
     client_keys: Sequence[StoredKey] = ()
     teams: Sequence[StoredTeam] = ()
-
-
-class Counts(Protocol):
-    """Requests in flight by account, counted exactly over all worker processes of a machine: what
-    `max_concurrent` is held to. None of it waits for a disk."""
-
-    def take(self, name: str, most: int) -> bool:
-        """Count one request more of the account in; False if all workers together have `most`."""
-
-    def give_back(self, name: str) -> None:
-        """A request that was counted in has ended."""
-
-    def elsewhere(self, name: str) -> int:
-        """The requests of the account that other workers have in flight."""
-
-    def returns(self) -> Callable[[], Collection[str] | None]:
-        """What tells of which accounts other workers have ended requests since it was called last,
-        or was made; None: of too many to tell."""
-
-    def close(self) -> None:
-        """Give everything up. Harmless if it was done before."""
-
-
-@runtime_checkable
-class LentCounts(Counts, Protocol):
-    """Counts of which this machine is lent a part, and the rest is other machines'. `take` fails
-    also where they may have what is missing."""
-
-    def lacks(self, name: str) -> bool:
-        """Whether `borrow` may get what `take` has just failed for."""
-
-    def want(self, names: Collection[str]) -> None:
-        """Ask for what is missing of these accounts, for requests that wait."""
-
-    async def borrow(self, name: str) -> None:
-        """Ask for one request more of an account, and wait for the answer."""
 
 
 class Store(AuditLog, Protocol):

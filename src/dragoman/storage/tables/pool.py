@@ -24,7 +24,6 @@ from dragoman.accounts.store import (
     MOST_PINS,
     REMOVED_KEPT_S,
     SWEPT_AT_ONCE,
-    UNCOUNTED,
     Batch,
     Changes,
     Definition,
@@ -412,8 +411,6 @@ class PoolTables(UsageTables, AuditTable):
             if name != worker and abs(now - seen) <= LOST_AFTER_S:
                 for account, count in held.items():
                     leases[account] = leases.get(account, 0) + count
-                if not name.startswith(self._instance):
-                    leases[UNCOUNTED] = 1
         return leases
 
 
