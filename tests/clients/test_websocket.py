@@ -13,10 +13,10 @@ import pytest
 
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.responses.websocket import service
+from tests.clients.asking import CONTENT, SAID, ask
 from tests.clients.programs import Api, Finished
 from tests.clients.reading import called
 from tests.clients.stage import GENERATING, UPSTREAMS, Stage, playing
-from tests.clients.test_loops import CONTENT, SAID, ask
 from tests.websocket.test_faults import SOON
 
 ROUNDS = 9

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dragoman.config import Config, Fallback, Route, Timeouts, Upstream
 from tests.faults.conftest import Over, leased
-from tests.faults.test_stalls import ask, head_only, is_good, never, pings
+from tests.faults.stalling import ask, head_only, is_good, never, pings
 from tests.faults.upstream import Upstream as FakeUpstream
 from tests.faults.upstream import good
 from tests.gateway.clients import APIS, PATHS, body

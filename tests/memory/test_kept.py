@@ -10,20 +10,12 @@ from typing import Any
 import openai
 import pytest
 
-from dragoman.server.testing import RunningGateway
 from dragoman.storage import opening
 from tests.gateway.http import call
+from tests.memory.asking import client, say
 from tests.memory.conftest import KEY, OTHER_KEY, Start, Talk
 
 Make = Callable[..., Talk]
-
-
-def client(gateway: RunningGateway, key: str = KEY) -> openai.OpenAI:
-    return openai.OpenAI(base_url=gateway.openai_base_url, api_key=key, max_retries=0)
-
-
-def say(text: str) -> Any:
-    return {"type": "message", "role": "user", "content": text}
 
 
 def test_a_response_is_shown_as_it_was_given(start: Start) -> None:

@@ -14,9 +14,9 @@ from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.storage import opening
 from tests.checkers.framing import frames
 from tests.gateway.http import Connection, call
+from tests.memory.asking import client, say
+from tests.memory.background import SLOW, finished, until
 from tests.memory.conftest import KEY, Start, Talk
-from tests.memory.test_background import SLOW, finished, until
-from tests.memory.test_kept import client, say
 
 Make = Callable[..., Talk]
 UPSTREAMS = ["chat", "messages", "responses"]

@@ -1,4 +1,4 @@
-"""Settings that former versions had."""
+"""Settings of former versions."""
 
 from __future__ import annotations
 

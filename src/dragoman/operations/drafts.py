@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.config import Account, Secret, SecretError
-from dragoman.config.convert import Converter, Resolve, dotted, suggestion
+from dragoman.config.convert import Converter, Lookup, Resolve, dotted, suggestion
 from dragoman.printable import printable
 from dragoman.upstream.proxies import parse_proxy
 
@@ -103,7 +103,7 @@ def converted(value: object, kind: Any, *at: str, resolve: Resolve = Secret) -> 
     Raises:
         InvalidDraft: with every fault that was found.
     """
-    converter = Converter(resolve)
+    converter = Converter(Lookup(resolve))
     found = converter.convert(value, kind, at)
     if converter.faults:
         faults = converter.faults

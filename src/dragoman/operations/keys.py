@@ -18,7 +18,7 @@ from dragoman.audit import Actor, Change, changed
 from dragoman.config import AccessRules, Client, Config, KeyRules, access_faults
 from dragoman.config.access_rules import ANYONE, Name
 from dragoman.config.convert import dotted, suggestion
-from dragoman.keys.records import KEPT_SECRETS, KeyStore, StoredKey, StoredSecret, StoredTeam
+from dragoman.keys.records import MOST_SECRETS, KeyStore, StoredKey, StoredSecret, StoredTeam
 from dragoman.keys.secrets import RANDOM_BYTES, digest_of, ending_of, make_key
 from dragoman.operations.drafts import FieldError, InvalidDraft, converted, shortened
 from dragoman.operations.errors import Conflict, ImportRejected
@@ -348,7 +348,7 @@ class KeyAdministration:
                 for one in key.secrets
             ]
             secret, kept = _fresh(now)
-            rotated = replace(key, secrets=(*old[-KEPT_SECRETS + 1 :], kept))
+            rotated = replace(key, secrets=(*old[-MOST_SECRETS + 1 :], kept))
             self._store.save([rotated])
             told = {"old_ends": _moment(end).isoformat()}
             self._note(Change(action="rotate", kind="key", name=name, after=told))

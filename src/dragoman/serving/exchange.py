@@ -128,7 +128,7 @@ class Exchange:
         if request is None:
             request = await self.resolver.read(incoming)
         if self._attributor is not None:
-            self._attributor.note(record, incoming.codec, incoming.headers, request.members)
+            self._attributor.attribute(record, incoming.codec, incoming.headers, request.members)
         if target is None:
             target = self.resolver.resolve(request, caller, record)
         if self._traces is not None:
@@ -200,7 +200,7 @@ class Exchange:
         if not caller.is_limited:
             return request
         if self._attributor is not None:
-            self._attributor.note(record, incoming.codec, incoming.headers, request.members)
+            self._attributor.attribute(record, incoming.codec, incoming.headers, request.members)
         target = self.resolver.resolve(request, caller, record)
         if caller.most_output is not None:
             request = capped(incoming, request, caller.most_output)

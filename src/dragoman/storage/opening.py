@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.accounts.store import Store
 from dragoman.config import Config
-from dragoman.config.summary import Kept
+from dragoman.config.summary import StoredEntries
 from dragoman.limits.ledgers import Ledgers
 from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.encryption import AesGcmCipher
@@ -131,7 +131,7 @@ def cipher_for(config: Config) -> AesGcmCipher:
     return AesGcmCipher(settings.key, previous)
 
 
-def prepare(config: Config) -> Kept:
+def prepare(config: Config) -> StoredEntries:
     """Make the store ready before anything is served: its tables are brought up to date, and what
     was sealed with the previous key is sealed with the present one. Returns what is in it.
 
@@ -141,7 +141,7 @@ def prepare(config: Config) -> Kept:
     """
     store = store_for(config)
     if store is None:
-        return Kept()
+        return StoredEntries()
     try:
         definitions = store.definitions()
         cipher = cipher_for(config)
@@ -151,6 +151,6 @@ def prepare(config: Config) -> Kept:
         if sealed is not None and not resealed:
             cipher.open(sealed)
         keys = [one for one in store.client_keys.all_keys() if one.removed is None]
-        return Kept(len(definitions), len(keys))
+        return StoredEntries(len(definitions), len(keys))
     finally:
         store.close()

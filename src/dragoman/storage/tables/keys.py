@@ -17,7 +17,7 @@ from msgspec import Struct
 from dragoman.config import AccessRules, KeyRules
 from dragoman.jsontext import decoder, strict
 from dragoman.keys.records import (
-    KEPT_SECRETS,
+    MOST_SECRETS,
     StoredKey,
     StoredSecret,
     StoredTeam,
@@ -156,7 +156,7 @@ def _save(connection: Connection, version: int, key: StoredKey) -> None:
     row = (key.name, version, key.created, key.removed, rules)
     if not connection.execute(_SAVE_KEY, row).rowcount:
         return
-    kept = KEPT_SECRETS
+    kept = MOST_SECRETS
     if key.removed is None:
         connection.executemany(_SAVE_SECRET, [_secret_row(key, one) for one in key.secrets])
     else:
