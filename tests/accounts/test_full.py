@@ -159,3 +159,18 @@ async def test_what_the_store_tells_of_others_makes_no_account_busy_that_has_slo
         assert pool.in_flight("a") == 4
     pool.apply(Changes(version=2))
     assert pool.in_flight("a") == 0
+
+
+async def test_what_another_gateway_on_the_store_has_in_flight_is_not_lent() -> None:
+    """Such as one that this one takes over from: it has an owner of its own."""
+    machine = machine_of(["a"], most=3, queue_s=5.0)
+    pool = machine.pools[0]
+    pool.apply(Changes(version=1, leases={"a": 2}, apart={"a": 2}))
+    held = await pool.acquire(M)
+    waiting = asyncio.create_task(pool.acquire(M))
+    await settle()
+    assert not waiting.done()
+    pool.apply(Changes(version=2, leases={"a": 1}, apart={"a": 1}))
+    async with asyncio.timeout(2):
+        (await waiting).give_back()
+    held.give_back()

@@ -39,6 +39,11 @@ REMOVED_KEPT_S = 7 * 24 * 3600.0
 """Seconds for which the removal of an account is kept, for workers to hear of."""
 
 
+def gateway_of(worker: str) -> str:
+    """The gateway of a worker, by the name that it has in the store."""
+    return worker.rpartition(".")[0]
+
+
 class StoreError(Exception):
     """The store cannot be used now: gone, full, locked for too long, or of another program.
 
@@ -261,9 +266,10 @@ class Changes(Struct, frozen=True, kw_only=True):
     `leases`, which are those of all other living workers now.
 
     A state or balance that the worker itself has changed comes back as the store has it:
-    transitions of several workers were applied one after another there. What it said of `used` and
-    `pins` with this exchange does not come back. `whole` says that this is all there is, so that
-    what a worker knows besides is gone.
+    transitions of several workers were applied one after another there. `apart` are those of the
+    leases that workers of other gateways have, to which other owners lend slots. What it said of
+    `used` and `pins` with this exchange does not come back. `whole` says that this is all there is,
+    so that what a worker knows besides is gone.
     """
 
     version: int
@@ -272,6 +278,7 @@ class Changes(Struct, frozen=True, kw_only=True):
     definitions: Sequence[Definition] = ()
     removed: Sequence[str] = ()
     leases: Mapping[str, int] = {}
+    apart: Mapping[str, int] = {}
     used: Mapping[str, float] = {}
     balances: Mapping[str, float] = {}
     pins: Mapping[bytes, tuple[str, float]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -50,6 +50,7 @@ class UpstreamPool:
         "_refused",
         "_tasks",
         "affinity",
+        "apart",
         "beside",
         "own_proxies",
         "probes",
@@ -84,6 +85,9 @@ class UpstreamPool:
         """How long it commonly takes to begin whole answers, and streams."""
         self.slots: Slots | None = None
         """The slots of accounts with a `max_concurrent`; None: this worker has all of them."""
+        self.apart: Mapping[str, int] = {}
+        """The requests of accounts that another gateway on the same store has in flight, such as
+        one that this one takes over from: its slots are not lent here."""
         self.beside: Callable[[str], int] = _nothing
         """The requests of an account that are in flight here with other configurations."""
         self._refused: set[str] = set()
@@ -180,7 +184,10 @@ class UpstreamPool:
         if choice is None or self.slots is None:
             return choice
         name, most = choice.member.name, choice.member.settings.max_concurrent
-        if most is None or self.slots.take(name, most):
+        if most is None:
+            return choice
+        most -= self.apart.get(name, 0)
+        if self.slots.take(name, most):
             return choice
         self.rotation.returned(choice)
         return Lacking(name, most)
@@ -233,8 +240,8 @@ class UpstreamPool:
         member = self.rotation.member(name)
         most = member.settings.max_concurrent
         if self.slots is not None and most is not None:
-            left = most - member.in_flight
-            count = max(0, left if name in self._refused else min(count, left - 1))
+            left, apart = most - member.in_flight, self.apart.get(name, 0)
+            count = max(apart, left if name in self._refused else min(count, left - 1))
         self.rotation.in_flight_elsewhere(name, count + self.beside(name))
 
     def _ask_for_waiters(self, lacking: Lacking) -> None:

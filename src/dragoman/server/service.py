@@ -277,8 +277,9 @@ class _Workers:
     async def _serve(self, number: int, sock: socket.socket) -> None:
         table, dealt, sockets = self._table, self._dealt, self._opened.sockets
         link = await SocketPeer.open(sock, Handlers(), number)
-        before = self._owned.common.board.of(number)
-        slot = WorkerSlot(number, table.workers, table, before, self._folder)
+        common = self._owned.common
+        before = common.board.of(number)
+        slot = WorkerSlot(number, table.workers, table, common.name, before, self._folder)
         with _worker(self._owned.held, link, slot) as server:
             attendance = Attendance(table, number, dealt, server.listen)
             own = dealt[number]

@@ -149,7 +149,9 @@ class Services:
         self.keys = KeyRing(fixed_keys(config), fixed_teams(config))
         pool = AccountPool(config)
         pool.share(AccountSlots(link, lambda name: self.generation.pool.has_room(name)))
-        self.account_sync = _account_sync(config, pool, self.meter, self.keys)
+        self.account_sync = _account_sync(
+            config, pool, self.meter, self.keys, "" if slot is None else slot.gateway
+        )
         self.keys.is_loaded = self.account_sync is None
         self.large = LargeBodies()
         self.responses = _responses(config)
@@ -517,14 +519,21 @@ def _exporting(config: Config, metrics: Metrics) -> SpanExporter | None:
 
 
 def _account_sync(
-    config: Config, pool: AccountPool, meter: Meter, keys: KeyRing
+    config: Config, pool: AccountPool, meter: Meter, keys: KeyRing, gateway: str
 ) -> AccountSync | None:
     store = store_for(config)
     if store is None:
         return None
     sync_s = config.storage.sync_s
     return AccountSync(
-        pool, store, cipher_for(config), config.accounts, sync_s=sync_s, meter=meter, keys=keys
+        pool,
+        store,
+        cipher_for(config),
+        config.accounts,
+        sync_s=sync_s,
+        meter=meter,
+        keys=keys,
+        gateway=gateway,
     )
 
 

@@ -36,7 +36,10 @@ class AccountSlots:
         self._names: dict[int, str] = {}
         self._free: dict[str, int] = {}
         self._in_use: dict[str, int] = {}
-        owner.handlers.receive(questions.ROOM, self._has_room)
+        self._has_room: set[str] = set()
+        """Accounts of which there was room since a slot was asked for last."""
+        owner.handlers.receive(questions.ROOM, self._room)
+        owner.handlers.on_closed(self._closed)
 
     def take(self, name: str, most: int) -> bool:
         """See `Slots.take`."""
@@ -60,14 +63,18 @@ class AccountSlots:
 
     async def borrow(self, name: str, most: int) -> bool:
         """See `Slots.borrow`."""
-        try:
-            decision = await self._ask(name, most)
-        except LinkError:
-            return self._owner.is_closed and self._in_use.get(name, 0) < most
-        if not isinstance(decision, Granted):
-            return False
-        self._free[name] = self._free.get(name, 0) + 1
-        return True
+        while True:
+            self._has_room.discard(name)
+            try:
+                decision = await self._ask(name, most)
+            except LinkError:
+                return self._owner.is_closed and self._in_use.get(name, 0) < most
+            if isinstance(decision, Granted):
+                self._free[name] = self._free.get(name, 0) + 1
+                return True
+            if name not in self._has_room:
+                return False
+            # There was room again before this refusal was read.
 
     async def _ask(self, name: str, most: int) -> Decision:
         while True:
@@ -95,6 +102,12 @@ class AccountSlots:
         settled = (Settled(number, count, 0),)
         self._owner.report(questions.SETTLE, Settle(0.0, settled, is_stored=False))
 
-    def _has_room(self, owner: Peer, message: Room) -> None:
+    def _room(self, owner: Peer, message: Room) -> None:
         if (name := self._names.get(message.number)) is not None:
+            self._has_room.add(name)
+            self._on_room(name)
+
+    def _closed(self, owner: Peer) -> None:
+        """Requests that wait are served by what is in use here."""
+        for name in self._numbers:
             self._on_room(name)
