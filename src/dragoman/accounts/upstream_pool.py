@@ -103,6 +103,7 @@ class UpstreamPool:
     def take_over(self, former: UpstreamPool) -> None:
         """Go on from what is known of the upstream of the same name in a configuration before."""
         before, upstream = former.upstream, self.upstream
+        self.apart = former.apart
         self.affinity = former.affinity.lasting(upstream.affinity_s)
         if upstream.proxies == before.proxies:
             self.proxies = former.proxies

@@ -208,8 +208,10 @@ class LimitService:
     def _look_for_room(self, numbers: Iterable[int]) -> None:
         now = time.time()
         for number in numbers:
-            if number in self._await_room and self.owner.balances[number].left(now) > 0:
-                self._report_room(number)
+            if number in self._await_room:
+                balance = self.owner.balances.get(number)
+                if balance is None or balance.left(now) > 0:
+                    self._report_room(number)
 
     def _decide(self, peer: Peer, message: Admit, now: float) -> Decision:
         refused = self._refused_by_queue(message, now) if self._queues else None
