@@ -317,7 +317,7 @@ def test_too_large_for_the_background(start: Start, monkeypatch: pytest.MonkeyPa
     """Neither what is asked nor what is answered can be polled if it cannot be kept."""
     monkeypatch.setattr(opening, "LARGEST_RESPONSE", 20_000)
     with client(start()) as me:
-        with pytest.raises(openai.BadRequestError, match="may be kept"):
+        with pytest.raises(openai.BadRequestError, match="may be stored"):
             me.responses.create(model="chat/sim-text", input="x" * 30_000, background=True)
         made = me.responses.create(model="chat/sim-echo", input="x" * 12_000, background=True)
         ended = finished(me, made.id)

@@ -172,14 +172,14 @@ def _route(page: Page) -> None:
 
 def _retried_request(page: Page) -> None:
     tried = page.locator("tbody tr", has_text="tried").filter(has_text="first_ms")
-    page.get_by_role("button", name="Hold").click()
+    page.get_by_role("button", name="Pause").click()
     (tried if tried.count() else page.locator("tbody tr")).first.get_by_role("link").first.click()
 
 
 def _one_account(page: Page) -> None:
     find = page.get_by_label("Filter accounts")
     find.fill("messages-04")
-    page.locator("tbody a, .acc a").first.click()
+    page.locator("tbody a, .accounts-list a").first.click()
     if find.is_visible():  # on a phone the list is not
         find.fill("")
 
@@ -188,7 +188,7 @@ def _disable(page: Page) -> None:
     boxes = page.locator("tbody input[type=checkbox]")
     page.get_by_label("Filter accounts").fill("responses-0")
     if not boxes.count():  # as on a phone, where one is opened first
-        page.locator(".acc a", has_text="responses-07").click()
+        page.locator(".accounts-list a", has_text="responses-07").click()
     for at in range(min(3, boxes.count())):
         boxes.nth(at).check()
     page.get_by_role("button", name="Disable…").first.click()
@@ -201,7 +201,7 @@ def _import(page: Page) -> None:
         "name,upstream,key\nmessages-new-1,messages,sk-ant-one\n"
         "messages-01,messages,sk-ant-two\nbroken,nowhere,sk-ant-three\n,messages,sk-ant-four\n"
     )
-    dialog.get_by_role("button", name="Look at it").click()
+    dialog.get_by_role("button", name="Preview").click()
 
 
 def _send(page: Page) -> None:
@@ -214,7 +214,7 @@ def _send(page: Page) -> None:
 
 
 def _make_key(page: Page) -> None:
-    page.get_by_role("button", name="Make a key…").click()
+    page.get_by_role("button", name="Create a key…").click()
 
 
 def _prices(page: Page) -> None:
@@ -261,7 +261,7 @@ def take(browser: Browser, gateway: RunningGateway, folder: Path, names: list[st
         page = context.new_page()
         page.set_default_timeout(20_000)
         page.goto(f"{gateway.base_url}/ui/config")
-        page.get_by_label("Key of the administration").fill(KEY)
+        page.get_by_label("Admin key").fill(KEY)
         page.keyboard.press("Enter")
         page.get_by_role("button", name="Sign out").locator("visible=true").first.wait_for()
         for name in names:
@@ -299,7 +299,7 @@ def take_reload(browser: Browser, url: str, folder: Path) -> None:
             )
             page = context.new_page()
             page.goto(f"{running.url}/ui/config/reload")
-            page.get_by_label("Key of the administration").fill(KEY)
+            page.get_by_label("Admin key").fill(KEY)
             page.keyboard.press("Enter")
             page.get_by_role("button", name="Reload…").wait_for()
             page.screenshot(path=folder / f"reload{suffix}.png")

@@ -12,7 +12,7 @@ from dragoman.config import Config
 from dragoman.keys.records import UsedInHour
 from dragoman.keys.ring import FixedKey, KeyRing
 from dragoman.limits.estimates import FIRST_OUTPUT
-from dragoman.operations.limits import NumberedLimit
+from dragoman.operations.limit_service import NumberedLimit
 from dragoman.prices.loading import load_prices
 from dragoman.processes.asking import RunningOwner
 from dragoman.serving.limits.client import Limits
@@ -38,7 +38,7 @@ def simulated(config: Config, store: Store, name: str, fields: Mapping[str, Any]
     """Whether a request with the key of this name would be admitted.
 
     Raises:
-        InvalidDraft: a field is wrong.
+        InvalidInput: a field is wrong.
         PriceError: the table of prices cannot be used.
         StoreError: the store cannot be used.
     """

@@ -63,8 +63,8 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """File with the TLS certificate and its chain, relative to the directory of the configuration
     file. Absent: plain HTTP."""
     tls_key: NonEmpty | None = None
-    """File with the private key of the certificate; absent: the key is in the certificate's file.
-    """
+    """File with the private key of the certificate; absent: the key is in the certificate's
+    file."""
     workers: Annotated[AtLeastOne, RESTART] = 1
     """Number of worker processes. They share the states of accounts through `[storage]`."""
     head_timeout_s: Seconds = 30.0
@@ -74,8 +74,8 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     body_limit_bytes: AtLeastOne = 32 * 1024 * 1024
     """Largest request body, in bytes; a larger one is answered 413."""
     body_timeout_s: Seconds = 120.0
-    """Seconds within which the whole body of a request must arrive; otherwise it is answered 408.
-    """
+    """Seconds within which the whole body of a request must arrive; otherwise it is answered
+    408."""
     idle_timeout_s: Seconds = 75.0
     """Seconds after which an idle client connection is closed. Longer than the SDKs' own limit, so
     that they close first."""
@@ -89,9 +89,9 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Connections of these from one address (IPv6: one /64 network); 0 for any number. This machine
     and `trusted_proxies` are exempt."""
     memory_limit_bytes: AtLeastOne = 512 * 1024 * 1024
-    """Bytes of request bodies and answers in the memory of one worker. A request that would exceed
-    this is answered 503. Bodies and answers under 64 KB are not counted; their number is bounded.
-    """
+    """Bytes of request bodies and answers in the memory of one worker. A request that would
+    exceed this is answered 503. Bodies and answers under 64 KB are not counted; their number is
+    bounded."""
     failed_logins: Annotated[int, Meta(ge=0), RESTART] = 30
     """Requests with a missing or unknown key that are accepted from one address in a minute;
     further requests are answered 429, except those with a key that was valid in that minute. 0 for
@@ -160,8 +160,8 @@ class Client(KeyRules, frozen=True, kw_only=True):
     name: Name
     """Name for logs and metrics."""
     key: Secret | None = None
-    """Key that the client sends as `Authorization: Bearer` or `x-api-key`, at least 8 characters.
-    """
+    """Key that the client sends as `Authorization: Bearer` or `x-api-key`, at least 8
+    characters."""
     keys: tuple[Secret, ...] = ()
     """Several such keys, for the rotation of a key."""
 
@@ -419,11 +419,11 @@ class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     models: tuple[NonEmpty, ...] | None = None
     """Upstream models that this account serves, `*` allowed in each; absent: all."""
     headers: dict[HeaderName, Secret] = field(default_factory=dict)
-    """Headers added to requests of this account; they take precedence over those of the upstream.
-    """
+    """Headers added to requests of this account; they take precedence over those of the
+    upstream."""
     proxy: Secret | None = None
-    """URL of the proxy for calls of this account; it takes precedence over those of the upstream.
-    """
+    """URL of the proxy for calls of this account; it takes precedence over those of the
+    upstream."""
     priority: int = 0
     """Accounts of a lower number are used while one of them is available."""
     weight: Annotated[float, Meta(gt=0)] = 1.0
@@ -517,7 +517,7 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     of a month are counted by it."""
     responses: bool = True
     """Store responses that Responses clients want stored, so that they can continue from them.
-    False: no response is stored, and clients are told so."""
+    False: no response is stored, and answers say so."""
     responses_days: Annotated[float, Meta(gt=0)] = 30.0
     """Days for which a response is stored."""
     background_again: bool = True
@@ -587,8 +587,8 @@ class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where alerts are sent, each as a POST with a JSON object. Absent: no alerts. A reference is
     resolved, since the URL may contain a token."""
     secret: Secret | None = None
-    """Key that signs alerts: `x-dragoman-signature: t=TIME,v1=HEX`, the HMAC-SHA256 of `TIME.BODY`.
-    """
+    """Key that signs alerts: `x-dragoman-signature: t=TIME,v1=HEX`, the HMAC-SHA256 of
+    `TIME.BODY`."""
     headers: dict[HeaderName, Secret] = field(default_factory=dict)
     """Headers of each alert, such as `authorization`. Values may be references."""
     thresholds: tuple[Annotated[float, Meta(gt=0, le=1)], ...] = (0.8, 0.95, 1.0)

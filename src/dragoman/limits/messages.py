@@ -58,8 +58,8 @@ class Admit(Struct, frozen=True):
     """A request of `caller` asks to be admitted at all of its limits or at none, answered with
     `Granted`, `Refused` or `Unknown`. `output` is the output that is
     reserved for, and `longest` the longest that it may have, of `answers` answers together, which
-    limits that clamp lower to what is left. If it is refused and `awaits_room`, `Room` is reported
-    once the limit that refused it may admit it."""
+    limits that clamp lower to what is left; 0 where none does. If it is refused and `awaits_room`,
+    `Room` is reported once the limit that refused it may admit it."""
 
     caller: str
     claims: tuple[Claim, ...]

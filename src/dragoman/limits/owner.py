@@ -160,7 +160,7 @@ class Owner:
             if not balance.is_restored:
                 return Unknown()
             balance.amount, balance.enforced = claim.most, claim.enforced
-        output, clamped = fitting_output(message, [one.left_of_all(now) for one in balances])
+        output, clamped = self._fitting_output(message, balances, now)
         refused: Refused | None = None
         amounts, exceeded = [], []
         for place, (balance, claim) in enumerate(zip(balances, claims, strict=True)):
@@ -205,11 +205,18 @@ class Owner:
     def amounts(self, message: Admit, now: float) -> list[tuple[Balance, int]]:
         """What a request comes to at each of its limits."""
         balances = [self.balances[claim.number] for claim in message.claims]
-        output, _ = fitting_output(message, [one.left_of_all(now) for one in balances])
+        output, _ = self._fitting_output(message, balances, now)
         return [
             (balance, _amount_of(claim, output, message.output))
             for balance, claim in zip(balances, message.claims, strict=True)
         ]
+
+    def _fitting_output(
+        self, message: Admit, balances: Sequence[Balance], now: float
+    ) -> tuple[int, int]:
+        if not message.longest:
+            return message.output, 0
+        return fitting_output(message, [one.left_of_all(now) for one in balances])
 
     def settle(self, peer: object, message: Settle, now: float) -> None:
         """See `Settle`."""

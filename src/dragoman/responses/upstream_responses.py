@@ -196,7 +196,7 @@ class UpstreamResponses:
                     stream = RelayedStream(relay, keepalive, mending, builder.mask)
                     await self._relay(incoming, answer, stream)
                     return
-                body = builder.mask.secrets_in(await answer.read(MOST_BYTES, incoming.hold))
+                body = builder.mask.secrets_in(await answer.read(MOST_BYTES, incoming.reserve))
         except CallError as error:
             raise DragomanError(failed_call(error, account.upstream).fault) from None
         if incoming.method == "DELETE":

@@ -15,18 +15,17 @@ from contextlib import suppress
 from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
-from dragoman.admin.configuration import ReloadRequest
+from dragoman.admin.gateway import ReloadRequest
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.edge.auth import Caller, Guessed, presented_key
 from dragoman.edge.browsers import check_unkeyed
 from dragoman.edge.errors import fault_of, refusal
-from dragoman.edge.incoming import Asked, IncomingRequest
-from dragoman.edge.lanes import Continuation
+from dragoman.edge.incoming import IncomingRequest, Received
 from dragoman.edge.logins import Logins
 from dragoman.edge.paths import implied_codec, normal_path
 from dragoman.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
-from dragoman.http import ClientGone
+from dragoman.http import ClientGone, Request
 from dragoman.http.addresses import Proxies, is_here
 from dragoman.http.websocket import is_requested
 from dragoman.link.messages import Handlers, Peer
@@ -110,7 +109,7 @@ class Gateway:
         self._recorder = services.recorder
         self._current = self._with_routes(services.generation)
         self._recorder.fixed_paths = frozenset(self._current.routes)
-        self.websockets = WebSockets(config, self, services.large, lambda: self.draining)
+        self.websockets = WebSockets(config, self.answer, services.large, lambda: self.draining)
 
     @property
     def config(self) -> Config:
@@ -181,23 +180,27 @@ class Gateway:
         if self.common is not None:
             await self.common.close()
 
-    async def __call__(self, request: Asked, continuation: Continuation | None = None) -> None:
-        """Answer a request; `continuation` is what one of a WebSocket goes on from."""
+    async def __call__(self, request: Request) -> None:
+        """Answer a request of HTTP."""
+        await self.answer(Received.by_http(request))
+
+    async def answer(self, received: Received) -> None:
+        """Answer a request, whatever happens."""
         record = Record()
         # It ends on this, whatever is served meanwhile.
         serving = self._current
         now = serving.generation
-        path = request.path
+        path = received.path
         route = serving.routes.get(path)
         if route is None:
             path = normal_path(path)
             route = serving.routes.get(path) or serving.find(path)
         codec = None if route is None else route.codec
         if codec is None:
-            codec = implied_codec(request.headers)
+            codec = implied_codec(received.headers)
         operation = None if route is None else route.operation
         incoming = IncomingRequest(
-            request, codec, self._client.clock, path, operation, now.config.options, continuation
+            received, codec, self._client.clock, path, operation, now.config.options
         )
         if self.draining:
             incoming.shared.append((b"connection", b"close"))
@@ -359,7 +362,7 @@ class Gateway:
 
 def _address(incoming: IncomingRequest, now: Generation) -> str:
     """The address of the client, behind the proxies that are trusted."""
-    return now.proxies.client(incoming.request.address, incoming.headers)
+    return now.proxies.client(incoming.address, incoming.headers)
 
 
 _ADMIN = "/admin/"

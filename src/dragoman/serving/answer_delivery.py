@@ -21,7 +21,6 @@ from dragoman.serving.answers import (
     drain,
     is_error_object,
     is_stream,
-    translate_whole,
 )
 from dragoman.serving.context import RequestContext
 from dragoman.serving.failures import Failure, broken_thought, failed_call
@@ -66,18 +65,13 @@ async def deliver_whole(
         UpstreamError: the answer is an error, or unusable.
         CallError: the answer broke off.
     """
-    hold = context.incoming.hold
+    hold = context.incoming.reserve
     seconds = time.perf_counter() - context.record.sent_at
     body = await answer.read(MOST_BYTES, hold)
     _note_names(context, body, mask)
     _begins(context, lease, seconds)
     call, outcome = context.call, context.outcome
-    name = ""
-    if is_large(body):
-        reply, name = await context.large.answer(call, body, mask, outcome, streamed=False)
-    else:
-        body = mask.secrets_in(body)
-        reply = translate_whole(call, body, mask, outcome)
+    reply, name = await context.large.answer(call, body, mask, outcome, streamed=False)
     _report_success(lease, outcome)
     context.remember_account(lease)
     if context.recorder is not None:
@@ -157,16 +151,11 @@ async def _deliver_whole_as_stream(
 ) -> None:
     """Send the answer of an upstream that did not stream although it was asked to. `chunk` is what
     was read of it, which began after so many seconds."""
-    body = chunk + await answer.read(MOST_BYTES, context.incoming.hold)
+    body = chunk + await answer.read(MOST_BYTES, context.incoming.reserve)
     _note_names(context, body, mask)
     _begins(context, lease, seconds)
     call, outcome = context.call, context.outcome
-    name = ""
-    if is_large(body):
-        events, name = await context.large.answer(call, body, mask, outcome, streamed=True)
-    else:
-        body = mask.secrets_in(body)
-        events = call.response_as_stream(body, outcome)
+    events, name = await context.large.answer(call, body, mask, outcome, streamed=True)
     _report_success(lease, outcome)
     context.remember_account(lease)
     if context.recorder is not None:
@@ -202,7 +191,7 @@ async def _hold_back(
         if limit and time.perf_counter() - context.record.sent_at > limit:
             raise _nothing_came(context)
         if size > paid:
-            context.incoming.hold(size - paid)
+            context.incoming.reserve(size - paid)
             paid = size
     fault = stream.outcome.fault
     if not stream.begun and size <= _MOST_HELD and (fault is not None or not stream.outcome.ended):
@@ -228,7 +217,7 @@ async def _relay(
         Failure: it did.
     """
     cause = ""
-    feed, put, codec = stream.feed, delivery.put, context.incoming.codec
+    feed, try_write, codec = stream.feed, delivery.try_write, context.incoming.codec
     recorder = context.recorder
     blank_since = 0.0
     data = b"".join(held)
@@ -252,11 +241,11 @@ async def _relay(
             kept = stream.kept
             if recorder is not None and not kept:
                 # What passes as it is is not kept here, but its last event may repeat all of it.
-                context.incoming.hold(_STEP)
+                context.incoming.reserve(_STEP)
             steps = kept // _STEP - paid
             if steps > 0:
                 paid += steps
-                context.incoming.hold(steps * _STEP * _COPIES)
+                context.incoming.reserve(steps * _STEP * _COPIES)
         data = feed(chunk)
         if of_first is not None:
             data = of_first(data)
@@ -266,7 +255,7 @@ async def _relay(
             thoughts = b""
             context.release()
         blank_since = 0.0
-        if data and ((recorder is not None and recorder.follows) or not put(data)):
+        if data and ((recorder is not None and recorder.follows) or not try_write(data)):
             return False
         data = b""
         return True

@@ -12,7 +12,7 @@ from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
-from dragoman.serving.large import LargeBodies, is_large
+from dragoman.serving.large import LargeBodies
 from dragoman.serving.routing import (
     Router,
     Target,
@@ -53,11 +53,9 @@ class RequestResolver:
         """
         if body is None:
             body = await incoming.body(self._most_bytes)
-        if is_large(body):
-            return await self._large.read(
-                incoming.codec.name, body, incoming.operation, most_values=MOST_VALUES
-            )
-        return ClientRequest(incoming.codec.name, body, None, incoming.operation)
+        return await self._large.read(
+            incoming.codec.name, body, incoming.operation, most_values=MOST_VALUES
+        )
 
     def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:
         """The target of the request's model.

@@ -1,4 +1,4 @@
-"""The store and the cipher that a configuration names."""
+"""The store and the cipher of a configuration."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _log = logging.getLogger("dragoman.accounts")
 
 _SHORTEST_PINS_S = 60.0
 LARGEST_RESPONSE = 64 * 1024 * 1024
-"""Bytes of a response that is stored, with the input of its turn."""
+"""Bytes of the largest stored response, with the input of its turn."""
 
 
 def store_for(config: Config) -> Store | None:
-    """The store of `config`, not opened yet; None if nothing is kept."""
+    """The store of `config`, not opened yet; None if nothing is stored."""
     settings = config.storage
     pins_s = max((one.affinity_s for one in config.upstreams), default=_SHORTEST_PINS_S)
     options: PoolOptions = {"retention": Retention(days=settings.keep_days, pins_s=pins_s)}
@@ -59,9 +59,8 @@ def limit_states_for(config: Config) -> LimitStates | None:
 
 
 class Watching:
-    """What an operator sees of the past: the log of requests, and time series. They are in files
-    beside the store; where that is none, in the `folder` that all workers share, or else they end
-    with this object."""
+    """The records for operators: the request log and time series. They are in files beside the
+    store; without one, in the `folder` that all workers share; else they end with this object."""
 
     def __init__(self, config: Config, folder: str | None) -> None:
         settings, base = config.request_log, config.storage.path or None
@@ -77,7 +76,7 @@ class Watching:
         )
 
     def close(self) -> None:
-        """Remove what nobody else uses. Harmless if it was done before."""
+        """Delete what no other process uses. Safe to call twice."""
         if self._is_own:
             shutil.rmtree(self.requests.directory, ignore_errors=True)
             shutil.rmtree(self.bodies.directory, ignore_errors=True)
@@ -103,8 +102,8 @@ def ledgers_for(config: Config) -> Ledgers | None:
 
 
 def responses_for(config: Config) -> ResponseStore | None:
-    """The store of responses of `config`, not opened yet; None if none is kept, nor by an upstream
-    whose responses belong to several clients."""
+    """The store of responses of `config`, not opened yet; None if no response is stored, neither
+    here nor by an upstream with several clients."""
     settings = config.storage
     elsewhere = any(upstream.stored_responses == "pass" for upstream in config.upstreams)
     if not (settings.responses or elsewhere):
@@ -125,15 +124,15 @@ def responses_for(config: Config) -> ResponseStore | None:
 
 
 def cipher_for(config: Config) -> AesGcmCipher:
-    """What seals and opens the secrets of stored accounts."""
+    """The cipher for the secrets of stored accounts."""
     settings = config.storage
     previous = () if settings.previous_key is None else (settings.previous_key,)
     return AesGcmCipher(settings.key, previous)
 
 
 def prepare(config: Config) -> StoredEntries:
-    """Make the store ready before anything is served: its tables are brought up to date, and what
-    was sealed with the previous key is sealed with the present one. Returns what is in it.
+    """Prepare the store before serving: its tables are upgraded, and values encrypted with the
+    previous key are encrypted with the present one. Returns the numbers of its entries.
 
     Raises:
         StoreError: the store cannot be used.

@@ -171,7 +171,7 @@ def run(
     port: int = DEFAULT_PORT,
     announce: Callable[[str], object] = lambda url: None,
 ) -> None:
-    """Serve ``app`` until interrupted. `announce` is told the base URL once it can be called.
+    """Serve ``app`` until interrupted. `announce` gets the base URL once it is up.
 
     Raises:
         OSError: the address is taken or not there.

@@ -9,13 +9,11 @@ from dragoman.canonical.errors import FaultKind
 from dragoman.config import Config
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
-from dragoman.edge.incoming import IncomingRequest
-from dragoman.edge.lanes import Continuation
+from dragoman.edge.incoming import IncomingRequest, Received
 from dragoman.edge.record import Record
 from dragoman.http import Request
 from dragoman.http.head import header_lines
 from dragoman.http.websocket import BadHandshake, WebSocketLimits, accept
-from dragoman.responses.websocket.answers import CreateRequest
 from dragoman.responses.websocket.messages import Event, read_large_event
 from dragoman.responses.websocket.session import Client, Session, Terms
 from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
@@ -64,7 +62,7 @@ class WebSockets:
     def __init__(
         self,
         config: Config,
-        answer: Callable[[CreateRequest, Continuation], Awaitable[None]],
+        answer: Callable[[Received], Awaitable[None]],
         large: LargeBodies,
         is_draining: Callable[[], bool],
     ) -> None:
@@ -112,7 +110,7 @@ class WebSockets:
                 RATE_LIMITED: there are as many connections as may be.
             ClientGone: the client left.
         """
-        request = incoming.request
+        request = incoming.sink
         assert isinstance(request, Request)
         self._admit(caller)
         try:
@@ -135,9 +133,9 @@ class WebSockets:
         incoming.status = 101
         incoming.ended = True
 
-    async def answer(self, request: CreateRequest, continuation: Continuation) -> None:
+    async def answer(self, received: Received) -> None:
         """Answer a request of a connection."""
-        await self._answer(request, continuation)
+        await self._answer(received)
 
     async def read_large(self, message: bytes) -> Event:
         """Read a large message of a connection.
@@ -179,6 +177,4 @@ def _client(incoming: IncomingRequest, caller: Caller) -> Client:
     if others:
         headers[_BETA] = b", ".join(others)
     wants_signs = _ORIGINATOR in headers or len(others) != len([one for one in features if one])
-    return Client(
-        caller.name, incoming.path, headers, incoming.request.address, wants_signs=wants_signs
-    )
+    return Client(caller.name, incoming.path, headers, incoming.address, wants_signs=wants_signs)

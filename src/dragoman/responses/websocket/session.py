@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.edge.errors import fault_of
+from dragoman.edge.incoming import Received
 from dragoman.edge.lanes import ConnectionMemory, Continuation
 from dragoman.http import Budget
 from dragoman.http.clock import Clock
@@ -29,7 +30,7 @@ from dragoman.protocols.openai_responses.websocket import (
     read_event,
     tagged,
 )
-from dragoman.responses.websocket.answers import CreateRequest
+from dragoman.responses.websocket.answers import SocketReply
 from dragoman.responses.websocket.messages import Event
 from dragoman.serving.large import is_large
 
@@ -67,7 +68,7 @@ class Terms(Struct, frozen=True, kw_only=True):
 
 class Client(Struct, frozen=True):
     """Whose connection it is: the `name` of the key, and the `path`, `headers` and `address` of the
-    requests that are made for it. `wants_signs` is as in `CreateRequest`."""
+    requests that are made for it. `wants_signs` is as in `SocketReply`."""
 
     name: str
     path: str
@@ -79,7 +80,7 @@ class Client(Struct, frozen=True):
 class Service(Protocol):
     """What serves the connections of a worker."""
 
-    async def answer(self, request: CreateRequest, continuation: Continuation) -> None:
+    async def answer(self, received: Received) -> None:
         """Answer a request, whatever happens."""
 
     async def read_large(self, message: bytes) -> Event:
@@ -98,7 +99,7 @@ class _Waiting(Struct, frozen=True):
 
     create: Create
     continuation: Continuation
-    held: int
+    reserved: int
 
 
 class Session(WebSocket):
@@ -150,7 +151,7 @@ class Session(WebSocket):
         self._memory = ConnectionMemory(budget, terms.memory_bytes)
         self._lanes: set[str] = set()
         """Names of lanes that were used."""
-        self._active: dict[str, CreateRequest] = {}
+        self._active: dict[str, SocketReply] = {}
         """What is being answered, by lane."""
         self._ended: dict[str, str] = {}
         """The id of the response that ended last in each lane."""
@@ -222,7 +223,7 @@ class Session(WebSocket):
         found = [one for one in self._active.values() if target and one.response_id == target]
         lane = ""
         if found:
-            lane = found[0].create_lane
+            lane = found[0].lane
             code, message = await found[0].add(addition)
         elif target and self._is_over(target):
             code, message = "response_already_completed", "This response is over."
@@ -263,46 +264,51 @@ class Session(WebSocket):
                 continue
             self._waiting.remove(waiting)
             client = self.client
-            request = CreateRequest(
+            reply = SocketReply(
                 self,
-                waiting.create,
+                lane,
                 waiting.continuation,
-                client.path,
-                client.headers,
-                client.address,
-                held=waiting.held,
+                reserved=waiting.reserved,
                 wants_signs=client.wants_signs,
             )
-            self._active[lane] = request
-            task = self.clock.loop.create_task(self._run(request, waiting.continuation))
+            received = Received.internal(
+                client.path,
+                client.headers,
+                waiting.create.body,
+                reply,
+                client.address,
+                waiting.continuation,
+            )
+            self._active[lane] = reply
+            task = self.clock.loop.create_task(self._run(received))
             self._tasks.add(task)
             # Also of one that is cancelled before it has begun.
-            task.add_done_callback(partial(self._answered, request))
+            task.add_done_callback(partial(self._answered, reply))
 
     @property
     def ends_with_answer(self) -> bool:
         """Whether the connection ends with what is being answered."""
         return self._retiring and len(self._active) == 1 and not self._waiting
 
-    async def _run(self, request: CreateRequest, continuation: Continuation) -> None:
+    async def _run(self, received: Received) -> None:
         try:
-            await self._service.answer(request, continuation)
+            await self._service.answer(received)
         except Exception as error:
             fault_of(error, "of a WebSocket")
 
-    def _answered(self, request: CreateRequest, task: asyncio.Task[None]) -> None:
+    def _answered(self, reply: SocketReply, task: asyncio.Task[None]) -> None:
         """A request is over, one way or another."""
         self._tasks.discard(task)
-        request.finish()
-        request.release()
-        del self._active[request.create_lane]
-        self._ended[request.create_lane] = request.ended_id
+        reply.finish()
+        reply.release()
+        del self._active[reply.lane]
+        self._ended[reply.lane] = reply.ended_id
         self._used = self.clock.loop.time()
-        if request.unauthenticated:
-            self.close(CloseCode.POLICY_VIOLATION, "the API key is not valid", request.unsent)
+        if reply.unauthenticated:
+            self.close(CloseCode.POLICY_VIOLATION, "the API key is not valid", reply.unsent)
         elif not self.closing:
             self._start()
-            self._leave_if_idle(request.unsent)
+            self._leave_if_idle(reply.unsent)
 
     # Time, and the end
 
@@ -336,7 +342,7 @@ class Session(WebSocket):
         self._retiring = True
         waiting, self._waiting = self._waiting, []
         for one in waiting:
-            self.budget.give(one.held)
+            self.budget.give(one.reserved)
             self._refuse(CONNECTION_LIMIT, one.create.lane)
         for task in self._tasks:
             task.cancel()
@@ -344,9 +350,9 @@ class Session(WebSocket):
     def on_end(self) -> None:
         """Break off what is in flight; nobody is there to be told."""
         for one in self._waiting:
-            self.budget.give(one.held)
+            self.budget.give(one.reserved)
         self._waiting.clear()
-        for request in list(self._active.values()):
-            request.leave()
+        for reply in list(self._active.values()):
+            reply.leave()
         self._memory.clear()
         self._service.remove(self)

@@ -84,9 +84,8 @@ class Admission:
                     budget = rules.budget(billed=expected.billed)
                     if budget is not None:
                         raise _reported(incoming, record, budget, *unpriced(budget, record.model))
-                longest = expected.output
-                if rules.clamps and longest:
-                    answers = choices(request)
+                if rules.clamps and expected.output:
+                    longest, answers = expected.output, choices(request)
                     if asked_output(request) is None:
                         longest = unlimited(expected, target, answers)
             decision = await self._ask(incoming, rules, caller.name, expected, longest, answers)
