@@ -146,7 +146,7 @@ OPERATIONS = (
     ),
     Operation(
         name="keys.simulate",
-        summary="Tell whether a request of the key NAME would pass.",
+        summary="Check whether a request of the key NAME would be admitted.",
         details="Nothing is sent, and nothing counted.",
         input=SimulateRequest,
         output=Answer,

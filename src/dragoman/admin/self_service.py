@@ -23,14 +23,14 @@ class SelfService:
     async def key(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """`GET /v1/key`: the key's name, when it expires, its limits, and what is left of them."""
         views = await self._limits.views(caller) if caller.is_limited else ()
-        told: dict[str, Any] = {"name": caller.name, "expires_at": moment_text(caller.ends)}
-        told["limits"] = [_shown(view, shows_amounts=caller.shows_amounts) for view in views]
+        shown: dict[str, Any] = {"name": caller.name, "expires_at": moment_text(caller.ends)}
+        shown["limits"] = [_limit(view, shows_amounts=caller.shows_amounts) for view in views]
         if caller.shows_amounts:
-            told["data"] = _tightest_budget(views)
-        await incoming.reply(200, to_json(told))
+            shown["data"] = _tightest_budget(views)
+        await incoming.reply(200, to_json(shown))
 
 
-def _shown(view: LimitView, *, shows_amounts: bool) -> dict[str, Any]:
+def _limit(view: LimitView, *, shows_amounts: bool) -> dict[str, Any]:
     rule, limit, state = view.rule, view.rule.limit, view.state
     shown: dict[str, Any] = {"scope": "team" if rule.is_team else "key", "kind": limit.kind}
     if shows_amounts:
@@ -59,7 +59,7 @@ def _shown(view: LimitView, *, shows_amounts: bool) -> dict[str, Any]:
 
 
 def _tightest_budget(views: tuple[LimitView, ...]) -> dict[str, float | None]:
-    """The budget of which the least is left, in the members that tools read which were made for
+    """The budget of which the least is left, in the members read by tools for
     OpenRouter (`GET /api/v1/key`): US dollars as numbers."""
     budgets = [
         (view.amount - view.state.used - view.state.reserved, view.amount, view.state.used)

@@ -58,7 +58,7 @@ _REMOVED = {
 """Ends of paths that former versions had, and what to do instead."""
 _BODY_BYTES = 1024 * 1024
 _COMPRESSED_FROM = 16 * 1024
-"""Bytes from which on an answer is compressed, for whoever accepts that."""
+"""Bytes from which on an answer is compressed, if the client accepts that."""
 _IN_THREAD_FROM = 64 * 1024
 """Bytes from which on it is compressed in a thread."""
 

@@ -63,7 +63,7 @@ def list_limits(config: Path, is_team: bool, as_json: bool, name: str) -> None:
 @JSON
 @click.argument("name")
 def simulate(config: Path, as_json: bool, name: str, **options: Any) -> None:
-    """Tell whether a request of the key NAME would pass.
+    """Check whether a request of the key NAME would be admitted.
 
     What each limit says of it is shown, too. Nothing is sent, and nothing counted. Ends with 1 if
     it would be refused.

@@ -75,3 +75,10 @@ REMOVED: Final[Mapping[str, str]] = {
     "models.list_cache_s": "delete it; an upstream is asked for its models every five minutes",
 }
 """What to do instead of setting each of them."""
+
+REMOVED_INPUTS: Final[Mapping[str, str]] = {
+    f"{kind}.{field}": _SHARE
+    for kind in ("AddLimit", "ChangeLimit")
+    for field in ("share", "upstream")
+}
+"""The same of the fields of operations, by their inputs."""

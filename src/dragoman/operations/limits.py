@@ -62,7 +62,7 @@ ChangeLimit: Any = changes_of(Limit, "ChangeLimit", _HELP, OfNumber)
 
 
 class ResetLimits(OfOwner, frozen=True, kw_only=True):
-    """Which limits begin to count anew: one, or all that have a window."""
+    """Which limits to reset: one, or all that have a window."""
 
     number: int | None = None
 
@@ -75,7 +75,7 @@ class GrantLimit(OfNumber, frozen=True, kw_only=True):
     ]
     windows: Annotated[
         Annotated[int, Meta(ge=1, le=1000)] | None,
-        Meta(description="Until so many windows are over; 1 if nothing is said."),
+        Meta(description="Until so many windows are over; by default 1."),
     ] = None
     until: Annotated[
         Annotated[datetime, Meta(tz=True)] | None,
@@ -178,7 +178,7 @@ OPERATIONS = (
     Operation(
         name="limits.reset",
         summary="Count limits of the key NAME from now on.",
-        details="NUMBER is that of the limit; without one, all begin anew.",
+        details="NUMBER is that of the limit; without one, all limits are reset.",
         input=ResetLimits,
         output=Limits,
         role="admin",

@@ -148,9 +148,9 @@ class PoolTables:
         """See `Store.admins`."""
         return self._admins
 
-    def note(self, actor: Actor, changes: Iterable[Change]) -> None:
-        """See `AuditLog.note`."""
-        self._audit.note(actor, changes)
+    def record(self, actor: Actor, changes: Iterable[Change]) -> None:
+        """See `AuditLog.record`."""
+        self._audit.record(actor, changes)
 
     def audit(
         self,
