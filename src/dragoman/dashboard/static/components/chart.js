@@ -354,8 +354,8 @@ function Mark({ place, width, height, text }) {
 
 /**
  * The names of lines at their ends, moved apart where they would overlap.
- * @param {{ series: Series[], unit: (value: number) => string, x: number, y: (value: number) =>
- *   number }} props
+ * @param {{ series: Series[], unit: (value: number) => string, x: number,
+ *   y: (value: number) => number }} props
  */
 function EndLabels({ series, unit, x, y }) {
   const ends = series.flatMap(({ name, values }) => {

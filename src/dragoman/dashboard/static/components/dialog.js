@@ -26,8 +26,8 @@ export const words = (text) => text.split(/[\s,]+/).filter(Boolean);
 
 /**
  * A dialog of the browser: it keeps the focus within, and gives it back.
- * @param {{ title: string, onClose: () => void, onSubmit?: (values: Values) => void, onInput?: ()
- *   => void, class?: string, children?: unknown }} props
+ * @param {{ title: string, onClose: () => void, onSubmit?: (values: Values) => void,
+ *   onInput?: () => void, class?: string, children?: unknown }} props
  */
 export function Dialog({ title, onClose, onSubmit = onClose, onInput, class: kind, children }) {
   const dialog = useRef(/** @type {any} */ (null));
@@ -85,8 +85,8 @@ export function useSubmit(onDone) {
 /**
  * A dialog that sends its fields, and closes when they were accepted.
  * @param {{ title: string, action: string, busyAction?: string, submit: (values: Values) => any,
- *   onDone: (result: any) => void, onClose: () => void, onInput?: () => void, children?: unknown }}
- *   props
+ *   onDone: (result: any) => void, onClose: () => void, onInput?: () => void, children?: unknown
+ *   }} props
  */
 export function FormDialog({ title, action, busyAction = action, submit, onDone, ...more }) {
   const { onClose, onInput, children } = more;

@@ -16,8 +16,8 @@ export const ScreenHead = ({ title, note, noteClass = "not-phone", tools }) => h
 
 /**
  * A titled panel.
- * @param {{ title: unknown, note?: unknown, tools?: unknown, class?: string, children?: unknown }}
- *   props
+ * @param {{ title: unknown, note?: unknown, tools?: unknown, class?: string, children?: unknown
+ *   }} props
  */
 export const Panel = ({ title, note, tools, class: kind, children }) => html`
   <section class=${classes("panel", kind)}>

@@ -67,8 +67,8 @@ const unknown = (why) => html`<${Unknown} why=${why} />`;
 const inputNote = ({ input, tokens }) => (tokens ? `${percent(input, tokens)} % input` : "");
 
 /**
- * @param {{ series: Api.SeriesAnswer, before: Api.SeriesAnswer, health: Api.Health, rates:
- *   Api.NowEvent | null }} props `before` is the time before, `rates` are those of now
+ * @param {{ series: Api.SeriesAnswer, before: Api.SeriesAnswer, health: Api.Health,
+ *   rates: Api.NowEvent | null }} props `before` is the time before, `rates` are those of now
  */
 export function Figures({ series, before, health, rates }) {
   const totals = totalsOf(series);

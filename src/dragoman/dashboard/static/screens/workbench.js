@@ -163,8 +163,9 @@ export function Workbench() {
 
 /**
  * What the translation depends on, and the legend.
- * @param {{ request: WorkbenchRequest, onChange: (more: Partial<WorkbenchRequest>) => void, policy:
- *   Api.Policy, onPolicy: (policy: Api.Policy) => void, onStep: (by: number) => void }} props
+ * @param {{ request: WorkbenchRequest, onChange: (more: Partial<WorkbenchRequest>) => void,
+ *   policy: Api.Policy, onPolicy: (policy: Api.Policy) => void, onStep: (by: number) => void
+ *   }} props
  */
 const Settings = ({ request, onChange, policy, onPolicy, onStep }) => html`
   <div class="workbench-settings">

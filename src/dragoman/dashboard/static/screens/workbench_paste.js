@@ -69,8 +69,8 @@ function syntaxError(text) {
 }
 
 /**
- * @param {{ body: string, onClose: () => void, onDone: (body: string, protocol: string) => void }}
- *   props `body` is what was there before
+ * @param {{ body: string, onClose: () => void, onDone: (body: string, protocol: string) => void
+ *   }} props `body` is what was there before
  */
 export function PasteDialog({ body, onClose, onDone }) {
   const [error, setError] = useState("");

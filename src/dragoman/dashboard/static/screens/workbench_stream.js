@@ -55,8 +55,8 @@ const rawOf = (frames, side) =>
 const RECOGNIZED_LENGTH = 4000;
 
 /**
- * @param {{ request: import("./workbench.js").WorkbenchRequest, isValid: boolean, policy:
- *   Api.Policy }} props
+ * @param {{ request: import("./workbench.js").WorkbenchRequest, isValid: boolean,
+ *   policy: Api.Policy }} props
  */
 export function StreamPanel({ request, isValid, policy }) {
   const { events, error, isRunning, start, stop } = useStream();
