@@ -63,6 +63,7 @@ docs: $(VENV)/.dev ## write the generated pages
 	$(BIN)/python -m tools.pages.accounts
 	$(BIN)/python -m tools.pages.monitoring
 	$(BIN)/python -m tools.pages.client_losses
+	$(BIN)/python -m tools.pages.operations
 	$(BIN)/python -m dragoman.lab.guides docs/clients.md
 	$(BIN)/python -m dragoman.api_page docs/library.md
 
@@ -87,6 +88,7 @@ frameworks: $(CLIENTS)/.venv-llama-index/.installed $(CLIENTS)/.venv-aider/.inst
 record-clients: $(VENV)/.dev clients frameworks ## record anew what the agents send
 	$(BIN)/python -m tools.clients.record
 	$(BIN)/python -m tools.pages.client_losses
+	$(BIN)/python -m tools.pages.operations
 
 # uv only resolves here: it is thrown away, and neither the package nor its tests need it.
 LOCK := $(UV_VENV)/bin/uv pip compile --quiet --universal --generate-hashes \

@@ -27,9 +27,7 @@ def test_secrets_are_masked_wherever_they_are() -> None:
     config = replace(Config(), upstreams=(upstream,), storage=Storage(key=Secret("in-a-section")))
     view = configuration_view(config)
     assert all(secret not in str(view) for secret in ("in-a-header", "in-a-list", "in-a-section"))
-    upstreams = view["upstreams"]
-    assert isinstance(upstreams, list)
-    settings = {one["key"]: one["value"] for one in upstreams[0]["settings"]}
+    settings = {one.key: one.value for one in view.upstreams[0].settings}
     assert (settings["headers"], settings["proxies"]) == ({"x-own": MASK}, (MASK,))
 
 

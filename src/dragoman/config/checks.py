@@ -16,7 +16,7 @@ from dragoman.config.convert import suggestion
 from dragoman.config.files import BadFileName, file_at
 from dragoman.config.names import covers
 from dragoman.config.secret import Secret, UnavailableSecret
-from dragoman.config.settings import Client, Config, Route, Storage
+from dragoman.config.settings import Client, Config, OwnPrice, Route, Storage
 from dragoman.config.toml_lines import Path
 from dragoman.config.windows import Rolling, parse_window
 from dragoman.protocols import CODECS
@@ -94,13 +94,11 @@ def warnings(config: Config) -> Iterator[Fault]:
             )
         yield from rule_checks.warnings(upstream.rules, ("upstreams", index, "rules"))
     for index, price in enumerate(config.prices):
-        for rate in _RATES:
-            amount: str | None = getattr(price, rate)
-            if amount is not None and Decimal(amount) > HIGH_PRICE:
-                yield (
-                    ("prices", index, rate),
-                    f"more than {HIGH_PRICE} dollars for a million tokens: is that intended?",
-                )
+        for rate in high_rates(price):
+            yield (
+                ("prices", index, rate),
+                f"more than {HIGH_PRICE} dollars for a million tokens: is that intended?",
+            )
     teams = [team.name for team in config.teams]
     for index, client in enumerate(config.clients):
         if client.team is not None and client.team not in teams:
@@ -113,6 +111,12 @@ def warnings(config: Config) -> Iterator[Fault]:
         yield ("storage", "path"), message
     if not config.upstreams:
         yield (), "no [[upstreams]]: every request will be refused"
+
+
+def high_rates(price: OwnPrice) -> list[str]:
+    """The rates of a price that are hardly meant so."""
+    rates: dict[str, str | None] = {rate: getattr(price, rate) for rate in _RATES}
+    return [rate for rate, value in rates.items() if value and Decimal(value) > HIGH_PRICE]
 
 
 def _never_reached(patterns: Sequence[str]) -> Iterator[Fault]:
@@ -341,7 +345,7 @@ def _secret_url(url: Secret, path: Path, schemes: tuple[str, ...]) -> Iterator[F
 
 
 def _url(url: str, path: Path, schemes: tuple[str, ...]) -> Iterator[Fault]:
-    # The URL itself is not quoted: a proxy's may hold a password.
+    # The URL itself is not quoted: a proxy's may contain a password.
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

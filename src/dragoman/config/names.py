@@ -55,5 +55,5 @@ def matches(pattern: str, name: str) -> bool:
 
 def covers(general: str, special: str) -> bool:
     """Whether `general` matches every name that `special` matches."""
-    # A character that no pattern holds can be matched by a star only, so it stands for "anything".
+    # Only a star matches a character that no pattern contains, so it stands for any text.
     return matches(general, special.replace("*", "\0"))

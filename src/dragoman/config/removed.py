@@ -10,7 +10,7 @@ REMOVED: Final[Mapping[str, str]] = {
     " new one, for which the upstream is sent the same key again",
     "server.head_limit_bytes": "delete it; the head of a request may have 64 KB",
     "server.body_limit_values": (
-        "delete it; a body may hold a million values, and body_limit_bytes bounds its size"
+        "delete it; a body may have a million values, and body_limit_bytes bounds its size"
     ),
     "server.least_rate_bytes": (
         "delete it; a body must bring 1,000 bytes a second, and body_timeout_s bounds its time"
@@ -53,7 +53,7 @@ REMOVED: Final[Mapping[str, str]] = {
     ),
     "request_log.days": "set keep_days instead",
     "request_log.most_bytes": "set keep_bytes instead",
-    "request_log.most_body_bytes": "set keep_bytes instead, which holds for bodies too",
+    "request_log.most_body_bytes": "set keep_bytes instead, which limits bodies too",
     "webhook.pool_left": (
         "delete it; there is an alert when a tenth of an upstream's accounts is left"
     ),

@@ -517,7 +517,7 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     of a month are counted by it."""
     responses: bool = True
     """Store responses that Responses clients want stored, so that they can continue from them.
-    False: no response is stored, and clients are told so."""
+    False: no response is stored, and answers say so."""
     responses_days: Annotated[float, Meta(gt=0)] = 30.0
     """Days for which a response is stored."""
     background_again: bool = True

@@ -15,7 +15,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
-from dragoman.admin.configuration import ReloadRequest
+from dragoman.admin.gateway import ReloadRequest
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.edge.auth import Caller, Guessed, presented_key

@@ -15,7 +15,7 @@ from dragoman.config.checks import errors
 from dragoman.config.source import Snapshot, Source
 from dragoman.link.messages import LinkClosed, LinkError, Peer
 from dragoman.link.owner import Owner
-from dragoman.operations.configuration import note_reload
+from dragoman.operations.configuration_log import record_reload
 from dragoman.processes.forks import Forks
 from dragoman.processes.reload import (
     COMMIT,
@@ -257,7 +257,7 @@ def _note(served: Next) -> None:
     if not served.changes:
         return
     try:
-        note_reload(served.config, served.changes)
+        record_reload(served.config, served.changes)
     except StoreError as error:
         _log.warning("reload: could not be written down: %s", error)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import uvloop
 from msgspec import Struct
 
-from dragoman.admin.configuration import ReloadRequest
+from dragoman.admin.gateway import ReloadRequest
 from dragoman.config import Config
 from dragoman.config import Server as Settings
 from dragoman.config.changes import usable_now

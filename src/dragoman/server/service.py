@@ -20,7 +20,7 @@ import msgspec
 import uvloop
 from msgspec import Struct
 
-from dragoman.admin.configuration import ReloadRequest
+from dragoman.admin.gateway import ReloadRequest
 from dragoman.config import Config, LogFormat
 from dragoman.config.source import Source
 from dragoman.config.summary import summary
@@ -35,7 +35,7 @@ from dragoman.edge.log_format import (
 from dragoman.link.messages import Handlers, Peer
 from dragoman.link.peers import SocketPeer
 from dragoman.observability.metrics.scrape import WorkerSlot
-from dragoman.operations.configuration import note_start
+from dragoman.operations.configuration_log import record_start
 from dragoman.processes.listening import (
     HANDSHAKE_S,
     address_of,
@@ -92,7 +92,7 @@ def serve(
     build_app(config)
     configure_log(config.server.log_level, config.server.log_format)
     kept = prepare(config)
-    note_start(config)
+    record_start(config)
     _raise_file_limit()
     tls = server_tls(config.server) is not None
     opened = _open(config, as_service)

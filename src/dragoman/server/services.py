@@ -20,12 +20,12 @@ from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.store import Counts
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
-from dragoman.admin.configuration import ReloadRequest
 from dragoman.admin.events import Events
+from dragoman.admin.gateway import Gateway, Observed, ReloadRequest
 from dragoman.admin.operators import Operators
 from dragoman.admin.own_usage import OwnUsage
 from dragoman.admin.repeated import RepeatedPosts
-from dragoman.admin.service import Admin
+from dragoman.admin.server import Admin
 from dragoman.admin.sessions import Sessions
 from dragoman.admin.workbench.sending import Bench
 from dragoman.config import Config
@@ -218,6 +218,13 @@ class Services:
             self._traces,
             None if self.request_log is None else self.request_log.add,
         )
+        self._observed = Observed(
+            self.scrape,
+            None if self.request_log is None else self.request_log.files,
+            self._watching.bodies,
+            self._watching.series,
+            self.events,
+        )
         self._sessions = Sessions(link)
         self._own_usage = OwnUsage(self.account_sync)
         self.generation = self._made(config, number, None, pool)
@@ -361,25 +368,18 @@ class Services:
                 None if former is None else former.catalogue,
             ),
             admin=Admin(
-                config,
-                pool,
-                self.account_sync,
-                self.client,
-                self.scrape,
-                prices,
-                Operators(config.admin, self.account_sync, self._sessions, proxies),
-                None if self.request_log is None else self.request_log.files,
-                self._watching.bodies,
-                self._watching.series,
-                self.events,
-                keys,
-                Bench(config, router, upstreams, exchange_of, self._count),
-                sealer.key,
-                SimulatedAdmission(
-                    self.keys, router, prices, self.limits, self._admission.expected.output
+                Gateway(
+                    Bench(config, router, upstreams, prices, exchange_of, self._count, sealer.key),
+                    self.account_sync,
+                    keys,
+                    SimulatedAdmission(
+                        self.keys, router, prices, self.limits, self._admission.expected.output
+                    ),
+                    Operators(config.admin, self.account_sync, self._sessions, proxies),
+                    self._observed,
+                    self._reload,
                 ),
                 self._repeated,
-                self._reload,
             ),
         )
 

@@ -162,7 +162,7 @@ class AesGcmCipher:
         """
         keys = self._derived()
         if not keys:
-            raise SealError("bodies are only kept encrypted: set [storage] key")
+            raise SealError("bodies are only stored encrypted: set [storage] key")
         return _encrypted(keys[0], text, _BODY, name)
 
     def open_body(self, sealed: bytes, name: str) -> bytes:

@@ -45,7 +45,7 @@ def move(
                 copied[table.name] += len(rows)
                 on_copied(len(rows))
         version = origin.execute("SELECT version FROM clock").fetchone()[0]
-        # Who had exchanged with the source is told everything by the target.
+        # Workers that exchanged with the source get everything from the target.
         copy.execute("UPDATE clock SET version = ?", (version + 1,))
         copy.moved()
     return copied

@@ -11,7 +11,7 @@ class Retention(Struct, frozen=True, kw_only=True):
     days: float = 400.0
     """Usage by the day, and the audit."""
     hours_days: float = 60.0
-    """Usage by the hour: any month can be told exactly."""
+    """Usage by the hour: any month is exact."""
     history_days: float = 30.0
     """The history of accounts."""
     pins_s: float = 3600.0

@@ -37,7 +37,7 @@ def check(path: str | os.PathLike[str]) -> Health:
         StoreError: it does not exist, is not a store, or cannot be read at all.
     """
     with _opened(Path(path), "ro") as connection:
-        # One state throughout, whoever writes meanwhile.
+        # One state throughout, even if another process writes meanwhile.
         connection.execute("BEGIN")
         tables = tables_version(connection, Path(path))
         pages, unused, size = (
@@ -110,10 +110,10 @@ def _copy(connection: sqlite3.Connection, to: Path) -> None:
 
 def wrong_sums(connection: Connection) -> Iterator[str]:
     """Sums in a store that differ from the rows they are of."""
-    held = connection.execute("SELECT sum(bytes) FROM responses_held").fetchone()[0]
+    counted = connection.execute("SELECT sum(bytes) FROM responses_held").fetchone()[0]
     found = connection.execute("SELECT coalesce(sum(bytes), 0) FROM responses").fetchone()[0]
-    if held != found:
-        yield f"stored responses have {found} bytes, and {held} are counted"
+    if counted != found:
+        yield f"stored responses have {found} bytes, and {counted} are counted"
 
 
 @contextmanager

@@ -223,7 +223,7 @@ class SqliteFile:
             raise StoreError(f"{self.path}: {error.strerror}") from error
         except JsonError as error:
             self.close()
-            raise StoreError(f"{self.path}: holds what no version wrote: {error}") from error
+            raise StoreError(f"{self.path}: contains what no version wrote: {error}") from error
 
     def _found(self) -> tuple[int, int] | None:
         try:

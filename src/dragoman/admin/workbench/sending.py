@@ -75,14 +75,16 @@ class ExchangeOf(Protocol):
 
 
 class Bench(Struct, frozen=True):
-    """What requests are sent with: the parts of one configuration, and what counts a request that
-    has ended."""
+    """What requests are sent with: the parts of one configuration. `count` counts a request that
+    has ended, `envelope_key` opens the reasoning that clients send back."""
 
     config: Config
     router: Router
     upstreams: Upstreams
+    prices: Prices
     exchange: ExchangeOf
     count: Callable[[IncomingRequest, Record], None]
+    envelope_key: bytes
 
 
 class Sending:

@@ -27,7 +27,7 @@ from dragoman.observability.metrics.exposition import render
 from dragoman.observability.metrics.families import QUEUE, BudgetSample, QuotaSample, Snapshot
 from dragoman.observability.metrics.metrics import Metrics, Signal
 from dragoman.observability.metrics.process_use import ProcessUse
-from dragoman.operations.views import STATES, Status, status_of
+from dragoman.operations.account_views import STATES, Status, status_of
 from dragoman.processes.table import WorkerTable
 
 PUBLISHED_EVERY_S = 1.0

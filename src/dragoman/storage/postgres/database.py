@@ -227,7 +227,7 @@ class PostgresDatabase:
             kind = CommitUnknown if self._commits and is_lost else StoreError
             raise kind(f"the database cannot be used: {name}") from error
         except JsonError as error:
-            raise StoreError(f"the database holds what no version wrote: {error}") from error
+            raise StoreError(f"the database contains what no version wrote: {error}") from error
         finally:
             self._commits = False
 

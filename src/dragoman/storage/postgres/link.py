@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-# It warns of each connection that was lost, which whoever uses it tells of once.
+# It warns of each lost connection; the caller logs that once.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 Link = psycopg.Connection[Any]

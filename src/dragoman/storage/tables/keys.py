@@ -153,12 +153,12 @@ def _save(connection: Connection, version: int, key: StoredKey) -> None:
     row = (key.name, version, key.created, key.removed, rules)
     if not connection.execute(_SAVE_KEY, row).rowcount:
         return
-    kept = MOST_SECRETS
+    most = MOST_SECRETS
     if key.removed is None:
         connection.executemany(_SAVE_SECRET, [_secret_row(key, one) for one in key.secrets])
     else:
-        kept = 0
-    connection.execute(_PRUNE, (key.name, kept))
+        most = 0
+    connection.execute(_PRUNE, (key.name, most))
 
 
 def add_uses(connection: Connection, uses: Uses) -> None:

@@ -118,7 +118,7 @@ _TO_DAY = {"hour": f"hour / {_DAY_S} * {_DAY_S}"}
 _HOURS = f"hour >= ? AND hour < ? AND hour % {_DAY_S} <> 0"
 _TO_ALL_TIME = {
     "hour": "0",
-    # Rows without an account tell of what reached nobody.
+    # Rows without an account are of requests that reached none.
     "account": f"CASE WHEN account = '' THEN '' ELSE '{OTHER}' END",
     "route": "''",
     '"user"': "''",
@@ -211,7 +211,7 @@ class UsageTables:
         return len(new)
 
     def sweep(self, connection: Connection, now: float) -> int:
-        """Add up what is too old to be kept as it is. Returns how many rows of a kind that were."""
+        """Add up rows that are too old. Returns the number of rows of the kind with the most."""
         day, gone = ((now - age) // _DAY_S * _DAY_S for age in (self._hours_s, self._days_s))
         by_day = _done(connection, _BY_DAY, self._added_up, day)
         if by_day < SWEPT_AT_ONCE:

@@ -19,7 +19,7 @@ def version_of(config: Config) -> str:
     return hashlib.sha256(repr(config).encode()).hexdigest()[:12]
 
 
-def note_start(config: Config) -> None:
+def record_start(config: Config) -> None:
     """Write down that a gateway starts with a configuration, unless the last one had the same.
 
     Raises:
@@ -28,7 +28,7 @@ def note_start(config: Config) -> None:
     _note_in_store(config, "start")
 
 
-def note_reload(config: Config, changes: Struct) -> None:
+def record_reload(config: Config, changes: Struct) -> None:
     """Write down that a gateway goes on with another configuration. `changes` tells what differs,
     by names: never a value, which may be a secret.
 

@@ -20,16 +20,10 @@ from msgspec import Struct
 from dragoman import jsontext
 from dragoman.config.convert import Resolve, suggestion
 from dragoman.jsontext import JsonError
-from dragoman.operations.drafts import (
-    FIELDS,
-    SECRETS,
-    Draft,
-    FieldError,
-    InvalidDraft,
-    read_draft,
-    shortened,
-)
-from dragoman.operations.views import AccountView
+from dragoman.operations.account_fields import FIELDS, SECRETS, AccountChanges
+from dragoman.operations.account_views import AccountView
+from dragoman.operations.errors import BadFile, BadRow
+from dragoman.operations.inputs import FieldError, InvalidInput, read_input, shortened
 
 Format = Literal["csv", "json", "jsonl"]
 
@@ -41,22 +35,11 @@ _BETWEEN_MODELS = re.compile(r"[;\s]+")
 
 
 class Row(Struct, frozen=True):
-    """One account. `at` is the line it begins on, in a JSON document its number; both from 1."""
+    """`AccountChanges` of one account. `at` is the line it begins on, or in a JSON document its
+    number; both from 1."""
 
     at: int
-    draft: Draft
-
-
-class BadRow(Struct, frozen=True):
-    """A row that cannot be used, and every fault of it. `name` is empty where there is none."""
-
-    at: int
-    name: str
-    faults: tuple[FieldError, ...]
-
-
-class BadFile(ValueError):
-    """A file cannot be read as a list of accounts; the message says why and repeats no secret."""
+    changes: Any
 
 
 def read_csv(lines: Iterable[str], resolve: Resolve) -> Iterator[Row | BadRow]:
@@ -274,8 +257,8 @@ def _row(
     at: int, values: dict[str, object], resolve: Resolve, faults: list[FieldError]
 ) -> Row | BadRow:
     try:
-        made = read_draft(values, resolve)
-    except InvalidDraft as error:
+        made = read_input(AccountChanges, values, resolve)
+    except InvalidInput as error:
         faults.extend(error.faults)
     if faults:
         return BadRow(at, _name(values), tuple(faults))

@@ -1,14 +1,16 @@
-"""The whole pool as a page wants it: by columns."""
+"""All accounts by columns, as a page needs them."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
 from operator import attrgetter
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
-from dragoman.operations.views import AccountView
+from dragoman.operations.account_views import AccountView
 
 _COLUMNS: dict[str, Callable[[AccountView], object]] = {
     "name": attrgetter("name"),
@@ -27,22 +29,29 @@ _WINDOW = ("used", "resets_at", "told_at", "seconds")
 _encode = msgspec.json.Encoder().encode
 
 
-def columns(accounts: Iterable[AccountView]) -> dict[str, object]:
-    """All accounts by columns, a third of what it is by rows. `windows` are by their names, and by
-    the model that they are of; `version` is another one when something else than a window has
-    changed.
+class AccountTable(Struct, frozen=True):
+    """All accounts by columns, a third of the size of rows. `windows` among the columns are by
+    their names, and by the model that they are of; `version` changes when anything but a window
+    does."""
 
-    Accounts are taken one by one and none is kept, and columns are JSON already: what is held at
-    once of ten thousand, the process keeps.
+    version: str
+    columns: dict[str, Any]
+
+
+def columns(accounts: Iterable[AccountView]) -> AccountTable:
+    """The columns of all accounts.
+
+    Accounts are read one by one, and columns are encoded at once, so that the views of ten thousand
+    accounts are never all in memory.
     """
     made: list[tuple[list[object], Callable[[AccountView], object]]]
-    made = [([], told) for told in _COLUMNS.values()]
+    made = [([], read) for read in _COLUMNS.values()]
     windows: dict[str, dict[str, list[float | None]]] = {}
     lengths: dict[str, float] = {}
     number = 0
     for number, account in enumerate(accounts, 1):
-        for column, told in made:
-            column.append(told(account))
+        for column, read in made:
+            column.append(read(account))
         for quota in account.quotas:
             name = f"{quota.name} {quota.model}".strip()
             window = windows.setdefault(name, {field: [] for field in _WINDOW})
@@ -58,14 +67,14 @@ def columns(accounts: Iterable[AccountView]) -> dict[str, object]:
         for values in window.values():
             _fill(values, number)
     shown = sorted(windows, key=lambda name: (lengths[name], name))
-    return {
-        "version": version.hexdigest()[:16],
-        "columns": {**encoded, "windows": {name: windows[name] for name in shown}},
-    }
+    return AccountTable(
+        version.hexdigest()[:16],
+        {**encoded, "windows": {name: windows[name] for name in shown}},
+    )
 
 
 def _fill(values: list[float | None], number: int) -> None:
-    """Let a window be unknown of the accounts that have told nothing of it, up to `number`."""
+    """Fill a window with None for the accounts that have none, up to `number`."""
     values.extend([None] * (number - len(values)))
 
 

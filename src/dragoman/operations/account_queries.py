@@ -1,4 +1,4 @@
-"""What is known of accounts and of usage, as an operator is shown it."""
+"""What is known of accounts and of usage, as operators are shown it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,10 @@ from dragoman.accounts.store import (
     Store,
     Sums,
 )
-from dragoman.audit import Actor
 from dragoman.config import Account, Config
 from dragoman.config.convert import suggestion
-from dragoman.operations.drafts import SECRETS, FieldError, InvalidDraft, shortened
-from dragoman.operations.errors import Conflict, UnknownAccount
-from dragoman.operations.people import this_user
-from dragoman.operations.views import (
+from dragoman.operations.account_fields import SECRETS
+from dragoman.operations.account_views import (
     AccountDetails,
     AccountView,
     AuditPage,
@@ -35,6 +32,8 @@ from dragoman.operations.views import (
     UsageRow,
     status_of,
 )
+from dragoman.operations.errors import Conflict, Unknown
+from dragoman.operations.inputs import InvalidInput, shortened
 
 _DAY_S = 24 * 3600.0
 _HOUR_S = 3600.0
@@ -42,7 +41,7 @@ _HISTORY = 100
 
 
 class AccountQueries:
-    """What there is to see of the accounts of one configuration and one store.
+    """Reads the accounts of one configuration and one store.
 
     Methods block, and are not for several threads at once. All of them may raise `StoreError`.
     """
@@ -52,17 +51,15 @@ class AccountQueries:
         config: Config,
         store: Store,
         cipher: AccountCipher,
-        actor: Actor | None = None,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._actor = actor or this_user()
-        self._config = config
+        self.store = store
+        self.cipher = cipher
+        self.clock = clock
+        self.fixed = {account.name: account for account in config.accounts}
+        """The accounts of the configuration file, by name."""
         self._upstreams = {upstream.name: upstream for upstream in config.upstreams}
-        self._fixed = {account.name: account for account in config.accounts}
-        self._store = store
-        self._cipher = cipher
-        self._clock = clock
 
     def page(
         self,
@@ -77,7 +74,7 @@ class AccountQueries:
         `after` on, at most `limit`.
 
         Raises:
-            InvalidDraft: no upstream of this name is configured, nor has an account.
+            InvalidInput: no upstream of this name is configured, nor has an account.
         """
         snapshot = self._snapshot(with_usage=with_usage, with_errors=with_usage)
         found = [
@@ -85,8 +82,8 @@ class AccountQueries:
             for name, one in snapshot.accounts.items()
             if upstream is None or one.upstream == upstream
         ]
-        if not found and upstream is not None and upstream not in self._upstreams:
-            raise InvalidDraft((FieldError("upstream", self._no_upstream(upstream)),))
+        if not found and upstream is not None:
+            self.check_upstream(upstream)
         if state is not None:
             found = [(name, now) for name, now in found if now.state == state]
         rest = found if after is None else [(name, now) for name, now in found if name > after]
@@ -98,28 +95,37 @@ class AccountQueries:
         )
 
     def each(self) -> Iterator[AccountView]:
-        """All accounts in order of name, without their errors: as they are at the call, each made
-        when it is asked for, in any one thread, so that never all of them are held at once."""
+        """All accounts in order of name, without their errors, as they are at the call. Each view
+        is made when it is asked for, in any one thread, so that they are never all in memory."""
         snapshot = self._snapshot(with_errors=False)
         return (
             self._view(name, status_of(snapshot.changes.states.get(name), snapshot.now), snapshot)
             for name in snapshot.accounts
         )
 
+    def views(self, names: Sequence[str]) -> tuple[AccountView, ...]:
+        """Some accounts, in the order of their names as given.
+
+        Raises:
+            Unknown: there is none of one of these names.
+        """
+        snapshot = self._snapshot()
+        for name in names:
+            if name not in snapshot.accounts:
+                raise Unknown("account", name, snapshot.accounts)
+        states = snapshot.changes.states
+        return tuple(
+            self._view(name, status_of(states.get(name), snapshot.now), snapshot) for name in names
+        )
+
     def show(self, name: str, history: int = _HISTORY) -> AccountDetails:
         """One account and the last `history` changes of its state.
 
         Raises:
-            UnknownAccount: there is none of this name.
+            Unknown: there is none of this name.
         """
-        snapshot = self._snapshot()
-        if name not in snapshot.accounts:
-            raise UnknownAccount(name, snapshot.accounts)
-        found = status_of(snapshot.changes.states.get(name), snapshot.now)
-        return AccountDetails(
-            account=self._view(name, found, snapshot),
-            history=tuple(self._store.history(name, history)),
-        )
+        (view,) = self.views([name])
+        return AccountDetails(account=view, history=tuple(self.store.history(name, history)))
 
     def usage(
         self, since: float, until: float, by: Sequence[str] = (), only: Mapping[str, str] = {}
@@ -128,9 +134,9 @@ class AccountQueries:
         `only` have these values.
 
         Raises:
-            InvalidDraft: there is no such dimension.
+            InvalidInput: there is no such dimension.
         """
-        return usage_report(self._store, since, until, by, only)
+        return usage_report(self.store, since, until, by, only)
 
     def audit(
         self,
@@ -140,7 +146,7 @@ class AccountQueries:
         only: Mapping[str, str] = {},
     ) -> AuditPage:
         """The latest changes, the last first; see `AuditLog.audit`."""
-        found = self._store.audit(limit + 1, before=before, since=since, only=only)
+        found = self.store.audit(limit + 1, before=before, since=since, only=only)
         lines = tuple(found[:limit])
         return AuditPage(changes=lines, next=lines[-1].id if len(found) > limit else None)
 
@@ -148,43 +154,43 @@ class AccountQueries:
         """The account with its secrets, for calls of its upstream.
 
         Raises:
-            UnknownAccount: there is none of this name.
+            Unknown: there is none of this name.
             Conflict: its secrets cannot be read, or its upstream is not configured.
         """
-        account = self._fixed.get(name)
+        account = self.fixed.get(name)
         if account is None:
-            account = self._opened(self._definition(name))
+            account = self.opened(self.definition(name))
         if account.upstream not in self._upstreams:
             raise Conflict(self._no_upstream(account.upstream), "upstream")
         return account
 
     def states(self) -> dict[str, AccountState]:
-        """What is known of the accounts of which anything is."""
-        return self._store.states()
+        """The states of all accounts that have one."""
+        return self.store.states()
 
     def _snapshot(self, *, with_usage: bool = True, with_errors: bool = True) -> _Snapshot:
-        now = self._clock()
+        now = self.clock()
         since, until = now // _HOUR_S * _HOUR_S - _DAY_S + _HOUR_S, now + _HOUR_S
-        changes = self._store.exchange("", Batch(), 0)
-        attempts = self._store.attempts(since, until) if with_usage else {}
+        changes = self.store.exchange("", Batch(), 0)
+        attempts = self.store.attempts(since, until) if with_usage else {}
         errors: dict[str, dict[str, int]] = {}
         last: Mapping[str, LastError] = {}
         if with_errors:
-            for key, number in sorted(self._store.errors(since, until).items()):
+            for key, number in sorted(self.store.errors(since, until).items()):
                 kinds = errors.setdefault(key.account, {})
                 kinds[key.kind] = kinds.get(key.kind, 0) + number
-            last = self._store.last_errors()
-        accounts = {one.name: one for one in changes.definitions} | self._fixed
+            last = self.store.last_errors()
+        accounts = {one.name: one for one in changes.definitions} | self.fixed
         return _Snapshot(now, dict(sorted(accounts.items())), changes, attempts, errors, last)
 
     def _view(self, name: str, found: Status, snapshot: _Snapshot) -> AccountView:
         account, problem = self._readable(snapshot.accounts[name])
         changes = snapshot.changes
-        asked = snapshot.attempts.get(name, Attempts())
+        attempts = snapshot.attempts.get(name, Attempts())
         return AccountView(
             name=name,
             upstream=account.upstream,
-            origin="configuration" if name in self._fixed else "store",
+            origin="configuration" if name in self.fixed else "store",
             secrets=tuple(field for field in SECRETS if getattr(account, field)),
             models=account.models,
             priority=account.priority,
@@ -197,9 +203,9 @@ class AccountQueries:
             trial=found.trial,
             in_flight=changes.leases.get(name, 0),
             last_used=changes.used.get(name),
-            requests=asked.attempts,
-            errors=asked.failed,
-            retries=asked.retries,
+            requests=attempts.attempts,
+            errors=attempts.failed,
+            retries=attempts.retries,
             errors_by_kind=snapshot.errors.get(name, {}),
             last_error=snapshot.last_errors.get(name),
             quotas=tuple(
@@ -214,32 +220,51 @@ class AccountQueries:
             return one, ""
         problem = "" if one.upstream in self._upstreams else self._no_upstream(one.upstream)
         try:
-            return self._cipher.open(one), problem
+            return self.cipher.open(one), problem
         except SealError as error:
             return without_secrets(one), problem or str(error)
 
-    def _opened(self, definition: Definition) -> Account:
+    def opened(self, definition: Definition) -> Account:
+        """A stored account with its secrets.
+
+        Raises:
+            Conflict: these cannot be read.
+        """
         try:
-            return self._cipher.open(definition)
+            return self.cipher.open(definition)
         except SealError as error:
             raise Conflict(f"{definition.name}: {error}", "key") from None
 
-    def _definition(self, name: str) -> Definition:
-        for one in self._store.definitions():
+    def definition(self, name: str) -> Definition:
+        """A stored account.
+
+        Raises:
+            Unknown: there is none of this name.
+        """
+        for one in self.store.definitions():
             if one.name == name:
                 return one
-        raise UnknownAccount(name, self._names())
+        raise Unknown("account", name, self.names())
 
-    def _names(self) -> list[str]:
-        return [*self._fixed, *(one.name for one in self._store.definitions())]
+    def names(self) -> list[str]:
+        """The names of all accounts."""
+        return [*self.fixed, *(one.name for one in self.store.definitions())]
+
+    def check_upstream(self, name: str) -> None:
+        """
+        Raises:
+            InvalidInput: no upstream of this name is configured.
+        """
+        if name not in self._upstreams:
+            raise InvalidInput.of("upstream", self._no_upstream(name))
 
     def _no_upstream(self, name: str) -> str:
         return f"no upstream named {shortened(name)}{suggestion(name[:64], self._upstreams)}"
 
 
 class _Snapshot(NamedTuple):
-    """All that is known at one time: accounts by name, in order; what was asked of each, its
-    failed attempts by kind, and the last of them."""
+    """All that is known at one time: accounts by name, in order; the attempts of each, its failed
+    attempts by kind, and the last of them."""
 
     now: float
     accounts: Mapping[str, Account | Definition]
@@ -256,14 +281,14 @@ def usage_report(
     `only` have these values.
 
     Raises:
-        InvalidDraft: there is no such dimension, or it is told twice.
+        InvalidInput: there is no such dimension, or it is given twice.
         StoreError: the store cannot be used.
     """
     for place, name in enumerate(by):
         if name not in DIMENSIONS:
-            raise InvalidDraft((FieldError("by", f"expected one of {', '.join(DIMENSIONS)}"),))
+            raise InvalidInput.of("by", f"expected one of {', '.join(DIMENSIONS)}")
         if name in by[:place]:
-            raise InvalidDraft((FieldError("by", f"{name} stands there twice"),))
+            raise InvalidInput.of("by", f"{name} is given twice")
     rows = tuple(
         UsageRow.of(dict(zip(by, group, strict=True)), sums)
         for group, sums in store.sums(since, until, by, only).items()
@@ -273,6 +298,7 @@ def usage_report(
 
 
 def without_secrets(definition: Definition) -> Account:
+    """A stored account without its secrets."""
     return Account(
         name=definition.name,
         upstream=definition.upstream,
