@@ -61,7 +61,7 @@ export const Select = ({ choices, chosen, onChoose, class: kind = "btn", ...more
 const COPIED_MS = 1500;
 
 /**
- * A button that copies a text, and says so.
+ * A button that copies a text, and confirms it.
  * @param {{ text: string, label?: string, children?: unknown }} props
  */
 export function CopyButton({ text, label = "Copy", children = "Copy" }) {

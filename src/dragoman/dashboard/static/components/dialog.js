@@ -25,7 +25,7 @@ const valuesOf = (form) =>
 export const words = (text) => text.split(/[\s,]+/).filter(Boolean);
 
 /**
- * A dialog of the browser: it keeps the focus within, and gives it back.
+ * A modal dialog: the focus stays within, and returns to where it was.
  * @param {{ title: string, onClose: () => void, onSubmit?: (values: Values) => void,
  *   onInput?: () => void, class?: string, children?: unknown }} props
  */
@@ -126,8 +126,7 @@ const CONFIRMED_FROM = 20;
 const NAMED = 8;
 
 /**
- * A field for the number of things, where there are many: the browser holds the form back until it
- * is right.
+ * A field to confirm a large number of things: the form is invalid until it is typed.
  * @param {{ number: number }} props
  */
 export const ConfirmNumber = ({ number }) =>

@@ -61,13 +61,13 @@ export const ErrorBanner = ({ text }) =>
   text && html`<p class="banner" role="alert">${printable(text)}</p>`;
 
 /**
- * What stands in the place of data.
+ * A note in the place of data.
  * @param {{ children?: unknown }} props
  */
 export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
 
 /**
- * What stands there until data arrive, or why they do not.
+ * A note until data arrive, or why they do not.
  * @param {{ error?: string }} props
  */
 export const Loading = ({ error }) => html`

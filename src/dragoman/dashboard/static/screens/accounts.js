@@ -112,7 +112,7 @@ function exported({ name, upstream, state, why, backAt, requests, errors, window
 }
 
 /**
- * Enables or disables accounts, and says which were refused.
+ * Enables or disables accounts; returns which were changed, and why others were refused.
  * @param {Api.AccountAction} action
  * @param {string[]} names
  * @param {string} [reason]

@@ -39,7 +39,7 @@ function totalsOf({ requests, tokens, step_s: step, ...series }) {
  * @property {string} label
  * @property {unknown} value
  * @property {string} [unit]
- * @property {string} note what stands below it
+ * @property {string} note below the value
  * @property {(number | null)[]} [values] over time
  *
  * @param {FigureProps} props

@@ -1,9 +1,9 @@
-/** What prices of models consist of: when they hold, and a rate for each kind of token. */
+/** The parts of a price: when it applies, and a rate for each kind of token. */
 import { count } from "../lib/format.js";
 import { numberColumn } from "../components/table.js";
 
 /**
- * When a price holds, empty if it always does.
+ * When a price applies, empty if it always does.
  * @param {Api.Price} price
  */
 export function conditionText({ since, hours, tier, above }) {
