@@ -25,12 +25,6 @@ MOST_DOLLARS = 1_000_000
 
 _DOLLARS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?\Z")
 _PICO = 10**12
-_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,2})?)%\Z")
-_SHARED_WINDOWS = ("5h", "7d")
-
-UNKNOWN = MOST_DOLLARS * _PICO
-"""The amount of a share of what nobody has learned yet, which refuses nothing: the largest cost."""
-
 
 Weight = Annotated[int, Meta(ge=0, le=1000)]
 
@@ -58,15 +52,8 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     kind: LimitKind
     """What is counted. `tokens` are those of input and output together; `concurrent` are requests
     at one time."""
-    amount: int | str | None = None
-    """How much of it; a cost in US dollars as a text, `"12.50"`. 0 allows nothing. Required without
-    `share`."""
-    share: str | None = None
-    """Of a cost, in place of `amount`: `"40%"` of what the accounts of `upstream` have in their own
-    window of `5h` or `7d`, which is learned from what they tell to be used of it and what that has
-    cost. Nothing is refused until that is known."""
-    upstream: Annotated[str, Meta(min_length=1)] | None = None
-    """The upstream of a `share`: what is used elsewhere is not counted."""
+    amount: int | str
+    """How much of it; a cost in US dollars as a text, `"12.50"`. 0 allows nothing."""
     window: Annotated[str, Meta(min_length=1)] | None = None
     """Within what time: the last so much at any moment (`30s`, `1m`, `5h`, `7d`), a part of the
     calendar (`hour`, `day`, `week`, `month`), or `total` for ever. Not for
@@ -100,8 +87,8 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     queue_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
     """Of `concurrent`: seconds that a request waits for its turn before it is refused."""
     queue_size: Annotated[int, Meta(ge=1)] = 100
-    """Of `concurrent`: requests that may wait in each worker. A key of a team that has less than
-    its share of these may wait although others have taken all."""
+    """Of `concurrent`: requests that may wait. A key of a team that has less than its share of
+    these may wait although others have taken all."""
     when_away: WhenAway = "closed"
     """While the database that several machines share is away and what this one was lent is used up:
     `closed` refuses; `share` goes on with this machine's part of what was left, `open` without this
@@ -116,20 +103,13 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
     @property
     def units(self) -> int:
-        """The amount in whole units: tokens, requests, pico-dollars; `UNKNOWN` of a share."""
-        return self.units_of(None)
+        """The amount in whole units: tokens, requests, pico-dollars."""
+        return self._in_units(self.amount)
 
-    def units_of(self, pool: int | None) -> int:
-        """The same; of a share, by what the upstream's accounts have in all, `pool`."""
-        if self.share is not None:
-            return UNKNOWN if pool is None else int(pool * _part(self.share))
-        return 0 if self.amount is None else self._in_units(self.amount)
-
-    def units_at(self, now: float, pool: int | None = None) -> int:
-        """The amount with what is granted beside it at `now` (Unix seconds)."""
-        if self.granted is None or now >= self.granted_ends:
-            return self.units_of(pool)
-        return self.units_of(pool) + self._in_units(self.granted)
+    @property
+    def granted_units(self) -> int:
+        """What is granted beside it, in the same units."""
+        return 0 if self.granted is None else self._in_units(self.granted)
 
     @property
     def granted_ends(self) -> float:
@@ -155,8 +135,6 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         )
         if self.anchor is not None:
             counted = (*counted, "anchor", str(self.anchor).lower())
-        if self.upstream is not None:
-            return (*counted, "upstream", self.upstream)
         if self.subscriptions != "count":
             return (*counted, self.subscriptions)
         return counted if self.weights is None else (*counted, self.weights)
@@ -178,12 +156,7 @@ def limit_faults(limits: Sequence[Limit]) -> Iterator[tuple[tuple[str | int, ...
 
 
 def _faults(limit: Limit) -> Iterator[tuple[str, str]]:
-    if limit.share is not None or limit.upstream is not None:
-        yield from _share_faults(limit)
-    elif limit.amount is None:
-        yield "amount", "required, but not set"
-    else:
-        yield from _amount_faults(limit, "amount", limit.amount)
+    yield from _amount_faults(limit, "amount", limit.amount)
     if limit.granted is not None:
         yield from _amount_faults(limit, "granted", limit.granted)
     if (limit.granted is None) != (limit.granted_until is None):
@@ -219,28 +192,6 @@ def _faults(limit: Limit) -> Iterator[tuple[str, str]]:
 
 
 _BARE = Limit(kind="requests", amount=0)
-
-
-def _part(share: str) -> Decimal:
-    return Decimal(share.removesuffix("%")) / 100
-
-
-def _share_faults(limit: Limit) -> Iterator[tuple[str, str]]:
-    if limit.kind != "cost":
-        yield "share" if limit.share is not None else "upstream", f"means nothing for {limit.kind}"
-        return
-    if limit.share is None:
-        yield "share", "required with upstream, but not set"
-    elif not _PERCENT.match(limit.share) or not 0 < _part(limit.share) <= 1:
-        yield "share", 'expected percent as a text such as "40%", of at most 100'
-    if limit.upstream is None:
-        yield "upstream", "required with share, but not set"
-    if limit.amount is not None:
-        yield "amount", "goes not with share"
-    if limit.window is not None and limit.window not in _SHARED_WINDOWS:
-        yield "window", "expected 5h or 7d, of which upstreams tell how much is used"
-    if limit.subscriptions != "count":
-        yield "subscriptions", "means nothing with share, which counts them"
 
 
 def _amount_faults(limit: Limit, field: str, amount: int | str) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ It is in memory only, and goes with the connection (WebSocket mode guide, "store
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -93,7 +93,7 @@ class Continuation:
     up to the answer, once they are known; None if the answer is not to be remembered. They are
     `unstored` if a service is sent them that would look up what it stored. `add` sends the upstream
     more input for the response under way, and says whether it did; None where that cannot be.
-    `admit` says why a limit of the client's does not let that in, empty if none does.
+    `admit` returns why a limit of the client's does not let that in, empty if none does.
     """
 
     __slots__ = ("add", "admit", "lane", "memory", "parent", "pieces", "prepares", "unstored")
@@ -108,7 +108,7 @@ class Continuation:
         self.pieces: tuple[bytes, ...] | None = None
         self.unstored = False
         self.add: Callable[[Any], bool] | None = None
-        self.admit: Callable[[], str] = str
+        self.admit: Callable[[], Awaitable[str]] = _admit_all
 
     def can_add(
         self, told: Callable[[Any], object], turn: Turn, send: Callable[[bytes], bool]
@@ -149,3 +149,8 @@ class Continuation:
         the conversation anew; another lane's response stays."""
         if self.parent is not None and self.parent.lane == self.lane:
             self.memory.drop(self.parent)
+
+
+async def _admit_all() -> str:
+    """There are no limits."""
+    return ""

@@ -17,7 +17,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.edge.kept import KeptBodies
 from dragoman.edge.log_format import timestamp
 from dragoman.edge.trace_context import RequestTrace
-from dragoman.limits.admission import Admitted
+from dragoman.limits.rules import Admitted
 from dragoman.prices.lookup import Charge
 from dragoman.prices.rates import dollars
 from dragoman.sse import escape

@@ -33,7 +33,7 @@ class Error(Struct, frozen=True):
 
 
 class Events(Struct, frozen=True):
-    """Stands for an output that is server-sent events."""
+    """The output type of operations that send server-sent events."""
 
 
 def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _operation(
 
 
 def _id(operation: Operation, http: Http) -> str:
-    """The name of an operation; where it has several paths, with what tells these apart."""
+    """The name of an operation; where it has several paths, with what distinguishes these."""
     if len(operation.http) == 1:
         return operation.name
     return operation.name + "".join(

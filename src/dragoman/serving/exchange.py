@@ -33,7 +33,6 @@ from dragoman.edge.record import Record
 from dragoman.edge.trace_context import HEADER as TRACEPARENT
 from dragoman.observability.traces.traces import Traces
 from dragoman.prices.lookup import Prices
-from dragoman.serving.admission import Admission, capped
 from dragoman.serving.affinity import ForeignReasoning, digest
 from dragoman.serving.answer_delivery import (
     deliver_fault,
@@ -57,6 +56,7 @@ from dragoman.serving.failures import (
 from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.serving.idempotency import key_for
 from dragoman.serving.large import LargeBodies
+from dragoman.serving.limits.admission import Admission, capped
 from dragoman.serving.recorder import AnswerRecorder
 from dragoman.serving.resolver import RequestResolver
 from dragoman.serving.routing import (

@@ -181,7 +181,7 @@ class SocketReply:
         if self.on_gone is not None:
             self.on_gone()
 
-    def add(self, addition: Addition) -> tuple[str, str]:
+    async def add(self, addition: Addition) -> tuple[str, str]:
         """Give the response under way more input. Returns why that cannot be, as code and message,
         both empty if it was sent."""
         add, added = self.continuation.add, self._added or Additions()
@@ -193,7 +193,8 @@ class SocketReply:
         if len(added.unanswered) >= _MOST_ADDED or not self.reserve(size):
             return "too_many_pending_steers", "Too much input waits for this response."
         refusal = "too_many_pending_steers", "Other input is still on its way."
-        told = self.continuation.admit()
+        told = await self.continuation.admit()
+        added = self._added or Additions()
         if told:
             refusal = "rate_limit_exceeded", told
         if told or not add(replace(addition, place=self._responses - 1)):

@@ -193,7 +193,9 @@ class Session(WebSocket):
             return
         self.budget.give(reserved)
         if isinstance(event, Addition):
-            self._steer(event)
+            task = self.clock.loop.create_task(self._steer(event))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def _accept(self, create: Create, reserved: int) -> bool:
         """Queue a request; False if it is refused."""
@@ -215,14 +217,14 @@ class Session(WebSocket):
             return True
         return False
 
-    def _steer(self, addition: Addition) -> None:
+    async def _steer(self, addition: Addition) -> None:
         """Give a response under way more input, if its upstream takes any."""
         target = addition.target
         found = [one for one in self._active.values() if target and one.response_id == target]
         lane = ""
         if found:
             lane = found[0].lane
-            code, message = found[0].add(addition)
+            code, message = await found[0].add(addition)
         elif target and self._is_over(target):
             code, message = "response_already_completed", "This response is over."
         else:
