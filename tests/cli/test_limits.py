@@ -78,8 +78,8 @@ WRONG = [
     (("--kind", "requests", "--amount", "5", "--window", "fortnight"), "expected a window"),
     (("--kind", "requests", "--amount", "5"), "limits[0].window: required"),
     (("--kind", "requests", "--amount", "5", "--window", "day", "--zone", "X/Y"), "no time zone"),
-    (("--kind", "concurrent", "--amount", "5", "--window", "day"), "have none"),
-    (("--kind", "requests", "--amount", "5", "--window", "1m", "--clamp"), "means nothing"),
+    (("--kind", "concurrent", "--amount", "5", "--window", "day"), "has no effect"),
+    (("--kind", "requests", "--amount", "5", "--window", "1m", "--clamp"), "has no effect"),
     (("--kind", "requests", "--amount", "5", "--window", "1m", "--queue", "-1"), "queue_s"),
     (
         ("--kind", "requests", "--amount", "5", "--window", "1m", "--mode", "strict"),

@@ -12,7 +12,7 @@ from dragoman.accounts.cipher import SealError
 from dragoman.admin.call import Call
 from dragoman.admin.replies import Refusal, Reply
 from dragoman.audit import Change
-from dragoman.edge.kept import BODY_NAMES
+from dragoman.edge.body_copies import BODY_NAMES
 from dragoman.observability.request_log.rows import DetailRow, ListRow
 from dragoman.operations.accounts import PAGE, PageSize
 from dragoman.operations.inputs import InvalidInput, Time, given

@@ -64,11 +64,10 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
             "schemas": _used(paths, components),
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
-                "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
                 "session": {"type": "apiKey", "in": "cookie", "name": "dragoman_session"},
             },
         },
-        "security": [{"bearer": []}, {"key": []}, {"session": []}],
+        "security": [{"bearer": []}, {"session": []}],
     }
     plain: dict[str, Any] = _plain(made)
     return plain

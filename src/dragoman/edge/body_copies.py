@@ -1,4 +1,4 @@
-"""Copies of what was said, for keys whose bodies are kept. Only their requests pay for it."""
+"""Copies of bodies, for keys whose bodies are stored. Other requests pay nothing for it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ BODY_NAMES: tuple[BodyName, ...] = (
 )
 
 _LONGEST_SECRET = 8192
-"""Bytes beyond what is kept, so that no secret is cut in two before it is hidden."""
+"""Bytes copied beyond what is stored, so that no secret is cut in two before it is hidden."""
 
 
-class KeptBodies:
+class BodyCopies:
     """The bodies of one request, each up to `most` bytes; of several attempts those of the last.
-    `size` is what is held of them."""
+    `size` is that of all copies."""
 
     __slots__ = ("_masks", "_most", "_parts", "_totals", "size")
 
@@ -42,7 +42,7 @@ class KeptBodies:
         self.add("upstream_request", body)
 
     def add(self, name: BodyName, data: bytes) -> None:
-        """Keep what is said next."""
+        """Copy the next part of a body."""
         before = self._totals.get(name, 0)
         self._totals[name] = before + len(data)
         room = self._most + _LONGEST_SECRET - before
@@ -66,7 +66,7 @@ class KeptBodies:
         self.add("client_answer", data)
 
     def bodies(self) -> dict[BodyName, tuple[bytes, int]]:
-        """What was kept of each, with the accounts' secrets hidden, and how long it was."""
+        """The copy of each body, with the accounts' secrets hidden, and the length of the body."""
         return {
             name: (self._hidden(b"".join(parts)), self._totals[name])
             for name, parts in self._parts.items()
