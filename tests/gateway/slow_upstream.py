@@ -1,4 +1,4 @@
-"""An upstream that counts the requests it has at one time."""
+"""An upstream that takes its time, and counts the requests it has at one time."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class Upstream:
 
     def __init__(self) -> None:
         self.takes_s = 0.03
+        self.held: threading.Event | None = None
+        """What requests wait for that come from now on."""
         self.now: dict[str, int] = {}
         self.most: dict[str, int] = {}
         self.lock = threading.Lock()
@@ -51,7 +53,10 @@ def slow_upstream() -> Iterator[Upstream]:
             self.rfile.read(int(self.headers.get("content-length", 0)))
             key = self.headers["authorization"]
             upstream.count(key, 1)
+            held = upstream.held
             time.sleep(upstream.takes_s)
+            if held is not None:
+                held.wait(60)
             upstream.count(key, -1)
             body = json.dumps(ANSWER).encode()
             self.send_response(200)
