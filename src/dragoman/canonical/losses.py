@@ -78,9 +78,10 @@ class Ledger:
 
     def rewind(self) -> None:
         """Forget what was added since `enforce` was called."""
-        self._keep(self._enforced)
+        self.keep(self._enforced)
 
-    def _keep(self, count: int) -> None:
+    def keep(self, count: int) -> None:
+        """Forget all but the first `count`."""
         while len(self._losses) > count:
             self._losses.popitem()
 
@@ -88,7 +89,7 @@ class Ledger:
         """List no more than the first `most` losses one by one, and count the others of each
         kind."""
         others = Counter(loss.kind for loss in list(self._losses.values())[most:])
-        self._keep(most)
+        self.keep(most)
         self._enforced = min(self._enforced, most)
         for kind, number in others.items():
             self.add("others", kind, f"{number} more losses of this kind")

@@ -220,7 +220,9 @@ class RequestContext:
         )
 
     def release(self) -> None:
-        """No other account is tried: the bodies are let go."""
+        """No other account is tried: the bodies are let go, but for the client's where a stream
+        that is passed through may need it."""
+        self.call.release()
         del self.call, self.request
 
     def go_on_from(self, thought: bytes) -> None:

@@ -11,7 +11,6 @@ from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.masking import Mask
 from dragoman.gateway.processes.helper import Unfinished
 from dragoman.gateway.processes.helpers import Helpers
-from dragoman.gateway.serving.answers import holds_events
 from dragoman.gateway.serving.large_body_tasks import (
     Source,
     answered,
@@ -146,8 +145,7 @@ class LargeBodies:
         Raises:
             UpstreamError: as `Call.translate_response`.
         """
-        if streamed or not call.passes_through or holds_events(body):
-            call.reduce()
+        call.reduce()
         try:
             given, made = await self.helpers.run(answered, body, call, mask, streamed)
         except Unfinished as failure:

@@ -164,6 +164,13 @@ class ChatReader:
         """The bytes are over: `Ended` if the model finished, else `Failed`."""
         return () if self._over else self._end(terminated=False)
 
+    def settle(self) -> Iterable[Event]:
+        """The client has been shown the calls so far."""
+        events: list[Event] = []
+        if self._tools is not None:
+            self._tools.settle(events)
+        return events
+
     def take(self, chunk: JsonObject, event: bytes = b"") -> list[Event]:
         """The events of a decoded chunk (`event`: the name of its frame, normally none)."""
         events: list[Event] = []
@@ -263,7 +270,9 @@ class ChatReader:
         reason = choice.get("finish_reason")
         if not reason or reason == "null":
             return
-        choices.end(reason)
+        if not choices.end(reason, strict=self._is_strict):
+            detail = f"{reason[:60]}, which nobody knows, is an ordinary end"
+            self._lose("choices[0].finish_reason", LossKind.CONVERTED, detail)
         if self._source != "delta":
             return  # all of the answer is there
         if choices.says_something:

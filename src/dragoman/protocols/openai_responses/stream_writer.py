@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import Raw
 
 from dragoman import jsontext
 from dragoman.canonical.blocks import (
@@ -151,6 +153,35 @@ class ResponsesWriter:
         except KeyError:
             raise illegal(self._state, event) from None
         return write(self, event)
+
+    def resume(self, output: Sequence[Raw], number: int, item_id: str) -> None:
+        """The client has been shown the items `output`; `number` is that of the next event, and
+        `item_id` the id of the item under way, empty if there is none."""
+        assert self._frames is not None
+        self._output.items[:] = output
+        self._frames.number = number
+        self._item = self._text = None
+        if item_id:
+            mint, ids = self._mint, [item_id]
+            self._mint = lambda prefix: ids.pop() if ids else mint(prefix)
+
+    def resume_item(self, kind: str, phase: str | None, part: str | None, number: int) -> None:
+        """The client has been shown the start of the item under way, of the type `kind`; `part` is
+        the type of its open part, None if none is open."""
+        assert self._frames is not None
+        if self._item is None and kind == "message":
+            self._item = MessageItem.new(self._output, self._mint("msg_"), phase)
+        elif self._item is None and kind == "reasoning":
+            self._item = self._reasoning(Reasoning(style=_STYLES.get(part, "summary")))
+        item = self._item
+        if isinstance(item, MessageItem) and part is not None:
+            item.open_part("refusal" if part == "refusal" else "output_text")
+        elif isinstance(item, ReasoningItem) and part is not None:
+            item.open_part()
+        elif isinstance(item, MessageItem | ReasoningItem):
+            item.end_part()
+            self._text = None
+        self._frames.number = number
 
     def answer(self) -> JsonObject:
         """The whole answer, once `Ended` was written."""
@@ -412,6 +443,7 @@ def _joins(block: Block, message: MessageItem) -> bool:
 
 
 _REASONING = (ReasoningItem, HiddenReasoning)
+_STYLES: dict[str | None, Literal["summary", "raw"]] = {"reasoning_text": "raw"}
 
 _HANDLERS: dict[type, Callable[[ResponsesWriter, Any], bytes]] = {
     Delta: ResponsesWriter._delta,
