@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 UV_VENV := .lock-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pytest mutants bench docs lock node clients frameworks record-clients drift release clean
+.PHONY: help demo test lint format types pytest mutants bench differential docs lock node clients frameworks record-clients drift release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ mutants: $(VENV)/.dev ## put bugs into the core and see which no test notices (A
 bench: $(VENV)/.dev ## measure cost per request and per event (ARGS= is passed on)
 	$(BIN)/python -m bench $(ARGS)
 
+differential: $(VENV)/.dev ## compare with another version (OLD= is its checkout or wheel, ARGS= is passed on)
+	$(BIN)/python -m tools.differential --old $(OLD) $(ARGS)
+
 drift: $(VENV)/.dev ## what the installed SDKs have that the gateway does not account for
 	$(BIN)/python -m tests.drift
 
@@ -48,7 +51,7 @@ docs: $(VENV)/.dev ## write the generated pages
 	$(BIN)/python -m tests.accounts.page
 	$(BIN)/python -m tests.telemetry.monitoring
 	$(BIN)/python -m tests.clients.ledgers
-	$(BIN)/python -m dragoman.guides docs/clients.md
+	$(BIN)/python -m dragoman.lab.guides docs/clients.md
 	$(BIN)/python -m dragoman.api_page docs/library.md
 
 format: $(VENV)/.dev ## let ruff rewrite the code

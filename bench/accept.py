@@ -18,7 +18,7 @@ from typing import cast
 
 import uvloop
 
-from dragoman.gateway.processes.listening import address_of, bind, deal
+from dragoman.processes.listening import address_of, bind, deal
 
 ROUNDS = 5
 CONNECTIONS = 200

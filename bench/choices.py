@@ -10,12 +10,11 @@ import sys
 from collections.abc import Callable
 from time import process_time, time
 
-from dragoman.accounts.decisions import observe
-from dragoman.accounts.members import MemberSettings
-from dragoman.accounts.ordering import ORDERS
-from dragoman.accounts.pool import AccountPool, LeaseRequest, NoAccount
-from dragoman.accounts.rotation import Rotation
-from dragoman.accounts.states import (
+from dragoman.accounts.decide.decisions import observe
+from dragoman.accounts.decide.members import MemberSettings
+from dragoman.accounts.decide.ordering import ORDERS
+from dragoman.accounts.decide.rotation import Rotation
+from dragoman.accounts.decide.states import (
     Decision,
     Disabled,
     Enabled,
@@ -23,7 +22,8 @@ from dragoman.accounts.states import (
     Outcome,
     Transition,
 )
-from dragoman.accounts.symptoms import Symptom
+from dragoman.accounts.decide.symptoms import Symptom
+from dragoman.accounts.pool import AccountPool, LeaseRequest, NoAccount
 from dragoman.config import Account, Config, Upstream
 from dragoman.failing import Verdict
 

@@ -31,9 +31,9 @@ from bench import targets
 from bench.answers import DELTA_TEXT, PATHS
 from bench.targets import CLIENT_KEY, Cores
 from dragoman.config import read_config
-from dragoman.gateway.allocation import configure_allocator
-from dragoman.gateway.processes.listening import bind
-from dragoman.gateway.server import Server, build_app
+from dragoman.processes.listening import bind
+from dragoman.server.allocation import configure_allocator
+from dragoman.server.server import Server, build_app
 
 TICK_S = 0.001
 MODELS = ("bench-chat", "bench-messages")

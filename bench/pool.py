@@ -49,10 +49,10 @@ from dragoman.accounts.pool import AccountPool, LeaseRequest
 from dragoman.accounts.usage import Attribution, Meter
 from dragoman.canonical.usage import Usage
 from dragoman.config import Account, Config, Secret, Upstream
-from dragoman.gateway.edge.record import Record
-from dragoman.gateway.operation.metrics import Metrics
-from dragoman.gateway.serving.affinity import conversation_keys
-from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
+from dragoman.edge.record import Record
+from dragoman.observability.metrics.metrics import Metrics
+from dragoman.serving.affinity import conversation_keys
+from dragoman.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.translation import ClientRequest
 
 ROOT = Path(__file__).parent.parent

@@ -84,8 +84,7 @@ def digests(database: Database) -> Mapping[str, tuple[int, str]]:
     with database.reading() as connection:
         for table in moved_tables():
             rows = connection.execute(
-                f"SELECT {', '.join(table.columns)} FROM {table.name}"
-                f" ORDER BY {', '.join(table.keys)}"
+                f"SELECT {', '.join(table.names)} FROM {table.name} ORDER BY {', '.join(table.key)}"
             ).fetchall()
             text = hashlib.sha256()
             for row in rows:

@@ -19,12 +19,13 @@ from typing import Any, cast
 from bench.processes import free_port
 from dragoman.canonical.usage import Usage
 from dragoman.config import Config, Traces, Upstream
-from dragoman.gateway.edge.incoming import IncomingRequest
-from dragoman.gateway.edge.record import Record
-from dragoman.gateway.telemetry.exporting import Exporting
-from dragoman.gateway.telemetry.spans import Finished
-from dragoman.gateway.telemetry.traces import Traces as Tracing
-from dragoman.gateway.telemetry.traces import peers_of
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record
+from dragoman.observability.finished import finished_request
+from dragoman.observability.traces.exporting import SpanExporter
+from dragoman.observability.traces.spans import TracedRequest
+from dragoman.observability.traces.traces import Traces as Tracing
+from dragoman.observability.traces.traces import peers_of
 from dragoman.protocols import CODECS
 from dragoman.translation import ClientRequest
 
@@ -75,7 +76,9 @@ def requests(tracing: Tracing | None, count: int, pause_s: float) -> Callable[[]
             record.upstream = record.upstream_model = record.account = "up"
             record.attempts, record.usage = 1, usage
             if tracing is not None:
-                tracing.end(incoming, record, "/v1/messages", 0.001, 0.0005)
+                now = time.time()
+                ended = finished_request(incoming, record, now, 0.001, 0.0005, "/v1/messages")
+                tracing.end(incoming, ended)
             if pause_s and not number % 100:
                 time.sleep(100 * pause_s)
 
@@ -83,13 +86,13 @@ def requests(tracing: Tracing | None, count: int, pause_s: float) -> Callable[[]
 
 
 def traced(
-    config: Config, sending: Exporting, results: dict[str, int], count: int, pause_s: float
+    config: Config, sending: SpanExporter, results: dict[str, int], count: int, pause_s: float
 ) -> Callable[[], None]:
     """A function that traces so many requests, and waits until what is sampled is sent: that is
     counted in `results`."""
     added = 0
 
-    def add(finished: Finished) -> None:
+    def add(finished: TracedRequest) -> None:
         nonlocal added
         added += 1
         sending.add(finished)
@@ -147,7 +150,7 @@ def _measure(count: int, rounds: int) -> None:
     bare = microseconds(requests(None, count, 0.0), count, rounds)
     for name, sample in (("not sampled", 0.0), ("sampled at 10 %", 0.1), ("all sampled", 1.0)):
         config = Config(upstreams=(upstream,), traces=Traces(enabled=True, sample=sample))
-        sending = Exporting(peers_of(config), "both", note)
+        sending = SpanExporter(peers_of(config), "both", note)
         sending.start()
         # Slow enough for the thread, as a gateway is.
         number, pause_s = (count, 0.0) if not sample else (count // 5, 0.0005 * sample)

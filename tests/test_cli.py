@@ -23,7 +23,7 @@ import dragoman
 from dragoman import demo
 from dragoman.cli import main
 from dragoman.cli.serve import SIMULATOR_PORT
-from dragoman.simulator.server import DEFAULT_PORT
+from dragoman.lab.simulator.server import DEFAULT_PORT
 
 GOOD = """
 [[upstreams]]
@@ -249,7 +249,14 @@ def test_what_every_command_imports_is_small(module: str, light: tuple[str, ...]
     loaded = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, check=True, text=True, timeout=30
     ).stdout.split()
-    heavy = ("asyncio", "uvloop", "httptools", "dragoman.gateway", "dragoman.protocols")
+    heavy = (
+        "asyncio",
+        "uvloop",
+        "httptools",
+        "dragoman.server",
+        "dragoman.serving",
+        "dragoman.protocols",
+    )
     assert [name for name in heavy if name in loaded and name not in light] == []
 
 

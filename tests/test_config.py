@@ -21,6 +21,8 @@ from dragoman.config import (
     parse_config,
     read_config,
 )
+from dragoman.config.convert import Converter
+from dragoman.config.removed import REMOVED
 from dragoman.protocols.settings import setting
 
 KEY = "sk-very-secret-0123456789"
@@ -240,6 +242,19 @@ def test_a_storage_key_has_a_least_length() -> None:
     assert faults("[storage]\nprevious_key = 'sixteen letters!'") == [
         "2: storage.previous_key: is of no use without key"
     ]
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_setting_that_was_removed_is_refused_with_what_to_do(name: str) -> None:
+    *tables, setting = name.split(".")
+    value: object = {setting: 1}
+    for table in reversed(tables):
+        value = {table: [value] if table in ("upstreams", "clients", "teams") else value}
+    assert isinstance(value, dict)
+    converter = Converter(Secret)
+    converter.convert(value, Config, ())
+    told = [message for path, message in converter.faults if path[-1] == setting]
+    assert told == [f"was removed: {REMOVED[name]}"]
 
 
 @pytest.mark.parametrize(

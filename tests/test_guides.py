@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from dragoman.cli import main
 from dragoman.demo import KEY, examples
-from dragoman.guides import GUIDES, Guide, filled, page
+from dragoman.lab.guides import GUIDES, Guide, filled, page
 from tests.clients.installed import node
 from tests.install.tools import yaml_of
 

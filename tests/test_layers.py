@@ -19,8 +19,8 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["import
 # same mistake: of the rest of the package it may know only the wire types, the SSE framing, and the
 # HTTP server.
 SIMULATOR_MAY_IMPORT = (
-    "dragoman.simulator",
-    "dragoman.simulator.*",
+    "dragoman.lab.simulator",
+    "dragoman.lab.simulator.*",
     "dragoman.failing",
     "dragoman.http",
     "dragoman.http.*",
@@ -48,7 +48,7 @@ def test_contract(contract: str) -> None:
 
 def test_the_simulator_shares_no_translation_code() -> None:
     graph = grimp.build_graph("dragoman", cache_dir=None)
-    simulator = {"dragoman.simulator", *graph.find_descendants("dragoman.simulator")}
+    simulator = {"dragoman.lab.simulator", *graph.find_descendants("dragoman.lab.simulator")}
     strays = {
         f"{importer} imports {imported}"
         for importer in simulator

@@ -19,28 +19,28 @@ NAMES = re.compile(
 )
 """Names of protocols and their vendors, their paths, and a header of one of them."""
 
-APART = ("protocols/", "simulator/", "doctor/", "guides/")
+APART = ("protocols/", "lab/simulator/", "lab/doctor/", "lab/guides/")
 """Places that are about protocols: each speaks for itself."""
 
 REASONS = {
     "api_page.py": "the example at the head of the library's page",
-    "accounts/quota.py": "as `accounts/limits.py`: the headers in which services tell of quotas",
-    "accounts/limits.py": "rate-limit headers are of services: a bridge of any protocol passes on "
-    "those of the vendor behind it",
+    "accounts/decide/quota.py": "as `limits.py` beside it: the headers in which services report "
+    "quotas",
+    "accounts/decide/limits.py": "rate-limit headers are of services: a bridge of any protocol "
+    "passes on those of the vendor behind it",
     "cli/init.py": "the services it knows, and the protocol of most servers of one's own",
     "config/names.py": "providers' prefixes of model names, which clients write out of habit",
     "config/reference.py": "the example of the configuration reference",
     "config/settings.py": "`auth` may name the header of a service, whatever protocol it speaks",
     "config/starting.py": "well-known services, and what each speaks",
     "demo.py": "the demo shows three models, each on the simulator's upstream of one protocol",
-    "gateway/app.py": "the CORS headers that browsers were promised, letter by letter",
-    "gateway/telemetry/conventions.py": "hosts of services, and the conventions' names",
-    "prices/litellm.py": "providers' names in a list of prices, which is of services",
-    "prices/pages.py": "a provider's name in a list of prices, and the address of its page",
-    "gateway/request_log/rows.py": "names of clients, by what their user agents begin with",
-    "gateway/websockets/": "the Responses API over WebSocket: no other protocol has such a thing",
-    "gateway/stored/": "the Responses API's own: what it stores, makes in the background, and "
-    "leaves to upstreams that speak it",
+    "server/app.py": "the CORS headers that browsers were promised, letter by letter",
+    "observability/traces/conventions.py": "hosts of services, and the conventions' names",
+    "lab/prices/litellm.py": "providers' names in a list of prices, which is of services",
+    "lab/prices/pages.py": "a provider's name in a list of prices, and the address of its page",
+    "observability/request_log/rows.py": "names of clients, by what their user agents begin with",
+    "responses/": "the Responses API's own: what it stores, makes in the background, leaves to "
+    "upstreams that speak it, and serves over WebSocket",
 }
 """Files and folders that name a protocol, and why."""
 

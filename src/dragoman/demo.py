@@ -7,9 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dragoman.config import Account, Admin, Client, Config, Route, Secret, Server, Storage, Upstream
-from dragoman.gateway.service import serve
-from dragoman.guides import GUIDES
-from dragoman.simulator.testing import running_simulator
+from dragoman.lab.guides import GUIDES
+from dragoman.lab.simulator.testing import running_simulator
+from dragoman.server.service import serve
 
 KEY = "sk-dragoman-demo"
 """The demo's client key. It opens nothing but the simulator."""

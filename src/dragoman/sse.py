@@ -53,7 +53,7 @@ class Decoder:
         if self._pending:
             # Chunks of a large event are joined once, when its end is in sight.
             if not _may_end(self._tail + chunk):
-                self._hold(chunk)
+                self._buffer_rest(chunk)
                 return []
             self._pending.append(chunk)
             buffer = b"".join(self._pending)
@@ -63,7 +63,7 @@ class Decoder:
             buffer = chunk
         if not self._started:
             if len(buffer) < len(_BOM) and _BOM.startswith(buffer):
-                self._hold(buffer)
+                self._buffer_rest(buffer)
                 return []
             self._started = True
             buffer = buffer.removeprefix(_BOM)
@@ -79,7 +79,7 @@ class Decoder:
                 frames.append(frame)
             start = end + 2
         if start < len(buffer):
-            self._hold(buffer[start:])
+            self._buffer_rest(buffer[start:])
         return frames
 
     def finish(self) -> list[Frame]:
@@ -91,16 +91,16 @@ class Decoder:
 
     def _feed_any_newline(self, buffer: bytes) -> list[Frame]:
         # A trailing CR may be the first half of a CRLF: it waits for the next chunk.
-        held = b"\r" if buffer.endswith(b"\r") else b""
-        body = buffer[: len(buffer) - len(held)]
+        last = b"\r" if buffer.endswith(b"\r") else b""
+        body = buffer[: len(buffer) - len(last)]
         body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         *complete, rest = body.split(b"\n\n")
         frames = [_parse(raw + b"\n\n") for raw in complete]
-        if rest or held:
-            self._hold(rest + held)
+        if rest or last:
+            self._buffer_rest(rest + last)
         return [frame for frame in frames if frame is not None]
 
-    def _hold(self, rest: bytes) -> None:
+    def _buffer_rest(self, rest: bytes) -> None:
         self._size += len(rest)
         if self._size > self._max:
             raise EventTooLarge(f"an event exceeds {self._max} bytes")

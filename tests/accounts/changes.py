@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from dragoman.accounts.states import (
+from dragoman.accounts.decide.states import (
     AccountState,
     Decision,
     Disabled,

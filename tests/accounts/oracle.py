@@ -7,10 +7,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import inf, nextafter
 
-from dragoman.accounts.availability import OTHER_MODELS, TRIED
-from dragoman.accounts.decisions import active_rest, on_trial
-from dragoman.accounts.members import BUSY, MemberSettings
-from dragoman.accounts.states import FOREVER, AccountState, Rest
+from dragoman.accounts.decide.availability import OTHER_MODELS, TRIED
+from dragoman.accounts.decide.decisions import active_rest, on_trial
+from dragoman.accounts.decide.members import BUSY, MemberSettings
+from dragoman.accounts.decide.states import FOREVER, AccountState, Rest
 from dragoman.config import matches
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.accounts.pool import AccountPool, LeaseRequest
-from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Config, Upstream
 
 ONE = Upstream(name="one", protocol="openai_chat", base_url="http://127.0.0.1:1")

@@ -1,5 +1,5 @@
 """Errors in the vendors' own shapes, and rows of the decision table made of them. Sources: the
-vendors' error references and what `dragoman.accounts.limits` names.
+vendors' error references and what `dragoman.accounts.decide.limits` names.
 """
 
 from __future__ import annotations
@@ -10,7 +10,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dragoman.accounts.symptoms import UNREACHABLE, Symptom, symptom_of_answer, symptom_of_fault
+from dragoman.accounts.decide.symptoms import (
+    UNREACHABLE,
+    Symptom,
+    symptom_of_answer,
+    symptom_of_fault,
+)
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.protocols.error_body import read_error_body
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from random import Random
 
-from dragoman.accounts.decisions import active_rest, on_trial
+from dragoman.accounts.decide.decisions import active_rest, on_trial
+from dragoman.accounts.decide.states import FOREVER, Enabled, Failed, Transition
+from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.accounts.pool import AccountPool, AllBusy, Lease, LeaseRequest, NoAccount
-from dragoman.accounts.states import FOREVER, Enabled, Failed, Transition
-from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Config, Secret, Selection, Upstream
 from dragoman.failing import Verdict
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.accounts.affinity import Affinity
+from dragoman.accounts.decide.affinity import Affinity
 
 
 def test_an_account_is_remembered_for_a_while_after_its_last_use() -> None:

@@ -7,10 +7,10 @@ import logging
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.pool import AccountPool, LeaseRequest
-from dragoman.accounts.states import (
+from dragoman.accounts.decide.states import (
     AccountState,
 )
+from dragoman.accounts.pool import AccountPool, LeaseRequest
 from dragoman.config import Account, Config, Secret
 from tests.accounts.pools import (
     ONE,

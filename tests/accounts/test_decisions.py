@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.accounts.decisions import active_rest, classify, observe
-from dragoman.accounts.rules import DEFAULT, RULE_SETS, SOP
-from dragoman.accounts.states import AccountState, Decision, Failed, Succeeded
-from dragoman.accounts.symptoms import (
+from dragoman.accounts.decide.decisions import active_rest, classify, observe
+from dragoman.accounts.decide.rules import DEFAULT, RULE_SETS, SOP
+from dragoman.accounts.decide.states import AccountState, Decision, Failed, Succeeded
+from dragoman.accounts.decide.symptoms import (
     UNREACHABLE,
     Symptom,
     symptom_of_fault,

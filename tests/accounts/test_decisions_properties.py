@@ -7,8 +7,8 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.accounts.decisions import active_rest, apply, entry_of, observe, on_trial
-from dragoman.accounts.states import (
+from dragoman.accounts.decide.decisions import active_rest, apply, entry_of, observe, on_trial
+from dragoman.accounts.decide.states import (
     FOREVER,
     AccountState,
     Decision,

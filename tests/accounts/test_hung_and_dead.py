@@ -17,17 +17,17 @@ from typing import Any, Literal, TypeVar
 import pytest
 from msgspec.structs import replace
 
+from dragoman.accounts.decide.symptoms import UNREACHABLE, Symptom
 from dragoman.accounts.lease import Lease
 from dragoman.accounts.pool import AccountPool
-from dragoman.accounts.symptoms import UNREACHABLE, Symptom
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config import Account, Config, Route, Upstream
 from dragoman.config.settings import Fallback
-from dragoman.gateway.edge.record import Record
-from dragoman.gateway.serving import attempts as attempts_module
-from dragoman.gateway.serving.attempts import Attempts
-from dragoman.gateway.serving.failures import Failure
-from dragoman.gateway.serving.routing import Router, Target
+from dragoman.edge.record import Record
+from dragoman.serving import attempts as attempts_module
+from dragoman.serving.attempts import Attempts
+from dragoman.serving.failures import Failure
+from dragoman.serving.routing import Router, Target
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.accounts.limits import WINDOW_SPENT, duration, limits_of
+from dragoman.accounts.decide.limits import WINDOW_SPENT, duration, limits_of
 from dragoman.protocols.error_body import report_of
 
 AT_LEISURE = settings(deadline=None)

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest, NoAccount
-from dragoman.accounts.states import (
+from dragoman.accounts.decide.states import (
     AccountState,
     Decision,
     Disabled,
@@ -21,7 +20,8 @@ from dragoman.accounts.states import (
     Succeeded,
     Transition,
 )
-from dragoman.accounts.symptoms import Symptom
+from dragoman.accounts.decide.symptoms import Symptom
+from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest, NoAccount
 from dragoman.canonical.errors import FaultKind
 from dragoman.config import Account, Config, Probe
 from dragoman.failing import Rule, Verdict

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dragoman.accounts.proxies import ProxySet, rest_after, same_failure, shown
+from dragoman.accounts.decide.proxies import ProxySet, rest_after, same_failure, shown
 
 
 def take(proxies: ProxySet, count: int, now: float) -> list[int]:

@@ -9,15 +9,15 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.lease import Lease
-from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest, NoAccount
-from dragoman.accounts.states import (
+from dragoman.accounts.decide.states import (
     Disabled,
     Enabled,
     Transition,
 )
+from dragoman.accounts.decide.symptoms import Symptom
+from dragoman.accounts.lease import Lease
+from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest, NoAccount
 from dragoman.accounts.store import Changes
-from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Config
 from tests.accounts.pools import (
     ONE,

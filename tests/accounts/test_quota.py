@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.accounts.alerts import of_change, of_pool, of_quota
-from dragoman.accounts.quota import (
+from dragoman.accounts.decide.alerts import of_change, of_pool, of_quota
+from dragoman.accounts.decide.quota import (
     MOST_WINDOWS,
     Quotas,
     QuotaWindow,
@@ -19,7 +19,7 @@ from dragoman.accounts.quota import (
     used_of,
     windows_of,
 )
-from dragoman.accounts.states import AccountState, Rest
+from dragoman.accounts.decide.states import AccountState, Rest
 
 NOW = 1_800_000_000.0
 HOUR, DAY = 3600.0, 86400.0
@@ -201,7 +201,7 @@ def test_clients_cannot_pile_windows_up() -> None:
     quotas = Quotas()
     for number in range(500):
         headers = {"ratelimit-limit": "2", "ratelimit-remaining": "1"}
-        quotas.heard["a"] = f"model-{number}", headers
+        quotas.received["a"] = f"model-{number}", headers
         quotas.settle(NOW + number)
     assert len(quotas.windows["a"]) == MOST_WINDOWS
 
@@ -225,7 +225,7 @@ def test_a_window_whose_end_nobody_told_is_not_held_against_an_account_for_long(
     assert window("5h", 1.0, None).known(NOW + 5 * HOUR) is None
     quotas = Quotas()
     headers = {"x-ratelimit-limit-tokens": "5", "x-ratelimit-remaining-tokens": "0"}
-    quotas.heard["a"] = "m", headers
+    quotas.received["a"] = "m", headers
     assert quotas.settle(NOW) == {"a": 1.0}
     assert quotas.settle(NOW + HOUR) == {"a": 0.0}
 
@@ -234,7 +234,7 @@ def test_others_hear_of_what_matters_only() -> None:
     quotas = Quotas()
 
     def heard(percent: str, since: float) -> bool:
-        quotas.heard["a"] = "m", {"x-codex-primary-used-percent": percent}
+        quotas.received["a"] = "m", {"x-codex-primary-used-percent": percent}
         quotas.settle(NOW + since)
         return bool(quotas.take())
 

@@ -13,20 +13,20 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from dragoman.accounts.decisions import active_rest
+from dragoman.accounts.decide.decisions import active_rest
+from dragoman.accounts.decide.states import AccountState, Decision, Failed, Transition
+from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.accounts.lease import Lease
 from dragoman.accounts.pool import AccountPool, LeaseRequest, NoAccount
-from dragoman.accounts.states import AccountState, Decision, Failed, Transition
 from dragoman.accounts.store import REMOVED_KEPT_S
-from dragoman.accounts.symptoms import Symptom
 from dragoman.accounts.sync import AccountSync
-from dragoman.administration.drafts import Draft, InvalidDraft
-from dragoman.administration.errors import Conflict, UnknownAccount
-from dragoman.administration.rows import Row
-from dragoman.administration.service import Administration
 from dragoman.config import Config, Secret, Upstream
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
+from dragoman.operations.drafts import Draft, InvalidDraft
+from dragoman.operations.errors import Conflict, UnknownAccount
+from dragoman.operations.rows import Row
+from dragoman.operations.service import Administration
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dragoman.accounts.decisions import active_rest, apply, classify, entry_of, observe, on_trial
-from dragoman.accounts.states import (
+from dragoman.accounts.decide.decisions import (
+    active_rest,
+    apply,
+    classify,
+    entry_of,
+    observe,
+    on_trial,
+)
+from dragoman.accounts.decide.states import (
     AccountState,
     Decision,
     Disabled,
@@ -19,7 +26,7 @@ from dragoman.accounts.states import (
     Succeeded,
     Transition,
 )
-from dragoman.accounts.symptoms import Symptom, symptom_of_answer
+from dragoman.accounts.decide.symptoms import Symptom, symptom_of_answer
 from dragoman.failing import Rule, Verdict
 
 NOW = 1_800_000_000.0

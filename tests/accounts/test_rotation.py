@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from dragoman.accounts.availability import OTHER_MODELS, TRIED
-from dragoman.accounts.decisions import observe
-from dragoman.accounts.members import BUSY, MemberSettings
-from dragoman.accounts.ordering import ORDERS
-from dragoman.accounts.rotation import Choice, Rotation
-from dragoman.accounts.states import Decision, Disabled, Enabled, Failed, Outcome, Succeeded
+from dragoman.accounts.decide.availability import OTHER_MODELS, TRIED
+from dragoman.accounts.decide.decisions import observe
+from dragoman.accounts.decide.members import BUSY, MemberSettings
+from dragoman.accounts.decide.ordering import ORDERS
+from dragoman.accounts.decide.rotation import Choice, Rotation
+from dragoman.accounts.decide.states import Decision, Disabled, Enabled, Failed, Outcome, Succeeded
 from dragoman.failing import Verdict
 
 COOL = Failed(Decision(Verdict.COOL, "rate limited", rest=10.0))
@@ -217,10 +217,10 @@ def test_an_account_that_is_held_is_avoided() -> None:
     accounts = rotation("ab")
     tell(accounts, "a", COOL)
     rest = accounts.member("a").state.cooling["m"]
-    accounts.hold("b", rest, 0.0)
+    accounts.avoid("b", rest, 0.0)
     assert take(accounts, 2, "x") == ["a", "a"]
     assert choose(accounts) == "b"
-    accounts.hold("b", None, 0.0)
+    accounts.avoid("b", None, 0.0)
     assert take(accounts, 2, "x") == ["a", "b"]
 
 

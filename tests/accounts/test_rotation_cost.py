@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.accounts import availability, decisions
-from dragoman.accounts import rotation as rotation_module
-from dragoman.accounts.allow_lists import AllowLists
-from dragoman.accounts.decisions import observe
-from dragoman.accounts.members import Member, MemberSettings
-from dragoman.accounts.ordering import ORDERS, Order
-from dragoman.accounts.rotation import Rotation
-from dragoman.accounts.states import AccountState, Decision, Failed, Outcome, Rest
+from dragoman.accounts.decide import availability, decisions
+from dragoman.accounts.decide import rotation as rotation_module
+from dragoman.accounts.decide.allow_lists import AllowLists
+from dragoman.accounts.decide.decisions import observe
+from dragoman.accounts.decide.members import Member, MemberSettings
+from dragoman.accounts.decide.ordering import ORDERS, Order
+from dragoman.accounts.decide.rotation import Rotation
+from dragoman.accounts.decide.states import AccountState, Decision, Failed, Outcome, Rest
 from dragoman.failing import Verdict
 
 ACCOUNTS = 2_000

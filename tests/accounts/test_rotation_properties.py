@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from dragoman.accounts import rotation as rotation_module
-from dragoman.accounts.decisions import observe
-from dragoman.accounts.members import MemberSettings
-from dragoman.accounts.ordering import ORDERS
-from dragoman.accounts.rotation import Choice, Rotation
-from dragoman.accounts.states import (
+from dragoman.accounts.decide import rotation as rotation_module
+from dragoman.accounts.decide.decisions import observe
+from dragoman.accounts.decide.members import MemberSettings
+from dragoman.accounts.decide.ordering import ORDERS
+from dragoman.accounts.decide.rotation import Choice, Rotation
+from dragoman.accounts.decide.states import (
     Decision,
     Disabled,
     Enabled,
@@ -205,7 +205,7 @@ class Comparison(RuleBasedStateMachine):
         known = self.oracle.accounts.get(name)
         if known is not None:
             rest = Rest(self.now + seconds, "its proxy failed", True) if seconds > 0 else None
-            self.rotation.hold(name, rest, self.now)
+            self.rotation.avoid(name, rest, self.now)
             known.held = rest
             self.oracle.note(known)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from dragoman.accounts.decisions import apply
-from dragoman.accounts.pool import AccountPool, LeaseRequest
-from dragoman.accounts.states import (
+from dragoman.accounts.decide.decisions import apply
+from dragoman.accounts.decide.states import (
     AccountState,
     Failed,
 )
+from dragoman.accounts.pool import AccountPool, LeaseRequest
 from dragoman.accounts.store import Changes
 from dragoman.config import Account, Config, Secret
 from dragoman.config.secret import fingerprint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.accounts.ordering import ORDERS
+from dragoman.accounts.decide.ordering import ORDERS
 from dragoman.config import Selection
 from dragoman.failing import Verdict
 from tests.accounts.simulation import ARRIVAL_S, MODELS, RARE, World

@@ -10,9 +10,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.lease import Lease
-from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest, NoAccount
-from dragoman.accounts.states import (
+from dragoman.accounts.decide.states import (
     AccountState,
     Disabled,
     Enabled,
@@ -21,8 +19,10 @@ from dragoman.accounts.states import (
     Succeeded,
     Transition,
 )
+from dragoman.accounts.decide.symptoms import Symptom
+from dragoman.accounts.lease import Lease
+from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest, NoAccount
 from dragoman.accounts.store import Changes
-from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Config
 from dragoman.config.settings import Selection
 from tests.accounts.pools import ONE, Clock, settle

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.accounts.decisions import classify
-from dragoman.accounts.rules import DEFAULT
-from dragoman.accounts.symptoms import symptom_of_answer, symptom_of_fault
+from dragoman.accounts.decide.decisions import classify
+from dragoman.accounts.decide.rules import DEFAULT
+from dragoman.accounts.decide.symptoms import symptom_of_answer, symptom_of_fault
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.failing import Verdict
 from dragoman.protocols import CODECS

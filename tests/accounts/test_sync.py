@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.accounts import sync as sync_module
+from dragoman.accounts.decide.states import Disabled, Enabled, Transition
+from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.accounts.pool import AccountPool, LeaseRequest, NoAccount
-from dragoman.accounts.states import Disabled, Enabled, Transition
 from dragoman.accounts.store import Batch, Changes, StoreError
-from dragoman.accounts.symptoms import Symptom
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Attribution, Meter
 from dragoman.canonical.usage import Usage

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.accounts.decisions import observe
-from dragoman.accounts.explain import explain, of_account
-from dragoman.accounts.rules import DEFAULT, SOP
+from dragoman.accounts.decide.decisions import observe
+from dragoman.accounts.decide.explain import explain, of_account
+from dragoman.accounts.decide.rules import DEFAULT, SOP
 from tests.accounts.answers import TABLE
 from tests.accounts.changes import CHANGES, MODEL, STATES, Change
 from tests.accounts.page import PAGE, page

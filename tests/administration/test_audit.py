@@ -14,14 +14,14 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.store import StoreError
-from dragoman.administration.configuration import note_reload, note_start
-from dragoman.administration.drafts import Draft
-from dragoman.administration.errors import Conflict, ImportRejected
-from dragoman.administration.keys import KeyAdministration
-from dragoman.administration.rows import BadRow, Row
-from dragoman.administration.service import Administration
 from dragoman.audit import Actor, Line
 from dragoman.config import Client, Config, Secret, Storage, Team, Upstream
+from dragoman.operations.configuration import note_reload, note_start
+from dragoman.operations.drafts import Draft
+from dragoman.operations.errors import Conflict, ImportRejected
+from dragoman.operations.keys import KeyAdministration
+from dragoman.operations.rows import BadRow, Row
+from dragoman.operations.service import Administration
 from dragoman.storage.opening import cipher_for
 from dragoman.storage.sqlite import SqliteStore
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from dragoman.administration.errors import ImportRejected
-from dragoman.administration.foreign_keys import ForeignKey, Source, read_keys
-from dragoman.administration.keys import ImportedKeys, KeyAdministration
-from dragoman.administration.rows import BadFile, BadRow
 from dragoman.config import Client, Config, Secret
 from dragoman.keys.ring import Denied, KeyRing
+from dragoman.operations.errors import ImportRejected
+from dragoman.operations.foreign_keys import ForeignKey, Source, read_keys
+from dragoman.operations.keys import ImportedKeys, KeyAdministration
+from dragoman.operations.rows import BadFile, BadRow
 from dragoman.storage.sqlite import SqliteStore
 
 NOW = 1_800_000_000.0

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.administration.errors import Conflict
-from dragoman.administration.keys import KeyAdministration, Unknown
 from dragoman.config import Config
 from dragoman.keys.records import StoredKey, StoredTeam
+from dragoman.operations.errors import Conflict
+from dragoman.operations.keys import KeyAdministration, Unknown
 from dragoman.storage.sqlite import SqliteStore
 from dragoman.storage.tables.keys import KeyTables
 

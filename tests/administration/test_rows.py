@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.administration.drafts import (
+from dragoman.config import Secret
+from dragoman.config.secret import SecretError, resolve_secret
+from dragoman.operations.drafts import (
     Draft,
     FieldError,
     InvalidDraft,
     literal_secret,
     read_draft,
 )
-from dragoman.administration.rows import (
+from dragoman.operations.rows import (
     BadFile,
     BadRow,
     Row,
@@ -25,8 +27,6 @@ from dragoman.administration.rows import (
     read_json,
     read_json_lines,
 )
-from dragoman.config import Secret
-from dragoman.config.secret import SecretError, resolve_secret
 
 
 def resolve(reference: str) -> Secret:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dragoman.cli import main
-from dragoman.simulator.testing import RunningSimulator, running_simulator
+from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
 
 STORE_KEY = "the store's key for tests"
 ADMIN_TOKEN = "the-token-of-the-admin"

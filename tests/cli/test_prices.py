@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from dragoman.accounts.store import Batch, ChargeCount, ChargeKey, UsageCount, UsageKey
 from dragoman.cli import main
 from dragoman.config import read_config
+from dragoman.lab.prices.making import Text, make_from
+from dragoman.lab.prices.pages import PAGES
 from dragoman.prices.loading import load_table
-from dragoman.prices.making import Text, make_from
-from dragoman.prices.pages import PAGES
 from dragoman.prices.table import make_table, read_table, write_table
 from dragoman.storage.sqlite import SqliteStore
 from tests.cli.conftest import Shop

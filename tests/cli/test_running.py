@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.cli.conftest import ADMIN_TOKEN, STORE_KEY, Shop
 from tests.gateway.clients import body
 from tests.gateway.http import Answer, call

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from dragoman.simulator.testing import RunningSimulator, running_simulator
+from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
 from tests.clients.programs import Api
 from tests.clients.stage import UPSTREAMS, Stage, playing
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.simulator.recording import RecordedRequest
-from dragoman.simulator.testing import running_simulator
+from dragoman.lab.simulator.recording import RecordedRequest
+from dragoman.lab.simulator.testing import running_simulator
 from tests.clients.filler import Filler
 from tests.clients.programs import PROGRAMS, run
 from tests.clients.recordings import Recording, Turn, write

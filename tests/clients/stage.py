@@ -24,9 +24,9 @@ from dragoman.config import (
     WebSocket,
 )
 from dragoman.config.limits import Limit
-from dragoman.gateway.testing import running_gateway
-from dragoman.simulator.recording import RecordedRequest
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.recording import RecordedRequest
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import running_gateway
 from tests.clients.programs import KEY, Api, Finished, run
 from tests.clients.tap import Heard, Tap, tapped
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.simulator.reading import READERS
-from dragoman.simulator.view import Media
+from dragoman.lab.simulator.reading import READERS
+from dragoman.lab.simulator.view import Media
 from tests.clients.accounting import unaccounted
 from tests.clients.stage import Stage
 

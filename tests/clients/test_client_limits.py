@@ -9,8 +9,8 @@ import pytest
 
 from dragoman.canonical.options import Options
 from dragoman.config.limits import Limit
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.protocols.settings import make_options
-from dragoman.simulator.testing import RunningSimulator
 from tests.clients.stage import playing
 from tests.clients.test_loops import CONTENT, ask
 from tests.clients.test_recovery import ARGUMENTS, ENVIRONMENT

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.protocols.settings import make_capabilities
-from dragoman.simulator.testing import RunningSimulator
 from tests.clients.programs import Api
 from tests.clients.stage import playing
 from tests.clients.test_loops import CONTENT, ask

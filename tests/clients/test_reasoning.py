@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.clients.installed import FRAMEWORKS_PYTHON, missing
 from tests.clients.programs import Api
 from tests.clients.stage import UPSTREAMS, playing

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.clients.programs import KEY, Api, Finished, run
 from tests.clients.stage import UPSTREAMS, Stage, playing
 from tests.clients.test_loops import CONTENT, SAID, ask

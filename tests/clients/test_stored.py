@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.clients.programs import Api
 from tests.clients.reading import called
 from tests.clients.stage import playing

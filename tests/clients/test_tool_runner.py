@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anthropic
 
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.clients.programs import KEY
 from tests.clients.reading import called
 from tests.clients.stage import Stage, playing

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.simulator.script import Scenario, Text, ToolCall
-from dragoman.simulator.steering import Options
-from dragoman.simulator.view import View
+from dragoman.lab.simulator.script import Scenario, Text, ToolCall
+from dragoman.lab.simulator.steering import Options
+from dragoman.lab.simulator.view import View
 from tests.clients.accounting import unaccounted
 from tests.clients.reading import called, offered
 from tests.clients.stage import Stage

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dragoman.config import WebSocket
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.clients.programs import Api, Finished
 from tests.clients.reading import called
 from tests.clients.stage import GENERATING, UPSTREAMS, Stage, playing

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from dragoman.config import Account, Admin, Config, OwnPrice, Secret, Storage
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import running_simulator
+from dragoman.lab.simulator.testing import running_simulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import call

@@ -20,10 +20,10 @@ from msgspec.structs import replace
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from dragoman.config import Account, Admin, Config, OwnPrice, Secret, Storage
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator import Failure, Fault
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.testing import RunningSimulator, running_simulator
+from dragoman.lab.simulator import Failure, Fault
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.series import SLOT_S, SeriesFile, merged
 from tests.dashboard.conftest import _BROWSERS, KEY
 from tests.gateway.clients import PATHS, body

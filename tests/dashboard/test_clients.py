@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
-from dragoman.gateway.testing import RunningGateway
+from dragoman.server.testing import RunningGateway
 from tests.dashboard.conftest import Told
 from tests.dashboard.test_screens import sign_in
 from tests.dashboard.test_workbench import broken_rules

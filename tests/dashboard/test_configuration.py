@@ -7,10 +7,10 @@ from pathlib import Path
 from msgspec.structs import replace
 from playwright.sync_api import Browser, Page, expect
 
+from dragoman.admin.configuration import MASK, configuration_view
 from dragoman.config import Config, Secret, Storage, Upstream
-from dragoman.gateway.admin.configuration import MASK, configuration_view
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.testing import running_simulator
+from dragoman.lab.simulator.testing import running_simulator
+from dragoman.server.testing import RunningGateway
 from tests.dashboard.conftest import KEY, Told
 from tests.dashboard.test_screens import ask, sign_in
 from tests.gateway.services import needs_linux, services

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from dragoman.gateway.dashboard.files import FOLDER, load_files
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import running_simulator
+from dragoman.dashboard.files import FOLDER, load_files
+from dragoman.lab.simulator.testing import running_simulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.dashboard.vendored import KEPT, LIBRARIES, RECORD, digest
 from tests.gateway.conftest import config_for
 from tests.gateway.http import call

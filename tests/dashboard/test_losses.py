@@ -7,7 +7,7 @@ import time
 import pytest
 from playwright.sync_api import Page, expect
 
-from dragoman.gateway.testing import RunningGateway
+from dragoman.server.testing import RunningGateway
 from tests.dashboard.conftest import Told
 from tests.dashboard.test_screens import ask, sign_in
 from tests.gateway.clients import body

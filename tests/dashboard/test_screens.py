@@ -10,7 +10,7 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from dragoman.gateway.testing import RunningGateway
+from dragoman.server.testing import RunningGateway
 from tests.dashboard.conftest import KEY, MOST, ODD, Told
 from tests.gateway.clients import body
 from tests.gateway.http import call

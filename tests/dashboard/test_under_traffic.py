@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from playwright.sync_api import Browser, Page, expect
 
 from dragoman.config import Account, Admin, Client, OwnPrice, Secret, Storage, Timeouts
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import running_simulator
+from dragoman.lab.simulator.testing import running_simulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.dashboard.conftest import KEY, MOST, ODD, SCREENS
 from tests.dashboard.test_screens import AXE, ask, sign_in
 from tests.gateway.clients import PATHS, body

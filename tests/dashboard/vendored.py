@@ -17,7 +17,7 @@ import urllib.request
 
 from msgspec import Struct
 
-from dragoman.gateway.dashboard.files import FOLDER
+from dragoman.dashboard.files import FOLDER
 
 KEPT = FOLDER / "vendor"
 RECORD = KEPT / "vendored.json"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.dialects.test_served import NAMES, Start, events_of, post, simulator, start
 
 __all__ = ["simulator", "start"]

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from dragoman.config import read_config
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator import Failure, Fault
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.testing import RunningSimulator, running_simulator
+from dragoman.lab.simulator import Failure, Fault
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.checkers.framing import frames
 from tests.gateway.http import Answer, Connection, call
 from tests.matrix.judges import find_node

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from dragoman.demo import KEY, demo_config
-from dragoman.doctor import PROTOCOLS, Findings, NoModel, State, Unreachable, Weight, examine
-from dragoman.doctor.checks import GENERAL, PROTOCOL_CHECKS
-from dragoman.gateway.edge.lanes import ConnectionMemory
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import running_simulator
+from dragoman.edge.lanes import ConnectionMemory
+from dragoman.lab.doctor import PROTOCOLS, Findings, NoModel, State, Unreachable, Weight, examine
+from dragoman.lab.doctor.checks import GENERAL, PROTOCOL_CHECKS
+from dragoman.lab.simulator.testing import running_simulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.doctor.faults import FAULTS, Fault
 from tests.doctor.spoiler import Reply, Spoiler, spoiling
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.config import Config, Server, Timeouts
-from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.faults.upstream import Upstream, running_upstream
 from tests.gateway.conftest import config_for
 

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from dragoman.gateway.testing import RunningGateway
+from dragoman.server.testing import RunningGateway
 from tests.faults.conftest import Over, leased, rested
 from tests.faults.upstream import SSE_HEAD, Upstream, answer, api_of, event, streamed, whole
 from tests.gateway.clients import APIS, PATHS, body, completed, streamed_text, text_of

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.testing import RunningGateway
+from dragoman.server.testing import RunningGateway
 from tests.faults.conftest import Over, leased, rested
 from tests.faults.upstream import LAST_CHUNK, Upstream, event, streamed
 from tests.gateway.clients import PATHS, body

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.masking import Mask
-from dragoman.gateway.testing import RunningGateway
 from dragoman.protocols.settings import make_options
+from dragoman.server.testing import RunningGateway
 from dragoman.sse import COMMENT as COMMENT_FOR_ALL
 from dragoman.translation import Call as Translated
 from dragoman.translation import CallSettings, ClientRequest

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.testing import RunningGateway
+from dragoman.server.testing import RunningGateway
 from tests.faults.conftest import Over, rested
 from tests.faults.test_said_elsewhere import CALLING, CREATED, DONE, PROTOCOL, F, H, ended
 from tests.faults.test_whole_looking_answers import KEY, ask, saying

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from dragoman.gateway.testing import RunningGateway
+from dragoman.server.testing import RunningGateway
 from tests.faults.conftest import Over, leased, rested
 from tests.faults.upstream import (
     LAST_CHUNK,

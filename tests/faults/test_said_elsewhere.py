@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.testing import RunningGateway
+from dragoman.server.testing import RunningGateway
 from tests.faults.conftest import Over
 from tests.faults.test_whole_looking_answers import KEY, ask, saying
 from tests.faults.upstream import Upstream

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.testing import RunningGateway
+from dragoman.server.testing import RunningGateway
 from tests.faults.conftest import Over, rested
 from tests.faults.upstream import (
     Upstream,

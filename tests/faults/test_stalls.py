@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Config, Server, Timeouts
-from dragoman.gateway.testing import RunningGateway
+from dragoman.server.testing import RunningGateway
 from tests.faults.conftest import Over, leased
 from tests.faults.upstream import (
     LAST_CHUNK,

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dragoman.gateway.processes.listening import bind
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator, running_simulator
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from dragoman.processes.listening import bind
 from dragoman.storage.sqlite import SqliteStore
 from tests.faults.load import Load, Outcome, cell, made
 from tests.faults.relays import Relays, running_relays

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.testing import RunningGateway
+from dragoman.server.testing import RunningGateway
 from tests.faults.conftest import Over, rested
 from tests.faults.upstream import Upstream, answer, event, is_streamed, streamed, whole
 from tests.gateway.clients import APIS, PATHS, body, completed, stream_error, streamed_text, text_of

@@ -11,8 +11,8 @@ from contextlib import closing
 import pytest
 
 from dragoman.config import parse_config
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import running_simulator
+from dragoman.lab.simulator.testing import running_simulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.fuzz.counts import REQUESTS
 from tests.fuzz.mutations import damage, encode
 from tests.fuzz.test_requests import merged

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dragoman.config import Account, Client, Config, Route, Secret, Server, Timeouts, Upstream
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator, running_simulator
+from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.http import KEY
 
 PROTOCOLS = {

@@ -17,17 +17,17 @@ from dragoman.canonical.errors import DragomanError
 from dragoman.canonical.usage import Usage
 from dragoman.config import Config, OwnPrice, Upstream
 from dragoman.config.limits import Limit
-from dragoman.gateway.edge.auth import Caller
-from dragoman.gateway.edge.record import Record
-from dragoman.gateway.serving.admission import Admission
-from dragoman.gateway.serving.limit_counters import LimitCounters
-from dragoman.gateway.serving.limits_told import rate_lines
-from dragoman.gateway.serving.request_use import spent_by
-from dragoman.gateway.serving.routing import Router
-from dragoman.keys.admission import Reservation, admit, settle
+from dragoman.edge.auth import Caller
+from dragoman.edge.record import Record
 from dragoman.keys.records import UsedInHour
+from dragoman.limits.admission import Reservation, admit, settle
 from dragoman.prices.loading import load_prices
 from dragoman.protocols import CODECS
+from dragoman.serving.admission import Admission
+from dragoman.serving.limit_counters import LimitCounters
+from dragoman.serving.limits_told import rate_lines
+from dragoman.serving.request_use import spent_by
+from dragoman.serving.routing import Router
 from dragoman.storage.shared_limits import SharedLimits
 from dragoman.translation import ClientRequest
 

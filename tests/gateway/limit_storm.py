@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from dragoman.simulator.testing import running_simulator
+from dragoman.lab.simulator.testing import running_simulator
 from tests.gateway.clients import PATHS, body
 from tests.gateway.http import call
 from tests.gateway.processes import GatewayProcess, gateway_process

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from dragoman.accounts.decisions import active_rest
-from dragoman.accounts.states import AccountState
+from dragoman.accounts.decide.decisions import active_rest
+from dragoman.accounts.decide.states import AccountState
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.http import KEY
 from tests.gateway.processes import GatewayProcess, connection_of_each, gateway_process

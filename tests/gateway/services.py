@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.processes.listening import bind
+from dragoman.processes.listening import bind
 from tests.gateway.http import KEY
 
 CONFIG = """

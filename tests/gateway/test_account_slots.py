@@ -12,9 +12,9 @@ import pytest
 
 from dragoman.accounts.pool import AccountPool, LeaseRequest, NoAccount
 from dragoman.config import Account, Config, Upstream
-from dragoman.gateway.serving.account_slots import AccountSlots
-from dragoman.gateway.serving.limit_slices import LimitSlices
-from dragoman.keys.ledgers import Away, Decide, Ledger
+from dragoman.limits.ledgers import Away, Decide, Ledger
+from dragoman.serving.account_slots import AccountSlots
+from dragoman.serving.limit_slices import LimitSlices
 from dragoman.storage.shared_limits import PrivateLimits
 
 MOST = 4

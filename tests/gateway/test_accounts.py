@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Account, Client, Config, Secret, Server, Upstream
-from dragoman.gateway.app import Gateway
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault, FaultKind
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault, FaultKind
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.app import Gateway
+from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, streamed_text, text_of
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY, Answer, call
@@ -110,7 +110,7 @@ def test_a_poor_account_stays_active(start: Start, simulator: RunningSimulator, 
 
 
 def _forbidden(name: str) -> str:
-    from dragoman.simulator.steering import FORBIDDEN_TEXTS
+    from dragoman.lab.simulator.steering import FORBIDDEN_TEXTS
 
     return FORBIDDEN_TEXTS[name]
 

@@ -15,10 +15,10 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Admin, Probe, Secret, Server, Storage
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import KEY, Answer, Connection, call

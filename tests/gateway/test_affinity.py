@@ -11,17 +11,17 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Client, Secret
-from dragoman.gateway.serving.affinity import (
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
+from dragoman.serving.affinity import (
     NO_KEYS,
     ConversationKeys,
     ForeignReasoning,
     conversation_keys,
     response_id,
 )
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
 from dragoman.translation import ClientRequest
 from tests.gateway.clients import APIS, PATHS, body, completed, text_of
 from tests.gateway.conftest import PROTOCOLS, Start, config_for

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.clients import text_of
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.test_affinity import KEYS, Conversation, keys_of, rest

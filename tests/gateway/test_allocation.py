@@ -11,7 +11,7 @@ import pytest
 
 PROGRAM = """
 import resource, sys
-from dragoman.gateway.allocation import configure_allocator
+from dragoman.server.allocation import configure_allocator
 
 configure_allocator()
 

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Client, Config, Fallback, Models, Route, Secret
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS, PATHS, body, error_of
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY, Answer, call

@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from dragoman.config import Route
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS, PATHS, body, error_of, text_of
 from tests.gateway.conftest import Start
 from tests.gateway.http import call

@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Server
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, stream_error, text_of
 from tests.gateway.conftest import SERVER, Start
 from tests.gateway.http import AUTH, JSON, KEY, Answer, Connection, call

@@ -14,12 +14,12 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.store import LastError
-from dragoman.administration.service import Administration
 from dragoman.config import Admin, Config, Secret, Storage, Timeouts
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.operations.service import Administration
+from dragoman.server.testing import RunningGateway
 from dragoman.storage.opening import cipher_for, store_for
 from tests.gateway.clients import APIS, PATHS, body, error_of, stream_error
 from tests.gateway.conftest import Start, config_for

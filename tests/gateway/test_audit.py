@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.administration.sheets import audit_sheet
 from dragoman.audit import Line
 from dragoman.config import Admin, Secret, Storage
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.operations.sheets import audit_sheet
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.conftest import config_for
 from tests.gateway.http import Answer, call
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS, PATHS, body, error_of
 from tests.gateway.http import JSON, Answer, call
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dragoman.config import ConfigError, parse_config
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator, running_simulator
+from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.http import Answer, call
 
 CONFIG = """

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Admin, Route, Secret, Storage
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.guides import GUIDES
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.guides import GUIDES
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.conftest import config_for
 from tests.gateway.test_admin import TOKEN
 from tests.gateway.test_sign_in import ask, made

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dragoman.config import Server
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, text_of
 from tests.gateway.conftest import Start
 from tests.gateway.http import AUTH, JSON, Answer, Connection, call

@@ -14,9 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Admin, Config, Fallback, OwnPrice, Pricing, Route, Secret, Storage
-from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.prices.rates import dollars
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.opening import store_for
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import PROTOCOLS, config_for

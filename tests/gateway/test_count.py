@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.envelope import Sealer
-from dragoman.gateway.testing import RunningGateway
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.protocols.base import to_json
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from dragoman.translation import ClientRequest
 from dragoman.translation.estimate import IMAGE_TOKENS, PAGE_TOKENS, estimate_tokens
 from tests.gateway.clients import error_of

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Config, Fallback, Route, Timeouts
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, text_of
 from tests.gateway.conftest import SERVER, Start, config_for
 from tests.gateway.http import call

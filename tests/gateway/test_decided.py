@@ -8,14 +8,14 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.decisions import active_rest
-from dragoman.accounts.states import FOREVER, Enabled, Transition
+from dragoman.accounts.decide.decisions import active_rest
+from dragoman.accounts.decide.states import FOREVER, Enabled, Transition
 from dragoman.config import Config
 from dragoman.config.settings import AccountRules
 from dragoman.failing import Rule, Verdict
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import call

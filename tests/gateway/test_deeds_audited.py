@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dragoman.admin.configuration import ReloadRequest
 from dragoman.config import Admin, Config, Secret, Storage
-from dragoman.gateway.admin.configuration import ReloadRequest
-from dragoman.gateway.processes.reload import Pending, Report
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.processes.reload import Pending, Report
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.conftest import config_for
 from tests.gateway.http import call
 from tests.gateway.test_admin import TOKEN

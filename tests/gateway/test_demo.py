@@ -12,8 +12,8 @@ import pytest
 
 from dragoman.config import Config
 from dragoman.demo import KEY, demo_config, examples, reachable
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import APIS, PATHS, body, completed, text_of
 from tests.gateway.http import call
 

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from dragoman.accounts.store import UsageCount
 from dragoman.config import Config, OwnPrice, Storage
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.opening import store_for
 from tests.gateway.clients import APIS, PATHS, body, streamed_text
 from tests.gateway.conftest import PROTOCOLS, config_for

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dragoman.admin.events import MOST_CONNECTIONS
+from dragoman.admin.series import least_step
 from dragoman.config import Admin, Secret, Storage
-from dragoman.gateway.admin.events import MOST_CONNECTIONS
-from dragoman.gateway.admin.series import least_step
-from dragoman.gateway.operation import series as series_module
-from dragoman.gateway.operation.counts import LATENCIES
-from dragoman.gateway.operation.outcomes import (
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.observability.metrics import series as series_module
+from dragoman.observability.metrics.counts import LATENCIES
+from dragoman.observability.metrics.outcomes import (
     ANSWERED,
     CLIENTS_FAULT,
     FAILED,
@@ -26,9 +27,8 @@ from dragoman.gateway.operation.outcomes import (
     LIMITED,
     outcome_of,
 )
-from dragoman.gateway.operation.series import percentile, series
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.observability.metrics.series import percentile, series
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage import shared_sessions
 from dragoman.storage.series import SeriesFile, Slot
 from tests.gateway.clients import body

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from dragoman.canonical.options import Options
 from dragoman.config import Admin, Client, Fallback, Models, OwnPrice, Route, Secret, Storage
-from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.protocols.settings import make_capabilities, make_options
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.conftest import config_for
 from tests.gateway.test_admin import TOKEN
 from tests.gateway.test_sign_in import ask

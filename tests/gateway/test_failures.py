@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.accounts.decide.rules import DEFAULT, SOP, RuleSet
+from dragoman.accounts.decide.symptoms import UNREACHABLE
 from dragoman.accounts.pool import NoAccount
-from dragoman.accounts.rules import DEFAULT, SOP, RuleSet
-from dragoman.accounts.symptoms import UNREACHABLE
 from dragoman.canonical.errors import Fault, FaultKind
-from dragoman.gateway.serving.failures import (
+from dragoman.serving.failures import (
     ALL_TRIED,
     NONE_LEFT,
     Failure,

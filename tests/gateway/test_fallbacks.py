@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from dragoman.canonical.losses import Policy
 from dragoman.config import Config, Fallback, Route, Secret, Server
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import (
     APIS,
     PATHS,

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from dragoman.config import Fallback, Route, Secret
 from dragoman.config.limits import Limit
-from dragoman.gateway.processes.listening import bind
-from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.processes.listening import bind
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.translation import Call, ClientRequest
 from dragoman.upstream.request import UpstreamRequest
 from tests.gateway.clients import APIS, PATHS, body

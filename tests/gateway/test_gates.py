@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from dragoman.config import Client, Config, Secret, Storage
 from dragoman.config.limits import Limit
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import KEY, Connection, call

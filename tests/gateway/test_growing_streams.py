@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, stream_error
 from tests.gateway.conftest import PROTOCOLS, SERVER, config_for
 from tests.gateway.growing_upstream import KINDS, NOTHING, Growing, growing

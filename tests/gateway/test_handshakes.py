@@ -9,9 +9,9 @@ import json
 import pytest
 
 from dragoman.config import Fallback, Route, Server
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault, FaultKind
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault, FaultKind
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.translation import AnswerStream
 from tests.faults.upstream import event, events
 from tests.gateway.clients import (

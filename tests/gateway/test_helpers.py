@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.canonical.errors import Refused
-from dragoman.gateway.processes import helpers as module
-from dragoman.gateway.processes.helper import Unfinished
-from dragoman.gateway.processes.helpers import MOST, Helpers
+from dragoman.processes import helpers as module
+from dragoman.processes.helper import Unfinished
+from dragoman.processes.helpers import MOST, Helpers
 from tests.gateway import pieces
 from tests.gateway.processes import until
 
@@ -191,7 +191,7 @@ def test_that_none_can_be_started_is_told(
 
 PARENT = """
 import asyncio, sys
-from dragoman.gateway.processes.helpers import Helpers
+from dragoman.processes.helpers import Helpers
 from tests.gateway import pieces
 async def run():
     helpers = Helpers(60.0, 1 << 30)

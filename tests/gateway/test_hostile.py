@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.hostile import HARM, attack, victim
 
 SECONDS = 15.0

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from dragoman.accounts.cipher import SealError
 from dragoman.config import Admin, Client, Config, Secret, Storage
 from dragoman.config.settings import RequestLogSettings
-from dragoman.gateway.edge.kept import BODY_NAMES, KeptBodies
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.edge.kept import BODY_NAMES, KeptBodies
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.bodies import Body, BodyFiles
 from dragoman.storage.encryption import AesGcmCipher
 from tests.gateway.conftest import config_for
@@ -169,19 +169,10 @@ def test_what_is_held_is_bounded_and_the_last_attempt_stays() -> None:
     assert kept.bodies()["upstream_answer"] == (b"second", 6)
 
 
-def test_over_a_socket_and_with_an_idempotency_key(gateway: RunningGateway) -> None:
+def test_over_a_socket(gateway: RunningGateway) -> None:
     with opened(gateway, authorization=f"Bearer {KEPT}") as socket:
         assert text_of(socket.turn("chat/sim-text?text=seven", WORD)) == "seven"
     request_id = latest(gateway)
     assert set(eventually(lambda: lengths(gateway, request_id))) == set(BODY_NAMES)
     shown = ask(gateway, "GET", f"/requests/{request_id}/bodies/client_answer", key=TOKEN)
     assert b"seven" in shown.body
-
-    asked = {"model": "chat/sim-text", "messages": [{"role": "user", "content": WORD}]}
-    body, headers = json.dumps(asked).encode(), {"idempotency-key": "one-request"}
-    answers = [
-        call(gateway.base_url, "POST", "/v1/chat/completions", body, headers, key=KEPT)
-        for _ in range(2)
-    ]
-    assert [answer.status for answer in answers] == [200, 200]
-    assert answers[0].body == answers[1].body

@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Admin, Client, Config, Fallback, Route, Secret, Storage, Team
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.opening import store_for
 from tests.gateway.clients import APIS, PATHS, body, error_of
 from tests.gateway.conftest import config_for

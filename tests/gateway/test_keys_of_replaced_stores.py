@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.administration.keys import KeyAdministration
 from dragoman.config import Config
-from dragoman.gateway.testing import running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.operations.keys import KeyAdministration
+from dragoman.server.testing import running_gateway
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.test_keys import ask, becomes, made, settings
 

@@ -17,10 +17,10 @@ from dragoman.canonical.errors import InvalidRequest, Refused
 from dragoman.canonical.losses import LossKind, Policy
 from dragoman.canonical.masking import Mask
 from dragoman.canonical.options import Options
-from dragoman.gateway.serving import exchange
-from dragoman.gateway.serving.large import LargeBodies, is_large
-from dragoman.gateway.serving.large_body_tasks import holds_more_values
-from dragoman.gateway.testing import RunningGateway
+from dragoman.server.testing import RunningGateway
+from dragoman.serving import exchange
+from dragoman.serving.large import LargeBodies, is_large
+from dragoman.serving.large_body_tasks import holds_more_values
 from dragoman.translation import ALL_REASONING, Call, CallSettings, ClientRequest, Outcome
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, streamed_text, text_of
 from tests.gateway.conftest import PROTOCOLS

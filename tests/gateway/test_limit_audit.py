@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from dragoman.config.limits import Limit
-from dragoman.gateway.edge.auth import Caller
-from dragoman.gateway.serving.limit_counters import LimitCounters
-from dragoman.keys.admission import Reservation
-from dragoman.keys.bound_limits import BoundLimit
+from dragoman.edge.auth import Caller
 from dragoman.keys.records import UsedInHour
+from dragoman.limits.admission import Reservation
+from dragoman.limits.bound_limits import BoundLimit
+from dragoman.serving.limit_counters import LimitCounters
 from dragoman.storage.shared_limits import PrivateLimits
 
 HOUR = 3600

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from dragoman.config.windows import Fixed, Rolling, Window
-from dragoman.gateway.serving.past_use import HOUR_S, PastUse, past_use
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
+from dragoman.serving.past_use import HOUR_S, PastUse, past_use
 from tests.gateway.test_keys import admin, becomes, made, settings
 
 DAY = 20_000 * 24

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from dragoman.administration.drafts import InvalidDraft
-from dragoman.administration.keys import KeyAdministration
-from dragoman.administration.limits import LimitAdministration
 from dragoman.config import Config
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.keys.admission import Refusal, Reservation, admit
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.limits.admission import Refusal, Reservation, admit
+from dragoman.operations.drafts import InvalidDraft
+from dragoman.operations.keys import KeyAdministration
+from dragoman.operations.limits import LimitAdministration
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.http import call
 from tests.gateway.test_keys import admin, becomes, made, settings

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from dragoman.config import Admin, Config, Fallback, Route, Secret
 from dragoman.config.limits import Limit
-from dragoman.gateway.serving import pool_shares
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
+from dragoman.serving import pool_shares
 from tests.gateway.http import KEY, Answer
 from tests.gateway.processes import until
 from tests.gateway.test_keys import TOKEN, admin

@@ -8,10 +8,10 @@ import time
 import pytest
 
 from dragoman.config.limits import Limit
-from dragoman.gateway.serving import limit_slices
-from dragoman.gateway.serving.limit_slices import LimitSlices
-from dragoman.keys.admission import Refusal, Reservation, admit
-from dragoman.keys.counters import cells_of
+from dragoman.limits.admission import Refusal, Reservation, admit
+from dragoman.limits.counters import cells_of
+from dragoman.serving import limit_slices
+from dragoman.serving.limit_slices import LimitSlices
 from dragoman.storage.shared_limits import PrivateLimits
 from tests.gateway.test_account_slots import Owner
 

@@ -17,9 +17,9 @@ from dragoman.config import OwnPrice
 from dragoman.config.limits import Limit
 from dragoman.config.settings import Pricing
 from dragoman.config.windows import Fixed
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.keys.counters import FIXED_CELLS, ROLLING_CELLS, FixedCounter, RollingCounter
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.limits.counters import FIXED_CELLS, ROLLING_CELLS, FixedCounter, RollingCounter
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.shared_limits import SharedLimits
 from tests.gateway.http import call
 from tests.gateway.test_admin import eventually

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from dragoman.canonical.options import Capabilities
 from dragoman.config import Client, Config, Fallback, OwnPrice, Route, Secret, Storage, Team
 from dragoman.config.limits import Limit, Weights
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import KEY, Answer, Connection, call
@@ -731,20 +731,6 @@ def test_what_is_made_in_the_background_is_settled(
             simulator.wait_for(lambda: told(gateway)["limits"][0]["used"] == number)  # noqa: B023
             simulator.wait_for(lambda: told(gateway)["limits"][2]["reserved"] == 0)
         assert told(gateway)["limits"][1]["used"] > 0
-
-
-def test_an_answer_that_is_given_again_counts_once(simulator: RunningSimulator) -> None:
-    with serving(config(simulator.base_url, limit("requests", 1))) as (gateway, _):
-        for _ in range(3):
-            answer = call(
-                gateway.base_url,
-                "POST",
-                PATHS["chat"],
-                body("chat", "chat/sim-text"),
-                {"idempotency-key": "one"},
-            )
-            assert answer.status == 200
-        assert ask(gateway).status == 429
 
 
 def test_counting_tokens_counts_at_no_limit(simulator: RunningSimulator, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import anthropic
 import openai
 import pytest
 
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS
 from tests.gateway.http import KEY
 from tests.gateway.test_limits import config, limit, serving

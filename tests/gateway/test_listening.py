@@ -16,9 +16,9 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import ConfigError, parse_config, read_config
-from dragoman.gateway.processes.listening import bind, bind_unix
-from dragoman.gateway.processes.reload import ReloadError
-from dragoman.gateway.server import Server, build_app, file_faults
+from dragoman.processes.listening import bind, bind_unix
+from dragoman.processes.reload import ReloadError
+from dragoman.server.server import Server, build_app, file_faults
 from tests.gateway.http import KEY
 from tests.gateway.processes import until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body, completed
 from tests.gateway.http import AUTH, Answer, Connection
 from tests.gateway.processes import GatewayProcess, gateway_process, until

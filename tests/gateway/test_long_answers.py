@@ -8,11 +8,11 @@ import pytest
 
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import Route
-from dragoman.gateway.testing import RunningGateway
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Fault, FaultKind
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.protocols.settings import make_capabilities, make_options
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Fault, FaultKind
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import PATHS, body, error_of, text_of
 from tests.gateway.conftest import Start
 from tests.gateway.http import Answer, call

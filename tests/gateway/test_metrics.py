@@ -11,13 +11,13 @@ import pytest
 
 from dragoman.canonical.losses import Loss, LossKind
 from dragoman.canonical.usage import Usage
-from dragoman.gateway.edge.record import FailedAttempt, Record
-from dragoman.gateway.operation import board as boards
-from dragoman.gateway.operation.board import Board
-from dragoman.gateway.operation.counts import LATENCIES, Counts
-from dragoman.gateway.operation.exposition import render as render_snapshot
-from dragoman.gateway.operation.families import Snapshot
-from dragoman.gateway.operation.metrics import Metrics
+from dragoman.edge.record import FailedAttempt, Record
+from dragoman.observability.metrics import board as boards
+from dragoman.observability.metrics.board import Board
+from dragoman.observability.metrics.counts import LATENCIES, Counts
+from dragoman.observability.metrics.exposition import render as render_snapshot
+from dragoman.observability.metrics.families import Snapshot
+from dragoman.observability.metrics.metrics import Metrics
 
 SAMPLE = re.compile(
     r'^(?:dragoman|process)_[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\[\\"n])*"(,[a-z]+="[^"]*")*\})? \S+$'

@@ -8,14 +8,14 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-import dragoman.gateway.models as catalogues
+import dragoman.server.models as catalogues
 from dragoman.canonical.errors import DragomanError
 from dragoman.config import Config, Models, Route, Upstream
-from dragoman.gateway.models import Catalogue
-from dragoman.gateway.serving.routing import Router
-from dragoman.gateway.testing import RunningGateway
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.protocols.model_lists import read_list, write_list, write_model
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.server.models import Catalogue
+from dragoman.server.testing import RunningGateway
+from dragoman.serving.routing import Router
 from tests.gateway.conftest import Start
 from tests.gateway.http import call
 from tests.gateway.odd_upstream import answering

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dragoman.gateway.processes.listening import bind, close_to_newcomers
+from dragoman.processes.listening import bind, close_to_newcomers
 from tests.gateway.http import KEY
 from tests.gateway.processes import gateway_process
 

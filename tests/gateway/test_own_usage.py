@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Admin, Client, OwnPrice, Secret, Storage, Team, UsageSettings
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import Answer, call

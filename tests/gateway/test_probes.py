@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.states import Decision, Disabled, Failed, Transition
+from dragoman.accounts.decide.states import Decision, Disabled, Failed, Transition
 from dragoman.config import Config, Probe, Storage
 from dragoman.failing import Verdict
-from dragoman.gateway.app import Gateway
-from dragoman.gateway.operation.board import Board
-from dragoman.gateway.operation.scrape import WorkerSlot
-from dragoman.gateway.processes.table import WorkerTable
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Fault
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.observability.metrics.board import Board
+from dragoman.observability.metrics.scrape import WorkerSlot
+from dragoman.processes.table import WorkerTable
+from dragoman.server.app import Gateway
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.conftest import config_for
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dragoman.accounts.decide.states import Decision, Failed, Transition
 from dragoman.accounts.pool import LeaseRequest
-from dragoman.accounts.states import Decision, Failed, Transition
 from dragoman.accounts.store import Batch
 from dragoman.config import Account, Config, Secret
 from dragoman.failing import Verdict
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from dragoman.cli import main
 from dragoman.config import Admin, Config, Secret, Storage
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY, Answer, call

@@ -15,14 +15,14 @@ import pytest
 from dragoman.canonical.losses import Loss, LossKind
 from dragoman.canonical.usage import Usage
 from dragoman.config import LogFormat
-from dragoman.gateway.edge.log_format import (
+from dragoman.edge.log_format import (
     JsonFormatter,
     TextFormatter,
     is_text,
     readable,
     timestamp,
 )
-from dragoman.gateway.edge.record import FailedAttempt, Record, losses_header
+from dragoman.edge.record import FailedAttempt, Record, losses_header
 
 
 def test_the_header_lists_paths_and_counts() -> None:
@@ -161,7 +161,7 @@ def test_people_are_at_terminals(form: LogFormat, terminal: bool, text: bool) ->
 
 def test_what_libraries_warn_of_has_the_form_of_the_log() -> None:
     program = (
-        "import logging; from dragoman.gateway.service import configure_log;"
+        "import logging; from dragoman.server.service import configure_log;"
         "configure_log('info', 'json'); logging.getLogger('asyncio').info('not told');"
         "logging.getLogger('asyncio').error('in two\\nlines');"
         "logging.getLogger('dragoman').info('x')"

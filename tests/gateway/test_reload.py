@@ -24,15 +24,15 @@ from dragoman.accounts.pool import AccountPool
 from dragoman.audit import Line
 from dragoman.config import Account, Admin, Config, Route, Secret, Storage, Upstream, read_config
 from dragoman.config.source import Snapshot, Source
-from dragoman.gateway.processes.helper import receive, send
-from dragoman.gateway.processes.reload import ReloadError, WorkerLink
-from dragoman.gateway.processes.table import WorkerTable
-from dragoman.gateway.reloading import Held, WorkersReload
-from dragoman.gateway.services import Generation
-from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
 from dragoman.prices.rates import PER_MILLION, PICO, Price, dollars
 from dragoman.prices.table import ModelPrices, Provider, make_table, write_table
-from dragoman.simulator.testing import RunningSimulator, running_simulator
+from dragoman.processes.helper import receive, send
+from dragoman.processes.reload import ReloadError, WorkerLink
+from dragoman.processes.table import WorkerTable
+from dragoman.server.reloading import Held, WorkersReload
+from dragoman.server.services import Generation
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.clients import PATHS, body, completed
 from tests.gateway.conftest import config_for

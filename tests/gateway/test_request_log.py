@@ -12,13 +12,13 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Admin, Secret, Storage
-from dragoman.gateway.edge.record import Record
-from dragoman.gateway.request_log.rows import Ended
-from dragoman.gateway.request_log.writing import RequestLog
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.edge.record import Record
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.observability.finished import FinishedRequest
+from dragoman.observability.request_log.writing import RequestLog
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.request_log import (
@@ -287,7 +287,9 @@ def test_a_gap_is_told_before_anything_else_is_written(tmp_path: Path) -> None:
     bodies = BodyFiles(tmp_path / "bodies", 8.0, 1 << 30, AesGcmCipher(None))
     counts, now = Counter[str](), time.time()
     log = RequestLog(files, bodies, {}, lambda what, n: counts.update({what: n}), lambda s: None)
-    refused = Ended(Record(), now, 0.0, None, "r", "", "POST /v1/messages", 401, b"")
+    refused = FinishedRequest(
+        Record(), now, 0.0, None, "r", "", "POST", b"", "/v1/messages", "/v1/messages", 401, b""
+    )
     log.start()
     try:
         for _ in range(10):

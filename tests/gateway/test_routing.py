@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.canonical.losses import Policy
 from dragoman.config import Config, Fallback, Models, Route, Upstream
-from dragoman.gateway.serving.routing import Router, detoured
 from dragoman.protocols.settings import make_capabilities, make_options, setting
+from dragoman.serving.routing import Router, detoured
 from dragoman.translation import ClientRequest
 from tests.gateway.clients import body
 

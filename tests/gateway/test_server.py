@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import Config, Server
-from dragoman.gateway.edge.lines import LineWriter
-from dragoman.gateway.processes.listening import bind
-from dragoman.gateway.server import Server as GatewayServer
-from dragoman.gateway.server import build_app
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.edge.lines import LineWriter
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.processes.listening import bind
+from dragoman.server.server import Server as GatewayServer
+from dragoman.server.server import build_app
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, stream_error
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import AUTH, JSON, KEY, Connection, call

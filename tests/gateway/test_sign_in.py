@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Admin, Secret, Storage
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.shared_sessions import (
     IDLE_S,
     LONGEST_S,

@@ -6,11 +6,11 @@ import time
 
 from msgspec.structs import replace
 
-from dragoman.administration.views import Status
 from dragoman.config import Account, Admin, Secret
-from dragoman.gateway.operation.scrape import Standing
-from dragoman.gateway.testing import running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.observability.metrics.scrape import Standing
+from dragoman.operations.views import Status
+from dragoman.server.testing import running_gateway
 from tests.gateway.clients import PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import call

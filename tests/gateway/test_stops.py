@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.states import AccountState
+from dragoman.accounts.decide.states import AccountState
 from dragoman.canonical.stops import LONGEST, MOST
 from dragoman.config import Admin, Secret, Storage
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import (
     PATHS,
     body,
@@ -76,7 +76,7 @@ def test_the_upstreams_call_is_ended(
     client: str,
 ) -> None:
     """At once, not after a while of waiting for its end; and that is no failure of anybody."""
-    monkeypatch.setattr("dragoman.gateway.serving.answers._DRAIN_S", 60.0)
+    monkeypatch.setattr("dragoman.serving.answers._DRAIN_S", 60.0)
     answer = asked(gateway, client, ENDLESS, " between", "courts", stream=True)
 
     assert answer.status == 200

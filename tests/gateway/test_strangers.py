@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Admin, ConfigError, Secret, Server, parse_config
-from dragoman.gateway.edge.logins import Logins
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.edge.logins import Logins
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import APIS, PATHS, body, error_of
 from tests.gateway.conftest import SERVER, Start, config_for
 from tests.gateway.http import JSON, KEY, call

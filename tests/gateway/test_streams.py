@@ -10,8 +10,8 @@ import time
 import pytest
 
 from dragoman.config import Server, Timeouts
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import (
     APIS,
     PATHS,

@@ -14,19 +14,19 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.processes.backoff import FIRST_S, HEALTHY_S, MOST_S, BackOff
-from dragoman.gateway.processes.table import SILENT_S, WorkerTable
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.processes.backoff import FIRST_S, HEALTHY_S, MOST_S, BackOff
+from dragoman.processes.table import SILENT_S, WorkerTable
 from tests.gateway.clients import PATHS, body, completed
 from tests.gateway.http import AUTH, KEY, Connection, call
 from tests.gateway.services import Services, end_process, needs_linux, services, until
 
 WORKERS_THAT_DO_AS_THEY_ARE_TOLD = """
 import logging, os, signal, sys, time
-from dragoman.gateway.processes.supervisor import Supervisor
-from dragoman.gateway.processes.table import WorkerTable
-from dragoman.gateway.processes.take_over import Offer
-from dragoman.gateway.processes.worker import show_stacks
+from dragoman.processes.supervisor import Supervisor
+from dragoman.processes.table import WorkerTable
+from dragoman.processes.take_over import Offer
+from dragoman.processes.worker import show_stacks
 
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 table = WorkerTable(2)

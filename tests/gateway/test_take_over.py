@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.processes import take_over
-from dragoman.gateway.processes.listening import address_of, bind, deal
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.processes import take_over
+from dragoman.processes.listening import address_of, bind, deal
 from tests.gateway.clients import PATHS, body, completed, stream_error
 from tests.gateway.http import AUTH, Connection, call
 from tests.gateway.load import Load

@@ -12,11 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Config
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.steering import FORBIDDEN_TEXTS
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.steering import FORBIDDEN_TEXTS
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, streamed_text, text_of
 from tests.gateway.conftest import config_for
 from tests.gateway.http import Answer, call

@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.alerts import of_limit
+from dragoman.accounts.decide.alerts import of_limit
 from dragoman.config import Admin, Client, Config, Secret, Storage, Webhook
 from dragoman.config.limits import Limit
-from dragoman.gateway.operation import webhook as module
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.observability import webhook as module
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import PATHS, body
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import Answer, call

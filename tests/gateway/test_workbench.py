@@ -16,12 +16,11 @@ from dragoman.canonical.errors import Refused
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Options
 from dragoman.config import Admin, Config, Route, Secret, Storage
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.gateway.workbench.becoming import MOST_BYTES, MOST_PROBES, becoming, keys_of
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.protocols import CODECS
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.translation import translate_request
 from tests.gateway.conftest import config_for
 from tests.gateway.http import call
@@ -59,61 +58,6 @@ def gateway(config: Config) -> Iterator[RunningGateway]:
 def translate(gateway: RunningGateway, source: str, body: object, **more: str) -> Any:
     asked = {"from": source, "body": json.dumps(body), **more}
     return ask(gateway, "POST", "/translate", asked, key=TOKEN)
-
-
-def test_where_what_is_converted_has_gone(gateway: RunningGateway) -> None:
-    """In the other protocol's request; and what of that the client did not ask for."""
-    document = {"type": "text", "media_type": "text/plain", "data": "abc"}
-    thinking = {"type": "enabled", "budget_tokens": 2000}
-    parts = [{"type": "text", "text": "What?"}, {"type": "document", "source": document}]
-    later = {"role": "user", "content": "And?"}
-    messages = [{"role": "user", "content": parts}, {"role": "assistant", "content": "A"}, later]
-    asked = MESSAGES | {"messages": messages, "thinking": thinking}
-    chat, responses = translate(gateway, "anthropic_messages", asked).json["targets"]
-    assert chat["became"]["thinking"] == ["reasoning_effort"]
-    assert "messages[0].content[1].text" in chat["became"]["messages[0].content[1]"]
-    places = [place for one in chat["became"].values() for place in one]
-    assert not any(place.startswith("messages[2]") for place in places)
-    assert "top_k" not in chat["became"]
-    assert (chat["added"], responses["added"]) == ([], ["store"])
-    chat, messages_ = translate(gateway, "openai_responses", RESPONSES).json["targets"]
-    assert messages_["added"] == ["max_tokens"]
-    odd = CHAT | {'a"b]': {"c": [1]}, "stop": "x"}
-    assert translate(gateway, "openai_chat", odd).status in (200, 400)
-
-
-def test_what_it_costs_to_find_out_is_bounded() -> None:
-    """Whatever the client sends: so many translations, fewer of a large request."""
-    for size, most in ((100, MOST_PROBES), (MOST_BYTES // 3, 3), (2 * MOST_BYTES, 0)):
-        value = {f"k{number}": 1 for number in range(20)} | {"text": "x" * size}
-        body = json.dumps(value).encode()
-        asked: list[bytes] = []
-
-        def same(body: bytes, asked: list[bytes] = asked) -> bytes:
-            asked.append(body)
-            return body
-
-        found = becoming(body, body, [f"k{number % 20}" for number in range(500)], same)
-        assert len(asked) <= most, size
-        assert set(found.became) == (
-            {f"k{number}" for number in range(20)}
-            if most > 3
-            else {f"k{number}" for number in range(len(asked))}
-        )
-
-
-@pytest.mark.parametrize(
-    ("path", "keys"),
-    [
-        ("a.b[0].c", ["a", "b", 0, "c"]),
-        ('tools[1]["x.y"].$z', ["tools", 1, "x.y", "$z"]),
-        ("[0]", [0]),
-        ("a[", []),
-        ("", []),
-    ],
-)
-def test_paths_of_a_ledger(path: str, keys: list[object]) -> None:
-    assert keys_of(path) == keys
 
 
 def refusal(source: Any, target: Any, body: str, policy: Policy) -> Refused | None:

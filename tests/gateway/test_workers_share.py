@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from dragoman.accounts.states import Disabled, Enabled, Transition
+from dragoman.accounts.decide.states import Disabled, Enabled, Transition
 from dragoman.accounts.store import Batch, UsageCount
 from dragoman.config import Account, Secret
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.http import AUTH, Connection, call

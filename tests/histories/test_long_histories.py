@@ -12,11 +12,11 @@ import pytest
 
 from dragoman.canonical.errors import Refused
 from dragoman.canonical.losses import Loss
+from dragoman.lab.simulator import ParallelTools, Reasoning, Scenario, Text, ToolCall
+from dragoman.lab.simulator.script import Protocol, Step
+from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from dragoman.lab.simulator.view import View
 from dragoman.protocols.settings import make_capabilities, make_options
-from dragoman.simulator import ParallelTools, Reasoning, Scenario, Text, ToolCall
-from dragoman.simulator.script import Protocol, Step
-from dragoman.simulator.testing import RunningSimulator, running_simulator
-from dragoman.simulator.view import View
 from dragoman.translation import Call
 from tests.histories.agents import AGENTS, Agent, JsonObject, image, texts
 from tests.library import translate_request

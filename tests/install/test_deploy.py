@@ -16,8 +16,8 @@ import pytest
 
 from dragoman.config import parse_config
 from dragoman.demo import KEY, demo_config
-from dragoman.gateway.testing import running_gateway
-from dragoman.simulator.testing import running_simulator
+from dragoman.lab.simulator.testing import running_simulator
+from dragoman.server.testing import running_gateway
 from tests.cli.test_running import free_port
 from tests.gateway.http import Connection, call
 from tests.install.front import NGINX, nginx, program

@@ -24,9 +24,9 @@ from click.testing import CliRunner
 from dragoman.cli import main
 from dragoman.config import parse_config
 from dragoman.demo import KEY, demo_config
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.guides import DEMO_MODEL, DEMO_URL, GUIDES, find_guide
-from dragoman.simulator.testing import running_simulator
+from dragoman.lab.guides import DEMO_MODEL, DEMO_URL, GUIDES, find_guide
+from dragoman.lab.simulator.testing import running_simulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.clients.installed import (
     AIDER,
     FRAMEWORKS_PYTHON,

@@ -11,10 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.config import Account, Client, Config, Route, Secret, Upstream, parse_config
-from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
 from dragoman.protocols import CODECS, register, unregister
 from dragoman.protocols.settings import make_capabilities, make_options, setting
-from dragoman.simulator.testing import RunningSimulator, running_simulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.translation import ClientRequest
 from tests.gateway.conftest import PROTOCOLS, SERVER, TIMEOUTS
 from tests.gateway.http import KEY, Answer, call

@@ -17,8 +17,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.config.limits import Limit
-from dragoman.gateway.serving.limit_reservations import LimitReservations
-from dragoman.keys.admission import (
+from dragoman.limits.admission import (
     Refusal,
     Reservation,
     Wanted,
@@ -27,11 +26,11 @@ from dragoman.keys.admission import (
     judge,
     settle,
 )
-from dragoman.keys.allowances import RENEW_S, Allowances, settle_taken, take
-from dragoman.keys.bound_limits import BoundLimit, window_of
-from dragoman.keys.counters import PARTS, RESERVED, USED, Cells, cells_of, counter_of
-from dragoman.keys.crossings import SHARES, Crossing
-from dragoman.keys.rows import (
+from dragoman.limits.allowances import RENEW_S, Allowances, settle_taken, take
+from dragoman.limits.bound_limits import BoundLimit, window_of
+from dragoman.limits.counters import PARTS, RESERVED, USED, Cells, cells_of, counter_of
+from dragoman.limits.crossings import SHARES, Crossing
+from dragoman.limits.rows import (
     OWN_AHEAD,
     OWN_CELLS,
     OWN_RESERVED,
@@ -41,7 +40,8 @@ from dragoman.keys.rows import (
     reclaim,
     written,
 )
-from dragoman.keys.slices import CEILING, SLICE_CELLS, UNTIL, LentLimit
+from dragoman.limits.slices import CEILING, SLICE_CELLS, UNTIL, LentLimit
+from dragoman.serving.limit_reservations import LimitReservations
 from dragoman.storage.shared_limits import PrivateLimits, SharedLimits
 
 NOW = 1_795_000_000.0

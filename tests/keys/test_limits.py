@@ -17,17 +17,17 @@ import pytest
 from dragoman.canonical.usage import Usage
 from dragoman.config.limits import Limit, Weights, limit_faults
 from dragoman.config.windows import Fixed, Rolling, Window, WindowError, parse_window, span_of
-from dragoman.gateway.edge.record import Record
-from dragoman.gateway.serving.limits_told import refused as told_refused
-from dragoman.gateway.serving.request_use import spent_by
-from dragoman.keys.admission import Refusal, Reservation, Wanted, admit, fitting_output, settle
-from dragoman.keys.bound_limits import BoundLimit, BoundLimits, Counts, Kind, kind_of, window_of
-from dragoman.keys.counters import PARTS, RESERVED, RollingCounter, cells_of
-from dragoman.keys.crossings import Crossing
-from dragoman.keys.estimates import text_and_files
-from dragoman.keys.rows import OWN_RESERVED, OWN_UNWRITTEN, Row, private_row, reclaim, written
+from dragoman.edge.record import Record
+from dragoman.limits.admission import Refusal, Reservation, Wanted, admit, fitting_output, settle
+from dragoman.limits.bound_limits import BoundLimit, BoundLimits, Counts, Kind, kind_of, window_of
+from dragoman.limits.counters import PARTS, RESERVED, RollingCounter, cells_of
+from dragoman.limits.crossings import Crossing
+from dragoman.limits.estimates import text_and_files
+from dragoman.limits.rows import OWN_RESERVED, OWN_UNWRITTEN, Row, private_row, reclaim, written
 from dragoman.protocols.base import RateLimit
 from dragoman.protocols.openai_limits import limit_lines
+from dragoman.serving.limits_told import refused as told_refused
+from dragoman.serving.request_use import spent_by
 
 NOW = 1_795_000_000.0
 

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import AccessRules, KeyRules
-from dragoman.gateway.edge.auth import Keyring
+from dragoman.edge.auth import Keyring
 from dragoman.http.addresses import parse
 from dragoman.keys.records import StoredKey, StoredSecret, StoredTeam
 from dragoman.keys.ring import Denial, Denied, FixedKey, KeyRing

@@ -10,7 +10,7 @@ import pytest
 from dragoman.config.access_checks import access_faults
 from dragoman.config.access_rules import AccessRules
 from dragoman.config.limits import UNKNOWN, Limit, limit_faults
-from dragoman.keys.shares import POOL, POOL_CELLS, UNTIL, PoolLearner, ToldWindow, known_pool
+from dragoman.limits.shares import POOL, POOL_CELLS, UNTIL, PoolLearner, ToldWindow, known_pool
 
 HOUR = 3600
 BEGIN = 1_000 * 5 * HOUR

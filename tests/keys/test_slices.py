@@ -11,13 +11,13 @@ import pytest
 
 from dragoman.config.limits import Limit, WhenAway
 from dragoman.config.windows import Fixed, Rolling, span_of
-from dragoman.keys.admission import Refusal, Reservation, admit, settle
-from dragoman.keys.bound_limits import BoundLimit, window_of
-from dragoman.keys.counters import RESERVED, cells_of
-from dragoman.keys.ledgers import Ledger, Lent, Report, lend, read_ledger, write_ledger
-from dragoman.keys.rows import private_row
-from dragoman.keys.shares import POOL, POOL_CELLS, UNTIL
-from dragoman.keys.slices import CEILING, NUMBER, SLICE_CELLS, SPENT, LentLimit, Slice
+from dragoman.limits.admission import Refusal, Reservation, admit, settle
+from dragoman.limits.bound_limits import BoundLimit, window_of
+from dragoman.limits.counters import RESERVED, cells_of
+from dragoman.limits.ledgers import Ledger, Lent, Report, lend, read_ledger, write_ledger
+from dragoman.limits.rows import private_row
+from dragoman.limits.shares import POOL, POOL_CELLS, UNTIL
+from dragoman.limits.slices import CEILING, NUMBER, SLICE_CELLS, SPENT, LentLimit, Slice
 
 START = 1_795_000_000.0
 NOTHING = (0,)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dragoman.simulator.script import (
+from dragoman.lab.simulator.script import (
     Failure,
     Fault,
     Pace,

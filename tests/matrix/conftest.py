@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from dragoman.config import parse_config
-from dragoman.gateway.testing import running_gateway
-from dragoman.simulator.script import Scenario
-from dragoman.simulator.testing import RunningSimulator, running_simulator
+from dragoman.lab.simulator.script import Scenario
+from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from dragoman.server.testing import running_gateway
 from tests.matrix.judges import (
     Api,
     Ask,

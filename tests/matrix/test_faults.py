@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from dragoman.config import parse_config
-from dragoman.gateway.testing import running_gateway
-from dragoman.simulator.script import Failure, Fault, FaultKind, Pace, Scenario, Text
+from dragoman.lab.simulator.script import Failure, Fault, FaultKind, Pace, Scenario, Text
+from dragoman.server.testing import running_gateway
 from tests.matrix.bodies import Wish, body
 from tests.matrix.cases import APIS
 from tests.matrix.conftest import CONFIG, DIALLED, SOCKETS, UPSTREAMS, Stage
@@ -176,7 +176,7 @@ KINDS: tuple[FaultKind, ...] = ("truncate", "close", "reset")
 def test_a_break_inside_tool_arguments_never_completes_the_call(
     stage: Stage, faulty: str, kind: FaultKind, client: Api, upstream: Api, mode: Mode, judge: str
 ) -> None:
-    from dragoman.simulator.script import ToolCall
+    from dragoman.lab.simulator.script import ToolCall
 
     name = f"half_call_{kind}"
     call = ToolCall("get_weather", '{"city": "Paris and a very long way beyond it"}')

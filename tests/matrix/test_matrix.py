@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from dragoman.simulator.script import Reasoning, Scenario, Text, ToolCall
+from dragoman.lab.simulator.script import Reasoning, Scenario, Text, ToolCall
 from tests.matrix.bodies import Result, Wish, body, next_turn, png
 from tests.matrix.cases import APIS, CASES, WEATHER, Cannot, Case
 from tests.matrix.conftest import SOCKETS, Stage

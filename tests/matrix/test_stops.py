@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from dragoman.config import parse_config
-from dragoman.gateway.testing import running_gateway
-from dragoman.simulator.script import Pace, Reasoning, Scenario, Text, ToolCall
+from dragoman.lab.simulator.script import Pace, Reasoning, Scenario, Text, ToolCall
+from dragoman.server.testing import running_gateway
 from tests.matrix.bodies import Wish, body
 from tests.matrix.conftest import CONFIG, PROTOCOLS, UPSTREAM, Stage
 from tests.matrix.judges import Api, Ask, Mode, Seen

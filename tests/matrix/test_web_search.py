@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.config import parse_config
-from dragoman.gateway.testing import running_gateway
+from dragoman.server.testing import running_gateway
 from tests.checkers import CHECKERS
 from tests.gateway.http import call
 from tests.matrix.bodies import WEATHER_SCHEMA

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dragoman.config import read_config
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator, running_simulator
+from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.matrix.judges import Ask, Mode, NodeJudge, PythonJudge, Seen, find_node
 
 KEY, OTHER_KEY = "sk-key-of-me", "sk-key-of-you"

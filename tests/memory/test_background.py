@@ -11,7 +11,7 @@ import openai
 import pytest
 from openai.types.responses import ResponseTextDeltaEvent
 
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.checkers.framing import frames
 from tests.gateway.http import call
 from tests.memory.conftest import KEY, Start

@@ -11,8 +11,8 @@ import openai
 import pytest
 
 from dragoman.config import read_config
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.http import call
 from tests.memory.conftest import CLIENTS, KEY, OTHER_KEY
 from tests.memory.test_kept import client, say

@@ -14,8 +14,8 @@ import pytest
 
 from dragoman.accounts.store import StoreError
 from dragoman.canonical.errors import DragomanError
-from dragoman.gateway.stored import response_store
-from dragoman.gateway.stored.response_store import ResponseStoreThread
+from dragoman.responses import response_store
+from dragoman.responses.response_store import ResponseStoreThread
 from dragoman.storage.responses import Items, StoredEvent, StoredResponse, TooLarge
 from dragoman.storage.sqlite import SqliteResponses
 

@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from dragoman.gateway.testing import RunningGateway
+from dragoman.server.testing import RunningGateway
 from tests.gateway.http import call
 from tests.memory.conftest import KEY, OTHER_KEY, Start, Talk
 

@@ -12,7 +12,7 @@ from typing import Any
 import openai
 import pytest
 
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.http import KEY, call
 from tests.gateway.processes import gateway_process
 from tests.memory.conftest import KEY as MY_KEY

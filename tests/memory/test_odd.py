@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.checkers.framing import frames
 from tests.gateway.http import Connection, call
 from tests.memory.conftest import KEY, Start, Talk

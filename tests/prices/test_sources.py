@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.prices.genai import read_genai
-from dragoman.prices.making import Text, changes, make_from
-from dragoman.prices.pages import PAGES
+from dragoman.lab.prices.genai import read_genai
+from dragoman.lab.prices.making import Text, changes, make_from
+from dragoman.lab.prices.pages import PAGES
 from dragoman.prices.rates import Price
 from dragoman.prices.table import PriceError
 

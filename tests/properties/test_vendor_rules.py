@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.options import Capabilities, Options
+from dragoman.lab.simulator.errors import ApiError
+from dragoman.lab.simulator.validation import check_chat, check_messages, check_responses
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.settings import with_settings
-from dragoman.simulator.errors import ApiError
-from dragoman.simulator.validation import check_chat, check_messages, check_responses
 from tests.fuzz.mutations import damage, encode
 from tests.fuzz.test_requests import merged
 from tests.library import translate_request

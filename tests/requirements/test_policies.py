@@ -8,8 +8,8 @@ import pytest
 
 from dragoman.canonical.losses import Policy
 from dragoman.config import Client, Route, Secret
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import body
 from tests.gateway.conftest import Start
 from tests.gateway.http import KEY, call

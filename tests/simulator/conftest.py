@@ -8,7 +8,7 @@ import anthropic
 import openai
 import pytest
 
-from dragoman.simulator.testing import RunningSimulator, running_simulator
+from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
 from tests.simulator.requests import KEY
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.simulator.accounts import DEFAULT_ORGANIZATION
+from dragoman.lab.simulator.accounts import DEFAULT_ORGANIZATION
 from tests.simulator.requests import JsonObject
 
 MISSING = object()

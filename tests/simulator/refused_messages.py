@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.simulator.seals import sign_thinking
+from dragoman.lab.simulator.seals import sign_thinking
 from tests.simulator.refused import (
     LOOSE,
     MISSING,

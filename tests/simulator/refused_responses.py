@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.simulator.seals import encrypt
+from dragoman.lab.simulator.seals import encrypt
 from tests.simulator.refused import (
     BITMAP,
     CALL,

@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from dragoman.simulator.script import Protocol
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.script import Protocol
+from dragoman.lab.simulator.testing import RunningSimulator
 
 JsonObject = dict[str, Any]
 

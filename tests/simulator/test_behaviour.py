@@ -11,8 +11,8 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from dragoman.simulator.script import Protocol
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.script import Protocol
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.simulator.requests import (
     CITY,
     PROTOCOLS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dragoman.simulator.registry import named_scenarios
-from dragoman.simulator.steering import FORBIDDEN_TEXTS, OPTIONS
+from dragoman.lab.simulator.registry import named_scenarios
+from dragoman.lab.simulator.steering import FORBIDDEN_TEXTS, OPTIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulator.md"
 

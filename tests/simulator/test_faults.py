@@ -9,8 +9,8 @@ import anthropic
 import openai
 import pytest
 
-from dragoman.simulator.script import Protocol
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.script import Protocol
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.simulator.grammar import STREAM_CHECKS, check_full, events
 from tests.simulator.requests import PATHS, PROTOCOLS, JsonObject, headers_of, plain, post
 

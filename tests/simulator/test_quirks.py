@@ -9,9 +9,9 @@ from typing import Any
 import openai
 import pytest
 
-from dragoman.simulator.frames import FRAMINGS
-from dragoman.simulator.script import Protocol
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.frames import FRAMINGS
+from dragoman.lab.simulator.script import Protocol
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.simulator.requests import PROTOCOLS, JsonObject, chat, plain, post, responses
 
 TEXT = "Some text to say."

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.simulator.validation import check_chat, check_messages, check_responses
+from dragoman.lab.simulator.validation import check_chat, check_messages, check_responses
 from tests.clients.recordings import PROTOCOLS, Recording, recordings
 from tests.library import translate_request
 

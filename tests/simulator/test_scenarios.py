@@ -9,11 +9,11 @@ import anthropic
 import openai
 import pytest
 
-from dragoman.simulator.frames import FRAMINGS
-from dragoman.simulator.registry import named_scenarios
-from dragoman.simulator.rendering import QUIRKS
-from dragoman.simulator.script import FaultKind, Protocol
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.frames import FRAMINGS
+from dragoman.lab.simulator.registry import named_scenarios
+from dragoman.lab.simulator.rendering import QUIRKS
+from dragoman.lab.simulator.script import FaultKind, Protocol
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.simulator.grammar import STREAM_CHECKS, check_full
 from tests.simulator.requests import PROTOCOLS, SCHEMA, JsonObject, plain, post, rich
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from dragoman.simulator.schema import example
+from dragoman.lab.simulator.schema import example
 
 
 class Leaf(BaseModel):

@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.websocket.client import ENDS, Socket, answer_id, text_of
 
 

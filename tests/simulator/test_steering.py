@@ -11,8 +11,8 @@ import anthropic
 import openai
 import pytest
 
-from dragoman.accounts.quota import windows_of
-from dragoman.simulator import (
+from dragoman.accounts.decide.quota import windows_of
+from dragoman.lab.simulator import (
     Failure,
     Fault,
     Pace,
@@ -20,12 +20,12 @@ from dragoman.simulator import (
     Scenario,
     Text,
 )
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Protocol
-from dragoman.simulator.server import create_app
-from dragoman.simulator.steering import OPTIONS, Options, steer
-from dragoman.simulator.testing import RunningSimulator, running_simulator
-from dragoman.simulator.view import View
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Protocol
+from dragoman.lab.simulator.server import create_app
+from dragoman.lab.simulator.steering import OPTIONS, Options, steer
+from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from dragoman.lab.simulator.view import View
 from tests.simulator.requests import (
     PROTOCOLS,
     JsonObject,

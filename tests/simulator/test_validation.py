@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.simulator.script import Protocol
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.script import Protocol
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.simulator.refused import (
     CALL,
     LOOSE,

@@ -6,11 +6,11 @@ from msgspec.structs import replace
 
 from dragoman.accounts.store import Batch, ChargeCount, Store
 from dragoman.accounts.usage import OTHER, Attribution, Meter
-from dragoman.administration.pricing import reprice
 from dragoman.canonical.usage import Usage, consistent
 from dragoman.config import KeyRules
 from dragoman.keys.records import StoredKey, StoredSecret
 from dragoman.keys.secrets import digest_of
+from dragoman.operations.pricing import reprice
 from dragoman.prices.lookup import PriceList, Prices
 from dragoman.prices.rates import Price
 

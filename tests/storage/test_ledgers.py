@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("psycopg")
 
-from dragoman.keys.ledgers import Away, Holding, Ledger
+from dragoman.limits.ledgers import Away, Holding, Ledger
 from dragoman.storage.postgres.ledgers import PostgresLedgers, connecting
 from tests.storage.cluster import Cluster, running_cluster
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.accounts.quota import QuotaWindow
-from dragoman.accounts.states import Disabled, Transition
+from dragoman.accounts.decide.quota import QuotaWindow
+from dragoman.accounts.decide.states import Disabled, Transition
 from dragoman.accounts.store import (
     Batch,
     ChargeCount,
@@ -30,10 +30,11 @@ from dragoman.storage.migration import move, moved_tables
 from dragoman.storage.postgres.database import PostgresConnection, PostgresDatabase
 from dragoman.storage.postgres.store import PostgresStore
 from dragoman.storage.responses import Items, StoredEvent, StoredResponse
-from dragoman.storage.schema import APPLICATION_ID, MIGRATIONS
 from dragoman.storage.sqlite import SqliteResponses, SqliteStore
 from dragoman.storage.sqlite_file import SqliteFile
+from dragoman.storage.sqlite_schema import SQLITE
 from dragoman.storage.tables.database import Database
+from tests.storage.former import make_sqlite
 
 NOW = 1_800_000_000.0
 MANY = 2500
@@ -85,8 +86,8 @@ def contents(database: Database) -> dict[str, list[Any]]:
             table.name: [
                 tuple(row)
                 for row in connection.execute(
-                    f"SELECT {', '.join(table.columns)} FROM {table.name}"
-                    f" ORDER BY {', '.join(table.keys)}"
+                    f"SELECT {', '.join(table.names)} FROM {table.name}"
+                    f" ORDER BY {', '.join(table.key)}"
                 )
             ]
             for table in moved_tables()
@@ -144,17 +145,12 @@ def test_what_is_broken_off_leaves_both_as_they_were(
         assert contents(there) == before
 
 
-@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+@pytest.mark.parametrize("version", range(1, SQLITE.version))
 def test_a_file_of_an_older_version_is_moved(tmp_path: Path, url: str, version: int) -> None:
     """With a row in every table that it has, and as much as one that was opened in between."""
     path = tmp_path / "old.db"
+    make_sqlite(path, version)
     with closing(sqlite3.connect(path)) as made, made:
-        made.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        for number, statements in enumerate(MIGRATIONS[:version], 1):
-            for statement in statements:
-                made.execute(statement)
-            made.execute("INSERT INTO migrations VALUES (?, 0)", (number,))
-        made.execute(f"PRAGMA user_version = {version}")
         tables = made.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
         ).fetchall()

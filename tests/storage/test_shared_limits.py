@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.config.limits import Limit
-from dragoman.keys.admission import Reservation, admit, settle
-from dragoman.keys.bound_limits import BoundLimit, window_of
-from dragoman.keys.counters import RESERVED, USED, cells_of
-from dragoman.keys.rows import written
+from dragoman.limits.admission import Reservation, admit, settle
+from dragoman.limits.bound_limits import BoundLimit, window_of
+from dragoman.limits.counters import RESERVED, USED, cells_of
+from dragoman.limits.rows import written
 from dragoman.storage import shared_limits
 from dragoman.storage.shared_limits import SharedLimits
 from dragoman.storage.shared_mutex import has_mutexes
@@ -170,8 +170,8 @@ from dragoman.storage.shared_limits import SharedLimits
 if sys.argv[3] == "kernel":
     shared_limits.has_mutexes = lambda: False
 from tests.storage.test_shared_limits import bound, WANTED, SPENT
-from dragoman.keys.admission import Reservation, admit, settle
-from dragoman.keys.rows import written
+from dragoman.limits.admission import Reservation, admit, settle
+from dragoman.limits.rows import written
 shared = SharedLimits(sys.argv[1])
 limits, chance = bound(shared), random.Random(int(sys.argv[2]))
 held, total = [], 0

@@ -12,14 +12,18 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dragoman.accounts.states import Disabled, Transition
+from dragoman.accounts.decide.states import Disabled, Transition
 from dragoman.accounts.store import Batch, Changes, Definition, StoreError, UsageCount, UsageKey
 from dragoman.storage import schema
 from dragoman.storage.sqlite import SqliteStore
+from dragoman.storage.sqlite_schema import SQLITE
+from dragoman.storage.tables.table import Column, make_table
+from dragoman.storage.tables.usage import USAGE
 
 KEY = UsageKey(0, "a", "me", "m", "/v1/messages")
 ONE = Batch(usage={KEY: UsageCount(requests=1)})
@@ -108,7 +112,7 @@ def test_a_newer_versions_file_is_left_alone(path: Path) -> None:
     with closing(SqliteStore(path)) as store:
         store.open()
     with closing(sqlite3.connect(path)) as other:
-        other.execute("INSERT INTO migrations VALUES (?, 0)", (len(schema.MIGRATIONS) + 1,))
+        other.execute("INSERT INTO migrations VALUES (?, 0)", (SQLITE.version + 1,))
         other.commit()
     with pytest.raises(StoreError, match="a newer dragoman"):
         SqliteStore(path).exchange("w", ONE, 0)
@@ -121,21 +125,24 @@ def test_tables_are_brought_up_to_date_or_left_as_they_were(
 ) -> None:
     with closing(SqliteStore(path)) as store:
         store.exchange("w", ONE, 0)
-    step = ("ALTER TABLE usage ADD COLUMN more TEXT", "CREATE TABLE extra (one)")
-    known = len(schema.MIGRATIONS)
-    broken = (*step, "CREATE TABLE extra (one)")
-    monkeypatch.setattr("dragoman.storage.sqlite_file.MIGRATIONS", (*schema.MIGRATIONS, broken))
-    with pytest.raises(StoreError, match="extra already exists"):
+    known = SQLITE.version
+    usage = replace(USAGE, columns=(*USAGE.columns, Column("more", "TEXT")))
+    tables = [usage if one is USAGE else one for one in schema.TABLES]
+    monkeypatch.setattr(
+        "dragoman.storage.sqlite_file.SQLITE", replace(SQLITE, version=SQLITE.version + 1)
+    )
+    monkeypatch.setattr(schema, "TABLES", (*tables, make_table("extra", "one TEXT CHECK (", "one")))
+    with pytest.raises(StoreError, match="syntax error"):
         SqliteStore(path).open()
     with closing(sqlite3.connect(path)) as other:
         assert other.execute("SELECT max(number) FROM migrations").fetchone() == (known,)
         assert "more" not in [row[1] for row in other.execute("PRAGMA table_info(usage)")]
-    monkeypatch.setattr("dragoman.storage.sqlite_file.MIGRATIONS", (*schema.MIGRATIONS, step))
+    monkeypatch.setattr(schema, "TABLES", (*tables, make_table("extra", "one TEXT", "one")))
     with closing(SqliteStore(path)) as store:
         assert requests(store) == 1
     with closing(sqlite3.connect(path)) as other:
         rows = other.execute("SELECT number FROM migrations ORDER BY number").fetchall()
-        assert rows == [(number + 1,) for number in range(known + 1)]
+        assert rows == [(known,), (known + 1,)]
         assert "more" in [row[1] for row in other.execute("PRAGMA table_info(usage)")]
 
 
@@ -331,8 +338,11 @@ def test_a_file_that_may_not_be_written() -> None:
 WRITER = """
 import sys
 from dragoman.accounts.store import Batch, UsageCount, UsageKey
-from dragoman.accounts.states import Disabled, Enabled, Transition
+from dragoman.accounts.decide.states import Disabled, Enabled, Transition
 from dragoman.storage.sqlite import SqliteStore
+from dragoman.storage.sqlite_schema import SQLITE
+from dragoman.storage.tables.table import Column, make_table
+from dragoman.storage.tables.usage import USAGE
 store = SqliteStore(sys.argv[1])
 key = UsageKey(0, "a", "me", "m", "/v1/messages")
 version = turn = 0

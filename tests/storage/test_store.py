@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from dragoman.accounts.decisions import apply
-from dragoman.accounts.states import (
+from dragoman.accounts.decide.decisions import apply
+from dragoman.accounts.decide.states import (
     AccountState,
     Decision,
     Disabled,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from dragoman.accounts.quota import QuotaWindow, Windows
+from dragoman.accounts.decide.quota import QuotaWindow, Windows
 from dragoman.accounts.store import Batch, Definition, ErrorKey, LastError, UsageCount, UsageKey
-from dragoman.storage import schema
 from dragoman.storage.sqlite import SqliteStore
 from tests.storage.conftest import Clock, Opened
+from tests.storage.former import make_sqlite
 
 HOUR = 3600
 
@@ -80,13 +80,8 @@ def test_of_several_workers_one_has_a_claim(opened: Opened, clock: Clock) -> Non
 
 def test_usage_of_an_older_file_counts_its_last_attempts(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "store.db"
+    make_sqlite(path, 3)
     connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-    for number, statements in enumerate(schema.MIGRATIONS[:3], 1):
-        for statement in statements:
-            connection.execute(statement)
-        connection.execute("INSERT INTO migrations VALUES (?, 0)", (number,))
-    connection.execute("PRAGMA user_version = 3")
     for account in ("a", ""):
         connection.execute(
             "INSERT INTO usage VALUES (0, ?, 'me', 'm', '/', 5, 2, 0, 1, 0, 0, 1, 0, 9.0)",

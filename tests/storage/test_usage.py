@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
 from msgspec.structs import astuple, replace
 
 from dragoman.accounts.store import (
@@ -20,9 +19,9 @@ from dragoman.accounts.store import (
     UsageCount,
     UsageKey,
 )
-from dragoman.storage import schema
 from dragoman.storage.sqlite import SqliteStore
 from tests.storage.conftest import Clock
+from tests.storage.former import make_sqlite
 
 HOUR, DAY = 3600, 86400
 MADE = 20_000 * DAY + 5 * HOUR
@@ -180,12 +179,9 @@ def test_much_that_is_old_is_added_up_a_piece_at_a_time(tmp_path: Path) -> None:
         assert len(by(store, "user")) == 2 * SWEPT_AT_ONCE + 7
 
 
-def test_usage_of_an_older_version_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usage_of_an_older_version_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    older = schema.MIGRATIONS[: schema.MIGRATIONS.index(schema._USAGE)]
-    monkeypatch.setattr("dragoman.storage.sqlite_file.MIGRATIONS", older)
-    with closing(SqliteStore(path)) as store:
-        store.open()
+    make_sqlite(path, 7)
     with closing(sqlite3.connect(path)) as other, other:
         other.execute(
             "INSERT INTO usage VALUES (3600, 'a', 'c', 'm', '/', 7, 6, 5, 4, 3, 2, 1, 9, 2.5,"
@@ -195,7 +191,6 @@ def test_usage_of_an_older_version_is_kept(tmp_path: Path, monkeypatch: pytest.M
             "INSERT INTO charges VALUES (3600, 'a', 'c', 'm', '/', 'up', 'p', 'flex', 5, 'v',"
             " 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)"
         )
-    monkeypatch.setattr("dragoman.storage.sqlite_file.MIGRATIONS", schema.MIGRATIONS)
     with closing(SqliteStore(path)) as store:
         assert store.usage(0, 7200) == {
             UsageKey(3600, "a", "c", "m", "/"): UsageCount(

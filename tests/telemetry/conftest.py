@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Config, Traces
-from dragoman.gateway.telemetry import exporting
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.observability.traces import exporting
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.conftest import _simulator, config_for, simulator
 from tests.telemetry.collector import Collector, collecting
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dragoman.gateway.operation.families import FAMILIES
+from dragoman.observability.metrics.families import FAMILIES
 
 ROOT = Path(__file__).parent.parent.parent
 DASHBOARD = ROOT / "deploy/monitoring/dragoman-dashboard.json"

@@ -28,19 +28,19 @@ from dragoman.config import (
     Team,
 )
 from dragoman.config.limits import Limit
-from dragoman.gateway.edge.record import FailedAttempt, Record
-from dragoman.gateway.operation.board import Board
-from dragoman.gateway.operation.counts import Counts
-from dragoman.gateway.operation.exposition import render
-from dragoman.gateway.operation.families import FAMILIES, HistogramFamily, QuotaSample, Snapshot
-from dragoman.gateway.operation.listed import listed_models
-from dragoman.gateway.operation.metrics import MOST_ACCOUNTS, MOST_KEYS, MOST_MODELS, Metrics
-from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.edge.record import FailedAttempt, Record
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.observability.metrics.board import Board
+from dragoman.observability.metrics.counts import Counts
+from dragoman.observability.metrics.exposition import render
+from dragoman.observability.metrics.families import FAMILIES, HistogramFamily, QuotaSample, Snapshot
+from dragoman.observability.metrics.listed import listed_models
+from dragoman.observability.metrics.metrics import MOST_ACCOUNTS, MOST_KEYS, MOST_MODELS, Metrics
 from dragoman.prices.loading import load_prices
 from dragoman.prices.lookup import Basis, Charge
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import AUTH, KEY, Answer, Connection, call
@@ -270,7 +270,7 @@ def series(counts: Counts, quotas: Iterable[QuotaSample] = ()) -> int:
 def test_invented_models_add_no_series(trace: Trace) -> None:
     config = with_prices(config_for("https://api.anthropic.com"))
     counted = Metrics()
-    counted.know(listed_models(config, load_prices(config)))
+    counted.set_listed(listed_models(config, load_prices(config)))
     count(counted, [record("sim-text"), record("invented"), record(LISTED), record("sim-own-1")])
     assert counted.counts.models.keys() == {
         f"chat {name}" for name in ("sim-text", "(other)", LISTED, "sim-own-*")
@@ -305,7 +305,7 @@ def test_invented_models_add_no_series(trace: Trace) -> None:
 def test_the_number_of_series_is_bounded() -> None:
     """Whatever clients and the configuration name, at the worst of all of it."""
     counted = Metrics()
-    counted.know(lambda upstream, model: model)
+    counted.set_listed(lambda upstream, model: model)
     failed = FailedAttempt("chat", "a", "m", "rate_limited", 429, 0.0, 0.0)
     for number in range(5000):
         made = record(f"m{number}", f"c{number}", f"a{number}")
@@ -324,7 +324,7 @@ def test_the_number_of_series_is_bounded() -> None:
     assert series(counts, quotas) <= 20_000
     # Several workers, each of which knows others, publish them all.
     other = Metrics()
-    other.know(lambda upstream, model: model)
+    other.set_listed(lambda upstream, model: model)
     count(other, [record("m0", "c0"), record("m9999", "c9999")])
     counts.add(other.counts)
     assert counts.models["chat m0"].requests == 2

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 
-from dragoman.gateway.operation.families import FAMILIES, HistogramFamily
+from dragoman.observability.metrics.families import FAMILIES, HistogramFamily
 from tests.telemetry import monitoring
 
 SERIES = re.compile(r"\b((?:dragoman|process)_[a-z_]+)(\{[^}]*\})?")

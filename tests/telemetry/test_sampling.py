@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dragoman.gateway.telemetry.sampling import Allowance, Sampling, is_disabled, ratio_of
+from dragoman.observability.traces.sampling import Allowance, Sampling, is_disabled, ratio_of
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.1, 0.5, 1.0])

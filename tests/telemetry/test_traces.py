@@ -14,14 +14,15 @@ from msgspec.structs import replace
 from dragoman.canonical.usage import Usage
 from dragoman.config import Client, Config, OwnPrice, Route, Secret
 from dragoman.config.settings import Fallback
-from dragoman.gateway.edge.record import Record
-from dragoman.gateway.processes.listening import bind
-from dragoman.gateway.telemetry import exporting
-from dragoman.gateway.telemetry.spans import Finished, Peer, spans_of
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.accounts import KeyBehaviour
-from dragoman.simulator.script import Failure, Fault
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.edge.record import Record
+from dragoman.lab.simulator.accounts import KeyBehaviour
+from dragoman.lab.simulator.script import Failure, Fault
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.observability.finished import FinishedRequest
+from dragoman.observability.traces import exporting
+from dragoman.observability.traces.spans import Peer, TracedRequest, spans_of
+from dragoman.processes.listening import bind
+from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import PROTOCOLS
 from tests.gateway.http import AUTH, KEY, Answer, Connection, call
@@ -153,27 +154,23 @@ def test_what_openai_itself_is_told_of(protocol: str, kind: str) -> None:
     record.upstream_model, record.attempts = "m", 1
     record.settings = {"service_tier": Raw(b'"flex"')}
     record.usage = Usage(input=1, output=1, tier="priority")
-    finished = Finished(
-        record=record,
-        trace_id=1,
-        span_id=2,
-        parent_id=0,
-        call_id=3,
-        ended_ns=10**18,
+    finished = FinishedRequest(
+        record,
+        at=10.0**9,
         seconds=1.0,
         first_byte_s=None,
         request_id="r",
         protocol=protocol,
         method="POST",
-        scheme="https",
-        host="gateway.example:8443",
+        host=b"gateway.example:8443",
         route="/v1/x",
         path="/v1/x",
         status=200,
-        user_agent="",
+        user_agent=b"",
     )
+    traced = TracedRequest(finished, "https", trace_id=1, span_id=2, parent_id=0, call_id=3)
     peers = {"up": Peer(protocol, "openai", "api.openai.com", 443)}
-    server, called = spans_of(finished, peers, "both")
+    server, called = spans_of(traced, peers, "both")
     found = called.attributes
     assert {name: found[name] for name in found if name.startswith("openai.")} == {
         "openai.api.type": kind,

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from dragoman.gateway.testing import RunningGateway
+from dragoman.server.testing import RunningGateway
 from tests.gateway.http import AUTH, Answer, Connection
 
 ENDS = ("response.completed", "response.incomplete", "response.failed", "error")

@@ -20,8 +20,8 @@ from websockets.exceptions import ConnectionClosedOK
 
 from dragoman.config import Config
 from dragoman.config.settings import WebSocket
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.conftest import config_for
 from tests.gateway.http import KEY
 from tests.websocket.client import CLOSE, ENDS, PONG, Closed, Socket, answer_id, frame, opened

@@ -16,10 +16,10 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Config, Server, Storage, Timeouts, WebSocket
-from dragoman.gateway.serving import exchange
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.gateway.websockets.session import Session
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.responses.websocket.session import Session
+from dragoman.server.testing import RunningGateway, running_gateway
+from dragoman.serving import exchange
 from tests.gateway.conftest import SERVER, Start, config_for
 from tests.gateway.services import until
 from tests.websocket.client import (

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Client, Secret, WebSocket
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY, call
 from tests.websocket.client import Socket, frame, handshake, opened, refused, text_of

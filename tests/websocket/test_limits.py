@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from dragoman.config import Config
 from dragoman.config.limits import Limit
-from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.test_limits import config, limit, serving, told
 from tests.websocket.client import ENDS, Socket, opened
 from tests.websocket.test_steering import QUICK, begun, steer

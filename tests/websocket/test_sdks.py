@@ -14,8 +14,8 @@ from openai.types.responses import Response, ResponseFunctionToolCall
 from openai.types.websocket_reconnection import ReconnectingEvent
 
 from dragoman.config import WebSocket
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY
 from tests.matrix.judges import NODE_DIR, find_node

@@ -9,8 +9,8 @@ import openai
 import pytest
 from openai.types.responses import ResponseSteerAcceptedEvent
 
-from dragoman.gateway.testing import RunningGateway
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from tests.gateway.http import KEY
 from tests.websocket.client import ENDS, Socket, answer_id, opened, text_of
 from tests.websocket.test_faults import in_flight

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from dragoman import jsontext
 from dragoman.config import Client, Config, Secret, Storage
-from dragoman.gateway.stored.conversations import PendingResponse, StoredConversations
-from dragoman.gateway.stored.steerable import SteerableRecorder
-from dragoman.gateway.testing import RunningGateway
+from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.protocols.base import to_json
 from dragoman.protocols.openai_responses.additions import Addition
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.responses.conversations import PendingResponse, StoredConversations
+from dragoman.responses.steerable import SteerableRecorder
+from dragoman.server.testing import RunningGateway
 from dragoman.sse import Decoder, encode
 from dragoman.storage.responses import Items
 from tests.gateway.conftest import config_for

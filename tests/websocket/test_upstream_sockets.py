@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.gateway.testing import RunningGateway
 from dragoman.http.websocket.frames import CLOSE, control_frame
-from dragoman.simulator.testing import RunningSimulator
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import RunningGateway
 from dragoman.upstream.sockets import SocketConnection
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import AUTH, Connection, call, events

@@ -7,13 +7,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from dragoman.accounts.account_proxies import AccountProxies
-from dragoman.accounts.holds import Holds
-from dragoman.accounts.hosts import Hosts, dials_again
+from dragoman.accounts.decide.account_proxies import AccountProxies
+from dragoman.accounts.decide.avoidance_causes import AvoidanceCauses
+from dragoman.accounts.decide.hosts import Hosts, dials_again
+from dragoman.accounts.decide.proxies import shown
+from dragoman.accounts.decide.states import Rest
 from dragoman.accounts.lease import Lease
-from dragoman.accounts.proxies import shown
 from dragoman.accounts.silence import after_late_answer, rest_after_silence, trial
-from dragoman.accounts.states import Rest
 from dragoman.accounts.upstream_pool import UpstreamPool
 from dragoman.config import Account
 
@@ -24,63 +24,62 @@ _PROXY, _SILENCE = "proxy", "silence"
 
 
 class Avoidance:
-    """What is avoided, and until when, as the outcomes of leases tell. `spread` gives numbers in
-    [0, 1) that keep rests from ending together; `hold` is called with the rest of an account (None:
-    it has none) whenever it changes. `on_silence`, if set, is called with each change of what an
-    account's silence calls for.
+    """The accounts and hosts to avoid, and until when, from the outcomes of leases. `spread` gives
+    numbers in [0, 1) that keep rests from ending together; `avoid` is called with the rest of an
+    account (None: it has none) whenever it changes. `on_silence`, if set, is called with each
+    change of a rest after a silence.
     """
 
-    __slots__ = ("_holds", "_proxies", "_spread", "hosts", "on_silence")
+    __slots__ = ("_causes", "_proxies", "_spread", "hosts", "on_silence")
 
     def __init__(
-        self, hold: Callable[[str, Rest | None, float], None], spread: Callable[[], float]
+        self, avoid: Callable[[str, Rest | None, float], None], spread: Callable[[], float]
     ) -> None:
         self._spread = spread
-        self._holds = Holds(hold)
-        self._proxies = AccountProxies(self._hold_for_proxy)
+        self._causes = AvoidanceCauses(avoid)
+        self._proxies = AccountProxies(self._set_proxy_rest)
         self.hosts = Hosts()
         self.on_silence: Callable[[str, Rest | None, float], None] | None = None
 
     def take_over(self, former: Avoidance) -> None:
-        """Know of hosts and proxies what `former` knows, before any account is added. Hosts are
-        known together from now on."""
+        """Copy what `former` knows of proxies, before any account is added, and share its hosts."""
         self.hosts = former.hosts
         self._proxies.take_over(former._proxies)
 
     # Accounts that come and go
 
     def add(self, account: Account, now: float) -> None:
-        """The account is there."""
+        """Add an account."""
         rest: Rest | None = None
         if account.proxy is not None:
             rest = self._proxies.add(account.proxy.reveal(), account.name)
-        self._hold_for_proxy(account.name, rest, now)
+        self._set_proxy_rest(account.name, rest, now)
 
     def remove_proxy(self, account: Account) -> None:
-        """The account does not go through its proxy any more."""
+        """Record that the account no longer uses its proxy."""
         if account.proxy is not None:
             self._proxies.remove(account.proxy.reveal(), account.name)
 
     def forget(self, name: str) -> None:
-        """The account is gone."""
-        self._holds.forget(name)
+        """Drop what is known of an account that was removed."""
+        self._causes.forget(name)
 
     # Proxies and hosts
 
-    def _hold_for_proxy(self, name: str, rest: Rest | None, now: float) -> None:
-        self._holds.set(name, _PROXY, rest, now)
+    def _set_proxy_rest(self, name: str, rest: Rest | None, now: float) -> None:
+        self._causes.set(name, _PROXY, rest, now)
 
     def proxy_worked(self, lease: Lease, pool: UpstreamPool, now: float) -> None:
-        """The call of a lease was answered, through its proxy if it has one."""
+        """Record that the call of a lease was answered, through its proxy if it has one."""
         if lease.proxy_index >= 0 and pool.proxies is not None:
             pool.proxies.succeeded(lease.proxy_index, lease.taken)
-        elif lease.choice.member.held is not None:
+        elif lease.choice.member.avoidance is not None:
             url = lease.account.proxy
             if url is not None:
                 self._proxies.succeeded(url.reveal(), lease.taken, now)
 
     def proxy_failed(self, lease: Lease, pool: UpstreamPool, now: float) -> None:
-        """The call of a lease did not get through its proxy."""
+        """Record that the call of a lease could not connect through its proxy."""
         if lease.proxy is None:
             return
         url = lease.proxy.reveal()
@@ -93,7 +92,7 @@ class Avoidance:
             _log.warning("proxy %s failed: avoided for %.1f s", where, rest.until - now)
 
     def host_answered(self, lease: Lease, pool: UpstreamPool) -> None:
-        """The call of a lease got an answer, good or bad."""
+        """Record that the call of a lease got an answer, good or bad."""
         self.hosts.answered(pool.host(lease.proxy), lease.taken)
 
     def unreached(
@@ -121,11 +120,11 @@ class Avoidance:
 
     def silence(self, name: str) -> Rest | None:
         """The account's rest after a silence; it may be over."""
-        return self._holds.rest(name, _SILENCE)
+        return self._causes.rest(name, _SILENCE)
 
-    def hold_for_silence(self, name: str, rest: Rest | None, now: float) -> None:
-        """The account has this rest after a silence from now on, or none."""
-        self._holds.set(name, _SILENCE, rest, now)
+    def set_silence(self, name: str, rest: Rest | None, now: float) -> None:
+        """Set the account's rest after a silence, or end it (None)."""
+        self._causes.set(name, _SILENCE, rest, now)
         if self.on_silence is not None:
             self.on_silence(name, rest, now)
 
@@ -139,25 +138,25 @@ class Avoidance:
             rest = rest_after_silence(before, lease.taken, now, self._spread(), patience)
             if rest is not None:
                 _log.warning("account %s: %s, avoided for %.0f s", name, rest.why, rest.until - now)
-                self.hold_for_silence(name, rest, now)
+                self.set_silence(name, rest, now)
         return moves
 
     def began(self, lease: Lease, seconds: float, limit: float, now: float) -> None:
-        """A good answer to the request of a lease began after so many seconds; more than `limit`
+        """Record that a good answer to a lease's request began after `seconds`; more than `limit`
         (0: unknown) are far too many."""
         name = lease.account.name
         rest = self.silence(name)
         if rest is None:
             return
         if 0.0 < limit < seconds:
-            self.hold_for_silence(name, after_late_answer(rest, now), now)
+            self.set_silence(name, after_late_answer(rest, now), now)
         elif lease.taken >= rest.since:
-            self.hold_for_silence(name, None, now)
+            self.set_silence(name, None, now)
 
     def used_again(self, name: str, pool: UpstreamPool, now: float) -> None:
-        """The account is used although it is held: after a silence by one call at first."""
+        """Record that an avoided account is used: after a silence by one call at first."""
         rest = self.silence(name)
         if rest is not None:
             tried = trial(rest, max(wait.limit for wait in pool.waits), now)
             if tried is not None:
-                self.hold_for_silence(name, tried, now)
+                self.set_silence(name, tried, now)

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from dragoman.accounts.rotation import Choice
+from dragoman.accounts.decide.rotation import Choice
+from dragoman.accounts.decide.states import Decision
+from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.accounts.silence import UNKNOWN_LIMIT_S, UsualWait
-from dragoman.accounts.states import Decision
-from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Secret
 
 
@@ -158,7 +158,7 @@ class Lease:
         """A good answer, whole or a stream, began so many seconds after it was asked for."""
         self.has_begun = True
         wait = self.waits[stream]
-        if self.choice.member.held is not None:
+        if self.choice.member.avoidance is not None:
             self._pool.lease_began(self, seconds, wait.limit)
         wait.heard(seconds)
 

@@ -18,15 +18,13 @@ from math import inf
 
 from msgspec import Struct
 
-from dragoman.accounts.affinity import MOST_PINS
-from dragoman.accounts.availability import OTHER_MODELS
-from dragoman.accounts.decisions import apply, classify
-from dragoman.accounts.lease import Lease, LeaseRequest
-from dragoman.accounts.members import BUSY
-from dragoman.accounts.roster import account_tag
-from dragoman.accounts.rotation import Choice
-from dragoman.accounts.shortage import AllBusy, NoAccount
-from dragoman.accounts.states import (
+from dragoman.accounts.decide.affinity import MOST_PINS
+from dragoman.accounts.decide.availability import OTHER_MODELS
+from dragoman.accounts.decide.decisions import apply, classify
+from dragoman.accounts.decide.members import BUSY
+from dragoman.accounts.decide.rotation import Choice
+from dragoman.accounts.decide.shortage import AllBusy, NoAccount
+from dragoman.accounts.decide.states import (
     AccountState,
     Decision,
     Enabled,
@@ -35,9 +33,11 @@ from dragoman.accounts.states import (
     Succeeded,
     Transition,
 )
+from dragoman.accounts.decide.symptoms import Symptom
+from dragoman.accounts.lease import Lease, LeaseRequest
+from dragoman.accounts.roster import account_tag
 from dragoman.accounts.store import UNCOUNTED, Batch, Changes, Counts, LentCounts
 from dragoman.accounts.succession import SuccessiveRoster
-from dragoman.accounts.symptoms import Symptom
 from dragoman.accounts.upstream_pool import UpstreamPool
 from dragoman.config import Account, Config
 from dragoman.config.secret import fingerprint
@@ -58,7 +58,7 @@ _MOST_TRANSITIONS = 50_000
 """Transitions that are kept for a store that cannot be reached, or is not there; the oldest are
 dropped. So are pins, of which there are no more than are remembered for an upstream."""
 
-_MOST_HEARD = 64
+_MOST_RECEIVED = 64
 """Accounts of which the headers of an answer are held unread."""
 
 _MOST_BORROWED = 3
@@ -222,7 +222,7 @@ class AccountPool(SuccessiveRoster):
     ) -> Lease:
         """The lease of an account that was chosen."""
         name = choice.member.name
-        if choice.member.held is not None:
+        if choice.member.avoidance is not None:
             self._avoidance.used_again(name, pool, now)
         self._in_flight[name] = self._in_flight.get(name, 0) + 1
         if self._kin:
@@ -273,7 +273,7 @@ class AccountPool(SuccessiveRoster):
         if lease.choice.trial is not None:
             pool.rotation.end_trial(lease.choice)
             pool.offer(member)
-        if lease.proxy_index >= 0 or member.held is not None:
+        if lease.proxy_index >= 0 or member.avoidance is not None:
             self._avoidance.proxy_worked(lease, pool, now)
         if lease.pinned:
             self._pin(pool, lease, lease.pinned, now)
@@ -379,9 +379,9 @@ class AccountPool(SuccessiveRoster):
         lease.answered = True
         if self._avoidance.hosts.rests:
             self._avoidance.host_answered(lease, self._pools[lease.account.upstream])
-        heard = self.quotas.heard
-        heard[lease.account.name] = lease.model, headers
-        if len(heard) > _MOST_HEARD:
+        received = self.quotas.received
+        received[lease.account.name] = lease.model, headers
+        if len(received) > _MOST_RECEIVED:
             self.settle_quotas()
 
     def avoids(self, upstream: str) -> bool:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from dragoman.accounts.avoidance import Avoidance
+from dragoman.accounts.decide.members import Member, MemberSettings
+from dragoman.accounts.decide.quota import Quotas
+from dragoman.accounts.decide.rules import RuleSet
+from dragoman.accounts.decide.states import AccountState, Rest
 from dragoman.accounts.lease import LeaseRequest
-from dragoman.accounts.members import Member, MemberSettings
-from dragoman.accounts.quota import Quotas
-from dragoman.accounts.rules import RuleSet
-from dragoman.accounts.states import AccountState, Rest
 from dragoman.accounts.upstream_pool import LeaseMaker, UpstreamPool
 from dragoman.config import Account, Upstream
 from dragoman.config.secret import fingerprint
@@ -44,7 +44,7 @@ class Roster:
         self._in_flight: dict[str, int] = {}
         self._leaving: dict[str, tuple[str, Member]] = {}
         self._elsewhere: set[str] = set()
-        self._avoidance = Avoidance(self._hold, spread)
+        self._avoidance = Avoidance(self._avoid, spread)
         self.quotas = Quotas()
 
     # What there is
@@ -212,8 +212,8 @@ class Roster:
 
     # What becomes known of them
 
-    def _hold(self, name: str, rest: Rest | None, now: float) -> None:
-        self._pools[self._accounts[name].upstream].rotation.hold(name, rest, now)
+    def _avoid(self, name: str, rest: Rest | None, now: float) -> None:
+        self._pools[self._accounts[name].upstream].rotation.avoid(name, rest, now)
 
     def _put(self, pool: UpstreamPool, name: str, state: AccountState, now: float) -> None:
         self._know(pool, name, state, now)
@@ -222,7 +222,7 @@ class Roster:
 
     def _know(self, pool: UpstreamPool, name: str, state: AccountState, now: float) -> None:
         if state.renewed > pool.rotation.member(name).state.renewed:
-            self._avoidance.hold_for_silence(name, None, now)
+            self._avoidance.set_silence(name, None, now)
         pool.rotation.put(name, state, now)
         if pool.probes is not None:
             pool.probes.consider(state, now, self._spread())

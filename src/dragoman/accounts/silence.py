@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.accounts.proxies import same_failure
-from dragoman.accounts.states import Rest
+from dragoman.accounts.decide.proxies import same_failure
+from dragoman.accounts.decide.states import Rest
 
 SILENT = "it was silent for far longer than usual"
 

@@ -17,8 +17,8 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
-from dragoman.accounts.quota import Windows
-from dragoman.accounts.states import AccountState, Entry, Transition
+from dragoman.accounts.decide.quota import Windows
+from dragoman.accounts.decide.states import AccountState, Entry, Transition
 from dragoman.audit import AuditLog
 from dragoman.keys.admins import AdminStore
 from dragoman.keys.records import KeyStore, StoredKey, StoredTeam, Uses
@@ -339,7 +339,7 @@ class Store(AuditLog, Protocol):
     def exchange(self, worker: str, batch: Batch, since: int) -> Changes:
         """Apply `batch` and return what changed after `since` (0: everything there is).
 
-        Transitions are applied by `dragoman.accounts.decisions.apply` to the states in the
+        Transitions are applied by `dragoman.accounts.decide.decisions.apply` to the states in the
         store, in one transaction, so that no worker's view overwrites another's. Leases of
         workers that have not called for `LOST_AFTER_S` are dropped. Everything there is means
         the latest `MOST_PINS` pins. A store that was replaced by another, as by a backup, returns

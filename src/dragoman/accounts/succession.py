@@ -8,9 +8,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from weakref import ref
 
-from dragoman.accounts.decisions import apply
+from dragoman.accounts.decide.decisions import apply
+from dragoman.accounts.decide.states import AccountState, KeyChanged, Rest, Transition
 from dragoman.accounts.roster import Roster
-from dragoman.accounts.states import AccountState, KeyChanged, Rest, Transition
 from dragoman.accounts.upstream_pool import LeaseMaker
 from dragoman.config import Account, Upstream
 
@@ -78,7 +78,7 @@ class SuccessiveRoster(Roster):
         if key == former._fingerprints[name]:
             rest = former._avoidance.silence(name)
             if rest is not None:
-                self._avoidance.hold_for_silence(name, rest, now)
+                self._avoidance.set_silence(name, rest, now)
         elif member.state.key or member.state.refused_key:
             self.observe(Transition(name, KeyChanged(key), now))
 
@@ -123,7 +123,7 @@ class SuccessiveRoster(Roster):
     def _tell_silence(self, name: str, rest: Rest | None, now: float) -> None:
         successor = self._successor
         if successor is not None and successor.has_same(self._accounts[name]):
-            successor._avoidance.hold_for_silence(name, rest, now)
+            successor._avoidance.set_silence(name, rest, now)
 
     def _observe_late(
         self, successor: SuccessiveRoster, account: Account, transition: Transition

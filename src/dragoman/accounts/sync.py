@@ -23,14 +23,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.accounts.cipher import AccountCipher, SealError
-from dragoman.accounts.pool import AccountPool
-from dragoman.accounts.states import (
+from dragoman.accounts.decide.states import (
     Disabled,
     Enabled,
     Failed,
     KeyChanged,
     Transition,
 )
+from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.store import (
     LOST_AFTER_S,
     SWEPT_AT_ONCE,
@@ -46,7 +46,7 @@ from dragoman.config import Account
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
 from dragoman.keys.ring import KeyRing
-from dragoman.keys.rows import Row
+from dragoman.limits.rows import Row
 
 _log = logging.getLogger("dragoman.accounts")
 

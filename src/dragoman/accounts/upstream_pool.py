@@ -6,16 +6,16 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from urllib.parse import urlsplit
 
-from dragoman.accounts.affinity import Affinity
-from dragoman.accounts.hosts import Host
+from dragoman.accounts.decide.affinity import Affinity
+from dragoman.accounts.decide.hosts import Host
+from dragoman.accounts.decide.members import Member
+from dragoman.accounts.decide.ordering import ORDERS
+from dragoman.accounts.decide.probing import ProbeSchedule
+from dragoman.accounts.decide.proxies import ProxySet
+from dragoman.accounts.decide.rotation import Choice, Rotation
+from dragoman.accounts.decide.rules import table
+from dragoman.accounts.decide.shortage import AllBusy, NoAccount, no_account
 from dragoman.accounts.lease import Lease
-from dragoman.accounts.members import Member
-from dragoman.accounts.ordering import ORDERS
-from dragoman.accounts.probing import ProbeSchedule
-from dragoman.accounts.proxies import ProxySet
-from dragoman.accounts.rotation import Choice, Rotation
-from dragoman.accounts.rules import table
-from dragoman.accounts.shortage import AllBusy, NoAccount, no_account
 from dragoman.accounts.silence import UsualWait
 from dragoman.accounts.store import Counts, LentCounts
 from dragoman.accounts.wait_queue import Waiter, WaitQueue
@@ -143,7 +143,7 @@ class UpstreamPool:
             if not account or account in tried or not self.rotation.can_serve(account, model, now):
                 pinned = self.affinity.account(pin, now) or account
         choice = self._choose(model, tried, now, pinned, borrowed)
-        if proven and choice is not None and choice.member.held is not None:
+        if proven and choice is not None and choice.member.avoidance is not None:
             choice = self._choose_proven(choice, model, tried, now)
         if choice is None:
             return None
@@ -157,7 +157,7 @@ class UpstreamPool:
         is one."""
         passed_over = list(tried)
         for _ in range(_MOST_LOOKS):
-            if choice is None or choice.member.held is None:
+            if choice is None or choice.member.avoidance is None:
                 break
             passed_over.append(choice.member.name)
             self._put_back(choice)

@@ -2,7 +2,7 @@
 
 A block carries its meaning and, in `path`, where the client wrote it, so that a loss can be
 reported in the client's own terms. Opaque payloads (signatures, encrypted reasoning, tool
-arguments) are kept as the text they came in and never re-serialised.
+arguments) are carried as the text they came in and never re-serialised.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class ToolReference(Block, frozen=True, kw_only=True):
 
 
 class ToolResult(Block, frozen=True, kw_only=True):
-    """What running a tool gave. `is_error` is None where the protocol cannot say."""
+    """What running a tool gave. `is_error` is None where the protocol has no flag for it."""
 
     call_id: str
     content: tuple[Block, ...] = ()
@@ -217,7 +217,7 @@ class ToolResult(Block, frozen=True, kw_only=True):
 
 class WebSearch(Block, frozen=True, kw_only=True):
     """A search of the web that the model's vendor made. `sources` are the URLs that were found;
-    what stood there is known to the vendor alone.
+    the text of the pages is known to the vendor alone.
     """
 
     query: str = ""
@@ -228,9 +228,9 @@ class WebSearch(Block, frozen=True, kw_only=True):
 class Foreign(Block, frozen=True, kw_only=True):
     """A block only its own protocol can express.
 
-    `origin` names the protocol, `type` the wire type, `raw` the whole JSON value. `loss` says
-    what leaving it out would be. `means` is what it says to others on routes that map hosted
-    tools: nothing by itself if empty (another block has it), unknown if None.
+    `origin` names the protocol, `type` the wire type, `raw` the whole JSON value. `loss` is
+    the kind of loss if it is left out. `means` is its equivalent for other protocols on routes that
+    map hosted tools: nothing by itself if empty (another block has it), unknown if None.
     """
 
     origin: str
@@ -240,7 +240,6 @@ class Foreign(Block, frozen=True, kw_only=True):
     means: tuple[WebSearch, ...] | None = None
 
     def loss_on(self, route: Options) -> LossKind:
-        """What leaving it out is on such a route: of a search that is mapped, what was said after
-        it remains."""
+        """The kind of loss on this route: of a search that is mapped, the text after it remains."""
         mapped = self.means is not None and route.hosted_tools == "map"
         return LossKind.KNOB if mapped else self.loss

@@ -1,4 +1,4 @@
-"""Ids of an answer's tool calls: each call has one of its own, for results name the call by it."""
+"""Ids of an answer's tool calls, unique because results refer to them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 
 
 class CallIds:
-    """The ids that the calls of one answer have."""
+    """The ids of the calls of one answer."""
 
     __slots__ = ("_prefix", "_taken")
 
@@ -14,19 +14,18 @@ class CallIds:
         self._prefix = prefix
         self._taken: set[str] = set()
 
-    def is_taken(self, told: str) -> bool:
+    def is_taken(self, given: str) -> bool:
         """Whether a call has this id."""
-        return told in self._taken
+        return given in self._taken
 
-    def take(self, told: str, seed: str) -> str:
-        """The id of the next call: as the upstream has it, unless it has none or gave it to another
-        call. One that is made here depends on `seed` only, so that the same answer has the same
-        ids, whole and streamed, and another answer of the conversation other ones.
-        """
-        if not told or told in self._taken:
-            told = made_id(self._prefix, seed)
-        self._taken.add(told)
-        return told
+    def take(self, given: str, seed: str) -> str:
+        """The id of the next call: the upstream's, unless it is empty or taken by another call. An
+        id made here depends on `seed` only, so that the same answer has the same ids, whole and
+        streamed, and another answer of the conversation has other ones."""
+        if not given or given in self._taken:
+            given = made_id(self._prefix, seed)
+        self._taken.add(given)
+        return given
 
 
 def made_id(prefix: str, seed: str) -> str:

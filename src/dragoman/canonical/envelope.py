@@ -1,8 +1,8 @@
 """Envelopes: opaque reasoning state of one vendor, carried by a client of another.
 
 A client must send reasoning back unchanged, in the one field its protocol has for it (a
-signature, an encrypted payload). What stands there is either the upstream's own value, when
-both sides have the same protocol, or an envelope that holds it. Text form:
+signature, an encrypted payload). The field contains either the upstream's own value, when
+both sides have the same protocol, or an envelope around it. Text form:
 `dgm1.` + base64url(JSON array) [+ `.` + base64url(HMAC-SHA256, 16 bytes)].
 """
 
@@ -20,7 +20,7 @@ from dragoman.jsontext import decoder
 
 PREFIX = "dgm1."
 MARKER = "marker"
-"""`Opaque.origin` of an envelope that holds no vendor's state."""
+"""`Opaque.origin` of an envelope without a vendor's state."""
 
 
 class _Content(Struct, frozen=True, array_like=True):

@@ -40,7 +40,7 @@ class ErrorReport(Struct, frozen=True):
     of accounts are written in them.
 
     `words` are its machine-readable types and codes, `text` is its message, `resets` are members of
-    its body that say when to come back, as they are: `resets_in_seconds`, `resets_at` (Unix
+    its body that give a time to retry, as they are: `resets_in_seconds`, `resets_at` (Unix
     seconds), `retryDelay` (a duration, such as `34s`).
     """
 
@@ -56,8 +56,8 @@ class Fault(Struct, frozen=True):
     OpenAI protocols, `retry_after` is in seconds. `status` overrides the HTTP status that the
     kind implies (for example an upstream's own 4xx). `details` are extra members for protocols
     that have a place for them. `report` is the content of the upstream's error, None for an error
-    that no upstream sent; it is not sent to clients. `limited` is what the limit of a client key
-    counts that refused the request: `requests`, `tokens` or `budget`.
+    that no upstream sent; it is not sent to clients. `limited` is the kind of the client key's
+    limit that refused the request: `requests`, `tokens` or `budget`.
     """
 
     kind: FaultKind

@@ -4,7 +4,7 @@ The grammar, once a `Sequencer` has put blocks one after another:
 
     Started (Opened (Delta | PartBreak | Annotated | Sealed)* Closed)* Finished Metered? Ended
 
-`Metered` may come anywhere after `Started` and may repeat: the last one holds. `Failed` may
+`Metered` may come anywhere after `Started` and may repeat: the last one counts. `Failed` may
 come anywhere and ends the stream. Readers may interleave blocks; `index` identifies the block.
 """
 
@@ -23,7 +23,7 @@ from dragoman.canonical.usage import Usage
 class Started(Struct, frozen=True):
     """The upstream has begun to answer.
 
-    `usage` is what is known of it now, exact or estimated, for clients whose streams begin with
+    `usage` is what is known now, exact or estimated, for clients whose streams begin with
     it; it is not counted, `Metered` is.
     """
 
@@ -87,7 +87,7 @@ class Finished(Struct, frozen=True):
 
 
 class Metered(Struct, frozen=True):
-    """Usage so far: cumulative totals, replacing what was said before."""
+    """Usage so far: cumulative totals, replacing earlier ones."""
 
     usage: Usage
     service_tier: str | None = None

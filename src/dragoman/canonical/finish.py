@@ -31,7 +31,7 @@ class FinishReason(StrEnum):
 
 class Finish(Struct, frozen=True):
     """How an answer ended. `category` is a vendor's word for what a filter objected to; `declined`
-    whether the end by a filter is told as the model's refusal, which answers the request."""
+    whether an end by a filter is reported as the model's refusal, which answers the request."""
 
     reason: FinishReason
     stop_sequence: str | None = None

@@ -15,7 +15,7 @@ from dragoman.canonical.errors import IllegalEvent
 
 
 class State(StrEnum):
-    """Where a stream stands; text, because the hash of other members is computed in Python."""
+    """The state of a stream; text, because the hash of other members is computed in Python."""
 
     NEW = "new"
     IDLE = "idle"

@@ -1,4 +1,4 @@
-"""What a translation could not carry, and what to do about it.
+"""Losses of a translation, and the policies that refuse them.
 
 Every lossy step adds a `Loss` to the ledger of the request; a `Policy` decides which losses
 refuse the request and which are only reported.
@@ -24,7 +24,7 @@ class LossKind(StrEnum):
     KNOB = "knob"
     """A tuning knob, hint or telemetry was left out; the client still works without it."""
     CONVERTED = "converted"
-    """The meaning was kept in another form and some information went with the old form."""
+    """The meaning was carried in another form, and some information was lost with the old form."""
     REPAIRED = "repaired"
     """Something the upstream would refuse was completed or re-ordered."""
     CONTENT = "content"
@@ -43,13 +43,11 @@ class Policy(StrEnum):
 
 
 class Loss(Struct, frozen=True):
-    """One thing that did not arrive.
+    """One thing that was lost or changed.
 
-    `path` names it in the client's request (or, for answers, in the upstream's answer), for
-    example `messages[0].content[1].image_url.detail`. `detail` says in a few words what
-    happened; it never quotes a value, so no prompt reaches a log. `code` is the error code of
-    a request refused for it.
-    """
+    `path` names it in the client's request (or, for answers, in the upstream's answer), for example
+    `messages[0].content[1].image_url.detail`. `detail` describes it in a few words; it never quotes
+    a value, so no prompt reaches a log. `code` is the error code of a request refused for it."""
 
     path: str
     kind: LossKind
@@ -78,10 +76,10 @@ class Ledger:
 
     def rewind(self) -> None:
         """Forget what was added since `enforce` was called."""
-        self.keep(self._enforced)
+        self.truncate(self._enforced)
 
-    def keep(self, count: int) -> None:
-        """Forget all but the first `count`."""
+    def truncate(self, count: int) -> None:
+        """Remove all but the first `count`."""
         while len(self._losses) > count:
             self._losses.popitem()
 
@@ -89,7 +87,7 @@ class Ledger:
         """List no more than the first `most` losses one by one, and count the others of each
         kind."""
         others = Counter(loss.kind for loss in list(self._losses.values())[most:])
-        self.keep(most)
+        self.truncate(most)
         self._enforced = min(self._enforced, most)
         for kind, number in others.items():
             self.add("others", kind, f"{number} more losses of this kind")

@@ -1,7 +1,7 @@
-"""What a route may choose, and what an upstream can do: the settings translation depends on.
+"""Options of a route and capabilities of an upstream: the settings that translation depends on.
 
-Here is what holds for every protocol. A protocol declares what is its own as structs of its package
-(`Endpoint.capabilities`, `Translate.options`); they travel inside of these, see `Extensible.of`.
+The settings here apply to every protocol. A protocol declares its own as structs of its package
+(`Endpoint.capabilities`, `Translate.options`); they travel inside these, see `Extensible.of`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Options(Extensible, frozen=True, kw_only=True):
     policy: Policy = Policy.BALANCED
     """Which losses refuse a request: strict, balanced or lenient."""
     budget_status: Literal[400, 402, 403, 429] | None = None
-    """Status with which clients are told that the budget of their key is spent; absent: the
+    """Status of the error for a key whose budget is spent; absent: the
     vendor's own, 402 for Messages clients and 429 for OpenAI's. opencode, which asks again five
     times after any 429, stops at 402."""
     show_reasoning: Literal["auto", "always", "never"] = "auto"

@@ -1,7 +1,7 @@
 """Tool calls and their results, brought together the way every vendor demands.
 
 Every call is answered directly after the turn that made it, in the order of the calls, before
-anything else the user says. What clients' truncated histories lack is completed, and reported.
+anything else of the user. What clients' truncated histories lack is completed, and reported.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def pair_tools(turns: Sequence[Turn], options: Options, ledger: Ledger) -> list[
     their calls anew in every turn, while services want ids that are unique.
     Calls without a result get a synthetic error result (REPAIRED), or are lost content when
     `options.orphan_calls` is "reject". Results without a call are lost content, dropped, or
-    become user text, as `options.orphan_results` says.
+    become user text, as `options.orphan_results` sets.
     """
     if _is_paired(turns):
         return list(turns)

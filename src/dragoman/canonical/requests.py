@@ -13,7 +13,7 @@ Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """What one side said. Tool results are blocks of a `user` turn, tool calls and reasoning
+    """One message of one side. Tool results are blocks of a `user` turn, tool calls and reasoning
     blocks of an `assistant` turn. `name` is the speaker's name, if given.
     """
 
@@ -76,7 +76,7 @@ class Extra(Struct, frozen=True):
 
 
 class SearchTool(Struct, frozen=True, kw_only=True):
-    """The vendors' search of the web, as far as they mean the same by it.
+    """The vendors' search of the web, as far as they agree on it.
 
     `allowed_domains` are the only ones whose pages are found, None for all. `location` is about
     where the user is: `city`, `country`, `region`, `timezone`. `context_size` (low, medium, high)
@@ -168,7 +168,7 @@ class Request(Struct, frozen=True, kw_only=True):
     """One call, in the form of no protocol.
 
     `instructions` are system texts outside the turns. Token limits are in tokens;
-    None everywhere means that the client did not say. `safety_identifier` is the opaque id of
+    None everywhere means that the client did not set it. `safety_identifier` is the opaque id of
     the end user. `service_tier` is in the words of the OpenAI protocols. `source` is the
     client's decoded body, for echoing; it takes no part in translation.
     """

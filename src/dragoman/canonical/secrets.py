@@ -1,5 +1,5 @@
-"""Finds secrets in JSON text, however their characters are escaped, and where a text may begin one
-that is cut.
+"""Search for secrets in JSON text, however their characters are escaped, and for the beginnings of
+secrets at the end of a text.
 
 A character may be written as JSON escapes it, or URLs, and that again as JSON does where JSON or a
 URL is quoted in a text: `-`, `\\u002d`, `\\\\u002d`, `%2d`, `%252d`.
@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from functools import cached_property
 
 LET_THROUGH = 2
-"""Characters of a secret's beginning that may end a text unseen, as many words end with: they tell
-nothing. What follows them is found without."""
+"""Characters of a secret's beginning that are not masked at the end of a text, since many words end
+with them. What follows is found without them."""
 
 _SEEN = LET_THROUGH + 1
 
@@ -38,7 +38,7 @@ _LONGEST_ESCAPE = 16
 
 
 class Secrets:
-    """Finds the secrets of one account. Larger patterns are made when they are first needed."""
+    """The secrets of one account. Larger patterns are compiled when first needed."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         # A secret that is part of another one must not leave the other's rest.
@@ -51,12 +51,11 @@ class Secrets:
             for secret in self.secrets
             if not any(other in secret for other in self.secrets if other != secret)
         )
-        """Those that hold no other one, of which the other is hidden."""
+        """Those that contain no other one, which is masked itself."""
         seen = [_begun(secret, LET_THROUGH) for secret in self._smallest]
         self.sign = re.compile(b"|".join(seen)).search
-        """Finds what JSON has that holds a secret in which nothing is escaped but as JSON must, in
-        which a text ends with more of one's beginning than is let through, or begins with what
-        comes after that."""
+        """Searches JSON for a secret with only mandatory escapes, for a text that ends with more of
+        a secret's beginning than is let through, or that begins with what follows that."""
 
     @cached_property
     def pattern(self) -> re.Pattern[bytes]:
@@ -97,13 +96,13 @@ class Secrets:
         return marked and _ESCAPE.search(data) is not None
 
     def may_begin(self, data: bytes) -> bool:
-        """Whether the JSON `data` may hold a secret, or a text in it end with the beginning of one,
-        or begin with the rest of one."""
+        """Whether the JSON `data` may contain a secret, or a text in it end with the beginning of
+        one, or begin with the rest of one."""
         return self._doubts.search(data) is not None
 
     def find(self, text: bytes, *, fresh: bool) -> tuple[int, int] | None:
-        """Where a secret stands in `text`. `fresh`: it begins where a text does that may go on from
-        another one, whose end was let through."""
+        """The span of a secret in `text`, or None. `fresh`: it begins where a text does that may go
+        on from another one, whose end was let through."""
         plain, _ = _unescaped(text)
         if not any(secret[LET_THROUGH:] in plain for secret in self._plain):
             return None
@@ -175,7 +174,7 @@ def _begun(secret: str, at: int) -> bytes:
     pattern = b""
     for character in reversed(secret[_SEEN : at + _LOOKED_AHEAD]):
         pattern = b'(?:"|%b%b)' % (_plain_form(character), pattern)
-    # Whatever stands before: a pattern that begins with a character is looked for much faster.
+    # Without what precedes: a pattern that begins with a character is searched much faster.
     first = re.escape(secret[at].encode())
     return first + b"".join(map(_plain_form, secret[at + 1 : _SEEN])) + pattern
 

@@ -1,4 +1,4 @@
-"""Stop sequences that the upstream does not take: the answer is cut here."""
+"""Emulated stop sequences: the answer is cut here where the upstream does not take them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST = 64
 """Stop sequences of one request that are emulated at most; each is looked for in every delta."""
 
 LONGEST = 1024
-"""Characters of an emulated stop sequence: as many may be held back."""
+"""Characters of an emulated stop sequence: as many may be buffered."""
 
 
 def emulated(asked: Sequence[str], taken: Sequence[str], options: Options) -> tuple[str, ...]:
@@ -48,18 +48,18 @@ class StopCutter:
     """A stage after the sequencer that ends the answer where its text contains a stop sequence.
 
     The sequence that begins first counts, the shortest of those that begin at the same position.
-    Text is held back only as far as it may still become one; reasoning, refusals and tool arguments
+    Text is buffered only as far as it may still become one; reasoning, refusals and tool arguments
     are not searched, and no sequence extends over the end of a block. A citation of a range of the
-    text is held back until that text was passed on, one of the whole block until the block's end.
+    text is buffered until that text was passed on, one of the whole block until the block's end.
 
     Once `over`, everything that follows is dropped.
     """
 
     __slots__ = (
+        "_buffer",
         "_citations",
         "_firsts",
         "_given",
-        "_held",
         "_index",
         "_logprobs",
         "_reach",
@@ -73,13 +73,13 @@ class StopCutter:
         self._reach = len(self._stops[-1]) - 1
         self._index: int | None = None
         """The text block that is open."""
-        self._held = ""
+        self._buffer = ""
         self._given = 0
         """Characters of the block that were passed on."""
         self._logprobs: list[tuple[int, Any]] = []
-        """Those of held text, with the position in the block where each begins."""
+        """Those of buffered text, with the position in the block where each begins."""
         self._citations: list[tuple[float, Annotated]] = []
-        """Those of held text, with the position in the block where each ends."""
+        """Those of buffered text, with the position in the block where each ends."""
         self.over = False
 
     def push(self, event: Event) -> Sequence[Event]:
@@ -102,35 +102,36 @@ class StopCutter:
         return (event,)
 
     def _delta(self, event: Delta) -> Sequence[Event]:
-        text = self._held + event.text
+        text = self._buffer + event.text
         at, found = self._find(text)
         maybe = self._possible_start(text, at)
-        waits = self._held or self._logprobs
+        waits = self._buffer or self._logprobs
         if not waits and found is None and maybe == len(text):
             self._given += maybe
             return [event, *self._citations_before(self._given)] if self._citations else (event,)
-        self._note_logprobs(event)
+        self._record_logprobs(event)
         if found is None or maybe < at:
-            self._held = text[maybe:]
+            self._buffer = text[maybe:]
             return [*self._release(text[:maybe]), *self._citations_before(self._given)]
         return self._cut(text[:at], found)
 
     def _ending(self, event: Closed | Failed) -> Sequence[Event]:
-        """The block ends: the held text may contain a shorter sequence than the one it began."""
-        at, found = self._find(self._held)
+        """The block ends: the buffered text may contain a shorter sequence than the one it
+        began."""
+        at, found = self._find(self._buffer)
         if found is not None:
-            return self._cut(self._held[:at], found)
-        rest = [*self._release(self._held, all_of_it=True), *self._citations_before(inf)]
-        self._index, self._held = None, ""
+            return self._cut(self._buffer[:at], found)
+        rest = [*self._release(self._buffer, all_of_it=True), *self._citations_before(inf)]
+        self._index, self._buffer = None, ""
         return [*rest, event]
 
     def _cut(self, text: str, stop: str) -> Sequence[Event]:
         """The last of the text, and the end of the answer."""
         assert self._index is not None
         self.over = True
-        kept = [*self._release(text), *self._citations_before(self._given)]
+        passed = [*self._release(text), *self._citations_before(self._given)]
         finish = Finish(FinishReason.STOP_SEQUENCE, stop)
-        return [*kept, Closed(self._index), Finished(finish), Ended()]
+        return [*passed, Closed(self._index), Finished(finish), Ended()]
 
     def _find(self, text: str) -> tuple[int, str | None]:
         """The first stop sequence in the text, and where it is; else the text's end."""
@@ -151,9 +152,9 @@ class StopCutter:
                     return position
         return before
 
-    def _note_logprobs(self, event: Delta) -> None:
-        """Remember where the text of each of the delta's log probabilities begins."""
-        position = self._given + len(self._held)
+    def _record_logprobs(self, event: Delta) -> None:
+        """Record where the text of each of the delta's log probabilities begins."""
+        position = self._given + len(self._buffer)
         end = position + len(event.text)
         for logprob in event.logprobs or ():
             self._logprobs.append((position, logprob))
@@ -183,8 +184,8 @@ class StopCutter:
 def cut_whole(ordered: Sequence[Event], stops: Sequence[str]) -> list[Event]:
     """The events of a whole answer, in grammatical order, up to the first stop sequence.
 
-    What the upstream sent at its end (usage, moderation) is kept: it is what was generated.
-    Citations, which stand behind their text in whole answers, stay where they are of what is left.
+    What the upstream sent at its end (usage, moderation) stays: it is what was generated.
+    Citations, which follow their text in whole answers, stay in their place of what is left.
     """
     cutter = StopCutter(stops)
     meters = [event for event in ordered if type(event) is Metered]
@@ -195,18 +196,18 @@ def cut_whole(ordered: Sequence[Event], stops: Sequence[str]) -> list[Event]:
             citations[event.index] = []
         elif type(event) is Annotated and event.index in citations:
             citations[event.index].append(event)
-    kept: list[Event] = []
+    passed: list[Event] = []
     for event in ordered:
         if type(event) is Ended and cutter.over:
-            kept[-1] = event
+            passed[-1] = event
         elif type(event) is Started:
-            kept += [event, *meters]
+            passed += [event, *meters]
         elif type(event) is Opened:
-            kept += cutter.push(event)
+            passed += cutter.push(event)
             for citation in citations.get(event.index, ()):
-                kept += cutter.push(citation)
+                passed += cutter.push(citation)
         elif type(event) is not Metered and not (
             type(event) is Annotated and event.index in citations
         ):
-            kept += cutter.push(event)
-    return kept
+            passed += cutter.push(event)
+    return passed

@@ -1,4 +1,4 @@
-"""Hides secrets in a stream of events: in each event, and where one is cut over several."""
+"""Masking of secrets in a stream of events, also where a secret is split over several."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple, TypeAlias
 from dragoman.canonical.masking import HIDDEN, Mask
 from dragoman.canonical.secrets import LET_THROUGH, Secrets
 
-_MOST_HELD = 64
-"""Events that wait for the rest of a secret, beside `_OF_A_PIECE` for each piece that came."""
+_MOST_WAITING = 64
+"""Events that may wait for the rest of a secret, besides `_OF_A_PIECE` for each piece."""
 
 _OF_A_PIECE = 8
-"""A secret may come byte by byte with events between that hold nothing of it: six for a character
-of a call's arguments that is escaped, for its bytes are put together."""
+"""A secret may come byte by byte with events between that have no part of it: six for an escaped
+character of a call's arguments."""
 
 _LARGEST = 64 * 1024
 """Bytes of the largest event in which the pieces of a text are looked for."""
@@ -26,7 +26,7 @@ _Numbers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 
 class _Text(NamedTuple):
-    """A text of which an event holds a piece: the types of the event and of the objects in it on
+    """A text of which an event has a piece: the types of the event and of the objects in it on
     the way to the piece, the names of the members on that way, and the indexes in those objects, by
     their names."""
 
@@ -35,30 +35,29 @@ class _Text(NamedTuple):
     indexes: _Numbers
 
 
-class _Held:
-    """An event that waits, and what is to be hidden of it: from where, to where, and what is
-    written instead."""
+class _Waiting:
+    """An event that waits, and its masked spans: start, end and replacement."""
 
-    __slots__ = ("changes", "event")
+    __slots__ = ("changes", "data")
 
-    def __init__(self, event: bytes) -> None:
-        self.event = event
+    def __init__(self, data: bytes) -> None:
+        self.data = data
         self.changes: list[tuple[int, int, bytes]] = []
 
     def written(self) -> bytes:
-        """The event without what is hidden of it."""
+        """The event with its spans masked."""
         pieces: list[bytes] = []
         at = 0
         for start, end, instead in sorted(self.changes):
-            pieces += (self.event[at:start], instead)
+            pieces += (self.data[at:start], instead)
             at = end
-        return b"".join([*pieces, self.event[at:]])
+        return b"".join([*pieces, self.data[at:]])
 
 
 class _Piece(NamedTuple):
-    """A piece of a text: where it stands in its event."""
+    """A piece of a text: its event and the span in it."""
 
-    held: _Held
+    event: _Waiting
     start: int
     end: int
 
@@ -79,12 +78,12 @@ class StreamMask:
     found by one search.
     """
 
-    __slots__ = ("_begun", "_ended", "_held", "_mask", "_sign")
+    __slots__ = ("_begun", "_ended", "_mask", "_sign", "_waiting")
 
     def __init__(self, mask: Mask) -> None:
         self._mask = mask
         self._sign = mask.secrets.sign
-        self._held: list[_Held] = []
+        self._waiting: list[_Waiting] = []
         self._begun: dict[_Text, _Begun] = {}
         self._ended: dict[tuple[_Words, _Words], _Begun] = {}
         """Ends of texts that are over, by their kinds and paths: clients show the next text of such
@@ -93,11 +92,11 @@ class StreamMask:
     @property
     def waits(self) -> bool:
         """Whether events wait."""
-        return bool(self._held)
+        return bool(self._waiting)
 
     def push(self, data: bytes) -> bytes:
         """Take whole events; return those that may go on."""
-        if not self._held and (
+        if not self._waiting and (
             # `in` takes twice as long: it fails first to take the character for a number.
             (self._sign(data) is None and data.find(b"%") < 0 and data.find(b"\\") < 0)
             or not self._doubtful(data)
@@ -123,19 +122,19 @@ class StreamMask:
     def _take(self, event: bytes) -> bytes:
         event = self._mask.secrets_in(event)
         secrets = self._mask.secrets
-        if not self._held and not secrets.may_begin(event):
+        if not self._waiting and not secrets.may_begin(event):
             return event
-        held = _Held(event)
-        self._held.append(held)
+        queued = _Waiting(event)
+        self._waiting.append(queued)
         if len(event) <= _LARGEST:
             texts, over = _texts(event)
             for text, start, end in texts:
-                self._read(secrets, text, _Piece(held, start, end))
+                self._read(secrets, text, _Piece(queued, start, end))
             if over is not None:
                 self._end(over)
         waiting = (*self._begun.values(), *self._ended.values())
         pieces = max((len(begun.pieces) for begun in waiting), default=0)
-        if len(self._held) > _MOST_HELD + _OF_A_PIECE * pieces:
+        if len(self._waiting) > _MOST_WAITING + _OF_A_PIECE * pieces:
             self._forget()
         return self._released()
 
@@ -144,12 +143,12 @@ class StreamMask:
         begun = self._begun.pop(text, None) or self._ended.pop(text[:2], None)
         pieces, fresh = (begun.pieces, begun.fresh) if begun is not None else ([], True)
         pieces = [*pieces, piece]
-        joined = b"".join([one.held.event[one.start : one.end] for one in pieces])
+        joined = b"".join([one.event.data[one.start : one.end] for one in pieces])
         while (found := secrets.find(joined, fresh=fresh)) is not None:
             start, end = found
             instead = HIDDEN.encode()
-            for held, first, last in _between(pieces, start, end):
-                held.changes.append((first, last, instead))
+            for queued, first, last in _between(pieces, start, end):
+                queued.changes.append((first, last, instead))
                 instead = b""
             pieces = _between(pieces, end, len(joined))
             joined, fresh = joined[end:], False
@@ -168,21 +167,21 @@ class StreamMask:
     def _released(self) -> bytes:
         """The events before the first one that a secret may begin in."""
         waiting = (*self._begun.values(), *self._ended.values())
-        needed = {id(piece.held) for begun in waiting for piece in begun.pieces}
-        held = self._held
-        count = next((at for at, one in enumerate(held) if id(one) in needed), len(held))
-        released = b"".join([one.written() for one in held[:count]])
-        del held[:count]
+        needed = {id(piece.event) for begun in waiting for piece in begun.pieces}
+        queue = self._waiting
+        count = next((at for at, one in enumerate(queue) if id(one) in needed), len(queue))
+        released = b"".join([one.written() for one in queue[:count]])
+        del queue[:count]
         return released
 
 
 def _between(pieces: list[_Piece], start: int, end: int) -> list[_Piece]:
     """The part from `start` to `end` of the text that the pieces make."""
     found, at = [], 0
-    for held, first, last in pieces:
+    for event, first, last in pieces:
         here = first + max(0, start - at), first + min(last - first, end - at)
         if here[0] < here[1]:
-            found.append(_Piece(held, *here))
+            found.append(_Piece(event, *here))
         at += last - first
     return found
 

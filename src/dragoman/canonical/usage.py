@@ -10,10 +10,10 @@ class Usage(Struct, frozen=True, kw_only=True):
     """What one answer cost, in tokens.
 
     `input` includes `cached` (read from a prompt cache) and `cache_write` (written to one), which
-    includes `cache_write_1h` (kept for an hour); `output` includes `reasoning`. `searches` counts
+    includes `cache_write_1h` (stored for an hour); `output` includes `reasoning`. `searches` counts
     the vendor's own web searches, only where answers are passed through and on routes that map
-    them. `tier` is the service tier the upstream told it charges, in the vendor's word for it;
-    None for the usual one (see `told_tier`). None: the upstream did not report it.
+    them. `tier` is the service tier that the upstream reports, in the vendor's word for it;
+    None for the usual one (see `reported_tier`). None: the upstream did not report it.
     """
 
     input: int = 0
@@ -32,8 +32,8 @@ class Usage(Struct, frozen=True, kw_only=True):
 
 
 def consistent(usage: Usage) -> Usage:
-    """Usage in which no part is more than its whole, whatever an upstream told: so it is counted,
-    priced and held against limits. What is read from a cache goes before what is written to one."""
+    """Usage in which no part exceeds its whole, whatever the upstream reported, for counting,
+    prices and limits. What is read from a cache goes before what is written to one."""
     cached, written = usage.cached or 0, usage.cache_write or 0
     for_an_hour, thought = usage.cache_write_1h or 0, usage.reasoning or 0
     if cached + written <= usage.input and for_an_hour <= written and thought <= usage.output:
@@ -73,8 +73,8 @@ USUAL_TIERS = frozenset({"default", "standard", "auto"})
 _LONGEST_TIER = 32
 
 
-def told_tier(tier: object) -> str | None:
-    """The service tier for `Usage.tier`, from what an upstream says it is."""
+def reported_tier(tier: object) -> str | None:
+    """The service tier for `Usage.tier`, from the upstream's report."""
     if type(tier) is not str or not tier or tier in USUAL_TIERS or len(tier) > _LONGEST_TIER:
         return None
     return tier

@@ -33,12 +33,12 @@ from dragoman.cli.common import (
 from dragoman.printable import count
 
 if TYPE_CHECKING:
-    from dragoman.administration.drafts import Draft
-    from dragoman.administration.rows import BadRow, Row
-    from dragoman.administration.service import Administration, ImportResult, Progress
-    from dragoman.administration.views import AccountView
     from dragoman.config import Secret
-    from dragoman.gateway.operation.probe import Finding
+    from dragoman.operations.drafts import Draft
+    from dragoman.operations.rows import BadRow, Row
+    from dragoman.operations.service import Administration, ImportResult, Progress
+    from dragoman.operations.views import AccountView
+    from dragoman.serving.probe import Finding
 
 STATES = ("active", "cooling", "exhausted", "disabled")
 FORMATS = ("csv", "json", "jsonl")
@@ -61,7 +61,7 @@ def accounts() -> None:
 def opened(path: Path) -> Iterator[Administration]:
     """The administration of the configuration at `path`; what cannot be done ends the command."""
     config = read_config(path, serving=False)
-    from dragoman.administration.opening import open_administration
+    from dragoman.operations.opening import open_administration
 
     with failures_told(), open_administration(config) as found:
         yield found
@@ -310,7 +310,7 @@ def import_(
     members are the fields of [[accounts]]. Keys are given in full or as env:NAME or file:PATH.
     Each bad row is named with its line and field, and then the exit status is 1.
     """
-    from dragoman.administration.rows import rows_of
+    from dragoman.operations.rows import rows_of
 
     name = file_name(file)
     with opened(config) as administration, faults_of_file_told(name, as_json):
@@ -359,7 +359,7 @@ def export(config: Path, upstream: str | None, kind: str) -> None:
 
     `import --replace` reads it. Keys, headers and proxies are not in it.
     """
-    from dragoman.administration.rows import written
+    from dragoman.operations.rows import written
 
     with opened(config) as administration:
         page = administration.page(upstream=upstream, with_usage=False)
@@ -432,8 +432,8 @@ def test(
     if bool(names) == every:
         raise click.UsageError("name accounts, or give --all")
     settings = read_config(config, serving=False)
-    from dragoman.administration.opening import open_administration
-    from dragoman.gateway.operation.probe import probe_all
+    from dragoman.operations.opening import open_administration
+    from dragoman.serving.probe import probe_all
 
     with failures_told(), open_administration(settings) as found:
         chosen = names or tuple(
@@ -475,8 +475,8 @@ def _told(view: AccountView, done: str, as_json: bool) -> None:
 
 
 def _draft(given: dict[str, Any], config: Path, reset: Iterable[str] = ()) -> Draft:
-    from dragoman.administration.drafts import FIELDS, read_draft
     from dragoman.config import Secret
+    from dragoman.operations.drafts import FIELDS, read_draft
 
     values = {name: value for name, value in given.items() if value not in (None, ())}
     if "models" in values:

@@ -13,7 +13,7 @@ import click
 from dragoman.cli.common import CONFIG, JSON, ago, key_store, print_json, read_config, table, tell
 
 if TYPE_CHECKING:
-    from dragoman.administration.admins import AdminAdministration, MadeAdmin
+    from dragoman.operations.admins import AdminAdministration, MadeAdmin
 
 _ROLE = click.Choice(["viewer", "admin"])
 
@@ -30,7 +30,7 @@ def admin() -> None:
 @contextmanager
 def opened(path: Path) -> Iterator[AdminAdministration]:
     """The administration's own keys; what is wrong is told as commands do."""
-    from dragoman.administration.admins import AdminAdministration
+    from dragoman.operations.admins import AdminAdministration
 
     with key_store(read_config(path, serving=False)) as store:
         yield AdminAdministration(store.admins)

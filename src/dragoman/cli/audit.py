@@ -35,7 +35,7 @@ def audit(
     Changes of accounts, keys, teams, prices and the configuration, on the command line and over
     /admin, with what was before and is after. Secrets are never shown.
     """
-    from dragoman.administration.times import InvalidTime, parse_time
+    from dragoman.operations.times import InvalidTime, parse_time
 
     try:
         begin = 0.0 if since is None else parse_time(since, time.time())

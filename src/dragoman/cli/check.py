@@ -23,7 +23,7 @@ from dragoman.cli.common import (
 
 if TYPE_CHECKING:
     from dragoman.config import Account, Config, ConfigError
-    from dragoman.gateway.operation.listing import Listing
+    from dragoman.serving.listing import Listing
 
 
 @click.command()
@@ -69,7 +69,7 @@ def _ask(config: Config, as_json: bool) -> list[Listing]:
     """What each upstream lists for each account; a table is printed of it."""
     import asyncio
 
-    from dragoman.gateway.operation.listing import listings
+    from dragoman.serving.listing import listings
 
     accounts = _accounts(config)
 
@@ -106,7 +106,7 @@ def _accounts(config: Config) -> list[Account]:
     path = config.storage.path
     if not config.storage.place or (path and not os.path.exists(path)):
         return list(config.accounts)
-    from dragoman.administration.opening import open_administration
+    from dragoman.operations.opening import open_administration
 
     with failures_told(), open_administration(config) as found:
         return [found.account(view.name) for view in found.page(with_usage=False).accounts]
@@ -115,6 +115,6 @@ def _accounts(config: Config) -> list[Account]:
 def _unlisted(config: Config, listed: list[Listing]) -> list[tuple[str, str]]:
     if not listed:
         return []
-    from dragoman.gateway.operation.listing import unlisted
+    from dragoman.serving.listing import unlisted
 
     return unlisted(config, listed)

@@ -52,9 +52,9 @@ def classify(
     """
     import time
 
-    from dragoman.accounts.explain import explain, span
-    from dragoman.accounts.rules import RULE_SETS
-    from dragoman.accounts.symptoms import UNREACHABLE, symptom_of_answer
+    from dragoman.accounts.decide.explain import explain, span
+    from dragoman.accounts.decide.rules import RULE_SETS
+    from dragoman.accounts.decide.symptoms import UNREACHABLE, symptom_of_answer
     from dragoman.failing import Rule
     from dragoman.protocols.error_body import read_error_body
 

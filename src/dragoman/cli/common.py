@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
     from dragoman.accounts.store import Store
-    from dragoman.administration.rows import BadRow
     from dragoman.config import Config, ConfigError, Loaded
+    from dragoman.operations.rows import BadRow
 
 
 class ProtocolName(click.ParamType[str]):
@@ -100,7 +100,7 @@ def load_config(
         pass  # Reading it tells why it cannot be read.
     loaded = read(path, server=server or {}, secrets_needed=serving)
     if serving:
-        from dragoman.gateway.server import file_faults
+        from dragoman.server.server import file_faults
 
         if problems := loaded.problems(file_faults(loaded.config)):
             raise ConfigError(str(path), problems)
@@ -126,8 +126,8 @@ def faults_of_config_told(in_json: Callable[[ConfigError], object] | None = None
 @contextmanager
 def key_store(config: Config) -> Iterator[Store]:
     """The store of the keys of a configuration; what is wrong is told as commands do."""
-    from dragoman.administration.errors import Conflict
-    from dragoman.administration.keys import Unknown
+    from dragoman.operations.errors import Conflict
+    from dragoman.operations.keys import Unknown
     from dragoman.storage.opening import store_for
 
     store = store_for(config)
@@ -146,9 +146,9 @@ def key_store(config: Config) -> Iterator[Store]:
 def failures_told() -> Iterator[None]:
     """End the command with a message for whatever an operator can get wrong."""
     from dragoman.accounts.store import StoreError
-    from dragoman.administration.drafts import InvalidDraft
-    from dragoman.administration.errors import Conflict, UnknownAccount
     from dragoman.config import SecretError
+    from dragoman.operations.drafts import InvalidDraft
+    from dragoman.operations.errors import Conflict, UnknownAccount
 
     try:
         yield
@@ -175,7 +175,7 @@ def print_json(value: object) -> None:
 
 def time_span(since: str, until: str) -> tuple[float, float]:
     """The time that a command is asked for, in Unix seconds; what it cannot be ends the command."""
-    from dragoman.administration.times import InvalidTime, parse_time
+    from dragoman.operations.times import InvalidTime, parse_time
 
     now = time.time()
     try:
@@ -198,8 +198,8 @@ def tell(value: object, as_json: bool, text: str = "") -> None:
 @contextmanager
 def faults_of_file_told(name: str, as_json: bool) -> Iterator[None]:
     """Tells what is wrong with a list of rows that was read from a file, as commands do."""
-    from dragoman.administration.errors import ImportRejected
-    from dragoman.administration.rows import BadFile
+    from dragoman.operations.errors import ImportRejected
+    from dragoman.operations.rows import BadFile
 
     try:
         yield
@@ -251,13 +251,13 @@ def _coloured(cell: str, width: int) -> str:
 
 def until(moment: float | None, now: float) -> str:
     """How long it is until a moment, both in Unix seconds; empty if there is none."""
-    from dragoman.accounts.explain import span
+    from dragoman.accounts.decide.explain import span
 
     return "" if moment is None or moment <= now else f"in {span(moment - now)}"
 
 
 def ago(moment: float | None, now: float) -> str:
     """How long ago a moment is, both in Unix seconds."""
-    from dragoman.accounts.explain import span
+    from dragoman.accounts.decide.explain import span
 
     return "never" if moment is None else f"{span(max(0.0, now - moment))} ago"

@@ -33,7 +33,7 @@ def doctor(
     """
     import asyncio
 
-    from dragoman.doctor import PROTOCOLS, NoModel, Refused, State, Unreachable, examine
+    from dragoman.lab.doctor import PROTOCOLS, NoModel, Refused, State, Unreachable, examine
 
     def say(line: str) -> None:
         click.echo(line, err=True)

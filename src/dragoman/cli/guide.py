@@ -16,7 +16,7 @@ def guide(client: str | None, url: str | None, model: str | None) -> None:
     from the environment variable DRAGOMAN_KEY, in its own way.
     """
     from dragoman.cli.common import table
-    from dragoman.guides import (
+    from dragoman.lab.guides import (
         DEMO_MODEL,
         DEMO_URL,
         GUIDES,

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 
 import click
 
-from dragoman.administration.times import LONGEST_SPAN_S
 from dragoman.cli.common import (
     ALWAYS_JSON,
     CONFIG,
@@ -29,10 +28,11 @@ from dragoman.cli.common import (
     table,
     tell,
 )
+from dragoman.operations.times import LONGEST_SPAN_S
 from dragoman.printable import count, printable
 
 if TYPE_CHECKING:
-    from dragoman.administration.keys import KeyAdministration, KeyView, MadeKey, TeamView
+    from dragoman.operations.keys import KeyAdministration, KeyView, MadeKey, TeamView
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -194,7 +194,7 @@ def _to_change(options: dict[str, Any]) -> dict[str, Any]:
 def opened(path: Path) -> Iterator[KeyAdministration]:
     """The administration of keys of a configuration; what is wrong is told as commands do."""
     config = read_config(path, serving=False)
-    from dragoman.administration.keys import KeyAdministration
+    from dragoman.operations.keys import KeyAdministration
 
     with key_store(config) as store:
         yield KeyAdministration(config, store.client_keys)
@@ -273,8 +273,8 @@ def import_(
     made, and printed this once as CSV. All of them are added, or none if a row is bad; each bad row
     is named. What is not taken over is told.
     """
-    from dragoman.administration.foreign_keys import read_keys
-    from dragoman.administration.rows import csv_line
+    from dragoman.operations.foreign_keys import read_keys
+    from dragoman.operations.rows import csv_line
 
     with opened(config) as administration, faults_of_file_told(file_name(file), as_json):
         done = administration.import_keys(

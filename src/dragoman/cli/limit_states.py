@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.accounts.store import Store
-from dragoman.administration.limits import NumberedLimit
 from dragoman.config import Config
-from dragoman.gateway.serving.limit_counters import LimitCounters
-from dragoman.gateway.serving.routing import Router
-from dragoman.gateway.serving.simulated_admission import (
+from dragoman.keys.records import UsedInHour
+from dragoman.keys.ring import FixedKey, KeyRing
+from dragoman.limits.estimates import FIRST_OUTPUT
+from dragoman.limits.rows import Counters
+from dragoman.operations.limits import NumberedLimit
+from dragoman.prices.loading import load_prices
+from dragoman.serving.limit_counters import LimitCounters
+from dragoman.serving.routing import Router
+from dragoman.serving.simulated_admission import (
     Answer,
     LimitState,
     SimulatedAdmission,
     state_of,
 )
-from dragoman.keys.estimates import FIRST_OUTPUT
-from dragoman.keys.records import UsedInHour
-from dragoman.keys.ring import FixedKey, KeyRing
-from dragoman.keys.rows import Counters
-from dragoman.prices.loading import load_prices
 from dragoman.storage.opening import limits_for
 from dragoman.storage.shared_limits import PrivateLimits
 

@@ -19,10 +19,10 @@ from dragoman.cli.keys import Moment, opened
 
 if TYPE_CHECKING:
     from dragoman.accounts.store import Store
-    from dragoman.administration.limits import LimitAdministration, NumberedLimit, Owner
     from dragoman.config import Config
     from dragoman.config.limits import Limit
-    from dragoman.gateway.serving.simulated_admission import LimitState
+    from dragoman.operations.limits import LimitAdministration, NumberedLimit, Owner
+    from dragoman.serving.simulated_admission import LimitState
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,7 +36,7 @@ def limit() -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[LimitAdministration]:
-    from dragoman.administration.limits import LimitAdministration, UnknownLimit
+    from dragoman.operations.limits import LimitAdministration, UnknownLimit
 
     with opened(path) as keys:
         try:

@@ -27,7 +27,7 @@ from dragoman.cli.common import (
 from dragoman.printable import count
 
 if TYPE_CHECKING:
-    from dragoman.prices.making import Made, Text
+    from dragoman.lab.prices.making import Made, Text
 
 GENAI = (
     "https://raw.githubusercontent.com/pydantic/genai-prices/refs/heads/main"
@@ -71,7 +71,7 @@ def show(config: Path, provider: str | None, as_json: bool, model: str | None) -
     """
     import msgspec
 
-    from dragoman.administration.pricing import price_views
+    from dragoman.operations.pricing import price_views
     from dragoman.prices.loading import load_prices, load_table, provider_of
     from dragoman.prices.lookup import PriceList
 
@@ -154,8 +154,8 @@ def update(
     `[pricing] table` has the gateway use the file.
     """
     from dragoman.config.files import read_file
+    from dragoman.lab.prices.making import changes, gone, make_from
     from dragoman.prices.loading import load_table
-    from dragoman.prices.making import changes, gone, make_from
     from dragoman.prices.table import write_table
 
     with _told():
@@ -208,8 +208,8 @@ def diff(config: Path, as_json: bool, old: Path, new: Path | None) -> None:
     those of input, of cached input and of output, in US dollars for a million tokens.
     """
     from dragoman.config.files import read_file
+    from dragoman.lab.prices.making import changes
     from dragoman.prices.loading import load_table
-    from dragoman.prices.making import changes
 
     with _told():
         before = load_table(read_file(str(old)))
@@ -252,7 +252,7 @@ def set_price(config: Path, input_: str, force: bool, as_json: bool, **fields: A
     tier, length, day and hours is replaced. A running gateway takes it over with
     `dragoman reload`, what was counted with `dragoman prices reprice`.
     """
-    from dragoman.administration.own_prices import HighPrice, PricesInline, with_price
+    from dragoman.operations.own_prices import HighPrice, PricesInline, with_price
 
     given = {"model": fields.pop("model"), "input": input_}
     given |= {name: value for name, value in fields.items() if value is not None}
@@ -282,7 +282,7 @@ def reprice(config: Path, since: str, until: str, dry_run: bool, as_json: bool) 
     Whole hours are priced that begin in the time asked for, each as of its beginning. What has no
     price stays as it is.
     """
-    from dragoman.administration import pricing
+    from dragoman.operations import pricing
     from dragoman.prices.loading import load_prices
     from dragoman.storage.opening import store_for
 
@@ -359,7 +359,7 @@ def _replace(file: Path, data: bytes, check: Callable[[Path], None] | None = Non
 
 def _read(place: str) -> Text:
     """What is at a URL, or in a file."""
-    from dragoman.prices.making import Text
+    from dragoman.lab.prices.making import Text
     from dragoman.prices.table import PriceError
 
     if not place.startswith("https://"):

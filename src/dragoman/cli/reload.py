@@ -27,8 +27,8 @@ def reload(config: Path, host: str | None, port: int | None, as_json: bool) -> N
     """
     import msgspec
 
-    from dragoman.gateway.processes.reload import Report
-    from dragoman.gateway.processes.take_over import ask_to_reload
+    from dragoman.processes.reload import Report
+    from dragoman.processes.take_over import ask_to_reload
 
     def unusable(error: ConfigError) -> object:
         return {"problems": [one.located(error.file) for one in error.problems]}
@@ -58,7 +58,7 @@ def reload(config: Path, host: str | None, port: int | None, as_json: bool) -> N
 
 
 def _print(report: object) -> None:
-    from dragoman.gateway.processes.reload import Report
+    from dragoman.processes.reload import Report
 
     assert isinstance(report, Report)
     for problem in report.problems:
@@ -80,7 +80,7 @@ def _address(server: Server) -> tuple[str, int]:
     Raises:
         OSError: there is no such address.
     """
-    from dragoman.gateway.processes.listening import address_of_path, resolve
+    from dragoman.processes.listening import address_of_path, resolve
 
     if server.unix_socket is not None:
         return address_of_path(server.unix_socket)

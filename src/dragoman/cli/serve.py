@@ -30,7 +30,7 @@ def serve(config: Path, host: str | None, port: int | None, workers: int | None)
     server = {name: value for name, value in given.items() if value is not None}
     settings = read_config(config, server=server)
     from dragoman.config.source import Source
-    from dragoman.gateway import service
+    from dragoman.server import service
 
     listens = settings.server
     with _serving(listens.unix_socket or f"{listens.host}:{listens.port}"):
@@ -61,7 +61,7 @@ def simulate(host: str, port: int) -> None:
 
     It speaks all protocols, and takes any key.
     """
-    from dragoman.simulator.server import run
+    from dragoman.lab.simulator.server import run
 
     def announce(url: str) -> None:
         click.echo(f"Serving the simulator on {url} until interrupted.", err=True)

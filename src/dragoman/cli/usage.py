@@ -12,7 +12,7 @@ from dragoman.cli.accounts import opened
 from dragoman.cli.common import CONFIG, print_json, table, time_span
 
 if TYPE_CHECKING:
-    from dragoman.administration.views import UsageReport, UsageRow
+    from dragoman.operations.views import UsageReport, UsageRow
 
 COSTS = ("cost_usd", "unpriced")
 SUMS = (
@@ -75,7 +75,7 @@ def usage(
     if kind == "json":
         print_json(report)
     elif kind == "csv":
-        from dragoman.administration.rows import csv_line
+        from dragoman.operations.rows import csv_line
 
         click.echo(csv_line((*chosen, *sums)), nl=False)
         for row in report.rows:

@@ -17,6 +17,7 @@ from msgspec.structs import FieldInfo
 from dragoman.canonical.options import Extensible
 from dragoman.config.access_rules import NonEmpty
 from dragoman.config.files import BadFileName, FileText, read_file
+from dragoman.config.removed import REMOVED
 from dragoman.config.secret import Secret, SecretError
 from dragoman.config.toml_lines import Path
 from dragoman.protocols.settings import fields_of, with_settings
@@ -72,7 +73,7 @@ class Converter:
         before = len(self.faults)
         fields = fields_of(kind) if issubclass(kind, Extensible) else _fields(kind)
         for key in value.keys() - fields.keys():
-            self._fault((*path, key), f"unknown key{suggestion(key, fields)}")
+            self._fault((*path, key), _unknown((*path, key), fields))
         for name in fields.keys() - value.keys():
             if fields[name].required:
                 self._fault((*path, name), "required, but not set")
@@ -164,6 +165,14 @@ def _choices(kind: Any) -> list[str]:
     if isinstance(plain, type) and issubclass(plain, Enum):
         return [str(member.value) for member in plain]
     return []
+
+
+def _unknown(path: Path, known: Iterable[str]) -> str:
+    """Why a key cannot be set: it was removed, or never was."""
+    instead = REMOVED.get(".".join(part for part in path if isinstance(part, str)))
+    if instead is not None:
+        return f"was removed: {instead}"
+    return f"unknown key{suggestion(str(path[-1]), known)}"
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -133,10 +133,6 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds after which a worker that does nothing at all, not even give a sign of life, is
     replaced by another, if there are several; its stack is logged after half of them. 0 for
     never."""
-    idempotency_s: Annotated[Seconds, RESTART] = 600.0
-    """Seconds for which a good answer to a request with an `Idempotency-Key` is given again to its
-    client when the request is repeated; while it is in flight a repetition is answered 409. Each
-    worker knows its own requests only. 0: keys mean nothing, and none is sent upstream."""
     retry_headers: bool = False
     """Tell SDKs by `x-should-retry: false` not to repeat a request that failed on several
     accounts, so that attempts do not multiply."""

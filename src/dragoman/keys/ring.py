@@ -15,9 +15,9 @@ from dragoman.config.access_rules import AccessRules, KeyRules
 from dragoman.config.limits import Limit
 from dragoman.config.names import matches
 from dragoman.http.addresses import Address, Network, network
-from dragoman.keys.bound_limits import BoundLimits
 from dragoman.keys.records import StoredKey, StoredTeam, Uses
 from dragoman.keys.secrets import digest_of, is_mistyped
+from dragoman.limits.bound_limits import BoundLimits
 from dragoman.protocols.dialects import Dialect
 
 

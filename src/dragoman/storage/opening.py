@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from dragoman.accounts.store import Counts, Store
 from dragoman.config import Config
 from dragoman.config.summary import Kept
-from dragoman.keys.ledgers import Ledgers
-from dragoman.keys.rows import Counters
+from dragoman.limits.ledgers import Ledgers
+from dragoman.limits.rows import Counters
 from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.request_log import RequestLogFiles

@@ -1,6 +1,6 @@
 """What was used of limits, counted exactly over all processes of one machine.
 
-A file that all of them map: cells for each counter (`keys/counters.py`), and for each process a
+A file that all of them map: cells for each counter (`limits/counters.py`), and for each process a
 column with what it has reserved and what it has used that is in no row of usage yet. All of it is
 read and written under one lock, for the time of one request's limits: a mutex in the file, or a
 lock of the kernel where there are none that a killed process gives up. Of a process that is gone,
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 from dragoman.config.windows import Fixed
-from dragoman.keys.counters import (
+from dragoman.limits.counters import (
     FIXED_CELLS,
     ROLLING_CELLS,
     Cells,
@@ -28,7 +28,7 @@ from dragoman.keys.counters import (
     FixedCounter,
     RollingCounter,
 )
-from dragoman.keys.rows import (
+from dragoman.limits.rows import (
     OWN_AHEAD,
     OWN_CELLS,
     OWN_UNWRITTEN,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dragoman.accounts.store import StoreError
-from dragoman.storage.schema import MIGRATIONS
 from dragoman.storage.sqlite_file import SqliteConnection, explained, tables_version
+from dragoman.storage.sqlite_schema import SQLITE
 from dragoman.storage.tables.database import Connection
 
 _LOCK_S = 10.0
@@ -46,9 +46,9 @@ def check(path: str | os.PathLike[str]) -> Health:
         )
         found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
         faults = [] if found == ["ok"] else found
-        if not faults and tables == len(MIGRATIONS):
+        if not faults and tables == SQLITE.version:
             faults.extend(wrong_sums(connection))
-        return Health(pages * size, unused * size, tables, len(MIGRATIONS), tuple(faults))
+        return Health(pages * size, unused * size, tables, SQLITE.version, tuple(faults))
 
 
 def backup(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> int:

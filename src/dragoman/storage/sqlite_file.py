@@ -15,8 +15,9 @@ import msgspec
 
 from dragoman.accounts.store import StoreError
 from dragoman.jsontext import JsonError
-from dragoman.storage.schema import APPLICATION_ID, MIGRATIONS
-from dragoman.storage.tables.database import Keyed, adding, used_by_newer, version_of
+from dragoman.storage.sqlite_schema import APPLICATION_ID, SQLITE, upgrade_file
+from dragoman.storage.tables.database import adding, used_by_newer, version_of
+from dragoman.storage.tables.table import Table
 
 _encode = msgspec.json.Encoder().encode
 
@@ -47,15 +48,13 @@ class SqliteConnection(sqlite3.Connection):
         """See `Connection.insert`."""
         self.execute(f"INSERT INTO {into} {_told(len(types))} {then}", (_encode(rows).decode(),))
 
-    def fill(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def fill(self, table: Table, rows: Sequence[Sequence[Any]]) -> None:
         """See `Connection.fill`."""
-        places = ", ".join("?" for _ in columns)
-        self.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", rows)
+        self.executemany(table.insertion, rows)
 
-    def add(self, table: str, keys: Keyed, sums: Keyed, rows: Sequence[Any]) -> None:
+    def add(self, table: Table, rows: Sequence[Any]) -> None:
         """See `Connection.add`."""
-        keyed, counted = [name for name, _ in keys], [name for name, _ in sums]
-        statement = adding(table, keyed, counted, _told(len(keyed) + len(counted)))
+        statement = adding(table, _told(len(table.columns)))
         self.execute(statement, (_encode(rows).decode(),))
 
     def queue(self) -> None:
@@ -264,19 +263,33 @@ class SqliteFile:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT_BYTES}")
         connection.execute(f"PRAGMA secure_delete = {'ON' if self._erases else 'OFF'}")
-        if present == len(MIGRATIONS):
+        if present == SQLITE.version:
             return
         connection.execute("BEGIN IMMEDIATE")
-        for number in range(tables_version(connection, self.path), len(MIGRATIONS)):
-            for statement in MIGRATIONS[number]:
+        present = tables_version(connection, self.path)
+        if present < SQLITE.version:
+            for statement in upgrade_file(present, _columns(connection)):
                 connection.execute(statement)
-            connection.execute("INSERT INTO migrations VALUES (?, ?)", (number + 1, time.time()))
+            connection.execute(
+                "INSERT INTO migrations VALUES (?, ?)", (SQLITE.version, time.time())
+            )
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
 
 
+def _columns(connection: sqlite3.Connection) -> dict[str, set[str]]:
+    """The columns of each table."""
+    found: dict[str, set[str]] = {}
+    for table, column in connection.execute(
+        "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c"
+        " WHERE m.type = 'table'"
+    ):
+        found.setdefault(table, set()).add(column)
+    return found
+
+
 def tables_version(connection: sqlite3.Connection, path: Path) -> int:
-    """How many migrations the file has; 0 if it is empty.
+    """The version of the tables of a file; 0 if it is empty.
 
     Raises:
         StoreError: it is another program's, or of a newer version of this one.
@@ -287,8 +300,8 @@ def tables_version(connection: sqlite3.Connection, path: Path) -> int:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise StoreError(f"{path}: is a database of another program")
     found: int = connection.execute("SELECT max(number) FROM migrations").fetchone()[0]
-    if found > len(MIGRATIONS):
-        raise StoreError(f"{path}: {used_by_newer(found, len(MIGRATIONS))}")
+    if found > SQLITE.version:
+        raise StoreError(f"{path}: {used_by_newer(found, SQLITE.version)}")
     return found
 
 

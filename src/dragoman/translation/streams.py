@@ -276,7 +276,7 @@ class TranslatedStream(AnswerStream):
             return self.fail(error.fault)
         self._pass_on(self._reader.settle())
         self._restorer.settle()
-        self._ledger.keep(known)
+        self._ledger.truncate(known)
         return failure
 
     def take(self, frame: Frame) -> bytes:

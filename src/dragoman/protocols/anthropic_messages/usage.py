@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.canonical.usage import Usage, told_tier
+from dragoman.canonical.usage import Usage, reported_tier
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.numbers import token_count
 
@@ -38,7 +38,7 @@ def read_usage(usage: Mapping[str, Any], *, searches: bool = True) -> Usage:
     details = usage.get("output_tokens_details")
     creation = usage.get("cache_creation")
     hosted = usage.get("server_tool_use") if searches else None
-    tier = told_tier(usage.get("service_tier"))
+    tier = reported_tier(usage.get("service_tier"))
     return Usage(
         input=(token_count(usage.get("input_tokens")) or 0) + (written or 0) + (cached or 0),
         output=token_count(usage.get("output_tokens")) or 0,

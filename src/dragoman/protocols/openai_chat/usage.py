@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.canonical.losses import Ledger, LossKind
-from dragoman.canonical.usage import Usage, told_tier
+from dragoman.canonical.usage import Usage, reported_tier
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.numbers import token_count
 from dragoman.protocols.openai_chat import wire
@@ -44,7 +44,7 @@ def read_usage(usage: JsonObject, ledger: Ledger | None = None, tier: object = N
         cached=cached,
         cache_write=cache_write,
         reasoning=reasoning,
-        tier=told_tier(tier),
+        tier=reported_tier(tier),
     )
 
 

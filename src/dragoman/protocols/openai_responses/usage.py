@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.canonical.usage import Usage, told_tier
+from dragoman.canonical.usage import Usage, reported_tier
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.numbers import token_count
 
@@ -23,7 +23,7 @@ def read_usage(usage: Any, tier: object = None, searches: int | None = None) -> 
         cache_write=token_count(given.get("cache_write_tokens")),
         reasoning=token_count(made.get("reasoning_tokens")),
         searches=searches,
-        tier=told_tier(tier),
+        tier=reported_tier(tier),
     )
 
 

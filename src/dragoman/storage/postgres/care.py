@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from dragoman.storage.postgres.database import PostgresDatabase
-from dragoman.storage.postgres.schema import MIGRATIONS
+from dragoman.storage.postgres.schema import POSTGRES
 from dragoman.storage.sqlite_care import Health, wrong_sums
 
 
@@ -22,4 +22,4 @@ def check(url: str) -> Health:
             " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
         ).fetchone()[0]
         tables = connection.execute("SELECT max(number) FROM migrations").fetchone()[0]
-        return Health(size, 0, tables, len(MIGRATIONS), tuple(wrong_sums(connection)))
+        return Health(size, 0, tables, POSTGRES.version, tuple(wrong_sums(connection)))

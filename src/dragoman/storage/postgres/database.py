@@ -25,8 +25,10 @@ from psycopg.types.numeric import NumericBinaryLoader
 from dragoman.accounts.store import CommitUnknown, StoreError
 from dragoman.jsontext import JsonError
 from dragoman.storage.postgres.link import Link, cut, is_quiet, linked
-from dragoman.storage.postgres.schema import MAKE_MIGRATIONS, MIGRATIONS
-from dragoman.storage.tables.database import Keyed, adding, used_by_newer
+from dragoman.storage.postgres.schema import POSTGRES, TYPES
+from dragoman.storage.schema import TABLES, upgrade
+from dragoman.storage.tables.database import adding, used_by_newer
+from dragoman.storage.tables.table import Table
 
 TABLES_LOCK = 0x647261676F6D616E
 """Number of the advisory lock under which tables are made."""
@@ -46,7 +48,7 @@ _NUL = "\0"
 """What PostgreSQL keeps in no text."""
 
 _encode = msgspec.json.Encoder().encode
-_TYPES = {int: "bigint", float: "float8", str: "text"}
+_TYPES = {int: TYPES["INTEGER"], float: TYPES["REAL"], str: TYPES["TEXT"]}
 _BEGIN = "BEGIN"
 _WRITE = "UPDATE clock SET version = version + 1 RETURNING version"
 _BOUNDED = (
@@ -55,9 +57,9 @@ _BOUNDED = (
 )
 """As SET LOCAL of both, in one statement."""
 _LOCK = "SELECT version FROM clock FOR UPDATE"
-_COLUMN_TYPES = """
-SELECT '"' || attname || '"', format_type(atttypid, NULL) FROM pg_attribute
-WHERE attrelid = ?::regclass AND attnum > 0 AND NOT attisdropped
+_COLUMNS = """
+SELECT asked.name, attname FROM unnest(%s::text[]) AS asked (name)
+JOIN pg_attribute ON attrelid = to_regclass(asked.name) WHERE attnum > 0 AND NOT attisdropped
 """
 
 
@@ -261,7 +263,6 @@ class PostgresConnection:
     def __init__(self, link: Link, pipeline: psycopg.Pipeline) -> None:
         self._link = link
         self._pipeline = pipeline
-        self._types: dict[str, dict[str, str]] = {}
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> PostgresRows:
         """See `Connection.execute`."""
@@ -279,27 +280,24 @@ class PostgresConnection:
 
     def insert(self, into: str, types: Sequence[type], rows: Sequence[Any], then: str = "") -> None:
         """See `Connection.insert`."""
-        told = _told(tuple(types), len(types))
+        told = _told(tuple(_TYPES[kind] for kind in types), len(types))
         self.execute(f"INSERT INTO {into} {told} {then}", (_json(rows),))
 
-    def fill(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def fill(self, table: Table, rows: Sequence[Sequence[Any]]) -> None:
         """See `Connection.fill`: an array for each column, since COPY is not for pipelines."""
-        types = self._types.get(table)
-        if types is None:
-            types = self._types[table] = dict(self.execute(_COLUMN_TYPES, (table,)).fetchall())
-        arrays = ", ".join(f"?::{types[column]}[]" for column in columns)
+        arrays = ", ".join(f"?::{TYPES[column.kind]}[]" for column in table.columns)
         self.execute(
-            f"INSERT INTO {table} ({', '.join(columns)}) SELECT * FROM unnest({arrays})",
+            f"INSERT INTO {table.name} ({', '.join(table.names)}) SELECT * FROM unnest({arrays})",
             [[_kept(value) for value in column] for column in zip(*rows, strict=True)],
         )
 
-    def add(self, table: str, keys: Keyed, sums: Keyed, rows: Sequence[Any]) -> None:
+    def add(self, table: Table, rows: Sequence[Any]) -> None:
         """See `Connection.add`."""
-        keyed, counted = [name for name, _ in keys], [name for name, _ in sums]
+        keyed = len(table.key)
         # One statement may change a row once: what has become the same key is added up.
-        told = _told(tuple(kind for _, kind in (*keys, *sums)), len(keyed))
-        bounded = [[*map(_shortened, row[: len(keyed)]), *row[len(keyed) :]] for row in rows]
-        self.execute(adding(table, keyed, counted, told), (_json(bounded),))
+        told = _told(tuple(TYPES[column.kind] for column in table.columns), keyed)
+        bounded = [[*map(_shortened, row[:keyed]), *row[keyed:]] for row in rows]
+        self.execute(adding(table, told), (_json(bounded),))
 
     def gathered(self, columns: Sequence[str], rows: str) -> str:
         """See `Connection.gathered`."""
@@ -364,21 +362,29 @@ class _Integers(Loader):
 def _prepare(link: Link) -> float:
     """Bring the tables up to date. Returns when they were made, in Unix seconds."""
     found = _tables(link)
-    if found is None or found[0] < len(MIGRATIONS):
+    if found is None or found[0] < POSTGRES.version:
         with link.transaction():
             link.execute("SELECT pg_advisory_xact_lock(%s)", (TABLES_LOCK,))
-            link.execute(MAKE_MIGRATIONS)
             found = _tables(link)
-            for number in range(0 if found is None else found[0], len(MIGRATIONS)):
-                for statement in MIGRATIONS[number]:
+            if found is None or found[0] < POSTGRES.version:
+                for statement in upgrade(POSTGRES, _columns(link)):
                     link.execute(statement)  # type: ignore[arg-type, unused-ignore]
-                link.execute("INSERT INTO migrations VALUES (%s, %s)", (number + 1, time.time()))
+                now = time.time()
+                link.execute("INSERT INTO migrations VALUES (%s, %s)", (POSTGRES.version, now))
             found = _tables(link)
     assert found is not None
     version, made = found
-    if version > len(MIGRATIONS):
-        raise StoreError(f"the database {used_by_newer(version, len(MIGRATIONS))}")
+    if version > POSTGRES.version:
+        raise StoreError(f"the database {used_by_newer(version, POSTGRES.version)}")
     return made
+
+
+def _columns(link: Link) -> dict[str, set[str]]:
+    """The columns of each table."""
+    found: dict[str, set[str]] = {}
+    for table, column in link.execute(_COLUMNS, ([table.name for table in TABLES],)):
+        found.setdefault(table, set()).add(column)
+    return found
 
 
 def _ahead(link: Link) -> float:
@@ -417,10 +423,10 @@ def _kept(value: Any) -> Any:
 
 
 @lru_cache
-def _told(types: tuple[type, ...], keyed: int) -> str:
+def _told(types: tuple[str, ...], keyed: int) -> str:
     """What selects the rows of a JSON array of arrays with values of these types, where those that
     are the same but for what follows the first `keyed` values are added up."""
-    values = [f"(told.row->>{place})::{_TYPES[one]}" for place, one in enumerate(types)]
+    values = [f"(told.row->>{place})::{one}" for place, one in enumerate(types)]
     rows = "FROM json_array_elements(?::json) AS told (row) WHERE true"
     if keyed == len(types):
         return f"SELECT {', '.join(values)} {rows}"

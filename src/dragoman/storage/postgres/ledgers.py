@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import psycopg
 
-from dragoman.keys.ledgers import Away, Decide, read_ledger, write_ledger
+from dragoman.limits.ledgers import Away, Decide, read_ledger, write_ledger
 from dragoman.storage.postgres.link import Link, cut, linked
 
 TABLE = """
@@ -65,7 +65,7 @@ def connecting(url: str) -> Callable[[], Link]:
 
 
 class PostgresLedgers:
-    """See `dragoman.keys.ledgers.Ledgers`. `connect` makes a connection, which is kept."""
+    """See `dragoman.limits.ledgers.Ledgers`. `connect` makes a connection, which is kept."""
 
     def __init__(self, connect: Callable[[], Link]) -> None:
         self._connect = connect

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from dragoman.storage.tables.table import Table
+
 
 class Rows(Protocol):
     """What a statement returned."""
@@ -40,10 +42,10 @@ class Connection(Protocol):
         """Insert rows, arrays of values of these types, `into` a table with its columns, in one
         step. What of `then` follows may be an ON CONFLICT clause."""
 
-    def fill(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Insert many small rows of all kinds of values in one step."""
+    def fill(self, table: Table, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert many small rows, with a value for each column, in one step."""
 
-    def add(self, table: str, keys: Keyed, sums: Keyed, rows: Sequence[Any]) -> None:
+    def add(self, table: Table, rows: Sequence[Any]) -> None:
         """Add sums, the last values of each row, to those of their keys, the first ones, in one
         step."""
 
@@ -57,10 +59,6 @@ class Connection(Protocol):
     def gathered(self, columns: Sequence[str], rows: str) -> str:
         """The statement that returns rows as one JSON array of arrays; `rows` is all of it that
         follows the columns."""
-
-
-Keyed = Sequence[tuple[str, type]]
-"""Columns, and what values they have."""
 
 
 class Database(Protocol):
@@ -123,10 +121,12 @@ def replacing(table: str, keys: str, columns: str, rest: str = "") -> str:
     )
 
 
-def adding(table: str, keyed: Sequence[str], counted: Sequence[str], rows: str) -> str:
+def adding(table: Table, rows: str) -> str:
     """The statement that adds the sums that `rows` selects to those of their keys."""
-    sums = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in counted)
+    sums = ", ".join(
+        f"{name} = {table.name}.{name} + excluded.{name}" for name in table.names[len(table.key) :]
+    )
     return (
-        f"INSERT INTO {table} ({', '.join((*keyed, *counted))}) {rows}"
-        f" ON CONFLICT ({', '.join(keyed)}) DO UPDATE SET {sums}"
+        f"INSERT INTO {table.name} ({', '.join(table.names)}) {rows}"
+        f" ON CONFLICT ({', '.join(table.key)}) DO UPDATE SET {sums}"
     )

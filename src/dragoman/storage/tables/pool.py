@@ -15,9 +15,9 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from dragoman.accounts.decisions import apply, entry_of
-from dragoman.accounts.quota import Windows, merged
-from dragoman.accounts.states import AccountState, Entry, Transition
+from dragoman.accounts.decide.decisions import apply, entry_of
+from dragoman.accounts.decide.quota import Windows, merged
+from dragoman.accounts.decide.states import AccountState, Entry, Transition
 from dragoman.accounts.store import (
     HISTORY_KEPT,
     LOST_AFTER_S,

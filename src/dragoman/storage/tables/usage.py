@@ -26,29 +26,40 @@ from dragoman.accounts.store import (
 )
 from dragoman.accounts.usage import OTHER
 from dragoman.jsontext import decoder
-from dragoman.storage.tables.database import Connection, Database, Keyed, Rows, adding
+from dragoman.storage.tables.database import Connection, Database, Rows, adding
+from dragoman.storage.tables.table import Table, make_table
 
 _DAY_S = 86400
 _LATE_S = 7 * _DAY_S
 """Seconds for which a worker may have held what it could not write."""
 
 
-def _columns(struct: type[Struct]) -> dict[str, type]:
-    """Columns as the fields of a struct. What PostgreSQL has a word of its own for is in quotes."""
+_KINDS = {int: "INTEGER", float: "REAL", str: "TEXT"}
+
+
+def _sums_table(
+    name: str, keys: type[Struct], sums: Mapping[str, type], fill_percent: int = 100
+) -> Table:
+    """A table in which sums are added up by the fields of `keys`."""
+    columns = {**_fields(keys), **sums}
+    written = ", ".join(f"{field} {_KINDS[kind]} NOT NULL" for field, kind in columns.items())
+    return make_table(name, written, ", ".join(_fields(keys)), fill_percent=fill_percent)
+
+
+def _fields(struct: type[Struct]) -> dict[str, type]:
+    """Columns with the names of fields; in quotes what PostgreSQL reserves."""
     types = get_type_hints(struct)
     return {'"user"' if name == "user" else name: types[name] for name in struct.__struct_fields__}
 
 
-_USAGE_KEYS, _USAGE_SUMS = _columns(UsageKey), _columns(UsageCount)
-_CHARGE_KEYS, _CHARGE_SUMS = _columns(ChargeKey), _columns(ChargeCount)
-KEYS_AND_SUMS: Mapping[str, tuple[Keyed, Keyed]] = {
-    "usage": (tuple(_USAGE_KEYS.items()), tuple(_USAGE_SUMS.items())),
-    "charges": (tuple(_CHARGE_KEYS.items()), tuple(_CHARGE_SUMS.items())),
-    "errors": (tuple(_columns(ErrorKey).items()), (("number", int),)),
-}
-"""The columns of the tables in which what is told is added up."""
-_KEYED, _COUNTED = tuple(_USAGE_KEYS), tuple(_USAGE_SUMS)
-_CHARGE_KEYED, _CHARGE_COUNTED = tuple(_CHARGE_KEYS), tuple(_CHARGE_SUMS)
+USAGE = _sums_table("usage", UsageKey, _fields(UsageCount), 70)
+CHARGES = _sums_table("charges", ChargeKey, _fields(ChargeCount), 70)
+ERRORS = _sums_table("errors", ErrorKey, {"number": int})
+SUMS = (USAGE, CHARGES, ERRORS)
+"""The tables in which sums are added up, by the hour."""
+
+_KEYED, _COUNTED = USAGE.key, USAGE.names[len(USAGE.key) :]
+_CHARGE_KEYED, _CHARGE_COUNTED = CHARGES.key, CHARGES.names[len(CHARGES.key) :]
 
 _PART = 10**9
 _SUMMED = tuple(f"sum({name})" for name in _COUNTED)
@@ -72,21 +83,20 @@ _encode = msgspec.json.Encoder().encode
 _read_error = decoder(LastError)
 
 
-def _fold(
-    table: str, keyed: Sequence[str], counted: Sequence[str], into: Mapping[str, str], too_old: str
-) -> tuple[str, str]:
+def _fold(table: Table, into: Mapping[str, str], too_old: str) -> tuple[str, str]:
     """The statements that add the first rows that are `too_old` to those that they become, whose
     columns are the expressions in `into`, and then delete them. Both pick the same rows: what rows
     become is not too old."""
-    columns = ", ".join(keyed)
+    name, keyed = table.name, len(table.key)
+    columns = ", ".join(table.key)
     picked = (
-        f"({columns}) IN (SELECT {columns} FROM {table} WHERE {too_old} ORDER BY {columns} LIMIT ?)"
+        f"({columns}) IN (SELECT {columns} FROM {name} WHERE {too_old} ORDER BY {columns} LIMIT ?)"
     )
-    made = ", ".join(into.get(name, name) for name in keyed)
-    sums = ", ".join(f"sum({name})" for name in counted)
-    places = ", ".join(str(place + 1) for place in range(len(keyed)))
-    rows = f"SELECT {made}, {sums} FROM {table} WHERE {picked} GROUP BY {places}"
-    return adding(table, keyed, counted, rows), f"DELETE FROM {table} WHERE {picked}"
+    made = ", ".join(into.get(key, key) for key in table.key)
+    sums = ", ".join(f"sum({column})" for column in table.names[keyed:])
+    places = ", ".join(str(place + 1) for place in range(keyed))
+    rows = f"SELECT {made}, {sums} FROM {name} WHERE {picked} GROUP BY {places}"
+    return adding(table, rows), f"DELETE FROM {name} WHERE {picked}"
 
 
 _DELETE_CHARGES = "DELETE FROM charges WHERE " + " AND ".join(
@@ -117,12 +127,12 @@ _CHARGE_TO_ALL_TIME = {**_TO_ALL_TIME, "priced_as": f"'{OTHER}'", "tier": "''", 
 _CHARGE_TO_ALL_TIME["prices"] = "''"
 _DAYS = "hour > ? AND hour < ?"
 _BY_DAY = (
-    _fold("usage", _KEYED, _COUNTED, _TO_DAY, _HOURS),
-    _fold("charges", _CHARGE_KEYED, _CHARGE_COUNTED, _TO_DAY, _HOURS),
+    _fold(USAGE, _TO_DAY, _HOURS),
+    _fold(CHARGES, _TO_DAY, _HOURS),
 )
 _FOR_ALL_TIME = (
-    _fold("usage", _KEYED, _COUNTED, _TO_ALL_TIME, _DAYS),
-    _fold("charges", _CHARGE_KEYED, _CHARGE_COUNTED, _CHARGE_TO_ALL_TIME, _DAYS),
+    _fold(USAGE, _TO_ALL_TIME, _DAYS),
+    _fold(CHARGES, _CHARGE_TO_ALL_TIME, _DAYS),
 )
 
 
@@ -230,18 +240,18 @@ def add_usage(connection: Connection, batch: Batch) -> None:
     """Add what a worker counted."""
     if batch.usage:
         rows = _flat(batch.usage.items())
-        connection.add("usage", *KEYS_AND_SUMS["usage"], rows)
+        connection.add(USAGE, rows)
     if batch.charges:
         _add_charges(connection, batch.charges.items())
     if batch.errors:
         errors = [(*astuple(key), number) for key, number in batch.errors.items()]
-        connection.add("errors", *KEYS_AND_SUMS["errors"], errors)
+        connection.add(ERRORS, errors)
     for name, error in batch.last_errors.items():
         connection.execute(_SET_LAST_ERROR, (name, error.at, _json(error)))
 
 
 def _add_charges(connection: Connection, charges: Iterable[tuple[ChargeKey, ChargeCount]]) -> None:
-    connection.add("charges", *KEYS_AND_SUMS["charges"], _flat(charges))
+    connection.add(CHARGES, _flat(charges))
 
 
 def _rows(

@@ -1,0 +1,1 @@
+"""The decisions of the pool: which account serves a request, and what an outcome means. Pure."""

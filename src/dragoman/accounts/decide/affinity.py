@@ -1,0 +1,76 @@
+"""Which account a conversation is with. Pure.
+
+A conversation is known by the digest of its key; the account that answered it last has its prompt
+cache, and its reasoning may be useless to other accounts.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+MOST_PINS = 100_000
+"""Conversations that are remembered for one upstream; the least recently used are forgotten."""
+
+_REPUBLISH_AFTER = 0.25
+"""Part of the time to live after which a pin that is still used is published again."""
+
+
+class Affinity:
+    """The pins of one upstream: digest to account, for `seconds` after the last use."""
+
+    def __init__(self, seconds: float, most: int = MOST_PINS) -> None:
+        self._seconds = seconds
+        self._most = most
+        self._pins: OrderedDict[bytes, tuple[str, float, float]] = OrderedDict()
+        self._next_end = 0.0
+        """No pin at the front has expired before this time."""
+
+    def __len__(self) -> int:
+        return len(self._pins)
+
+    def lasting(self, seconds: float) -> Affinity:
+        """These pins with another time to live; `self` if the time is the same."""
+        if seconds == self._seconds:
+            return self
+        other = Affinity(seconds, self._most)
+        other._pins = self._pins.copy()
+        return other
+
+    def account(self, digest: bytes, now: float) -> str:
+        """The account of the conversation, empty if none is known."""
+        pin = self._pins.get(digest)
+        return pin[0] if pin is not None and now - pin[1] <= self._seconds else ""
+
+    def pin(self, digest: bytes, account: str, now: float) -> bool:
+        """Record that the account answered the conversation. Returns whether to publish that to
+        other workers: the account changed, or it was published long ago.
+        """
+        pins = self._pins
+        before = pins.get(digest)
+        published = now
+        if before is not None and before[0] == account:
+            published = before[2]
+            if now - published > self._seconds * _REPUBLISH_AFTER:
+                published = now
+        pins[digest] = account, now, published
+        pins.move_to_end(digest)
+        self._forget(now)
+        return before is None or before[0] != account or published != before[2]
+
+    def merge(self, digest: bytes, account: str, at: float) -> None:
+        """Record a pin of another worker made at `at`; the later of two pins counts."""
+        before = self._pins.get(digest)
+        if before is None or before[1] < at:
+            self._pins[digest] = account, at, at
+            self._pins.move_to_end(digest)
+            self._forget(at)
+
+    def _forget(self, now: float) -> None:
+        """Drop expired pins, two per call, so that no call takes long."""
+        for _ in range(2):
+            if len(self._pins) <= self._most and now <= self._next_end:
+                break
+            digest, (_, at, _) = next(iter(self._pins.items()))
+            self._next_end = at + self._seconds
+            if len(self._pins) > self._most or now > self._next_end:
+                del self._pins[digest]

@@ -1,0 +1,111 @@
+"""`GET /v1/usage`: what a key has used, for whoever holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from dragoman.accounts.store import StoreError
+from dragoman.accounts.sync import AccountSync
+from dragoman.canonical.errors import FaultKind, InvalidRequest
+from dragoman.edge.auth import Caller
+from dragoman.edge.errors import refusal
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record
+from dragoman.operations.queries import usage_report
+from dragoman.operations.times import InvalidTime, parse_time
+from dragoman.operations.views import UsageReport, UsageRow
+
+PATH = "/v1/usage"
+
+GROUPS = ("model", "user", "tag", "route", "day", "hour")
+"""What the holder of a key may group by: nothing that tells of other keys, nor of accounts."""
+
+_PARAMETERS = ("from", "to", "group_by")
+_USUAL_S = 30 * 24 * 3600.0
+
+
+class OwnUsage:
+    """Tells each key its own usage, one after another: whoever asks often waits, and keeps neither
+    the store nor others from their work."""
+
+    def __init__(self, account_sync: AccountSync | None) -> None:
+        self._account_sync = account_sync
+        self._turn = asyncio.Lock()
+
+    async def serve(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        """Answer one request.
+
+        Raises:
+            DragomanError: NOT_FOUND where nothing is kept, OVERLOADED where the store cannot be
+                used, INVALID_REQUEST.
+        """
+        if self._account_sync is None:
+            raise refusal(FaultKind.NOT_FOUND, "Usage is not kept here.", code="not_found")
+        query = dict(parse_qsl(incoming.query.decode("latin-1"), keep_blank_values=True))
+        for name in query:
+            if name not in _PARAMETERS:
+                raise InvalidRequest.at(name[:64], f"expected one of {', '.join(_PARAMETERS)}")
+        now = time.time()
+        until = _time(query, "to", now, now)
+        since = _time(query, "from", now, max(0.0, until - _USUAL_S))
+        if since > until:
+            raise InvalidRequest.at("from", "expected a time that is not after `to`")
+        by = [name for name in query.get("group_by", "").split(",") if name]
+        for place, name in enumerate(by):
+            if name not in GROUPS or name in by[:place]:
+                raise InvalidRequest.at("group_by", f"expected some of {', '.join(GROUPS)}")
+        try:
+            async with self._turn:
+                report = await self._account_sync.ask(
+                    lambda store: usage_report(store, since, until, by, {"client": caller.name})
+                )
+        except StoreError:
+            raise refusal(
+                FaultKind.OVERLOADED, "The store cannot be used now.", code="server_error"
+            ) from None
+        await incoming.reply(200, msgspec.json.encode(_shown(report)))
+
+
+def _time(query: Mapping[str, str], name: str, now: float, otherwise: float) -> float:
+    if name not in query:
+        return otherwise
+    try:
+        return parse_time(query[name], now)
+    except InvalidTime as error:
+        raise InvalidRequest.at(name, str(error)) from None
+
+
+def _shown(report: UsageReport) -> dict[str, object]:
+    return {
+        "object": "usage",
+        "from": _moment(report.since),
+        "to": _moment(report.until),
+        "data": [{**row.by, **_counts(row)} for row in report.rows],
+        "total": _counts(report.total),
+    }
+
+
+def _counts(row: UsageRow) -> dict[str, object]:
+    return {
+        "requests": row.requests,
+        "errors": row.errors,
+        "input_tokens": row.input,
+        "cached_tokens": row.cached,
+        "cache_write_tokens": row.cache_write,
+        "output_tokens": row.output,
+        "reasoning_tokens": row.reasoning,
+        "estimated_requests": row.estimated,
+        "unmetered_requests": row.unmetered,
+        "cost_usd": row.cost_usd,
+        "unpriced_requests": row.unpriced,
+    }
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(int(seconds), UTC)

@@ -1,0 +1,218 @@
+"""A request of the workbench on its way: to a route of the gateway, or to a simulator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.accounts.pool import AccountPool
+from dragoman.admin.workbench.tap import Tap, Told, WatchedClient, WatchedRequest
+from dragoman.canonical.losses import Loss
+from dragoman.config import AccessRules, Account, Config, Secret, Upstream
+from dragoman.edge.auth import Caller
+from dragoman.edge.errors import fault_of
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import CLIENT_GONE, Record
+from dragoman.http import ClientGone
+from dragoman.prices.lookup import Prices
+from dragoman.protocols import CODECS, ProtocolName
+from dragoman.serving.exchange import Exchange
+from dragoman.serving.resolver import POLICY
+from dragoman.serving.routing import Router
+from dragoman.serving.upstream_requests import UpstreamRequestBuilders
+from dragoman.serving.upstreams import Upstreams
+from dragoman.upstream.client import UpstreamClient
+
+CALLER = "workbench"
+"""Name of the key that what is sent from here counts for."""
+
+MOST_AT_ONCE = 4
+"""Requests that one worker sends at a time."""
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """What is to be sent.
+
+    `model` is that of a route, or empty for the one in the body. With a `scenario` the request goes
+    to a simulator of the protocol `to` instead. `policy` is the route's if it is empty.
+    """
+
+    source: ProtocolName
+    body: bytes
+    model: str = ""
+    policy: str = ""
+    most_output: int
+    to: ProtocolName | None = None
+    scenario: str = ""
+
+
+class Done(Struct, frozen=True, tag_field="event", tag="done"):
+    """What became of a request. `left_out` is how many frames were not told."""
+
+    at_ms: float
+    id: str
+    status: int
+    error: str
+    account: str
+    upstream: str
+    model: str
+    attempts: int
+    losses: tuple[Loss, ...]
+    usage: object
+    left_out: int
+
+
+class ExchangeOf(Protocol):
+    """Makes what answers requests by other routes, upstreams or prices."""
+
+    def __call__(self, router: Router, upstreams: Upstreams, prices: Prices = ...) -> Exchange: ...
+
+
+class Bench(Struct, frozen=True):
+    """What requests are sent with: the parts of one configuration, and what counts a request that
+    has ended."""
+
+    config: Config
+    router: Router
+    upstreams: Upstreams
+    exchange: ExchangeOf
+    count: Callable[[IncomingRequest, Record], None]
+
+
+class Sending:
+    """One request that is sent. Its frames come from `frames`."""
+
+    def __init__(self, bench: Bench, wish: Wish) -> None:
+        self._bench = bench
+        self._wish = wish
+        self._tap = Tap()
+        codec = CODECS[wish.source]
+        path = codec.endpoint.version + codec.endpoint.path
+        headers = {b"content-type": b"application/json"}
+        if wish.policy:
+            headers[POLICY] = wish.policy.encode()
+        self._request = WatchedRequest(path, headers, _named(wish), self._tap)
+        clock, options = bench.upstreams.client.clock, bench.config.options
+        self._incoming = IncomingRequest(self._request, codec, clock, path, options=options)
+        self._record = Record()
+        self._caller = Caller(CALLER, rules=(AccessRules(max_output_tokens=wish.most_output),))
+
+    @property
+    def request_id(self) -> str:
+        """As the log of requests has it."""
+        return self._incoming.request_id
+
+    async def run(self, tell: Callable[[bytes], Awaitable[None]]) -> None:
+        """Send it, and `tell` each frame as it comes, as server-sent events. Whoever is cancelled
+        here has left: the call upstream is ended."""
+        work = asyncio.create_task(self._serve())
+        try:
+            while (frame := await self._tap.queue.get()) is not None:
+                batch = [frame]
+                while not self._tap.queue.empty() and len(batch) < 50:
+                    following = self._tap.queue.get_nowait()
+                    if following is None:
+                        self._tap.queue.put_nowait(None)
+                        break
+                    batch.append(following)
+                await tell(b"".join(map(event, batch)))
+            await tell(event(self._done()))
+        finally:
+            self._request.leave()
+            with suppress(asyncio.CancelledError):
+                await work
+
+    async def _serve(self) -> None:
+        incoming, record = self._incoming, self._record
+        try:
+            if self._wish.scenario:
+                await self._simulated()
+            else:
+                bench = self._bench
+                await self._answer(bench.exchange(bench.router, self._watched(bench.upstreams)))
+        except ClientGone:
+            record.error = CLIENT_GONE
+        except Exception as error:
+            fault = fault_of(error, incoming.request_id)
+            record.error = fault.kind
+            if not incoming.status:
+                await incoming.fail(fault)
+        finally:
+            record.caller = CALLER
+            if not self._wish.scenario:
+                self._bench.count(incoming, record)
+            self._tap.queue.put_nowait(None)
+
+    async def _answer(self, exchange: Exchange) -> None:
+        self._record.caller = CALLER
+        await exchange.serve(self._incoming, self._caller, self._record)
+
+    def _watched(self, upstreams: Upstreams) -> Upstreams:
+        """The same upstreams, called by a client that notes what they answer."""
+        client = WatchedClient(upstreams.client, self._tap)
+        return Upstreams(upstreams.pool, upstreams.builders, client)
+
+    async def _simulated(self) -> None:
+        """Ask a simulator, which is there for this request alone."""
+        from dragoman.lab.simulator.testing import running_simulator  # large, and seldom needed
+
+        simulator = running_simulator()
+        running = await asyncio.to_thread(simulator.__enter__)
+        try:
+            config = _simulated(self._bench.config, running.base_url, self._wish)
+            async with UpstreamClient() as client:
+                builders = UpstreamRequestBuilders(config.upstreams)
+                upstreams = self._watched(Upstreams(AccountPool(config), builders, client))
+                free = Prices({}, "simulated")
+                await self._answer(self._bench.exchange(Router(config), upstreams, free))
+        finally:
+            await asyncio.to_thread(simulator.__exit__, None, None, None)
+
+    def _done(self) -> Done:
+        record = self._record
+        return Done(
+            at_ms=self._tap.milliseconds(),
+            id=self.request_id,
+            status=self._incoming.status,
+            error=record.error,
+            account=record.account,
+            upstream=record.upstream,
+            model=record.upstream_model,
+            attempts=record.attempts,
+            losses=tuple(record.losses),
+            usage=record.usage,
+            left_out=self._tap.left_out,
+        )
+
+
+def event(frame: Told | Done) -> bytes:
+    """A frame as a server-sent event."""
+    return b"data: %b\n\n" % msgspec.json.encode(frame)
+
+
+def _named(wish: Wish) -> bytes:
+    """The body, with the model that is to be asked."""
+    model = f"simulator/sim-{wish.scenario}" if wish.scenario else wish.model
+    if not model:
+        return wish.body
+    try:
+        members: Mapping[str, Any] = msgspec.json.decode(wish.body, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return wish.body  # its reader says what is wrong
+    return msgspec.json.encode({**members, "model": model})
+
+
+def _simulated(config: Config, url: str, wish: Wish) -> Config:
+    """A configuration whose only upstream is a simulator."""
+    assert wish.to is not None
+    return Config(
+        server=config.server,
+        options=config.options,
+        upstreams=(Upstream(name="simulator", protocol=wish.to, base_url=url),),
+        accounts=(Account(name="simulated", upstream="simulator", key=Secret("sk-sim-bench")),),
+    )

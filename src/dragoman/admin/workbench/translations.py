@@ -1,0 +1,94 @@
+"""A request in every protocol, with what is lost and what each policy says. Nothing is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.errors import InvalidRequest, Refused
+from dragoman.canonical.losses import Loss, Policy
+from dragoman.canonical.options import Options
+from dragoman.protocols import CODECS, ProtocolName
+from dragoman.serving.routing import Target
+from dragoman.translation import ClientRequest, translate_request
+
+
+class Verdict(Struct, frozen=True):
+    """Whether a policy lets a request pass; if not, what the client is told, and the paths that are
+    to blame."""
+
+    passes: bool
+    message: str = ""
+    paths: tuple[str, ...] = ()
+
+
+class Translated(Struct, frozen=True):
+    """A request as an upstream of one protocol is sent it.
+
+    `body` is its JSON text, None if there is no translation whatever the policy. `losses` are those
+    of the lenient policy, which are all.
+    """
+
+    protocol: str
+    body: str | None
+    losses: tuple[Loss, ...]
+    verdicts: Mapping[str, Verdict]
+
+
+def translations(
+    client: ProtocolName, body: bytes, target: Target | None = None, envelope_key: bytes = b""
+) -> list[Translated]:
+    """What becomes of the request `body` of a `client` toward each of the other protocols.
+
+    `target` is whose options apply, and toward its protocol what its upstream can do and its name
+    of the model; None for the defaults.
+
+    Raises:
+        InvalidRequest: it is no request of that protocol.
+    """
+    ClientRequest(client, body).read(Sealer(envelope_key))
+    return [
+        _translated(client, cast(ProtocolName, protocol), body, target, envelope_key)
+        for protocol in CODECS
+        if protocol != client
+    ]
+
+
+def _translated(
+    client: ProtocolName,
+    protocol: ProtocolName,
+    body: bytes,
+    target: Target | None,
+    envelope_key: bytes,
+) -> Translated:
+    options = Options() if target is None else target.options
+    at = target if target is not None and target.upstream.protocol == protocol else None
+    made: str | None = None
+    losses: tuple[Loss, ...] = ()
+    verdicts = {}
+
+    for policy in Policy:
+        try:
+            call = translate_request(
+                client,
+                protocol,
+                body,
+                model=None if at is None else at.model,
+                options=replace(options, policy=policy),
+                capabilities=None if at is None else at.capabilities,
+                envelope_key=envelope_key,
+            )
+        except InvalidRequest as error:
+            fault = error.fault
+            named = () if fault.param is None else (fault.param,)
+            paths = error.paths if isinstance(error, Refused) else named
+            verdicts[policy.value] = Verdict(False, fault.message, paths)
+        else:
+            verdicts[policy.value] = Verdict(True)
+            if policy is Policy.LENIENT:
+                made, losses = call.body.decode(), call.losses
+    return Translated(protocol, made, losses, verdicts)

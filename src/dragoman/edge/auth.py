@@ -1,0 +1,141 @@
+"""Who is calling: client keys in either vendor's header."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind
+from dragoman.config.access_rules import ANYONE
+from dragoman.edge.errors import refusal
+from dragoman.http.addresses import parse
+from dragoman.keys.ring import Caller, Denial, Denied, KeyRing
+from dragoman.protocols import CODECS
+
+__all__ = ["Caller", "Guessed", "Keyring", "presented_key"]
+
+
+class Guessed(DragomanError):
+    """There is no key, or one that nobody has or had."""
+
+
+class Keyring:
+    """Who calls, by the keys in `ring`. Without any key, everyone may call, unless `requires_key`.
+
+    Keys of the store come and go while the gateway runs: where there was one once, nobody is served
+    without a key.
+    """
+
+    __slots__ = ("_anyone", "_requires_key", "ring")
+
+    def __init__(self, ring: KeyRing, *, requires_key: bool = False) -> None:
+        self.ring = ring
+        self._requires_key = requires_key
+        self._anyone = Caller(ANYONE)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everyone may call."""
+        return self.ring.is_empty and self.ring.is_loaded and not self._requires_key
+
+    def identify(
+        self, headers: Mapping[bytes, bytes], address: Callable[[], str] = lambda: ""
+    ) -> Caller:
+        """The caller whose key is in `headers` (lower-case names), at `address` (empty for a Unix
+        socket).
+
+        Read on every path: the header of each protocol that has one, else `Authorization: Bearer`.
+
+        Raises:
+            DragomanError: UNAUTHENTICATED, FORBIDDEN where the key may not be used from there, or
+                OVERLOADED where the store's keys are not known yet; with words that do not repeat
+                the key.
+        """
+        if self.ring.is_empty:
+            if self.is_open:
+                return self._anyone
+            if not self.ring.is_loaded and presented_key(headers) is None:
+                raise self._denied(Denial.UNKNOWN)
+        key = presented_key(headers)
+        if key is None:
+            told = f"No API key was given. Send it as {' or '.join(_ways())}."
+            raise Guessed(_unauthenticated(told))
+        now = time.time()
+        try:
+            caller = self.ring.find(key, now)
+            if caller.is_checked:
+                caller.check(now, parse(address()) if caller.asks_address else None)
+        except Denied as error:
+            raise self._denied(error.denial) from None
+        return caller
+
+    def named(self, name: str) -> Caller:
+        """The caller of that name, for what was begun with its key, from wherever.
+
+        Raises:
+            DragomanError: as `identify`.
+        """
+        if self.is_open:
+            return self._anyone
+        caller = self.ring.caller(name)
+        if caller is None:
+            raise self._denied(Denial.UNKNOWN)
+        for denial in caller.denials(time.time(), None):
+            if denial is not Denial.ELSEWHERE:
+                raise self._denied(denial)
+        return caller
+
+    def _denied(self, denial: Denial) -> DragomanError:
+        if denial is Denial.UNKNOWN and not self.ring.is_loaded:
+            told = "The keys that are stored cannot be read now."
+            return refusal(FaultKind.OVERLOADED, told, code="server_error")
+        if denial is Denial.ELSEWHERE:
+            return refusal(FaultKind.FORBIDDEN, f"The API key {denial.value}.")
+        fault = _unauthenticated(f"The API key {denial.value}.")
+        return (Guessed if denial in _GUESSED else DragomanError)(fault)
+
+
+def presented_key(headers: Mapping[bytes, bytes]) -> bytes | None:
+    """The key that a client sent, None if there is none. The headers of a protocol win over
+    `Authorization: Bearer`, which all have, and that over those of other vendors' SDKs."""
+    for name in _key_headers(tuple(CODECS)):
+        if name in headers and (key := headers[name].strip()):
+            return key
+    scheme, _, token = headers.get(b"authorization", b"").strip().partition(b" ")
+    if scheme.lower() == b"bearer" and (key := token.strip()):
+        return key
+    for name in _OTHER_HEADERS:
+        if name in headers and (key := headers[name].strip()):
+            return key
+    return None
+
+
+def without_keys(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """The headers in which no client sends a secret that every client may send."""
+    secret = {*_key_headers(tuple(CODECS)), *_OTHER_HEADERS, *_SECRET_HEADERS}
+    return {name: value for name, value in headers.items() if name not in secret}
+
+
+_SECRET_HEADERS = (b"authorization", b"proxy-authorization", b"cookie")
+
+_OTHER_HEADERS = (b"api-key", b"x-goog-api-key")
+"""In which the SDKs of clouds that offer a protocol's models send a key: Azure's and Google's."""
+
+
+@lru_cache(maxsize=8)
+def _key_headers(protocols: tuple[str, ...]) -> tuple[bytes, ...]:
+    return tuple(name for known in protocols for name in CODECS[known].endpoint.key_headers)
+
+
+def _ways() -> list[str]:
+    """The headers in which a key can be sent."""
+    headers = _key_headers(tuple(CODECS))
+    return ["'Authorization: Bearer KEY'", *(f"'{name.decode()}: KEY'" for name in headers)]
+
+
+_GUESSED = (Denial.UNKNOWN, Denial.MISTYPED)
+
+
+def _unauthenticated(message: str) -> Fault:
+    return Fault(FaultKind.UNAUTHENTICATED, message, code="invalid_api_key")

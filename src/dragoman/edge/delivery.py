@@ -1,0 +1,148 @@
+"""A streamed answer on its way to the client: head, pieces, and signs of life between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from dragoman.edge.errors import Headers
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.http.clock import Timeout
+
+# nginx and what imitates it would collect events but for the last.
+_LINES = (
+    b"content-type: text/event-stream; charset=utf-8\r\n"
+    b"cache-control: no-cache\r\n"
+    b"x-accel-buffering: no\r\n"
+)
+
+
+class Delivery:
+    """Sends one stream to one client.
+
+    The head is held back until the first piece, or until `commit_after_s` seconds have passed
+    without one: then the head goes out with a sign of life, and an error can no longer have a
+    status of its own. After `keepalive_s` seconds of silence what `keepalive` gives, which may be
+    changed on the way, is sent. 0 for either means never. Each piece is written at once and as
+    one; `write` waits while the client reads too slowly, so nothing piles up here.
+
+    One timer serves the whole stream: it is not moved for each piece but, when it fires, looks
+    how long ago the last piece went out.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_headers",
+        "_last",
+        "_loop",
+        "_put",
+        "_sign",
+        "_silence",
+        "_timer",
+        "_visit",
+        "_writing",
+        "committed",
+        "keepalive",
+        "over",
+    )
+
+    def __init__(
+        self,
+        incoming: IncomingRequest,
+        headers: Headers,
+        *,
+        keepalive: Callable[[], bytes],
+        keepalive_s: float,
+        commit_after_s: float,
+    ) -> None:
+        self._visit = incoming
+        self._put = incoming.request.put
+        self._headers = headers
+        self.keepalive = keepalive
+        self._silence = keepalive_s
+        self._clock = incoming.clock
+        self._loop = self._clock.loop
+        self._last = self._loop.time()
+        self._sign: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | Timeout | None = None
+        self._writing = False
+        self.over = False
+        self.committed = False
+        if commit_after_s:
+            self._timer = self._clock.after(commit_after_s, self._tick)
+
+    def announce(self, headers: Headers) -> None:
+        """Give the answer these headers in place of those it had, if the head is not out yet."""
+        self._headers = headers
+
+    async def write(self, data: bytes) -> None:
+        """Send whole events."""
+        if self._sign is not None:
+            await asyncio.wait((self._sign,))
+        self._writing = True
+        if not self.committed:
+            self._commit()
+        await self._visit.write(data)
+        self._last = self._loop.time()
+        self._writing = False
+
+    def put(self, data: bytes) -> bool:
+        """Send whole events, if that takes no waiting; else False, and `write` must."""
+        if not self.committed or self._sign is not None or not self._put(data):
+            return False
+        self._last = self._loop.time()
+        return True
+
+    async def end(self, data: bytes = b"") -> None:
+        """Send the last events. Nothing is sent after them."""
+        self.over = True
+        self.close()
+        if self._sign is not None:
+            await asyncio.wait((self._sign,))
+        if not self.committed:
+            self._commit()
+        self._visit.end(data)
+
+    async def withdraw(self) -> None:
+        """Stop, so that an error may be sent in place of the stream, if nothing went out so far
+        (see `committed`)."""
+        self.close()
+        if self._sign is not None:
+            await asyncio.wait((self._sign,))
+
+    def close(self) -> None:
+        """Stop the timer. Harmless when it was stopped before."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _commit(self) -> None:
+        self.committed = True
+        self.close()
+        if self._silence and not self.over:
+            self._timer = self._clock.after(self._silence, self._tick)
+        self._visit.start(200, self._headers, _LINES)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if not self.committed:
+            self._sign = self._loop.create_task(self._give_sign())
+            return
+        due = self._last + self._silence
+        now = self._loop.time()
+        if now >= due:
+            # While a write waits for a slow reader, the client has more than enough to read.
+            if not self._writing and self._sign is None:
+                self._sign = self._loop.create_task(self._give_sign())
+            due = now + self._silence
+        self._timer = self._loop.call_at(due, self._tick)
+
+    async def _give_sign(self) -> None:
+        try:
+            if not self.committed:
+                self._commit()
+            # The head goes out with what follows it, be it nothing.
+            await self._visit.write(self.keepalive() if self._silence else b"")
+            self._last = self._loop.time()
+        finally:
+            self._sign = None

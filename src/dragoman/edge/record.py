@@ -1,0 +1,293 @@
+"""What is told of a request: one structured line in the log, and the header that names losses."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, field
+
+from dragoman.accounts.pool import Standing
+from dragoman.canonical.losses import Loss
+from dragoman.canonical.usage import Usage
+from dragoman.edge.kept import KeptBodies
+from dragoman.edge.log_format import timestamp
+from dragoman.edge.trace_context import RequestTrace
+from dragoman.limits.admission import Admitted
+from dragoman.prices.lookup import Charge
+from dragoman.prices.rates import dollars
+from dragoman.sse import escape
+from dragoman.upstream.errors import UNSENT_CAUSES
+
+_log = logging.getLogger("dragoman.requests")
+_encoder = msgspec.json.Encoder()
+
+LOSSES_HEADER = b"x-dragoman-losses"
+
+CLIENT_GONE = "client_gone"
+"""The error of a request whose client left: neither the gateway nor an upstream failed."""
+
+_NO_SETTINGS: Mapping[str, msgspec.Raw] = MappingProxyType({})
+_HEADER_BYTES = 1024
+_SERVER_ERROR = 500
+_PATH_LENGTH = 120
+_LOGGED_LOSSES = 50
+_HERE = "127.0.0.1"
+_UNPRINTABLE = re.compile(r"[^\x21-\x2b\x2d-\x3a\x3c-\x7e]")
+
+
+class FailedAttempt(Struct, frozen=True, omit_defaults=True):
+    """One account that was asked for a request and failed.
+
+    `kind` is the cause of a call that failed (`connection_refused`, as in
+    `dragoman.upstream.errors`), else the kind of fault; `status` is that of the upstream's answer,
+    0 without one; `model` is the upstream's name of the model; `at` is when it failed, in Unix
+    seconds, and `ms` how long it took. What was decided upon it is `verdict`, after the row number
+    `row` (from 1) of `table`, a set of rules or `own` for the upstream's own; `why` is that row's,
+    and `rest_s` for how long the upstream asked to be left alone. `bytes_up` is how large the body
+    of the call was, `bytes_down` what came back, head and framing included.
+    """
+
+    upstream: str
+    account: str
+    model: str
+    kind: str
+    status: int
+    at: float
+    ms: float
+    verdict: str = ""
+    why: str = ""
+    row: int = 0
+    table: str = ""
+    rest_s: float | None = None
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+
+class InVain(Struct, frozen=True):
+    """An answer that an account was paid for and that was of no use: where it came from, the
+    upstream's name of the model, what it used (None: that was not told) and what that costs."""
+
+    upstream: str
+    account: str
+    model: str
+    usage: Usage | None
+    charge: Charge | None
+
+
+class _PaidInVain(Struct, frozen=True):
+    """As `InVain`, in a line of the log."""
+
+    account: str
+    model: str
+    usage: Usage | None
+    cost_usd: str | None
+
+
+class _Line(Struct, gc=False):
+    """A request's line in the log, in the order of its fields. What is not set is left out."""
+
+    time: str
+    level: str
+    request_id: str
+    client: str
+    route: str
+    status: int
+    ms: float
+    address: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    stream: bool | UnsetType = UNSET
+    upstream: str | UnsetType = UNSET
+    upstream_model: str | UnsetType = UNSET
+    account: str | UnsetType = UNSET
+    attempts: int | UnsetType = UNSET
+    accounts: int | UnsetType = UNSET
+    failed: list[FailedAttempt] | UnsetType = UNSET
+    in_vain: list[_PaidInVain] | UnsetType = UNSET
+    usage: Usage | UnsetType = UNSET
+    estimated: bool | UnsetType = UNSET
+    cost_usd: str | UnsetType = UNSET
+    unpriced: bool | UnsetType = UNSET
+    subscription: bool | UnsetType = UNSET
+    limit: str | UnsetType = UNSET
+    exceeded: list[str] | UnsetType = UNSET
+    losses: list[str] | UnsetType = UNSET
+    losses_total: int | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    trace_id: str | UnsetType = UNSET
+
+
+class Record(Struct, eq=False):
+    """What became of one request, for its line in the log. Holds no key and no text of a prompt.
+
+    `address` is the client's, empty if it has none; `deferred` says that the answer is made later
+    and counted then: what is told now only says so. `failed` are the attempts that failed, in
+    order, `accounts` is how many the upstream of the last of them has. `charge` is what the answer
+    costs, None without `usage`, which is `estimated` as far as the upstream did not tell it. `user`
+    is the end user that the request names, and `tags` are its own, in one text. `in_vain` are the
+    answers to it that were paid for and of no use. `finish` is why the model stopped, `sent_at`
+    when the last attempt began, by `time.perf_counter`, 0 without one, and `first_at` when its
+    answer began to say something; `queue_s` is how long it waited for accounts, `bytes_up` how
+    large the last request to an upstream was, `bytes_down` what came back for it. `conversation`
+    tells by what the conversation is known, `named` or `recognised`, empty if it is not; `moved`
+    that another account had it before. `admitted` is what the request has reserved of its caller's
+    limits, None if nothing; `limit` names the limit that refused it, `exceeded` those that would
+    have, if they were enforced, each with its mode.
+
+    Where requests are traced, `trace` is the trace, `settings` what the client asked for, as JSON
+    by the name of the setting, `answered` the upstream's id of the answer and its name of the
+    model, as far as they are known, and `trace_id`, once the request has ended, 0 if it is not.
+    `kept` has the bodies of a request whose key has them kept, else None; `standing` what the first
+    account that was asked at the last upstream was chosen from, None if nothing logs it.
+    """
+
+    started: float = field(default_factory=time.perf_counter)
+    address: str = ""
+    caller: str = ""
+    team: str = ""
+    user: str = ""
+    tags: str = ""
+    deferred: bool = False
+    model: str = ""
+    upstream: str = ""
+    upstream_model: str = ""
+    account: str = ""
+    attempts: int = 0
+    accounts: int = 0
+    failed: Sequence[FailedAttempt] = ()
+    in_vain: Sequence[InVain] = ()
+    stream: bool = False
+    usage: Usage | None = None
+    charge: Charge | None = None
+    estimated: bool = False
+    admitted: Admitted | None = None
+    limit: str = ""
+    exceeded: Sequence[str] = ()
+    losses: Sequence[Loss] = ()
+    error: str = ""
+    finish: str = ""
+    sent_at: float = 0.0
+    first_at: float = 0.0
+    queue_s: float = 0.0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    conversation: str = ""
+    moved: bool = False
+    trace: RequestTrace | None = None
+    settings: Mapping[str, msgspec.Raw] = _NO_SETTINGS
+    answered: tuple[str, str] = ("", "")
+    trace_id: int = 0
+    kept: KeptBodies | None = None
+    standing: Standing | None = None
+
+    def blame_last(self) -> None:
+        """The request failed: it counts for the upstream that was asked last, not for one that had
+        no account to ask."""
+        if self.failed:
+            self.upstream, self.upstream_model = self.failed[-1].upstream, self.failed[-1].model
+
+    @property
+    def cost(self) -> int | None:
+        """Pico-dollars that the request came to, with the answers that were of no use; None if of
+        nothing that it used a price is known."""
+        cost = None if self.charge is None else self.charge.cost
+        for one in self.in_vain:
+            if one.charge is not None and one.charge.cost is not None:
+                cost = (cost or 0) + one.charge.cost
+        return cost
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether any upstream was reached."""
+        if self.usage is not None or len(self.failed) < self.attempts:
+            return True
+        return any(one.kind not in UNSENT_CAUSES for one in self.failed)
+
+    def line(self, request_id: str, route: str, status: int) -> bytes:
+        """The line: one JSON object."""
+        line = _Line(
+            timestamp(time.time()),
+            "info" if status < _SERVER_ERROR else "error",
+            request_id,
+            self.caller,
+            route,
+            status,
+            # `round` takes four times as long.
+            int((time.perf_counter() - self.started) * 10_000) / 10,
+        )
+        if self.address and self.address != _HERE:
+            line.address = self.address
+        if self.model:
+            line.model = self.model[:200]
+            line.stream = self.stream
+        if self.upstream:
+            line.upstream = self.upstream
+            line.upstream_model = self.upstream_model[:200]
+            line.account = self.account
+            line.attempts = self.attempts
+            if self.failed:
+                line.accounts = self.accounts
+                line.failed = list(self.failed)
+        if self.in_vain:
+            line.in_vain = [_paid_in_vain(one) for one in self.in_vain]
+        if self.usage is not None:
+            line.usage = self.usage
+            if self.estimated:
+                line.estimated = True
+        if (cost := self.cost) is not None:
+            line.cost_usd = dollars(cost)
+        if self.charge is not None:
+            if self.charge.cost is None:
+                line.unpriced = True
+            if not self.charge.billed:
+                line.subscription = True
+        if self.limit:
+            line.limit = self.limit
+        if self.exceeded:
+            line.exceeded = list(self.exceeded)
+        if self.losses:
+            line.losses = [_shown(loss) for loss in self.losses[:_LOGGED_LOSSES]]
+            line.losses_total = len(self.losses)
+        if self.error:
+            line.error = self.error
+        if self.trace_id:
+            line.trace_id = f"{self.trace_id:032x}"
+        return escape(_encoder.encode(line))
+
+
+def log_line(line: bytes) -> None:
+    """Hand a request's line to the logger `dragoman.requests`."""
+    _log.info("%s", line.decode())
+
+
+def losses_header(losses: Sequence[Loss]) -> list[tuple[bytes, bytes]]:
+    """The header that names what was lost: `path:kind` in order, and how many there are.
+
+    `messages[0].name:knob, top_k:knob; total=2`. What does not fit into 1 KiB is only counted.
+    Paths may hold names that a client chose; whatever a header cannot carry is shown as `?`.
+    """
+    if not losses:
+        return []
+    total = f"; total={len(losses)}"
+    room = _HEADER_BYTES - len(total)
+    shown: list[str] = []
+    for loss in losses:
+        told = _shown(loss)
+        room -= len(told) + 2
+        if room < 0:
+            break
+        shown.append(told)
+    return [(LOSSES_HEADER, (", ".join(shown) + total).encode("ascii"))]
+
+
+def _paid_in_vain(one: InVain) -> _PaidInVain:
+    cost = None if one.charge is None else one.charge.cost
+    return _PaidInVain(one.account, one.model, one.usage, None if cost is None else dollars(cost))
+
+
+def _shown(loss: Loss) -> str:
+    return f"{_UNPRINTABLE.sub('?', loss.path)[:_PATH_LENGTH]}:{loss.kind}"

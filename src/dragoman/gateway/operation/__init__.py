@@ -1,1 +1,0 @@
-"""Operation: metrics, usage, probes of accounts, the admin API."""

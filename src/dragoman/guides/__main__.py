@@ -1,8 +1,0 @@
-"""Write the page about clients to the file that is named."""
-
-import sys
-from pathlib import Path
-
-from dragoman.guides.page import page
-
-Path(sys.argv[1]).write_text(page())

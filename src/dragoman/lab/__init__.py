@@ -1,0 +1,1 @@
+"""Tools beside the gateway: the simulator, the doctor, guides, makers of price tables."""

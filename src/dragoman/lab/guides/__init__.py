@@ -1,0 +1,48 @@
+"""How clients are pointed at an instance: the lines for each, what works, and what is lost.
+
+`dragoman guide` prints the lines of one client for any instance; `docs/clients.md` is written from
+the same data (`python -m dragoman.lab.guides docs/clients.md`).
+"""
+
+from __future__ import annotations
+
+from dragoman.lab.guides.agents import AGENTS
+from dragoman.lab.guides.editors import EDITORS
+from dragoman.lab.guides.guide import Guide, base_url, filled, model_name
+from dragoman.lab.guides.libraries import LIBRARIES
+from dragoman.lab.guides.page import DEMO_MODEL, DEMO_URL, page
+
+__all__ = [
+    "DEMO_MODEL",
+    "DEMO_URL",
+    "GUIDES",
+    "Guide",
+    "base_url",
+    "filled",
+    "find_guide",
+    "model_name",
+    "page",
+    "settings_of",
+]
+
+GUIDES = (*AGENTS, *EDITORS, *LIBRARIES)
+
+
+def find_guide(name: str) -> Guide | None:
+    """The guide of a client, named in any case, with or without what stands between the words."""
+    wanted = _plain(name)
+    return next((guide for guide in GUIDES if _plain(guide.name) == wanted), None)
+
+
+def _plain(name: str) -> str:
+    return "".join(character for character in name.lower() if character.isalnum())
+
+
+def settings_of(guide: Guide, url: str, key: str, model: str) -> str:
+    """The lines of one client for a terminal, each under where it goes."""
+    alone = len(guide.setup) == 1
+    return "\n".join(
+        ("" if alone and where == "shell" else f"# -- {where}\n")
+        + f"{filled(text, url, key, model)}\n"
+        for where, text in guide.setup
+    )

@@ -1,0 +1,288 @@
+"""Agents of the terminal."""
+
+from __future__ import annotations
+
+from dragoman.lab.guides.guide import Guide
+
+AGENTS = (
+    Guide(
+        "Claude Code",
+        ("Messages",),
+        (
+            (
+                "shell",
+                """\
+export ANTHROPIC_BASE_URL={url}
+export ANTHROPIC_AUTH_TOKEN="$DRAGOMAN_KEY"
+export ANTHROPIC_MODEL={model}
+export ANTHROPIC_DEFAULT_HAIKU_MODEL={model}
+claude""",
+            ),
+            (
+                "~/.claude/settings.json",
+                """\
+{
+  "env": {
+    "ANTHROPIC_BASE_URL": "{url}",
+    "ANTHROPIC_MODEL": "{model}",
+    "ANTHROPIC_DEFAULT_OPUS_MODEL": "{model}",
+    "ANTHROPIC_DEFAULT_SONNET_MODEL": "{model}",
+    "ANTHROPIC_DEFAULT_HAIKU_MODEL": "{model}",
+    "CLAUDE_CODE_API_KEY_HELPER_TTL_MS": "3600000"
+  },
+  "apiKeyHelper": "printenv DRAGOMAN_KEY"
+}""",
+            ),
+        ),
+        "Everything on all three kinds of upstream: tools one by one and at once, deferred tools "
+        "and tool search, images and PDFs in tool results, thinking that comes back in the next "
+        "turn, system messages in the middle of a conversation, interruption and `--continue`. "
+        "`/context` is counted by the upstream where it can count, else estimated and marked so.",
+        "On Chat and Responses: cache marks, `context_management`, effort finer than the "
+        'upstream knows, and `WebSearch`; with `hosted_tools = "map"` in the options Responses '
+        "upstreams search with their own. On every upstream but Anthropic's own, the text "
+        "`x-anthropic-billing-header` on purpose: it changes with every request and would defeat "
+        "the prompt cache.",
+        "Either of the two is enough. `apiKeyHelper` is any command that prints the key, so that "
+        "it need not be in a file or in the environment (`security`, `op`, `vault`): it is asked "
+        "again after `CLAUDE_CODE_API_KEY_HELPER_TTL_MS`; do not set `ANTHROPIC_AUTH_TOKEN` "
+        "beside it. `ANTHROPIC_MODEL` is the model a session begins with; "
+        "`ANTHROPIC_DEFAULT_OPUS_MODEL`, `_SONNET_` and `_HAIKU_` are what the names `opus`, "
+        "`sonnet` and `haiku` stand for, and the last is also that of titles and summaries. For a "
+        "model whose name it does not know it assumes a context window of a million tokens, and "
+        "says so: set `CLAUDE_CODE_MAX_CONTEXT_TOKENS` to what the model has, or it compacts too "
+        "late. With "
+        "`CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1` the picker of `/model` shows this "
+        "gateway's models. A `max_tokens` above the upstream's limit is fitted to "
+        "`max_output_tokens` of the route's capabilities.",
+    ),
+    Guide(
+        "Codex",
+        ("Responses",),
+        (
+            (
+                "~/.codex/config.toml",
+                """\
+model = "{model}"
+model_provider = "dragoman"
+
+[model_providers.dragoman]
+name = "dragoman"
+base_url = "{url}/v1"
+env_key = "DRAGOMAN_KEY"
+wire_api = "responses\"""",
+            ),
+            ("shell", "codex"),
+        ),
+        "Tool loops on all three kinds of upstream: shell, `apply_patch` (a free-text tool with a "
+        "grammar: where there are none it becomes a function with one string, and its calls are "
+        "turned back), namespaces of tools, tools given inside the input (models named `gpt-6-*`), "
+        "tool search, encrypted reasoning, compaction, `codex exec resume`.",
+        "`web_search` elsewhere than on Responses: only its vendor can run it; with "
+        '`hosted_tools = "map"` in the options Messages upstreams search with their own. '
+        "The grammar of a free-text tool is told to the model in words and not enforced. "
+        "`text.verbosity` on Messages, `client_metadata` everywhere but on Responses.",
+        "`env_key` is the name of a variable, never the key itself. Set `model_context_window` to "
+        "what the model has, if Codex does not know it. "
+        "With `supports_websockets = true` in the provider it holds its conversation over a "
+        "WebSocket and sends only what is new ([more](websocket.md)). "
+        "Codex offers more tools to models whose names it knows. To give them to another model, "
+        'route such a name: `match = "gpt-5.5"`, `model = "qwen3-coder"`. Messages upstreams '
+        "cache only what is marked, and Codex marks nothing: set `auto_cache = true` in the "
+        "route's capabilities.",
+    ),
+    Guide(
+        "opencode",
+        ("Chat", "Messages", "Responses"),
+        (
+            (
+                "~/.config/opencode/opencode.json",
+                """\
+{
+  "$schema": "https://opencode.ai/config.json",
+  "model": "dragoman/{model}",
+  "provider": {
+    "dragoman": {
+      "npm": "@ai-sdk/openai-compatible",
+      "name": "dragoman",
+      "options": {"baseURL": "{url}/v1", "apiKey": "{env:DRAGOMAN_KEY}"},
+      "models": {"{model}": {"name": "{model}"}}
+    }
+  }
+}""",
+            ),
+        ),
+        "Tool loops on all three kinds of upstream, reasoning sent back.",
+        "Cache marks, when it speaks Messages to another kind of upstream; `text.verbosity` and "
+        "`prompt_cache_key` of Responses on Messages.",
+        '`"npm"` chooses the protocol: `@ai-sdk/openai-compatible` is Chat, `@ai-sdk/anthropic` '
+        "Messages, `@ai-sdk/openai` Responses; all with the same `baseURL`, which must end in "
+        "`/v1`.",
+    ),
+    Guide(
+        "qwen-code",
+        ("Chat", "Messages", "Responses"),
+        (
+            (
+                "shell",
+                """\
+export OPENAI_BASE_URL={url}/v1
+export OPENAI_API_KEY="$DRAGOMAN_KEY"
+qwen --auth-type openai --model {model}""",
+            ),
+        ),
+        "Tool loops on all three kinds of upstream; tool results in parts, reasoning sent back.",
+        "On Messages, for a model it does not know, it asks for as many thinking tokens as output "
+        "tokens, which the service refuses: the gateway makes room, and reports it.",
+        "`--continue` lists the folder anew at the beginning of the conversation, so that the "
+        "upstream's cache finds little of it if files were written. "
+        "`--auth-type openai-responses` speaks Responses with the same variables; "
+        "`--auth-type anthropic` speaks Messages with `ANTHROPIC_BASE_URL={url}` and "
+        "`ANTHROPIC_API_KEY`.",
+    ),
+    Guide(
+        "pi",
+        ("Chat", "Messages", "Responses"),
+        (
+            (
+                "~/.pi/agent/models.json",
+                """\
+{
+  "providers": {
+    "dragoman": {
+      "baseUrl": "{url}/v1",
+      "api": "openai-completions",
+      "apiKey": "DRAGOMAN_KEY",
+      "models": [{"id": "{model}", "reasoning": true}]
+    }
+  }
+}""",
+            ),
+            ("shell", "pi --provider dragoman --model {model}"),
+        ),
+        "Tool loops on all three kinds of upstream, thinking sent back.",
+        "Cache marks and `eager_input_streaming`, when it speaks Messages to another kind of "
+        "upstream; a budget of thinking tokens becomes an effort.",
+        "`apiKey` is the name of an environment variable, which pi looks up. "
+        '`"api": "openai-responses"` speaks Responses, `"anthropic-messages"` Messages (with '
+        '`"baseUrl": "{url}"`).',
+    ),
+    Guide(
+        "cline",
+        ("Chat", "Responses"),
+        (
+            (
+                "shell",
+                """\
+cline auth openai-compatible --apikey "$DRAGOMAN_KEY" --baseurl {url}/v1 --modelid {model}
+cline --provider openai-compatible --model {model}""",
+            ),
+        ),
+        "Tool loops on all three kinds of upstream.",
+        "`web_search` and `image_generation` (Responses) elsewhere than on Responses; with "
+        '`hosted_tools = "map"` in the options Messages upstreams search with their own.',
+        "It does not try again after a stream that was cut: what the gateway can repeat before "
+        "the first event, it repeats.",
+    ),
+    Guide(
+        "crush",
+        ("Chat", "Messages"),
+        (
+            (
+                "~/.config/crush/crush.json",
+                """\
+{
+  "$schema": "https://charm.land/crush.json",
+  "providers": {
+    "dragoman": {
+      "type": "openai-compat",
+      "base_url": "{url}/v1",
+      "api_key": "$DRAGOMAN_KEY",
+      "models": [
+        {"id": "{model}", "name": "{model}", "context_window": 200000, "default_max_tokens": 8000}
+      ]
+    }
+  }
+}""",
+            ),
+        ),
+        "Tool loops on all three kinds of upstream.",
+        "Nothing of note.",
+        'crush itself replaces `$DRAGOMAN_KEY`. `"type": "anthropic"` speaks Messages.',
+    ),
+    Guide(
+        "Copilot CLI",
+        ("Chat", "Messages", "Responses"),
+        (
+            (
+                "shell",
+                """\
+export COPILOT_PROVIDER_BASE_URL={url}/v1
+export COPILOT_PROVIDER_API_KEY="$DRAGOMAN_KEY"
+export COPILOT_MODEL={model}
+copilot""",
+            ),
+        ),
+        "Any model that calls tools and streams, by GitHub's documentation; the tests ask it one "
+        "question as pasted here.",
+        "Not measured.",
+        "`COPILOT_PROVIDER_WIRE_API=responses` speaks Responses, "
+        "`COPILOT_PROVIDER_TYPE=anthropic` with `COPILOT_PROVIDER_BASE_URL={url}` Messages. "
+        "`copilot help providers` lists all variables.",
+    ),
+    Guide(
+        "Aider",
+        ("Chat",),
+        (
+            (
+                "shell",
+                """\
+export OPENAI_API_BASE={url}/v1
+export OPENAI_API_KEY="$DRAGOMAN_KEY"
+aider --model openai/{model}""",
+            ),
+        ),
+        "Chat, by its documentation; the tests ask it one question as pasted here.",
+        "Not measured.",
+        "The `openai/` before the model is Aider's own mark, and is not sent. It warns of models "
+        "it does not know: `--no-show-model-warnings`.",
+    ),
+    Guide(
+        "Goose",
+        ("Chat",),
+        (
+            (
+                "shell",
+                """\
+export GOOSE_PROVIDER=openai
+export GOOSE_MODEL={model}
+export OPENAI_HOST={url}
+export OPENAI_API_KEY="$DRAGOMAN_KEY"
+goose session""",
+            ),
+        ),
+        "Chat, by its documentation; the tests do not run it.",
+        "Not measured.",
+        "`OPENAI_HOST` has no `/v1`: it is in `OPENAI_BASE_PATH`, whose default is right. "
+        "A key that `goose configure` has put into the keyring may come before the variable.",
+    ),
+    Guide(
+        "OpenHands",
+        ("Chat",),
+        (
+            (
+                "shell",
+                """\
+export LLM_BASE_URL={url}/v1
+export LLM_API_KEY="$DRAGOMAN_KEY"
+export LLM_MODEL=openai/{model}
+openhands --override-with-envs""",
+            ),
+        ),
+        "Chat, by its documentation; the tests do not run it.",
+        "Not measured.",
+        "Without `--override-with-envs` the variables are not read. In its web interface the same "
+        "three stand under Settings, LLM, Advanced. What runs in a container does not reach this "
+        "machine's `127.0.0.1`.",
+    ),
+)

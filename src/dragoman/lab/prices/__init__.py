@@ -1,0 +1,1 @@
+"""Makers of price tables from the published lists of others."""

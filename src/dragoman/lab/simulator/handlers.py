@@ -1,0 +1,303 @@
+"""One request that asks for an answer: check it, read it, find its scenario, and deliver."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import cast
+
+import msgspec
+
+from dragoman.lab.simulator.accounts import KeyBehaviour, subscription_headers
+from dragoman.lab.simulator.connection import Connection
+from dragoman.lab.simulator.delivery import Headers, Reply, full_actions, stream_actions
+from dragoman.lab.simulator.errors import ApiError, error_body, error_headers
+from dragoman.lab.simulator.limits import within_limits
+from dragoman.lab.simulator.reading import READERS
+from dragoman.lab.simulator.recording import RecordedRequest
+from dragoman.lab.simulator.registry import find_scenario
+from dragoman.lab.simulator.rendering import RENDERERS
+from dragoman.lab.simulator.rendering.answer import Answer
+from dragoman.lab.simulator.rendering.responses_object import failed
+from dragoman.lab.simulator.script import Failure, Fault, Protocol, Scenario
+from dragoman.lab.simulator.state import State
+from dragoman.lab.simulator.steering import apply_options, steer, steer_by_model
+from dragoman.lab.simulator.usage import counts
+from dragoman.lab.simulator.validation import check_chat, check_messages, check_responses
+from dragoman.lab.simulator.view import JsonObject, View
+
+_JSON = "application/json"
+_EVENT_STREAM = "text/event-stream; charset=utf-8"
+_HTML = b"<html><head><title>%d</title></head><body><h1>%d</h1></body></html>"
+_WRONG_PROTOCOL: dict[Protocol, Protocol] = {
+    "chat": "messages",
+    "messages": "responses",
+    "responses": "chat",
+}
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """A request being handled. ``headers`` have lower-case names; ``own_headers`` are sent with the
+    answer."""
+
+    record: RecordedRequest
+    headers: Mapping[str, str]
+    reply: Reply
+    connection: Connection
+    protocol: Protocol
+    own_headers: tuple[tuple[str, str], ...] = ()
+
+    def authenticate(self) -> str:
+        """The key the request came with.
+
+        Raises:
+            ApiError: 401 without one.
+        """
+        scheme, _, key = self.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            key = ""
+        if self.protocol == "messages":
+            key = self.headers.get("x-api-key") or key
+        if not key:
+            raise ApiError(401, "You didn't provide an API key.", code="invalid_api_key")
+        self.record.key = key.strip()
+        return self.record.key
+
+    def request_id(self) -> str:
+        return f"req_sim{self.record.number:010d}"
+
+    def common_headers(self) -> Headers:
+        """The vendor's headers of every answer."""
+        if self.protocol == "messages":
+            return [("request-id", self.request_id()), *self.own_headers]
+        return [
+            ("x-request-id", self.request_id()),
+            ("openai-version", "2020-10-01"),
+            *self.own_headers,
+        ]
+
+    async def fail(self, failure: Failure, status: int | None = None) -> None:
+        """Answer with an error in the protocol's own shape."""
+        headers = [
+            ("content-type", _JSON),
+            *self.common_headers(),
+            *error_headers(self.protocol, failure),
+        ]
+        body = error_body(self.protocol, failure, self.request_id())
+        await self.reply.whole(failure.status if status is None else status, headers, body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A checked request with the scenario that it asks for.
+
+    ``resolved`` is the body with what it refers to put in its place.
+    """
+
+    body: JsonObject
+    resolved: JsonObject
+    view: View
+    scenario: Scenario
+    behaviour: KeyBehaviour
+    seed: int | None
+
+
+class Handlers:
+    """The request handlers of one simulator."""
+
+    def __init__(self, simulator: State) -> None:
+        self._simulator = simulator
+
+    async def generate(self, context: RequestContext) -> None:
+        """``chat/completions``, ``messages`` and ``responses``."""
+        prepared = await self._prepare(context)
+        if prepared is None:
+            return
+        answer = self._answer(prepared)
+        if context.protocol == "responses" and prepared.body.get("store") is not False:
+            self._store_answer(prepared, answer)
+        await _deliver(context, answer)
+
+    async def prewarm(self, context: RequestContext) -> JsonObject:
+        """The response to a ``response.create`` of a WebSocket that generates nothing."""
+        prepared = await self._prepare(context, counting=True)
+        assert prepared is not None, "a fault of the key was raised"
+        answer = self._answer(replace(prepared, scenario=Scenario()))
+        response = RENDERERS["responses"].full(answer)
+        if prepared.body.get("store") is not False:
+            self._simulator.store.put(prepared.resolved, response)
+        return response
+
+    async def count_tokens(self, context: RequestContext) -> None:
+        """``messages/count_tokens`` and ``responses/input_tokens``."""
+        prepared = await self._prepare(context, counting=True)
+        if prepared is None:
+            return
+        body: JsonObject = {"input_tokens": prepared.view.prompt_tokens}
+        if context.protocol == "responses":
+            body = {"object": "response.input_tokens", **body}
+        headers = [("content-type", _JSON), *context.common_headers()]
+        await context.reply.whole(200, headers, msgspec.json.encode(body))
+
+    async def _prepare(
+        self, context: RequestContext, *, counting: bool = False
+    ) -> _Prepared | None:
+        """The request, checked and steered; None if a fault has answered it."""
+        keys = self._simulator.keys
+        key = context.authenticate()
+        behaviour = keys.behaviour(key)
+        before = keys.count(key)
+        context.own_headers = behaviour.headers
+        if behaviour.subscription:
+            told = subscription_headers(context.protocol, key, before, time.time())
+            context.own_headers = (*told, *behaviour.headers)
+        key_fault = behaviour.fault_of(before)
+        if key_fault is not None and key_fault.kind == "error":
+            await context.fail(key_fault.failure)
+            return None
+        body = _decode(context.record.body)
+        request = self._check(context, body, behaviour.organization, counting)
+        view = READERS[context.protocol](request, behaviour.organization)
+        if request is not body:
+            view = replace(view, request=body)
+        context.record.model, context.record.stream = view.model, view.stream
+        if behaviour.models is not None and view.model not in behaviour.models:
+            raise ApiError(403, f"This key may not use the model '{view.model[:60]}'.")
+        steering = steer(view.model, view.user_text)
+        context.record.scenario = steering.scenario
+        source = find_scenario(self._simulator.scenarios, steering.scenario)
+        try:
+            scenario = source(view, steering.options) if callable(source) else source
+        except ApiError:
+            if not counting:  # a count needs nothing that the answer would
+                raise
+            scenario = Scenario()
+        scenario = apply_options(scenario, steering.options)
+        fault = key_fault or self._current_fault(scenario.fault, steering.key)
+        if fault is not None and fault.kind == "error":
+            await context.connection.pause(scenario.pace.head_ms / 1000)
+            await context.fail(fault.failure)
+            return None
+        if counting and fault is not None and fault.kind == "error_200":
+            await context.fail(fault.failure, status=200)
+            return None
+        scenario = within_limits(replace(scenario, fault=fault), view)
+        seed = steering.options.integer("seed") if steering.options.text("seed") else None
+        return _Prepared(body, request, view, scenario, behaviour, seed)
+
+    def _check(
+        self, context: RequestContext, body: JsonObject, organization: str, counting: bool
+    ) -> JsonObject:
+        """Check the request; returns it with what it refers to put in its place."""
+        model = body.get("model")
+        options = steer_by_model(model)[1] if isinstance(model, str) else {}
+        compatible = options.get("compatible") == "1"
+        if context.protocol == "chat":
+            check_chat(body, compatible=compatible)
+        elif context.protocol == "messages":
+            check_messages(body, context.headers, organization, counting=counting)
+        else:
+            request, stored = self._simulator.store.resolve(body)
+            links = self._simulator.store.links()
+            check_responses(request, organization, stored, links, compatible=compatible)
+            return request
+        return body
+
+    def _current_fault(self, fault: Fault | None, key: str) -> Fault | None:
+        """The fault, unless the requests with this steering have met it often enough."""
+        if fault is None or not fault.times:
+            return fault
+        self._simulator.faults_met[key] += 1
+        return fault if self._simulator.faults_met[key] <= fault.times else None
+
+    def _answer(self, prepared: _Prepared) -> Answer:
+        number = prepared.seed
+        if number is None:
+            self._simulator.answers += 1
+            number = self._simulator.answers
+        prompt_tokens = prepared.view.prompt_tokens
+        totals = counts(prepared.scenario, prompt_tokens)
+        organization = prepared.behaviour.organization
+        return Answer(number, prepared.scenario, totals, prepared.view, prepared.body, organization)
+
+    def _store_answer(self, prepared: _Prepared, answer: Answer) -> None:
+        fault = answer.scenario.fault
+        if fault is None and RENDERERS["responses"].cannot(answer.scenario) is None:
+            self._simulator.store.put(prepared.resolved, RENDERERS["responses"].full(answer))
+
+
+def _decode(body: bytes) -> JsonObject:
+    try:
+        decoded = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ApiError(400, "We could not parse the JSON body of your request.") from error
+    if not isinstance(decoded, dict):
+        raise ApiError(400, "The request's body must be a JSON object.")
+    return decoded
+
+
+async def _deliver(context: RequestContext, answer: Answer) -> None:
+    """Send the answer with its pace and its fault."""
+    pace, fault = answer.scenario.pace, answer.scenario.fault
+    kind = None if fault is None else fault.kind
+    protocol = _WRONG_PROTOCOL[context.protocol] if kind == "wrong_protocol" else context.protocol
+    renderer = RENDERERS[protocol]
+    if (reason := renderer.cannot(answer.scenario)) is not None:
+        raise ApiError(400, f"The simulator can't say this: {reason}.", code="simulator")
+    if pace.head_ms and not await context.connection.pause(pace.head_ms / 1000):
+        context.record.disconnected = True
+        return
+    if fault is not None and await _replace_answer(context, answer, fault):
+        return
+    if answer.view.stream and kind != "full_body":
+
+        def error_frames(sent: int) -> tuple[bytes, ...]:
+            return renderer.error_frames(answer, cast(Fault, fault).failure, sent)
+
+        frames = renderer.stream(answer)
+        actions = stream_actions(frames, pace, fault, answer.scenario.quirks, error_frames)
+        headers = [("content-type", _EVENT_STREAM), ("cache-control", "no-cache")]
+    else:
+        try:
+            body = msgspec.json.encode(renderer.full(answer))
+        except ValueError as error:
+            message = f"Messages can't say this without a stream: {error}."
+            raise ApiError(400, message, code="simulator") from error
+        actions = full_actions(body, pace, fault)
+        headers = [("content-type", _JSON), ("content-length", str(len(body)))]
+    if kind == "wrong_content_type":
+        headers[0] = ("content-type", "text/plain; charset=utf-8")
+    headers += context.common_headers()
+    if pace.slow_head_ms:
+        await context.reply.slow_head(200, headers, pace.slow_head_ms)
+    else:
+        await context.reply.head(200, headers)
+    await context.reply.body(actions, eager=bool(pace.cut))
+
+
+async def _replace_answer(context: RequestContext, answer: Answer, fault: Fault) -> bool:
+    """Faults that take the whole answer's place; returns whether this was one."""
+    stream = answer.view.stream
+    content_type = ("content-type", _EVENT_STREAM if stream else _JSON)
+    match fault.kind:
+        case "error_200":
+            await context.fail(fault.failure, status=200)
+        case "error_in_stream" if not stream and context.protocol == "responses":
+            body = msgspec.json.encode(failed(answer, fault.failure))
+            await context.reply.whole(
+                200, [("content-type", _JSON), *context.common_headers()], body
+            )
+        case "error_in_stream" if not stream:
+            await context.fail(fault.failure)
+        case "html":
+            status = fault.failure.status
+            headers = [("content-type", "text/html; charset=utf-8")]
+            await context.reply.whole(status, headers, _HTML % (status, status))
+        case "not_json":
+            body = b"data: this is not JSON\n\n" if stream else b"this is not JSON"
+            await context.reply.whole(200, [content_type], body)
+        case "empty":
+            await context.reply.whole(200, [content_type], b"")
+        case _:
+            return False
+    return True

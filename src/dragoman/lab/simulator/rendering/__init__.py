@@ -1,0 +1,54 @@
+"""Saying a scenario natively: one module for each protocol, with the same functions in each.
+
+``full(answer)`` is the JSON object of a full answer, ``stream(answer)`` its stream frame by
+frame, ``error_frames(answer, failure, sent)`` the frames of an error after ``sent`` frames, and
+``cannot(scenario)`` the reason why the protocol has no way to say a scenario, or None.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dragoman.lab.simulator.rendering import chat, messages, responses
+from dragoman.lab.simulator.rendering.answer import Answer
+from dragoman.lab.simulator.script import Failure, Protocol, Scenario
+from dragoman.lab.simulator.view import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Renderer:
+    """One protocol's functions."""
+
+    full: Callable[[Answer], JsonObject]
+    stream: Callable[[Answer], Iterator[bytes]]
+    error_frames: Callable[[Answer, Failure, int], tuple[bytes, ...]]
+    cannot: Callable[[Scenario], str | None]
+
+
+RENDERERS: dict[Protocol, Renderer] = {
+    "chat": Renderer(chat.full, chat.stream, chat.error_frames, chat.cannot),
+    "messages": Renderer(messages.full, messages.stream, messages.error_frames, messages.cannot),
+    "responses": Renderer(
+        responses.full, responses.stream, responses.error_frames, responses.cannot
+    ),
+}
+
+QUIRKS: dict[str, str] = {
+    "reasoning_field": "Chat: reasoning in `reasoning`, as newer vLLM and OpenRouter send it",
+    "reasoning_both": "Chat: reasoning in `reasoning_content` and in `reasoning`",
+    "usage_final": "Chat: usage on the chunk with the finish reason",
+    "usage_every": "Chat: cumulative usage on every chunk",
+    "usage_none": "Chat: no usage at all, asked or not",
+    "usage_always": "Chat: the separate usage chunk although nobody asked",
+    "no_finish": "Chat: no finish reason",
+    "vllm_stop_reason": "Chat: the choice carries `stop_reason`, the stop string that matched",
+    "obfuscation": "Chat and Responses: `obfuscation` padding in the deltas",
+    "azure_preamble": "Chat: a first chunk without choices",
+    "error_done": "Chat: `[DONE]` after an error in the stream",
+    "raw_reasoning": "Responses: reasoning as `reasoning_text` content, without a summary",
+    "keepalive_events": "Responses: typed `keepalive` events between the others",
+    "flat_error": "Responses: the `error` event's fields flat, as the types have it",
+    "error_only": "Responses: an `error` event without `response.failed`",
+    "failed_only": "Responses: `response.failed` without an `error` event",
+    "no_ping": "Messages: no ping after message_start",
+}
+"""Quirks of what is said; those of the framing are ``frames.FRAMINGS``."""

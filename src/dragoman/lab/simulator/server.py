@@ -1,0 +1,182 @@
+"""The simulator's application: it speaks three protocols.
+
+``app`` is ready to serve; ``create_app`` makes one with other bounds; ``run`` serves it.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from dragoman.http import BodyRefused, ClientGone, Request
+from dragoman.http.websocket import BadOffer, agree, is_offered
+from dragoman.lab.simulator.connection import Connection
+from dragoman.lab.simulator.control import control
+from dragoman.lab.simulator.delivery import Reply
+from dragoman.lab.simulator.errors import ApiError
+from dragoman.lab.simulator.handlers import Handlers, RequestContext
+from dragoman.lab.simulator.listing import (
+    anthropic_list,
+    anthropic_model,
+    openai_list,
+    openai_model,
+)
+from dragoman.lab.simulator.recording import RecordedRequest
+from dragoman.lab.simulator.script import Protocol
+from dragoman.lab.simulator.serving import SimulatorServer, bind
+from dragoman.lab.simulator.sockets import SimulatedSocket
+from dragoman.lab.simulator.state import State
+
+DEFAULT_PORT = 8099
+_MAX_BODY = 64 * 1024 * 1024
+_KEY_REFUSED = (401, 403)
+"""Statuses of a key that is refused whatever is asked, the list of models too."""
+_JSON = "application/json"
+
+
+class Simulator(State):
+    """A scripted upstream, as an application over its state."""
+
+    def __init__(self, *, record: int = 256, record_bytes: int = _MAX_BODY) -> None:
+        super().__init__(record, record_bytes)
+        handlers = self._handlers = Handlers(self)
+        self._posts: dict[str, tuple[Protocol, Callable[[RequestContext], Awaitable[None]]]] = {
+            "/v1/chat/completions": ("chat", handlers.generate),
+            "/v1/messages": ("messages", handlers.generate),
+            "/v1/responses": ("responses", handlers.generate),
+            "/v1/messages/count_tokens": ("messages", handlers.count_tokens),
+            "/v1/responses/input_tokens": ("responses", handlers.count_tokens),
+        }
+
+    async def __call__(self, request: Request) -> None:
+        path = request.path
+        headers = tuple(
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in request.headers.items()
+        )
+        query = request.query.decode("latin-1")
+        record = RecordedRequest(self.received, request.method, path, query, headers)
+        connection = Connection(request)
+        reply = Reply(request, connection, record)
+        by_name = dict(headers)
+        protocol = _protocol_of(path, by_name)
+        context = RequestContext(record, by_name, reply, connection, protocol)
+        try:
+            await self._route(context, request)
+        except ApiError as error:
+            await context.fail(error.failure(protocol))
+        except ClientGone:
+            record.disconnected = True
+
+    async def _route(self, context: RequestContext, request: Request) -> None:
+        record = context.record
+        method, path = record.method, record.path
+        try:
+            record.body = await request.body(_MAX_BODY)
+        except BodyRefused as refused:
+            raise ApiError(refused.problem.status, refused.problem.message, code="body") from None
+        if path.startswith("/_sim/"):
+            status, body = control(self, record)
+            await context.reply.whole(status, [("content-type", _JSON)], body)
+            return
+        record.number = self.received
+        self.received += 1
+        self.requests.add(record)
+        if path in self._posts:
+            if method == "GET" and is_offered(request.headers):
+                self._upgrade(context, request)
+                return
+            if method != "POST":
+                raise ApiError(405, f"Method {method} is not allowed.", code="method_not_allowed")
+            if context.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
+                raise ApiError(415, f"The content type must be {_JSON}.", code="media_type")
+            await self._posts[path][1](context)
+            return
+        key = context.authenticate()
+        fault = self.keys.behaviour(key).fault_of(self.keys.requests[key])
+        if fault is not None and fault.kind == "error" and fault.failure.status in _KEY_REFUSED:
+            await context.fail(fault.failure)
+            return
+        if (resource := self._resource(context)) is None:
+            message = f"Invalid URL ({method} {path})"
+            raise ApiError(404, message, code="unknown_url")
+        headers = [("content-type", _JSON), *context.common_headers()]
+        await context.reply.whole(200, headers, msgspec.json.encode(resource))
+
+    def _upgrade(self, context: RequestContext, request: Request) -> None:
+        """Open a WebSocket, where the vendor has them."""
+        if context.protocol != "responses" or not self.websockets:
+            raise ApiError(426, "Websockets are not served here.", code="websockets")
+        context.authenticate()
+        try:
+            agreed = agree(request)
+        except BadOffer as bad:
+            raise ApiError(bad.status, bad.message, code="websockets") from None
+        context.record.status = 101
+        request.take_over(SimulatedSocket(self, self._handlers, context, agreed, request.budget))
+
+    def _resource(self, context: RequestContext) -> object:
+        """What a path besides the posts answers with, or None."""
+        method = context.record.method
+        _, _, *parts = context.record.path.split("/")
+        match method, parts:
+            case "GET", ["models"]:
+                query = dict(parse_qsl(context.record.query))
+                names = self.model_names()
+                is_openai = context.protocol != "messages"
+                return openai_list(names) if is_openai else anthropic_list(names, query)
+            case "GET", ["models", name]:
+                if name.partition("?")[0] not in self.model_names():
+                    message = f"The model '{name[:60]}' does not exist."
+                    raise ApiError(404, message, code="model_not_found")
+                return (
+                    anthropic_model(name) if context.protocol == "messages" else openai_model(name)
+                )
+            case "GET", ["responses", response_id]:
+                return self.store.get(response_id).response
+            case "DELETE", ["responses", response_id]:
+                self.store.delete(response_id)
+                return {"id": response_id, "object": "response", "deleted": True}
+            case "GET", ["responses", response_id, "input_items"]:
+                items = self.store.get(response_id).input_items
+                ids = [item.get("id") for item in items]
+                return {
+                    "object": "list",
+                    "data": items[::-1],
+                    "first_id": ids[-1] if ids else None,
+                    "last_id": ids[0] if ids else None,
+                    "has_more": False,
+                }
+        return None
+
+
+def _protocol_of(path: str, headers: Mapping[str, str]) -> Protocol:
+    """Whose answer a path gets: error shapes and the model list depend on it."""
+    if path.startswith("/v1/messages") or "anthropic-version" in headers:
+        return "messages"
+    return "responses" if path.startswith("/v1/responses") else "chat"
+
+
+def create_app(*, record: int = 256, record_bytes: int = _MAX_BODY) -> Simulator:
+    """A new simulator that remembers the last ``record`` requests, in bounded memory."""
+    return Simulator(record=record, record_bytes=record_bytes)
+
+
+app = create_app()
+"""The simulator that ``run`` serves."""
+
+
+def run(
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    announce: Callable[[str], object] = lambda url: None,
+) -> None:
+    """Serve ``app`` until interrupted. `announce` is told the base URL once it can be called.
+
+    Raises:
+        OSError: the address is taken or not there.
+    """
+    sock = bind(host, port)
+    named, number = sock.getsockname()[:2]
+    announce(f"http://[{named}]:{number}" if ":" in named else f"http://{named}:{number}")
+    SimulatorServer(app, [sock]).run_here()

@@ -1,0 +1,40 @@
+"""The state of one simulator."""
+
+from collections import Counter
+
+from dragoman.lab.simulator.accounts import Keys
+from dragoman.lab.simulator.recording import Recorder
+from dragoman.lab.simulator.registry import named_scenarios
+from dragoman.lab.simulator.scenarios import Source
+from dragoman.lab.simulator.store import ResponseStore
+
+
+class State:
+    """Everything a test inspects or controls is an attribute.
+
+    ``scenarios`` maps a name to a scenario, addressed as the model ``sim-NAME``; ``keys`` holds
+    the behaviours by key; ``requests`` the recorded requests; ``store`` the stored responses.
+    ``websockets`` says whether Responses are served over WebSocket, ``socket_seconds`` how long a
+    connection stands. ``received`` counts requests.
+    """
+
+    def __init__(self, record: int, record_bytes: int) -> None:
+        self.scenarios: dict[str, Source] = named_scenarios()
+        self.keys = Keys()
+        self.requests = Recorder(record, record_bytes)
+        self.store = ResponseStore()
+        self.received = 0
+        self.websockets = True
+        self.socket_seconds = 3600.0
+        self.answers = 0
+        self.faults_met: Counter[str] = Counter()
+
+    def clear(self) -> None:
+        """Forget the requests, the counts and what faults were met; scenarios and keys stay."""
+        self.requests.clear()
+        self.keys.requests.clear()
+        self.faults_met.clear()
+
+    def model_names(self) -> list[str]:
+        """The names of all models, the friendly ones first."""
+        return [f"sim-{name}" for name in self.scenarios]

@@ -1,0 +1,10 @@
+"""Checking a request as the vendor would, before anything is answered.
+
+Each checker raises ``ApiError`` (400) with the vendor's kind of message, naming the field.
+"""
+
+from dragoman.lab.simulator.validation.chat import check_chat
+from dragoman.lab.simulator.validation.messages import check_messages
+from dragoman.lab.simulator.validation.responses import check_responses
+
+__all__ = ["check_chat", "check_messages", "check_responses"]

@@ -1,0 +1,236 @@
+"""What one limit has lent to several machines. Pure: the ledger, a report and the owner's time are
+given, and whoever calls holds the ledger's lock.
+
+    an instance reports what it has used and what it asks for -> the ledger lends it more
+
+An instance may have used and reserved, in all that it ever did, no more than its ceiling. What lies
+between its ceiling and what it is known to have used is held by it: it counts against the limit as
+if it were used. So no more is ever admitted than the limit has, whatever messages are lost, and
+whatever the clocks of instances say: all times here are the owner's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from msgspec import Struct, field, msgpack
+
+from dragoman.config.windows import Window
+from dragoman.limits.counters import RESTORED, USED, WHEN, Cells, Counter, cells_of, counter_of
+
+SLICE_S: Final = 10.0
+"""Seconds for which an instance may admit requests after its last report."""
+
+LOST_S: Final = 12.0
+"""Seconds after which an instance that reports nothing is taken for lost."""
+
+_SILENT_S: Final = 5.0
+"""Seconds without any report after which the owner was away, rather than those that are silent."""
+
+_PRESSED_S: Final = 1.0
+"""Seconds for which all give back what they do not need after one could not be lent enough."""
+
+_STRANDED: Final = 20
+"""One part in so many of a limit is lent ahead of need at most, over all instances together."""
+
+_STRANDED_SLOTS: Final = 8
+"""The same for requests at one time, which come back."""
+
+
+class Holding(Struct):
+    """What one instance holds: its ceiling and what it is known to have used, both since it began;
+    what of the rest it has reserved; its latest report's number, and when it is taken for lost
+    unless there is another. `charged` was counted as used at `lost_at` because it was lost."""
+
+    ceiling: int
+    spent: int
+    until: float
+    reserved: int = 0
+    number: int = 0
+    charged: int = 0
+    lost_at: float = 0.0
+
+    @property
+    def held(self) -> int:
+        """What counts against the limit, and is not known to be used."""
+        return 0 if self.lost_at else max(0, self.ceiling - self.spent)
+
+
+class Ledger(Struct):
+    """One limit over all instances: the cells of its counter, and what each instance holds, by its
+    name. `heard` is when an instance last reported, `pressed` until when all give back what they do
+    not need, and `grace` until when none is taken for lost."""
+
+    cells: bytes = b""
+    heard: float = 0.0
+    pressed: float = 0.0
+    grace: float = 0.0
+    holdings: dict[str, Holding] = field(default_factory=dict)
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What an instance tells. `spent` and `acknowledged` are what it has used since it began, and
+    what of that the owner is known to know; `reserved` is under way. It keeps what it holds up to
+    `ceiling`, and asks for `wanted` on top of what it has reserved, of which `least` is of use;
+    `ahead` if it wants more than that, so as not to ask for each. `amount` is the limit."""
+
+    instance: str
+    number: int
+    amount: int
+    spent: int
+    acknowledged: int
+    reserved: int
+    ceiling: int
+    wanted: int = 0
+    least: int = 0
+    ahead: bool = False
+
+
+class Lent(Struct, frozen=True):
+    """What an instance is told: its new ceiling, and up to where what it used is known. The others
+    hold `elsewhere`, of which they do not need `spare`; `instances` are known, this one included.
+    `share` is what it may keep and not need. `pressed`: some could not be lent enough, and others
+    had more than they need."""
+
+    ceiling: int
+    spent: int
+    elsewhere: int
+    spare: int
+    share: int
+    instances: int
+    pressed: bool
+
+
+def lend(
+    ledger: Ledger, report: Report, window: Window | None, now: float, seed: Cells
+) -> Lent | None:
+    """Enter a report, and lend what is asked for as far as the limit has it. `seed` are the cells
+    that a limit begins with which has no ledger yet. None for a report that is not the latest of
+    its instance: nothing is changed then."""
+    known = ledger.holdings.get(report.instance)
+    if known is not None and report.number <= known.number:
+        return None
+    # The clock of the owner may be put back, or be another's after it was restored elsewhere.
+    now = max(now, ledger.heard)
+    is_new = not ledger.cells
+    cells = _cells_of(ledger, window, seed)
+    counter = counter_of(window, cells)
+    own = known or Holding(report.acknowledged, report.acknowledged, 0.0)
+    if own.lost_at:
+        counter.take_back(own.lost_at, own.charged)
+        own.charged, own.lost_at = 0, 0.0
+    _drop_lost(ledger, report.instance, counter, window, now)
+    used = report.spent - own.spent
+    if used > 0 and window is not None and not is_new:  # the seed has it
+        counter.add(now, used)
+    own.spent, own.reserved, own.number = report.spent, report.reserved, report.number
+    others = [one for name, one in ledger.holdings.items() if name != report.instance]
+    elsewhere = sum(one.held for one in others)
+    spare = sum(max(0, one.held - one.reserved) for one in others)
+    needed = report.spent + report.reserved
+    ceiling = max(report.ceiling, needed)
+    free = report.amount - counter.used(now) - elsewhere - (ceiling - report.spent)
+    missing = report.wanted - (ceiling - needed)
+    pressed = False
+    if missing > 0:
+        if free >= min(missing, report.least - (ceiling - needed)):
+            lent = max(0, min(missing, free))
+            ceiling, free, missing = ceiling + lent, free - lent, missing - lent
+        if missing > 0:
+            pressed = spare > 0
+            if pressed:
+                ledger.pressed = now + _PRESSED_S
+    share = 0
+    if report.ahead and now >= ledger.pressed:
+        parts = _STRANDED_SLOTS if window is None else _STRANDED
+        instances = 1 + sum(not one.lost_at for one in others)
+        share = min(report.amount // parts, max(0, free) // 2) // instances
+        # There is little room where all of it was lent to fewer before, until these report.
+        room = max(share // 4, report.amount // parts - spare)
+        ceiling += max(0, min(share, room) - (ceiling - needed))
+    own.ceiling, own.until = ceiling, now + LOST_S
+    ledger.holdings[report.instance] = own
+    ledger.heard, ledger.cells = now, bytes(cells)
+    living = sum(not one.lost_at for one in ledger.holdings.values())
+    return Lent(
+        ceiling, report.spent, elsewhere, spare, share, living, pressed or now < ledger.pressed
+    )
+
+
+Decide = Callable[[Mapping[str, Ledger], float], None]
+"""What is to be done with ledgers, given by their names with the time of their owner."""
+
+
+class Ledgers(Protocol):
+    """Where ledgers are kept. Methods block, and belong to one thread.
+
+    Raises:
+        Away: it cannot be used now; whether what was decided is kept, is not known.
+    """
+
+    def exchange(self, names: Sequence[str], decide: Decide) -> None:
+        """Have something decided about the ledgers of these names, which are made if there are
+        none, while nobody else does. The owner's time is of after the call, so that whatever
+        happened before it was earlier."""
+
+    def abort(self) -> None:
+        """Have the exchange fail that is under way. Any thread may call it."""
+
+    def close(self) -> None:
+        """Give everything up."""
+
+
+class Away(Exception):
+    """Ledgers cannot be used now. The message names no secret."""
+
+
+def read_ledger(stored: bytes | None) -> Ledger:
+    """The ledger as it was stored; a new one where there is none."""
+    return _decoder.decode(stored) if stored else Ledger()
+
+
+def write_ledger(ledger: Ledger) -> bytes:
+    """The ledger as it is stored."""
+    return _encoder.encode(ledger)
+
+
+_decoder = msgpack.Decoder(Ledger)
+_encoder = msgpack.Encoder()
+
+
+def _cells_of(ledger: Ledger, window: Window | None, seed: Cells) -> Cells:
+    """The cells of the ledger's counter."""
+    cells = memoryview(bytearray(8 * cells_of(window))).cast("q")
+    if ledger.cells:
+        cells[:] = memoryview(ledger.cells).cast("q")
+    elif window is not None:
+        cells[WHEN], cells[USED] = seed[WHEN], seed[USED]
+        cells[RESTORED + 1 :] = seed[RESTORED + 1 :]
+    return cells
+
+
+def _drop_lost(
+    ledger: Ledger, reporting: str, counter: Counter, window: Window | None, now: float
+) -> None:
+    """Count what lost instances held as used: nobody knows how much of it was. Requests that were
+    under way there have ended with it."""
+    if ledger.holdings and now - ledger.heard > _SILENT_S:
+        ledger.grace = now + LOST_S
+    if now < ledger.grace:
+        return
+    for name, one in list(ledger.holdings.items()):
+        if name == reporting or now < one.until:
+            continue
+        if one.lost_at:
+            if now > one.lost_at + _REMEMBERED_S:
+                del ledger.holdings[name]
+        elif window is None or not one.held:
+            del ledger.holdings[name]
+        else:
+            one.charged, one.lost_at = one.held, now
+            counter.add(now, one.charged)
+
+
+_REMEMBERED_S: Final = 3600.0
+"""Seconds for which what a lost instance held can be set right if it comes back."""

@@ -1,0 +1,289 @@
+"""The metrics of this worker.
+
+Each worker counts for itself and publishes its counts for the others
+(`dragoman.observability.metrics.board`), so that a scrape, which reaches any one of them, is
+answered with the sums of all.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from dragoman.canonical.usage import Usage
+from dragoman.edge.record import CLIENT_GONE, Record
+from dragoman.observability.metrics.counts import (
+    FIRST_BYTES,
+    FIRST_TOKENS,
+    LATENCIES,
+    OTHER,
+    OVERHEADS,
+    PER_TOKEN,
+    STORE_WRITES,
+    Counts,
+    KeyCounts,
+    ModelCounts,
+    Outcomes,
+    Series,
+    one_more,
+    store_writes,
+)
+from dragoman.observability.metrics.outcomes import UNRECORDED, outcome_of
+from dragoman.prices.lookup import Charge
+
+Signal: TypeAlias = Literal["usage", "responses", "requests", "traces"]
+"""What is written to a store, or sent away."""
+
+MOST_ACCOUNTS = 1000
+"""Accounts that one worker counts separately; further ones are counted together for each upstream,
+under `OTHER`. So are errors beyond three times as many kinds of error of accounts."""
+
+MOST_MODELS = 100
+"""Models of upstreams that one worker counts separately, as `MOST_ACCOUNTS`."""
+
+MOST_KEYS = 200
+"""Client keys that one worker counts separately; further ones are counted together."""
+
+_MOST_NAMES = 1000
+"""Names of models whose counted name is remembered."""
+
+_MOST = 2**32
+"""Most tokens counted of one answer: the published form of a sum has 64 bits."""
+
+_MOST_COST = 2**63 - 1
+"""Pico-dollars at which a sum stops, nine million dollars, for the same reason."""
+
+
+class Metrics:
+    """Counts of one worker. `before` are those of a worker that died and that this one
+    replaces: they go on, since a count that falls is taken for a restart of everything.
+    """
+
+    def __init__(self, before: Counts | None = None) -> None:
+        self.counts = before or Counts()
+        self._accounts = {key.split(" ")[1]: sums for key, sums in self.counts.accounts.items()}
+        self._series: dict[tuple[str, int, str], Series] = {}
+        self._models: dict[tuple[str, str], ModelCounts] = {}
+        self._listed: Callable[[str, str], str] = _other
+        self.counts.gauges = {}
+        self.is_watched = False
+        """Whether outcomes are counted for the time series of the dashboard."""
+
+    def set_listed(self, listed: Callable[[str, str], str]) -> None:
+        """Count each model under the name that `listed` returns for its upstream and itself. Its
+        names are few: clients choose the names of models."""
+        self._listed = listed
+        self._models.clear()
+
+    def finished(
+        self,
+        route: str,
+        status: int,
+        record: Record,
+        usage: Usage | None,
+        seconds: float,
+        first_byte: float | None,
+    ) -> None:
+        """Count one request. `route` is of a bounded set of names without blanks, `usage` what is
+        to be paid for it; `first_byte` is in seconds, None if the answer has no head."""
+        counts = self.counts
+        name = route, status // 100, record.upstream
+        series = self._series.get(name)
+        if series is None:
+            key = f"{route} {status // 100}xx {record.upstream}"
+            series = self._series[name] = counts.series.setdefault(key, Series())
+        series.requests += 1
+        attempts = record.attempts
+        if attempts:
+            if record.failed:
+                self._count_failed(record)
+            if attempts > len(record.failed):
+                sums = self._accounts.get(record.account)
+                if sums is None:
+                    sums = self._count_account(record.upstream, record.account)
+                sums[0] += 1
+        trace_id = record.trace_id
+        at = time.time() if trace_id else 0.0
+        series.latency.observe(LATENCIES, seconds, trace_id, at)
+        if first_byte is not None:
+            series.first_byte.observe(FIRST_BYTES, first_byte, trace_id, at)
+        if self.is_watched and route not in UNRECORDED:
+            self._count_outcome(status, record, usage, seconds)
+        if record.error:
+            one_more(counts.errors, f"{record.upstream} {record.error}")
+        for loss in record.losses:
+            one_more(counts.losses, loss.kind)
+        if record.limit:
+            one_more(counts.limits, f"{record.limit} enforce")
+        for exceeded in record.exceeded:
+            one_more(counts.limits, exceeded)
+        if attempts and not record.deferred:
+            self._count_model(record, usage, seconds, first_byte, at)
+
+    def _count_model(
+        self,
+        record: Record,
+        usage: Usage | None,
+        seconds: float,
+        first_byte: float | None,
+        at: float,
+    ) -> None:
+        """Count a request that an upstream was asked to answer, for its model and its key."""
+        sums = self._model(record.upstream, record.upstream_model)
+        key = self.counts.keys.get(record.caller) or self._key(record.caller)
+        sums.requests += 1
+        key.requests += 1
+        if record.error:
+            sums.errors += record.error != CLIENT_GONE
+            if record.stream and first_byte is not None:
+                side = "client" if record.error == CLIENT_GONE else "upstream"
+                one_more(self.counts.aborts, f"{record.upstream} {side}")
+        if record.attempts == 1 and record.sent_at:
+            self.counts.overhead.observe(OVERHEADS, record.sent_at - record.started)
+        if record.sent_at and not record.error:
+            waited = record.sent_at - record.started
+            sums.upstream.observe(LATENCIES, max(0.0, seconds - waited))
+        if record.stream and first_byte is not None and not record.error:
+            sums.first_token.observe(FIRST_TOKENS, first_byte, record.trace_id, at)
+            if usage is not None and 1 < usage.output <= _MOST:
+                sums.per_token.observe(PER_TOKEN, (seconds - first_byte) / (usage.output - 1))
+        if usage is not None:
+            _spend(sums, key, usage, record.charge)
+        for one in record.in_vain:
+            if one.usage is not None:
+                _spend(self._model(one.upstream, one.model), key, one.usage, one.charge)
+
+    def _model(self, upstream: str, model: str) -> ModelCounts:
+        """The counts of a model: its own if it is listed and there is room for them."""
+        sums = self._models.get((upstream, model))
+        if sums is None:
+            models = self.counts.models
+            key = f"{upstream} {self._listed(upstream, model)}"
+            if key not in models and len(models) >= MOST_MODELS:
+                key = f"{upstream} {OTHER}"
+            sums = models.setdefault(key, ModelCounts())
+            if len(self._models) >= _MOST_NAMES:
+                self._models.clear()
+            self._models[upstream, model] = sums
+        return sums
+
+    def _key(self, name: str) -> KeyCounts:
+        """The counts of a client key: its own as long as there is room for them."""
+        keys = self.counts.keys
+        sums = keys.get(name)
+        if sums is None:
+            sums = keys.setdefault(name if len(keys) < MOST_KEYS else OTHER, KeyCounts())
+        return sums
+
+    def _count_outcome(
+        self, status: int, record: Record, usage: Usage | None, seconds: float
+    ) -> None:
+        found = self._outcomes(record.upstream)
+        found.requests[outcome_of(status, record.error)] += 1
+        found.duration[bisect_left(LATENCIES, seconds)] += 1
+        if record.first_at:
+            found.first[bisect_left(LATENCIES, record.first_at - record.started)] += 1
+        if usage is not None:
+            _add_tokens(found.tokens, usage)
+            _add_cost(found, record.charge)
+        for one in record.in_vain:
+            if one.usage is not None:
+                found = self._outcomes(one.upstream)
+                _add_tokens(found.tokens, one.usage)
+                _add_cost(found, one.charge)
+
+    def _outcomes(self, upstream: str) -> Outcomes:
+        found = self.counts.outcomes.get(upstream)
+        if found is None:
+            found = self.counts.outcomes[upstream] = Outcomes()
+        return found
+
+    def _count_failed(self, record: Record) -> None:
+        failures = self.counts.failures
+        for number, one in enumerate(record.failed, 1):
+            sums = self._count_account(one.upstream, one.account)
+            sums[0] += 1
+            sums[1] += number < record.attempts
+            key = f"{one.upstream} {one.account} {one.kind}"
+            if key not in failures and len(failures) >= 3 * MOST_ACCOUNTS:
+                key = f"{one.upstream} {OTHER} {one.kind}"
+            one_more(failures, key)
+            after = (
+                record.failed[number].upstream if number < len(record.failed) else record.upstream
+            )
+            if number < record.attempts and after != one.upstream:
+                one_more(self.counts.fallbacks, f"{one.upstream} {one.kind}")
+
+    def _count_account(self, upstream: str, account: str) -> list[int]:
+        """The counts of an account: its own as long as there is room for them."""
+        sums = self._accounts.get(account)
+        if sums is None:
+            if len(self._accounts) >= MOST_ACCOUNTS:
+                return self.counts.accounts.setdefault(f"{upstream} {OTHER}", [0, 0])
+            sums = self.counts.accounts.setdefault(f"{upstream} {account}", [0, 0])
+            self._accounts[account] = sums
+        return sums
+
+    def probed(self, upstream: str, came_back: bool) -> None:
+        """Count one probe of an account."""
+        one_more(self.counts.probes, f"{upstream} {'passed' if came_back else 'failed'}")
+
+    def alerted(self, result: str) -> None:
+        """Count the result of one alert: `sent`, `failed` or `dropped`."""
+        one_more(self.counts.alerts, result)
+
+    def traced(self, result: str, requests: int) -> None:
+        """Count the result of the traces of `requests`: `sent`, `failed` or `dropped`. Each
+        result is counted by one thread only."""
+        self.counts.traces[result] = self.counts.traces.get(result, 0) + requests
+
+    def logged(self, result: str, requests: int) -> None:
+        """Count the result of `requests` in the request log: `written`, `failed`,
+        `dropped` or `repeated`. Each result is counted by one thread only."""
+        self.counts.logged[result] = self.counts.logged.get(result, 0) + requests
+
+    def stored(self, signal: Signal, seconds: float) -> None:
+        """Count one write to a store. Each signal is counted by one thread only."""
+        took = self.counts.store_writes.get(signal)
+        if took is None:
+            took = self.counts.store_writes[signal] = store_writes()
+        took.observe(STORE_WRITES, seconds)
+
+
+def _other(upstream: str, model: str) -> str:
+    return OTHER
+
+
+def _spend(sums: ModelCounts, key: KeyCounts, usage: Usage, charge: Charge | None) -> None:
+    prompt, output = _add_tokens(sums.tokens, usage)
+    key.input += prompt
+    key.output += output
+    cost = _add_cost(sums, charge)
+    key.cost = min(key.cost + cost, _MOST_COST)
+
+
+def _add_cost(sums: ModelCounts | Outcomes, charge: Charge | None) -> int:
+    """Add what one answer cost; returns it, 0 if its price is not known."""
+    if charge is None or charge.cost is None:
+        sums.unpriced += 1
+        return 0
+    sums.cost = min(sums.cost + charge.cost, _MOST_COST)
+    return charge.cost
+
+
+def _add_tokens(tokens: list[int], usage: Usage) -> tuple[int, int]:
+    """Add one answer's tokens to sums by kind; returns the counted prompt and output."""
+    prompt, output = usage.input, usage.output
+    if prompt > _MOST or output > _MOST:
+        prompt, output = min(prompt, _MOST), min(output, _MOST)
+    tokens[0] += prompt
+    tokens[3] += output
+    if usage.cached:
+        tokens[1] += min(usage.cached, prompt)
+    if usage.cache_write:
+        tokens[2] += min(usage.cache_write, prompt)
+    if usage.reasoning:
+        tokens[4] += min(usage.reasoning, output)
+    return prompt, output

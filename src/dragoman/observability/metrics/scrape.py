@@ -1,0 +1,237 @@
+"""`/metrics`: the counts of all workers, put together by whichever of them is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+import dragoman
+from dragoman.accounts.sync import AccountSync
+from dragoman.observability.current import Current
+from dragoman.observability.metrics.board import Board
+from dragoman.observability.metrics.counts import Counts
+from dragoman.observability.metrics.exposition import render
+from dragoman.observability.metrics.families import QUEUE, BudgetSample, QuotaSample, Snapshot
+from dragoman.observability.metrics.metrics import Metrics, Signal
+from dragoman.observability.metrics.process_use import ProcessUse
+from dragoman.operations.views import STATES, Status, status_of
+from dragoman.processes.table import WorkerTable
+
+PUBLISHED_EVERY_S = 1.0
+"""Seconds between two times that a worker publishes its counts for the others."""
+
+_AT_ONCE = 500
+
+_MOST_QUOTAS = 2000
+"""Windows of quotas that are told."""
+
+
+class LimitBorrower(Protocol):
+    """What borrows limits that several machines share."""
+
+    @property
+    def away_since(self) -> float | None:
+        """When their owner ceased to answer, in Unix seconds; None while it answers."""
+
+    exchanges: int
+    failures: int
+
+    def views(self) -> Sequence[Struct]:
+        """The limits that this worker has asked about, and what this machine has of each."""
+
+
+class WorkerSlot(Struct, frozen=True):
+    """Where a worker publishes its counts: slot `number` of the `total` slots of a board.
+    `table` tells how the workers are; `counts` is a file in which they count requests in flight if
+    they have no store, None for none."""
+
+    board: Board
+    number: int
+    total: int
+    table: WorkerTable
+    counts: str | None = None
+
+
+class Standing(Struct, frozen=True):
+    """How the accounts of an upstream stand: how many by state; how many of these are on trial; and
+    of those that are not, when the first is back (Unix seconds)."""
+
+    states: dict[str, int]
+    trials: dict[str, int]
+    back_at: dict[str, float]
+
+    def add(self, status: Status) -> None:
+        """One more account, with this status."""
+        state, back_at = status.state, status.back_at
+        self.states[state] += 1
+        if status.trial:
+            self.trials[state] = self.trials.get(state, 0) + 1
+        elif back_at is not None:
+            self.back_at[state] = min(back_at, self.back_at.get(state, back_at))
+
+
+async def _no_budgets() -> Sequence[BudgetSample]:
+    return ()
+
+
+class Scrape:
+    """The state of one gateway, its other workers included, for `/metrics` and the admin API.
+
+    `in_flight` returns how many requests this worker serves; `slot` is this worker's, None if there
+    is no other.
+    """
+
+    def __init__(
+        self,
+        current: Current,
+        account_sync: AccountSync | None,
+        in_flight: Callable[[], int],
+        slot: WorkerSlot | None,
+    ) -> None:
+        self._current = current
+        self._account_sync = account_sync
+        self._slot = slot
+        before = None if slot is None else slot.board.read(slot.number)
+        self.metrics = Metrics(before)
+        self._in_flight = in_flight
+        self.slices: LimitBorrower | None = None
+        """What borrows limits that several machines share; None if this one has them for itself."""
+        self._failed_before = self.metrics.counts.store_failures
+        self._use = ProcessUse()
+        self._cpu_before = self.metrics.counts.cpu
+        self._task: asyncio.Task[None] | None = None
+        self.limit_drift: Callable[[], float] = float
+        """Returns by how much limits were found wrong, as a share of them; 0 without any."""
+        self.limit_reserved: Callable[[], float] = float
+        """Returns the US dollars that this worker's requests have reserved."""
+        self.budgets: Callable[[], Awaitable[Sequence[BudgetSample]]] = _no_budgets
+        """Returns what is left of limits of cost."""
+        self.queues: Mapping[Signal, Callable[[], int]] = {}
+        """Return how much of each waits to be written in this worker."""
+
+    def start(self) -> None:
+        """Publish the counts for the other workers from now on, in the running loop."""
+        if self._slot is not None:
+            self._task = asyncio.create_task(self._publish())
+
+    async def close(self) -> None:
+        """Publish the counts for the last time."""
+        if self._task is not None and self._slot is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._slot.board.publish(self._slot.number, self._own())
+
+    async def text(self, *, openmetrics: bool = False) -> bytes:
+        """The counts of all workers in Prometheus's text format, or in OpenMetrics."""
+        accounts, quotas = await self.accounts(), self.quotas()
+        budgets = await self.budgets()
+        snapshot = Snapshot(self.counts(), accounts, dragoman.__version__, quotas, budgets)
+        return render(snapshot, openmetrics=openmetrics)
+
+    def quotas(self) -> list[QuotaSample]:
+        """The windows of accounts' quotas whose use is known, the fullest first if there are more
+        than can be told."""
+        now = time.time()
+        pool = self._current.generation.pool
+        pool.settle_quotas()
+        known = pool.quotas.windows
+        found = [
+            QuotaSample(
+                account.upstream,
+                account.name,
+                window.name,
+                window.model,
+                used,
+                window.resets_at,
+            )
+            for account in pool.accounts()
+            for window in known.get(account.name, ())
+            if (used := window.known(now)) is not None
+        ]
+        if len(found) > _MOST_QUOTAS:
+            found.sort(key=lambda sample: -sample.used)
+        return found[:_MOST_QUOTAS]
+
+    def counts(self) -> Counts:
+        """The counts of all workers: this one's as they are, the others' as last published."""
+        total = Counts()
+        total.add(self._own())
+        if self._slot is not None:
+            for other in self._slot.board.others(self._slot.number):
+                total.add(other)
+            total.gauges["workers"] = self._slot.table.count_serving()
+            total.worker_restarts = self._slot.table.restarts()
+        return total
+
+    def workers(self) -> dict[str, int]:
+        """How many workers serve, of how many, and how often one was replaced; nothing if there
+        are no others."""
+        if self._slot is None:
+            return {}
+        table = self._slot.table
+        return {
+            "workers": table.workers,
+            "serving": table.count_serving(),
+            "restarts": table.restarts(),
+        }
+
+    def configurations(self) -> list[int]:
+        """The number of the configuration that each worker serves, counted from 1; 0 of one that
+        does not serve yet."""
+        if self._slot is None:
+            return [self._current.generation.number]
+        return self._slot.table.configurations()
+
+    async def accounts(self) -> dict[tuple[str, str], int]:
+        """How many accounts there are by upstream and state."""
+        return {
+            (name, state): count
+            for name, standing in (await self.standings()).items()
+            for state, count in standing.states.items()
+        }
+
+    async def standings(self) -> dict[str, Standing]:
+        """How the accounts of each upstream stand."""
+        now = time.time()
+        pool = self._current.generation.pool
+        found = {name: Standing(dict.fromkeys(STATES, 0), {}, {}) for name in pool.upstreams()}
+        for number, account in enumerate(pool.accounts(), 1):
+            try:
+                status = status_of(pool.state(account.name), now)
+            except KeyError:
+                continue
+            found[account.upstream].add(status)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return found
+
+    def _own(self) -> Counts:
+        counts = self.metrics.counts
+        if self._account_sync is not None:
+            counts.store_failures = self._failed_before + self._account_sync.failures
+        pool = self._current.generation.pool
+        waiting = sum(pool.waiting(name) for name in pool.upstreams())
+        counts.gauges = {
+            "workers": 1,
+            "in_flight": self._in_flight(),
+            "queue_length": waiting,
+            "limits_away": 0 if self.slices is None else int(self.slices.away_since is not None),
+            "store_working": 0 if self._account_sync is None else int(self._account_sync.working),
+            **self._use.gauges(),
+            "limit_drift_ratio": self.limit_drift(),
+            "limit_reserved_usd": self.limit_reserved(),
+            **{QUEUE + signal: waiting() for signal, waiting in self.queues.items()},
+        }
+        counts.cpu = self._cpu_before + self._use.cpu_seconds()
+        counts.started = self._use.started
+        return counts
+
+    async def _publish(self) -> None:
+        assert self._slot is not None
+        while True:
+            self._slot.board.publish(self._slot.number, self._own())
+            await asyncio.sleep(PUBLISHED_EVERY_S)

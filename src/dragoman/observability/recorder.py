@@ -1,0 +1,192 @@
+"""The recorder of finished requests: metrics, usage of clients, request log and traces."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container
+
+from dragoman.accounts.store import LastError
+from dragoman.accounts.usage import Attribution, Meter
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import CLIENT_GONE, Record
+from dragoman.observability.finished import FinishedRequest, finished_request
+from dragoman.observability.metrics.metrics import Metrics
+from dragoman.observability.metrics.outcomes import UNRECORDED
+from dragoman.observability.traces.traces import Traces
+from dragoman.protocols import CODECS
+
+_BACKGROUND = "(background)"
+_OTHER = "(other)"
+
+
+def _uncharged() -> frozenset[str]:
+    """Paths whose answers contain token counts that are not charged."""
+    return frozenset(
+        codec.endpoint.version + codec.endpoint.counting.path
+        for codec in CODECS.values()
+        if codec.endpoint.counting is not None
+    )
+
+
+def is_charged(route: str) -> bool:
+    """Whether limits count the requests of a route. Counting the tokens of a prompt is free."""
+    if route in _uncharged():
+        return False
+    for codec in CODECS.values():
+        endpoint = codec.endpoint
+        if endpoint.read_path is not None and route.startswith(endpoint.version):
+            operation = endpoint.read_path(route.removeprefix(endpoint.version))
+            if operation is not None and operation.counts:
+                return False
+    return True
+
+
+class RequestRecorder:
+    """Records each request once it has ended.
+
+    `meter` counts usage and is None where nothing is stored; `settle` is called for each request
+    that reserved something of its caller's limits, at the same moment, so that limits and usage
+    agree. `traces` and `log` are None where they are off. `fixed_paths` are the paths counted by
+    their own name, set once the routes are made; others are counted by their prefix.
+    """
+
+    __slots__ = (
+        "_families",
+        "_log",
+        "_meter",
+        "_metrics",
+        "_settle",
+        "_traces",
+        "_uncharged",
+        "fixed_paths",
+    )
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        meter: Meter | None,
+        settle: Callable[[Record, float], None],
+        traces: Traces | None = None,
+        log: Callable[[FinishedRequest], None] | None = None,
+    ) -> None:
+        self._log = log
+        self._traces = traces
+        self._metrics = metrics
+        self._meter = meter
+        self._settle = settle
+        self.fixed_paths: Container[str] = ()
+        self._uncharged = _uncharged()
+        endpoints = [codec.endpoint for codec in CODECS.values()]
+        self._families = tuple(
+            {
+                f"{endpoint.version}{path}/"
+                for endpoint in endpoints
+                for path in (endpoint.models.path, endpoint.path)
+                if path == endpoint.models.path or endpoint.unserved or endpoint.stores_responses
+            }
+            | {"/admin/", "/ui/"}
+        )
+
+    def record(self, incoming: IncomingRequest, record: Record) -> None:
+        """Record a request that was answered, or will not be."""
+        now = time.time()
+        if record.admitted is not None:
+            self._settle(record, now)
+        seconds = time.perf_counter() - record.started
+        first_byte = incoming.answered - record.started if incoming.answered else None
+        path, operation = incoming.path, incoming.operation
+        if operation is not None:
+            name, metered = operation.name, not operation.counts
+        else:
+            name = path if path in self.fixed_paths else self._family(path)
+            metered = path not in self._uncharged
+        usage = record.usage if metered else None
+        finished = None
+        if (self._log is not None or self._traces is not None) and not record.deferred:
+            finished = finished_request(incoming, record, now, seconds, first_byte, name)
+            if self._traces is not None:
+                # First: a histogram names the trace.
+                self._traces.end(incoming, finished)
+        self._metrics.finished(name, incoming.status, record, usage, seconds, first_byte)
+        if finished is not None and self._log is not None and name not in UNRECORDED:
+            self._log(finished)
+        # Below a response: a request that names no model generates nothing.
+        if (
+            self._meter is not None
+            and incoming.method == "POST"
+            and not record.deferred
+            and record.caller
+            and (name is path or record.model)
+        ):
+            self._charge(now, name, record, seconds, metered=metered)
+
+    def record_background(self, incoming: IncomingRequest, record: Record) -> None:
+        """Record a response that was made in the background, or failed to be."""
+        now = time.time()
+        if record.admitted is not None:
+            self._settle(record, now)
+        seconds = time.perf_counter() - record.started
+        finished = finished_request(incoming, record, now, seconds, None, incoming.path)
+        if self._traces is not None:
+            self._traces.end(incoming, finished)
+        status = incoming.status or 500
+        self._metrics.finished(_BACKGROUND, status, record, record.usage, seconds, None)
+        if self._log is not None:
+            self._log(finished)
+        self._charge(now, incoming.path, record, seconds, metered=True)
+
+    def _charge(
+        self, now: float, route: str, record: Record, seconds: float, *, metered: bool
+    ) -> None:
+        meter = self._meter
+        if meter is None:
+            return
+        for number, failed in enumerate(record.failed, 1):
+            meter.count_failed(
+                now,
+                _attribution(route, record, failed.account, failed.upstream),
+                LastError(failed.at, failed.kind, failed.status, failed.model),
+                retried=number < record.attempts,
+            )
+        for one in record.in_vain:
+            if one.usage is None:
+                continue
+            whose = _attribution(route, record, one.account, one.upstream)
+            meter.count_in_vain(now, whose, one.usage)
+            if one.charge is not None:
+                meter.charge(now, whose, one.usage, one.charge)
+        # Limits do not count what reached no upstream: such rows have no account.
+        account = record.account if record.is_reached else ""
+        whose = _attribution(route, record, account, record.upstream)
+        meter.count(
+            now,
+            whose,
+            record.usage,
+            seconds * 1000,
+            failed=bool(record.error) and record.error != CLIENT_GONE,
+            metered=metered,
+            estimated=record.estimated,
+            attempts=record.attempts - len(record.failed),
+        )
+        if metered and record.charge is not None and record.usage is not None:
+            meter.charge(now, whose, record.usage, record.charge)
+
+    def _family(self, path: str) -> str:
+        """The name under which requests for a path of no fixed route are counted."""
+        for beginning in self._families:
+            if path.startswith(beginning):
+                return beginning[:-1]
+        return _OTHER
+
+
+def _attribution(route: str, record: Record, account: str, upstream: str) -> Attribution:
+    return Attribution(
+        account,
+        record.caller,
+        record.model,
+        route,
+        upstream,
+        record.team,
+        record.user,
+        record.tags,
+    )

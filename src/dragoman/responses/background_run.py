@@ -1,0 +1,333 @@
+"""One response that is made in the background, and how its events and its end come to the store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from functools import partial
+
+import msgspec
+from msgspec.structs import replace
+
+from dragoman import jsontext
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind
+from dragoman.edge.auth import Caller, without_keys
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record
+from dragoman.http.clock import Clock
+from dragoman.http.problems import ClientGone
+from dragoman.jsontext import JsonError
+from dragoman.protocols import CODECS
+from dragoman.protocols.base import to_json
+from dragoman.protocols.openai_responses.errors import failed_object
+from dragoman.protocols.openai_responses.websocket import numbered
+from dragoman.responses.conversations import (
+    ENDS,
+    PendingResponse,
+    ResponseRecorder,
+    StoredConversations,
+)
+from dragoman.responses.response_store import ResponseStoreThread
+from dragoman.sse import DONE, Decoder, Frame, encode
+from dragoman.storage.responses import (
+    ResponseStore,
+    StoredEvent,
+    StoredResponse,
+    TooLarge,
+)
+from dragoman.translation import ClientRequest
+
+_log = logging.getLogger("dragoman.gateway")
+
+Run = Callable[[IncomingRequest, Caller, Record, ClientRequest, ResponseRecorder], Awaitable[None]]
+"""Answers a request, whose answer is stored."""
+
+_SAVE_S = 0.2
+"""Seconds between two times that new events are stored, and the store asked whether to go on."""
+
+_UNKEPT = Fault(FaultKind.INTERNAL, "The response could not be kept.", code="server_error")
+STOPPED = Fault(
+    FaultKind.OVERLOADED, "The gateway that made this response was stopped.", code="server_error"
+)
+
+
+class BackgroundRun:
+    """One response that is being made: an answer to nobody, whose events go to the store."""
+
+    def __init__(
+        self,
+        conversations: StoredConversations,
+        answer: Run,
+        clock: Clock,
+        stored: StoredResponse,
+        keep: PendingResponse,
+        asked: AskedInBackground,
+        caller: Caller,
+        after: int = -1,
+    ) -> None:
+        """Its events are numbered from the one after number `after`."""
+        self._request = _Unattended(asked, self.take)
+        self.incoming = IncomingRequest(self._request, CODECS[asked.protocol], clock, asked.path)
+        self.record = Record()
+        self.record.caller, self.record.team = caller.name, caller.team
+        self._conversations = conversations
+        self._answer = answer
+        self._stored = stored
+        self._keep = keep
+        self._decoder = Decoder()
+        self._events: list[StoredEvent] = []
+        self._status = 0
+        self._body = b""
+        self._over = asyncio.Event()
+        self._shift = after + 1
+        self._saved = after
+        self._stopped = False
+
+    def start(self, caller: Caller, request: ClientRequest) -> None:
+        """Begin to make the response, in `task`."""
+        self.task = asyncio.create_task(self._run(caller, request))
+
+    def stop(self) -> None:
+        """Make it no further, and tell nothing of that in its events."""
+        self._request.gone = True
+        self.task.cancel()
+
+    async def _run(self, caller: Caller, request: ClientRequest) -> None:
+        """Make the response. Whatever happens, the store is told how it ended."""
+        record = self.record
+        saver = asyncio.create_task(self._save_events())
+        fault: Fault | None = None
+        try:
+            keeping = _FinalRecorder(self._conversations, self._keep, self)
+            await self._answer(self.incoming, caller, record, request, keeping)
+        except (asyncio.CancelledError, ClientGone):
+            fault = STOPPED
+        except DragomanError as error:
+            fault = error.fault
+        except Exception as error:
+            _log.error("a background response failed: %s", type(error).__name__)
+            fault = Fault(FaultKind.INTERNAL, "The gateway failed unexpectedly.")
+        self._over.set()
+        await asyncio.wait((saver,))
+        if self._status >= 400:
+            fault = fault or _fault_in(self._body)
+        record.error = record.error or (fault.kind if fault is not None else "")
+        await self._end(fault)
+
+    def take(self, status: int, data: bytes) -> None:
+        """A piece of the answer, whose status is this, was made."""
+        self._status = status
+        if status != 200:
+            self._body += data
+            return
+        events = _events(self._decoder.feed(data), self._shift)
+        self._events += [event for event in events if event.sequence > self._saved]
+
+    async def _save_events(self) -> None:
+        """Append new events to the store every `_SAVE_S` seconds until the run is over."""
+        begun = False
+        over = False
+        while not over:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), _SAVE_S)
+            over = self._over.is_set()
+            events, self._events = self._events, []
+            responses = self._responses()
+            try:
+                if events and not begun:
+                    begun = True
+                    await self._mark_begun(responses)
+                goes_on = await responses.ask(partial(_append, self._stored, events))
+            except DragomanError:
+                # The store may be back before the answer is over.
+                self._events[:0] = events
+                continue
+            if not goes_on:
+                self._stopped = True
+                if not self._over.is_set():
+                    self.stop()
+                return
+
+    async def _mark_begun(self, responses: ResponseStoreThread) -> None:
+        response = {**msgspec.json.decode(self._stored.response), "status": "in_progress"}
+        begun = replace(self._stored, status="in_progress", response=to_json(response))
+        await responses.ask(lambda store: store.put(begun))
+
+    async def _end(self, fault: Fault | None) -> None:
+        """Store how it ended, unless that was stored with the answer itself, or another goes on."""
+        stored = self._stored
+        ended = cancelled(stored) if self._stopped else failed(stored, fault or _UNKEPT)
+        try:
+            ask = self._responses().ask
+            left = fault is STOPPED and not self._stopped
+            if left and await ask(lambda store: store.leave(stored)):
+                return
+            await ask(partial(put, ended))
+        except (DragomanError, TooLarge):
+            _log.error("how a background response ended could not be kept")
+
+    def _responses(self) -> ResponseStoreThread:
+        responses = self._conversations.responses
+        assert responses is not None
+        return responses
+
+    def unsaved_events(self, data: bytes) -> list[StoredEvent]:
+        """The events that are not in the store yet, with those in `data`."""
+        events, self._events = self._events, []
+        decoder = Decoder()
+        events += _events([*decoder.feed(data), *decoder.finish()], self._shift)
+        self._saved = max((event.sequence for event in events), default=self._saved)
+        return events
+
+
+class _FinalRecorder(ResponseRecorder):
+    """Stores a background response in one transaction with its last events: whoever sees that it
+    is over sees all of it."""
+
+    __slots__ = ("_run",)
+
+    def __init__(
+        self, conversations: StoredConversations, pending: PendingResponse, run: BackgroundRun
+    ) -> None:
+        super().__init__(conversations, pending)
+        self._run = run
+
+    async def keep(self, response: bytes, data: bytes) -> bool:
+        events = self._run.unsaved_events(data)
+        return await self.conversations.keep(self.pending, response, events)
+
+
+def put(stored: StoredResponse, store: ResponseStore) -> None:
+    """Keep a response: for a store that is asked in its thread."""
+    store.put(stored)
+
+
+def _append(stored: StoredResponse, events: list[StoredEvent], store: ResponseStore) -> bool:
+    return store.append(stored.id, events, stored.taken)
+
+
+class AskedInBackground(msgspec.Struct, frozen=True):
+    """What a background response answers, as it is kept for whoever takes it over: the request as
+    it is answered, what of it is shown, and its path and headers, without keys."""
+
+    protocol: str
+    path: str
+    headers: dict[bytes, bytes]
+    body: bytes
+    shown: bytes
+
+    @classmethod
+    def of(cls, incoming: IncomingRequest, request: ClientRequest) -> AskedInBackground:
+        """That of a request that came."""
+        return cls(
+            request.codec.name,
+            incoming.path,
+            without_keys(incoming.headers),
+            request.body,
+            to_json(dict(request.shown)),
+        )
+
+
+class _Unattended:
+    """Stands in for the request of a client that does not wait: what it is answered is given to
+    `take`, with the status."""
+
+    __slots__ = ("_status", "_take", "gone", "headers", "on_gone", "path")
+
+    method = "POST"
+    query = b""
+    address = ""
+
+    def __init__(self, asked: AskedInBackground, take: Callable[[int, bytes], None]) -> None:
+        self.path = asked.path
+        self.headers = asked.headers
+        self.gone = False
+        self.on_gone: Callable[[], object] | None = None
+        self._take = take
+        self._status = 0
+
+    async def body(self, limit: int) -> bytes:
+        return b""
+
+    def hold(self, size: int) -> bool:
+        return True
+
+    def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
+        self._take(status, body)
+
+    def start(self, status: int, lines: bytes = b"") -> None:
+        self._status = status
+
+    def put(self, data: bytes) -> bool:
+        self._take(self._status, data)
+        return True
+
+    async def write(self, data: bytes) -> None:
+        self._take(self._status, data)
+
+    def end(self, data: bytes = b"") -> None:
+        self._take(self._status, data)
+
+
+def _events(frames: Iterable[Frame], shift: int) -> list[StoredEvent]:
+    """The events to store, numbered higher by `shift`. What ends a stream without a number of its
+    own belongs to the last."""
+    events: list[StoredEvent] = []
+    for frame in frames:
+        number = _numbered(frame.data)
+        if number is not None:
+            raw = frame.raw
+            if shift:
+                number += shift
+                raw = encode(numbered(frame.data, number), frame.event)
+            events.append(StoredEvent(number, raw))
+        elif frame.data == DONE and events:
+            last = events.pop()
+            events.append(StoredEvent(last.sequence, last.frame + frame.raw))
+    return events
+
+
+class _Numbered(msgspec.Struct):
+    sequence_number: int | None = None
+
+
+_numbering = jsontext.decoder(_Numbered)
+
+
+def _numbered(data: bytes) -> int | None:
+    try:
+        return _numbering(data).sequence_number
+    except JsonError:
+        return None
+
+
+def is_end(frame: bytes) -> bool:
+    """Whether an event ends the stream of a response."""
+    return any(b"event: " + kind + b"\n" in frame for kind in ENDS)
+
+
+def cancelled(stored: StoredResponse) -> StoredResponse:
+    """The response as it is once it was cancelled."""
+    response = {**msgspec.json.decode(stored.response), "status": "cancelled"}
+    return replace(stored, status="cancelled", response=to_json(response))
+
+
+def failed(stored: StoredResponse, fault: Fault) -> StoredResponse:
+    """The response as it is once it has failed."""
+    response = {
+        **msgspec.json.decode(stored.response),
+        "status": "failed",
+        "error": failed_object(fault),
+    }
+    return replace(stored, status="failed", response=to_json(response))
+
+
+def _fault_in(body: bytes) -> Fault:
+    """The fault in an error answer of ours."""
+    try:
+        message = jsontext.decode(body)["error"]["message"]
+    except (JsonError, KeyError, TypeError):
+        message = "The response could not be made."
+    return Fault(FaultKind.UPSTREAM_FAILED, message)

@@ -1,0 +1,465 @@
+"""Stored conversations on the request path: what a request goes on from, and what is stored.
+
+A request that names an earlier response is made whole before anything else sees it; the answer of
+one that is to be stored is kept before its client sees the end of it, for the next turn may come at
+once, and to another worker.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
+from dragoman.edge.auth import Caller
+from dragoman.edge.lanes import Continuation
+from dragoman.jsontext import JsonError, decoder
+from dragoman.protocols.base import to_json
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_responses.conversations import (
+    GivenItems,
+    given_items,
+    named_item,
+    no_conversations,
+    place_of,
+    references,
+    unstored_members,
+    whole_members,
+    with_stored,
+)
+from dragoman.protocols.raw import join_list, join_object, split_list, split_object
+from dragoman.responses.large_body_tasks import items_given
+from dragoman.responses.response_store import ResponseStoreThread
+from dragoman.serving.large import LargeBodies, is_large
+from dragoman.serving.recorder import AnswerRecorder
+from dragoman.serving.routing import Target
+from dragoman.sse import Frame, encode, last_event
+from dragoman.storage.responses import (
+    FINISHED,
+    Items,
+    ResponseStore,
+    StoredEvent,
+    StoredResponse,
+    TooLarge,
+    Turn,
+)
+from dragoman.translation import ClientRequest
+from dragoman.translation.call import mint
+
+_log = logging.getLogger("dragoman.gateway")
+
+T = TypeVar("T")
+
+LONGEST_ID = 256
+"""Characters of an id. Longer ones were never given out."""
+
+ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.failed"})
+
+
+class PendingResponse(Struct, frozen=True, kw_only=True):
+    """What is known beforehand of a response that is to be stored."""
+
+    id: str
+    owner: str
+    created: float
+    input: Items
+    previous: str | None = None
+    background: bool = False
+    taken: int = 0
+
+
+class _Kept(Struct):
+    """What of a response object is looked at."""
+
+    id: Any = None
+    status: Any = None
+    output: Raw = Raw(b"null")
+
+
+class _Identified(Struct):
+    id: Any = None
+
+
+class _End(Struct):
+    """What of a terminal event is looked at."""
+
+    response: Raw = Raw()
+
+
+_kept = decoder(_Kept)
+_one_identified = decoder(_Identified)
+_all_identified = decoder(list[_Identified])
+_end = decoder(_End)
+_FALSE = Raw(b"false")
+
+
+class ResponseRecorder(AnswerRecorder):
+    """Stores one answer on its way to the client. Values keep their bytes."""
+
+    __slots__ = ("conversations", "pending")
+
+    def __init__(self, conversations: StoredConversations, pending: PendingResponse) -> None:
+        self.conversations = conversations
+        self.pending = pending
+
+    @property
+    def response_id(self) -> str | None:
+        """The id that the response is to have."""
+        return self.pending.id
+
+    async def begun(self, account: str, answer_id: str) -> None:
+        """The account of that name answers, by that id: nothing of it is kept before its end."""
+
+    async def keep(self, response: bytes, data: bytes) -> bool:
+        """Keep a response object; `data` are the events that it ends with. Returns whether it is
+        kept."""
+        return await self.conversations.keep(self.pending, response)
+
+    async def whole(self, body: bytes) -> bytes:
+        """Keep a whole answer. Returns the answer to give: another if it could not be kept."""
+        if await self.keep(body, b""):
+            return body
+        return _unkept(body)
+
+    async def stream(self, data: bytes) -> bytes:
+        """Keep the response that the last events of a stream hold. Returns the events to send:
+        others if it could not be kept."""
+        begin = end = len(data)
+        while end:
+            begin, frame = last_event(data, end)
+            if frame is not None and frame.event in ENDS:
+                told = await self.ended(frame, data)
+                return data if told is frame.raw else data[:begin] + told + data[end:]
+            end = begin
+        return data
+
+    async def ended(self, frame: Frame, data: bytes) -> bytes:
+        """Keep the response of a terminal event; `data` is as in `keep`. Returns the event to
+        send."""
+        try:
+            response = bytes(_end(frame.data).response)
+        except JsonError:
+            return frame.raw
+        if not response or await self.keep(response, data):
+            return frame.raw
+        event = split_object(Raw(frame.data)) or {}
+        told = join_object({**event, "response": Raw(_unkept(response))})
+        return encode(bytes(told), frame.event)
+
+
+def _unkept(response: bytes) -> bytes:
+    members = split_object(Raw(response))
+    return response if members is None else bytes(join_object({**members, "store": _FALSE}))
+
+
+class StoredConversations:
+    """Puts the stored conversation before a request's own items, and stores answers. Without
+    `responses`, the store, nothing is stored, and what was stored before is not found."""
+
+    def __init__(self, responses: ResponseStoreThread | None, large: LargeBodies) -> None:
+        self.responses = responses
+        self._large = large
+
+    async def with_history(
+        self,
+        request: ClientRequest,
+        caller: Caller,
+        target: Target,
+        *,
+        answered: bool = True,
+        continuation: Continuation | None = None,
+    ) -> tuple[ClientRequest, PendingResponse | None]:
+        """The request as if its client had sent the whole conversation, and what is to be kept;
+        None if nothing is, as of one that is not `answered`, but counted. Its `continuation` may
+        know what it goes on from, and is told the conversation if nobody else keeps it.
+
+        Raises:
+            DragomanError: what it goes on from is not there, or cannot be had.
+        """
+        if not request.codec.endpoint.stores_responses:
+            return request, None
+        if request.member("conversation") is not None:
+            raise no_conversations()
+        previous = _text(request, "previous_response_id")
+        wanted = _flag(request, "store") is not False and answered
+        background = answered and _flag(request, "background") is True
+        if background and not wanted:
+            raise InvalidRequest.at("background", "needs the response to be stored (store)")
+        given = request.members.get("input")
+        if given is None and not _keeps(target) and request.member("prompt") is not None:
+            raise InvalidRequest.at("prompt", "is kept at OpenAI; send its text as input")
+        remembered = None if continuation is None else continuation.find(previous)
+        if self.responses is None:
+            if previous is not None and remembered is None:
+                raise previous_not_found(previous)
+            if background:
+                raise InvalidRequest.at("background", "needs a gateway that stores responses")
+            if continuation is None:
+                if wanted and _kept_there(target):
+                    request = await self._with_members(
+                        request, unstored_members(request.members), {"store": False}
+                    )
+                return request, None
+            wanted = False
+        is_whole = continuation is None and not wanted and previous is None
+        if is_whole and not await self.references(request):
+            return request, None  # it has all that it needs, and nothing of it is kept
+        own = await self._given_items(request)
+        if own is None:
+            return request, None
+        members: Mapping[str, Raw] = request.members
+        unstored = (wanted or continuation is not None) and _kept_there(target)
+        if unstored and continuation is not None and (previous is None or remembered is not None):
+            # What is remembered is as it was sent there, so only what is new is looked at.
+            unstored = False
+            members = unstored_members({**members, "input": Raw(own.body)})
+            own = given_items(members["input"]) or own
+            continuation.unstored = True
+        earlier: Sequence[bytes] = remembered or ()
+        if previous is not None or own.references:
+            if remembered is None:
+                turns = await self._turns(previous, caller)
+                earlier = [body for turn in turns for body in (*turn.input, *turn.output)]
+            if own.references and self.responses is not None:
+                own = await self._resolved(own, caller)
+            members = whole_members(members, earlier, own)
+        if continuation is not None and (not wanted or continuation.prepares):
+            added = own.body[1:-1].strip()
+            continuation.pieces = (*earlier, added) if added else tuple(earlier)
+        shown: JsonObject = {}
+        if previous is not None:
+            shown["previous_response_id"] = previous
+        pending = None
+        if wanted:
+            kept, parent = Items(own.body, own.ids), previous
+            if remembered is not None:
+                # The store does not know what precedes it.
+                whole = given_items(members.get("input")) or GivenItems()
+                kept, parent = Items(whole.body, whole.ids), None
+            pending = PendingResponse(
+                id=mint(request.codec.endpoint.id_prefix),
+                owner=caller.name,
+                created=time.time(),
+                input=kept,
+                previous=parent,
+                background=background,
+            )
+            shown |= {"store": True, "id": pending.id}
+        if unstored:
+            members = unstored_members(members)
+        if members is not request.members:
+            known = None if continuation is None else continuation.parent
+            # The shape of what is remembered was found right when it was answered.
+            is_right = known is not None and known.was_answered
+            own_body = request.body if is_right else None
+            request = await self._with_members(request, members, shown, own=own_body)
+        else:
+            request.shown = shown
+        return request, pending
+
+    async def references(self, request: ClientRequest) -> list[tuple[int, str]]:
+        """The items of a request's input that refer to stored ones, as `references`."""
+        if request.is_large:
+            own = await self._given_items(request)
+            return [] if own is None else list(own.references)
+        return references(request.members.get("input"))
+
+    async def _given_items(self, request: ClientRequest) -> GivenItems | None:
+        if request.is_large:
+            own, body = await self._large.work(items_given, request)
+            return None if own is None else replace(own, body=body)
+        return given_items(request.members.get("input"))
+
+    async def _with_members(
+        self,
+        request: ClientRequest,
+        members: Mapping[str, Raw],
+        shown: Mapping[str, Any],
+        *,
+        own: bytes | None = None,
+    ) -> ClientRequest:
+        """The request with another body; `own` is as in `ClientRequest`."""
+        body = to_json(dict(members))
+        if is_large(body):
+            return await self._large.read(request.codec.name, body, shown=shown)
+        return ClientRequest(request.codec.name, body, shown, members=members, own=own)
+
+    async def kept_request(
+        self, protocol: str, body: bytes, shown: Mapping[str, Any]
+    ) -> ClientRequest:
+        """A request that was read before, and kept."""
+        if is_large(body):
+            return await self._large.read(protocol, body, shown=shown)
+        return ClientRequest(protocol, body, shown)
+
+    async def keep(
+        self,
+        pending: PendingResponse,
+        response: bytes,
+        events: Sequence[StoredEvent] = (),
+        inserted: Sequence[tuple[int, bytes]] = (),
+    ) -> bool:
+        """Keep a response object, and the last of its events. What is `inserted` into the
+        conversation before an item of the answer, of that index, is JSON of items without brackets.
+        Returns whether it is kept."""
+        responses = self.responses
+        if responses is None:
+            return False
+        try:
+            known = _kept(response)
+            output = _items(_with(known.output, inserted))
+        except JsonError:
+            return False
+        if known.id != pending.id:
+            return False
+        stored = StoredResponse(
+            id=pending.id,
+            owner=pending.owner,
+            created=pending.created,
+            expires=responses.expiry(pending.created),
+            status=known.status if known.status in FINISHED else "completed",
+            response=response,
+            previous=pending.previous,
+            input=pending.input,
+            output=output,
+            background=pending.background,
+            taken=pending.taken,
+        )
+        try:
+            await responses.put(stored, events)
+        except TooLarge as error:
+            _log.warning("a response is not kept: %s", error)
+            return False
+        except DragomanError:
+            return False
+        return True
+
+    async def _turns(self, previous: str | None, caller: Caller) -> Sequence[Turn]:
+        if previous is None:
+            return ()
+        turns = None
+        if len(previous) <= LONGEST_ID:
+            turns = await self._ask(lambda store: store.conversation(previous, caller.name))
+        if not turns:
+            raise previous_not_found(previous)
+        if turns[-1].status not in FINISHED:
+            raise InvalidRequest.at("previous_response_id", "is still being made")
+        return turns
+
+    async def _resolved(self, given: GivenItems, caller: Caller) -> GivenItems:
+        """The items with those in place that others of them stand for.
+
+        Raises:
+            DragomanError: there is no such item, or it cannot be had.
+        """
+        stored: dict[int, bytes] = {}
+        for place, name in given.references:
+            found = None
+            if len(name) <= LONGEST_ID:
+                found = await self._item(name, caller)
+            if found is None:
+                raise item_not_found(name, place)
+            stored[place] = found
+        return with_stored(given, stored)
+
+    async def _item(self, name: str, caller: Caller) -> bytes | None:
+        """The stored item of that id, which it came with, or was given by its place."""
+        found = await self._ask(lambda store: store.item(name, caller.name))
+        if found is not None:
+            return found.body
+        made = place_of(name)
+        if made is None:
+            return None
+        response, place = made
+        stored = await self._ask(lambda store: store.get(response, caller.name))
+        if stored is None:
+            return None
+        items = split_list(Raw(stored.input.body)) or []
+        if place >= len(items):
+            return None
+        item = named_item(bytes(items[place]), response, place)
+        return item if _one_identified(item).id == name else None
+
+    async def _ask(self, what: Callable[[ResponseStore], T]) -> T:
+        assert self.responses is not None
+        return await self.responses.ask(what)
+
+
+def previous_not_found(previous: str) -> DragomanError:
+    """The error for an earlier response that is not there, in the official API's words."""
+    return InvalidRequest(
+        Fault(
+            FaultKind.INVALID_REQUEST,
+            f"Previous response with id '{previous[:LONGEST_ID]}' not found.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        )
+    )
+
+
+def response_not_found(name: str, why: str = "") -> DragomanError:
+    """The error for a response that is not there, in the official API's words."""
+    message = f"Response with id '{name[:LONGEST_ID]}' not found{why}."
+    return DragomanError(Fault(FaultKind.NOT_FOUND, message))
+
+
+def item_not_found(name: str, number: int) -> DragomanError:
+    """The error for a stored item that is not there, in the official API's words."""
+    return DragomanError(
+        Fault(
+            FaultKind.NOT_FOUND,
+            f"Item with id '{name[:LONGEST_ID]}' not found.",
+            param=f"input[{number}].id",
+        )
+    )
+
+
+def _keeps(target: Target) -> bool:
+    """Whether its service would keep the response unless it is asked not to."""
+    return target.upstream.codec.endpoint.stores_responses
+
+
+def _kept_there(target: Target) -> bool:
+    """Whether that holds of any service that may answer."""
+    return any(map(_keeps, (target, *target.fallbacks)))
+
+
+def _with(output: Raw, inserted: Sequence[tuple[int, bytes]]) -> Raw:
+    """The items of an answer, with others between them."""
+    if not inserted:
+        return output
+    items = split_list(output) or []
+    for place, more in reversed(inserted):
+        items.insert(place, Raw(more))
+    return join_list(items)
+
+
+def _items(output: Raw) -> Items:
+    """The items of an answer.
+
+    Raises:
+        JsonError: they are no array of objects.
+    """
+    if bytes(output) == b"null":
+        return Items()
+    ids = [one.id for one in _all_identified(output) if isinstance(one.id, str) and one.id]
+    return Items(bytes(output), tuple(ids))
+
+
+def _text(request: ClientRequest, name: str) -> str | None:
+    value = request.member(name)
+    if value is not None and not isinstance(value, str):
+        raise InvalidRequest.at(name, "must be a string")
+    return value
+
+
+def _flag(request: ClientRequest, name: str) -> bool | None:
+    value = request.member(name)
+    if value is not None and not isinstance(value, bool):
+        raise InvalidRequest.at(name, "must be a boolean")
+    return value

@@ -1,0 +1,430 @@
+"""One request of a socket, in the place of one of HTTP: its body, and its answer as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from dragoman.edge.lanes import Continuation
+from dragoman.http import BodyRefused, Budget, Problem
+from dragoman.http.websocket.frames import text_frame
+from dragoman.protocols.openai_responses.additions import (
+    ANSWERS,
+    CREATED,
+    ENDS,
+    Addition,
+    Additions,
+)
+from dragoman.protocols.openai_responses.conversations import unstored_items
+from dragoman.protocols.openai_responses.websocket import (
+    NO_END,
+    Create,
+    answer_in,
+    error_answer,
+    error_event,
+    error_of_stream,
+    finished_item,
+    in_progress,
+    numbered,
+    response_id_in,
+    sequence_number,
+    tagged,
+    with_headers,
+)
+from dragoman.sse import DONE, Decoder
+
+_TOLD = (
+    b"retry-after",
+    b"x-request-id",
+    b"x-should-retry",
+    b"x-codex-",
+    b"x-ratelimit-",
+    b"x-dragoman-",
+)
+"""How the names of headers begin that clients are told; an answer of HTTP would have them."""
+_TOLD_WITH_ANSWER = b"x-dragoman-"
+_UNAUTHENTICATED = 401
+_RESPONSE_FAILED = b"response.failed"
+
+_WATCHED = frozenset({b"error", CREATED, b"response.output_item.done"}) | ENDS | ANSWERS
+_MOST_ADDED = 16
+"""Additions to a response of which the upstream has not told anything yet."""
+_SIGN = b'{"type":"keepalive"}'
+"""Told while there is no response yet, to clients that wait for messages and ignore those of a type
+that they do not know."""
+
+
+class Socket(Protocol):
+    """What is needed of the connection."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether more waits to be sent than should."""
+
+    @property
+    def ends_with_answer(self) -> bool:
+        """Whether the connection ends with the answer that is being given."""
+
+    @property
+    def budget(self) -> Budget:
+        """The memory for bodies and answers."""
+
+    def send(self, frames: bytes) -> None:
+        """Send frames."""
+
+    async def drained(self) -> None:
+        """Wait until less waits to be sent."""
+
+
+class CreateRequest:
+    """A `response.create` as the request that `POST` would have been: as `edge.incoming.Asked`.
+
+    The events of its answer go out as they are, each in a frame, as soon as they are written. After
+    the terminal event nothing follows, but the response that goes on from it where input was added
+    to it; an answer that ends without one is given an error. `over`
+    says that there was one; `unauthenticated` that the client's key is no longer good. `held` bytes
+    of the memory budget are given back by `release`. `unsent` is the terminal event where the
+    connection ends with it: what a client sends once it has that would find no one.
+    """
+
+    __slots__ = (
+        "_added",
+        "_body",
+        "_created",
+        "_decoder",
+        "_error",
+        "_headers",
+        "_in_part",
+        "_is_between",
+        "_items",
+        "_last",
+        "_responses",
+        "_shift",
+        "_socket",
+        "_wants_signs",
+        "address",
+        "continuation",
+        "create_lane",
+        "ended_id",
+        "gone",
+        "headers",
+        "held",
+        "method",
+        "on_gone",
+        "over",
+        "path",
+        "query",
+        "unauthenticated",
+        "unsent",
+    )
+
+    def __init__(
+        self,
+        socket: Socket,
+        create: Create,
+        continuation: Continuation,
+        path: str,
+        headers: dict[bytes, bytes],
+        address: str,
+        *,
+        held: int = 0,
+        wants_signs: bool = False,
+    ) -> None:
+        """
+        Args:
+            socket: the connection.
+            create: what the client asks for.
+            continuation: what it goes on from.
+            path: of the request that `POST` would have been.
+            headers: of that request, by lower-case name.
+            address: of the client.
+            held: bytes of the memory budget that the message holds.
+            wants_signs: the client waits for messages, also before there is a response.
+        """
+        self._socket = socket
+        self.method = "POST"
+        self.path = path
+        self.query = b""
+        self.headers = headers
+        self.address = address
+        self.create_lane = create.lane
+        self.continuation = continuation
+        self.held = held
+        self.gone = False
+        self.on_gone: Callable[[], object] | None = None
+        self.over = False
+        self.unauthenticated = False
+        self.unsent = b""
+        self._body = create.body
+        self._wants_signs = wants_signs
+        self._decoder = Decoder()
+        self._in_part = False
+        """Whether events come in parts, which the decoder joins."""
+        self._is_between = True
+        """Whether all events that began are whole."""
+        self._headers: Mapping[str, str] = {}
+        self._created = b""
+        """The event that began the response."""
+        self._last = b""
+        """The last event that was sent."""
+        self._shift = 0
+        """How many events were sent that are none of the stream."""
+        self._error = b""
+        """An `error` event of the stream, which has no such form here."""
+        self._items: list[tuple[int, bytes]] = []
+        self._added: Additions | None = None
+        """What was added to the response under way."""
+        self._responses = 0
+        """How many responses were begun."""
+        self.ended_id = ""
+        """The id of the response that ended last."""
+
+    # The request
+
+    async def body(self, limit: int) -> bytes:
+        """The body.
+
+        Raises:
+            BodyRefused: it is larger than `limit` bytes.
+        """
+        body, self._body = self._body, b""
+        if len(body) > limit:
+            raise BodyRefused(Problem.BODY_TOO_LARGE)
+        return body
+
+    def hold(self, size: int) -> bool:
+        """Take so much of the memory budget."""
+        if not self._socket.budget.take(size):
+            return False
+        self.held += size
+        return True
+
+    def release(self) -> None:
+        """Give back what is held of the memory budget."""
+        self._socket.budget.give(self.held)
+        self.held = 0
+
+    def leave(self) -> None:
+        """The client has left."""
+        self.gone = True
+        self.continuation.pieces = None  # what comes of the answer yet is not remembered
+        if self.on_gone is not None:
+            self.on_gone()
+
+    def add(self, addition: Addition) -> tuple[str, str]:
+        """Give the response under way more input. Returns why that cannot be, as code and message,
+        both empty if it was sent."""
+        add, added = self.continuation.add, self._added or Additions()
+        if add is None:
+            return "steering_not_supported", "This response takes no input while it is made."
+        if not addition.items:
+            return "invalid_input", "input: must be a text, or a list of items"
+        size = len(bytes(addition.input))
+        if len(added.unanswered) >= _MOST_ADDED or not self.hold(size):
+            return "too_many_pending_steers", "Too much input waits for this response."
+        refusal = "too_many_pending_steers", "Other input is still on its way."
+        told = self.continuation.admit()
+        if told:
+            refusal = "rate_limit_exceeded", told
+        if told or not add(replace(addition, place=self._responses - 1)):
+            self.held -= size
+            self._socket.budget.give(size)
+            return refusal
+        added.sent(addition)
+        self._added = added
+        return "", ""
+
+    # The answer
+
+    @property
+    def response_id(self) -> str:
+        """Of the response that is being made, empty if there is none."""
+        return response_id_in(self._created) if self._created else ""
+
+    def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
+        """Give a whole answer: an error."""
+        self.unauthenticated = status == _UNAUTHENTICATED
+        self._fail(error_answer(status, body, _told(lines, _TOLD), self.create_lane))
+
+    def start(self, status: int, lines: bytes = b"") -> None:
+        """Begin an answer."""
+        if lines.startswith(_TOLD_WITH_ANSWER) or b"\n" + _TOLD_WITH_ANSWER in lines:
+            self._headers = _told(lines, (_TOLD_WITH_ANSWER,))
+
+    def put(self, data: bytes) -> bool:
+        """Send events, if that takes no waiting."""
+        if self._socket.is_paused:
+            return False
+        self._pass(data)
+        return True
+
+    async def write(self, data: bytes) -> None:
+        """Send events; waits while the client reads too slowly."""
+        self._pass(data)
+        if self._socket.is_paused:
+            await self._socket.drained()
+
+    def end(self, data: bytes = b"") -> None:
+        """Send the last events."""
+        self._pass(data)
+        self.finish()
+
+    def finish(self) -> None:
+        """Make sure that there was a terminal event."""
+        if self.over:
+            return
+        lane = self.create_lane
+        if self._error:
+            self._fail(error_of_stream(self._error, lane))
+        else:
+            self._fail(error_event(NO_END, lane))
+
+    def _fail(self, event: bytes) -> None:
+        if not self.over:
+            self.over = True
+            self.continuation.failed()
+            self._send(self._returned() + text_frame(event))
+
+    def _send(self, frames: bytes) -> None:
+        if self.over and self._socket.ends_with_answer:
+            self.unsent += frames
+        else:
+            self._socket.send(frames)
+
+    def _returned(self) -> bytes:
+        """Frames that return what was added and not committed."""
+        if self._added is None:
+            return b""
+        told = [tagged(event, self.create_lane) for event in self._added.returned]
+        return b"".join(map(text_frame, told))
+
+    def _pass(self, data: bytes) -> None:
+        if not data:
+            return
+        if self._is_between and data.startswith(b":"):
+            self._give_sign()
+        self._is_between = data.endswith(b"\n\n")
+        frames = b"".join([self._framed(event, payload) for event, payload in self._split(data)])
+        if frames:
+            self._send(frames)
+
+    def _split(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """Names and data of the events that are whole now."""
+        if self._in_part or not data.endswith(b"\n\n"):
+            self._in_part = True
+            return [(frame.event, frame.data) for frame in self._decoder.feed(data)]
+        # Nearly always whole events of two lines come, as they are written here. Finding the ends
+        # of lines takes a fraction of what splitting does.
+        events = []
+        at, find = 0, data.find
+        while at < len(data):
+            middle = find(b"\n", at)
+            end = find(b"\n", middle + 1)
+            begins = data[at : at + 7] == b"event: " and data[middle : middle + 7] == b"\ndata: "
+            if not begins or data[end : end + 2] != b"\n\n":
+                return [(frame.event, frame.data) for frame in self._decoder.feed(data)]
+            events.append((data[at + 7 : middle], data[middle + 7 : end]))
+            at = end + 2
+        return events
+
+    def _give_sign(self) -> None:
+        """The upstream is silent; the client is told something that changes nothing."""
+        if self.over:
+            return
+        if self._created:
+            number = sequence_number(self._last) + 1
+            self._shift += 1
+            event = tagged(in_progress(self._created, number), self.create_lane)
+        elif self._wants_signs:
+            event = _SIGN
+        else:
+            return
+        self._last = event
+        self._socket.send(text_frame(event))
+
+    def _framed(self, name: bytes, data: bytes) -> bytes:
+        """An event in its frame; nothing if it is not to be sent."""
+        if self.over or data == DONE:
+            return b""
+        if name in _WATCHED:
+            data = self._watched(name, data)
+            if not data:
+                return b""
+        if self._shift and (number := sequence_number(data)) >= 0:
+            data = numbered(data, number + self._shift)
+        if self.create_lane:
+            data = tagged(data, self.create_lane)
+        self._last = data
+        return text_frame(data)
+
+    def _watched(self, name: bytes, data: bytes) -> bytes:
+        """What is sent for an event that matters beyond itself."""
+        if name == b"error":
+            self._error = data
+            return b""
+        if name == b"response.output_item.done":
+            if self.continuation.pieces is not None:
+                self._items.append(finished_item(data))
+        elif name in ANSWERS:
+            self._note_added(name, data)
+        elif name == CREATED:
+            if self._added is not None:
+                self._added.take(name, data)
+                self._commit(self._added)
+                self._shift = 0
+            self._created = data
+            self._responses += 1
+            if self._headers:
+                data = with_headers(data, self._headers)
+        else:
+            self._ended(name, data)
+        return data
+
+    def _ended(self, name: bytes, data: bytes) -> None:
+        self.over = name == _RESPONSE_FAILED or self._added is None or self._added.take(name, data)
+        self._created = b""
+        self.ended_id = response_id_in(data)
+        if name == _RESPONSE_FAILED:
+            self._socket.send(self._returned())
+            self.continuation.failed()
+        elif self.continuation.pieces is not None:
+            _, output = answer_in(data, self._items)
+            self._items.clear()
+            if self.continuation.unstored:
+                output = bytes(unstored_items(Raw(b"[%b]" % output)))[1:-1]
+            if self.over:
+                self.continuation.answered(self.ended_id, output)
+            else:
+                self.continuation.go_on(output)
+
+    def _note_added(self, name: bytes, data: bytes) -> None:
+        """Something is told of what was added."""
+        added = self._added
+        if added is None:
+            return
+        self.over = added.take(name, data)
+        if added.committed:
+            # It stands where it came.
+            place = self._items[-1][0] if self._items else -1
+            self._items += [(place, one.items) for one in added.committed]
+        if self.over:
+            pending = b",".join([one.items for one in added.pending])
+            self.continuation.answered(self.ended_id, pending)
+
+    def _commit(self, added: Additions) -> None:
+        """What was queued is part of the conversation."""
+        for one in added.committed:
+            self.continuation.go_on(one.items)
+
+
+def _told(lines: bytes, names: tuple[bytes, ...]) -> dict[str, str]:
+    """The headers in these lines whose names begin so."""
+    told = {}
+    for line in lines.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.lower().startswith(names):
+            told[name.decode("latin-1").lower()] = value.strip().decode("latin-1")
+    return told

@@ -1,0 +1,162 @@
+"""The handshake of clients, and how many connections there may be."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from dragoman.canonical.errors import FaultKind
+from dragoman.config import Config
+from dragoman.edge.auth import Caller
+from dragoman.edge.errors import refusal
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.lanes import Continuation
+from dragoman.edge.record import Record
+from dragoman.http import Request
+from dragoman.http.head import header_lines
+from dragoman.http.websocket import BadOffer, WebSocketLimits, agree
+from dragoman.responses.websocket.answers import CreateRequest
+from dragoman.responses.websocket.session import Client, Session, Terms
+from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
+
+_RETRY_S = 5.0
+_JITTER = 0.1
+"""Share of its age by which a connection may end earlier, so that not all do at once."""
+_OVERHEAD = 64 * 1024
+"""Bytes that a message may have beyond the body of a request."""
+
+_OF_THE_HANDSHAKE = frozenset(
+    {
+        b"connection",
+        b"upgrade",
+        b"sec-websocket-key",
+        b"sec-websocket-version",
+        b"sec-websocket-extensions",
+        b"sec-websocket-protocol",
+        b"content-length",
+        b"content-encoding",
+        b"transfer-encoding",
+        b"expect",
+        IDEMPOTENCY_KEY,
+    }
+)
+"""Headers that are none of the requests that follow."""
+_BETA = b"openai-beta"
+_BETA_SOCKETS = b"responses_websockets="
+_ORIGINATOR = b"originator"
+"""Sent by Codex, as is the beta header: it gives a turn up after five minutes without a message,
+whatever else the socket brings."""
+
+
+class WebSockets:
+    """The connections of one worker. `serve_create` answers each of their requests; `is_draining`
+    tells whether the worker is going down."""
+
+    def __init__(
+        self,
+        config: Config,
+        serve_create: Callable[[CreateRequest, Continuation], Awaitable[None]],
+        is_draining: Callable[[], bool],
+    ) -> None:
+        settings = config.websocket
+        self.is_served = settings.enabled
+        self._settings = settings
+        self._serve_create = serve_create
+        self._is_draining = is_draining
+        self.follow(config)
+        self._sessions: set[Session] = set()
+        self._by_client: Counter[str] = Counter()
+
+    def follow(self, config: Config) -> None:
+        """Give connections from now on what this configuration allows a message."""
+        settings = self._settings
+        self._terms = Terms(
+            limits=WebSocketLimits(
+                message_bytes=config.server.body_limit_bytes + _OVERHEAD,
+                message_s=config.server.body_timeout_s,
+                ping_s=settings.ping_s,
+            ),
+            age_s=settings.max_age_s,
+            idle_s=settings.idle_timeout_s,
+            memory_bytes=settings.memory_bytes,
+        )
+
+    @property
+    def open(self) -> int:
+        """How many connections there are."""
+        return len(self._sessions)
+
+    async def serve(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        """Open a connection. The client's key was checked; it is checked again for each request.
+
+        Raises:
+            DragomanError: UPGRADE_REQUIRED, INVALID_REQUEST: it is no handshake. OVERLOADED,
+                RATE_LIMITED: there are as many connections as may be.
+            ClientGone: the client left.
+        """
+        request = incoming.request
+        assert isinstance(request, Request)
+        self._admit(caller)
+        try:
+            agreed = agree(request)
+        except BadOffer as bad:
+            incoming.shared += bad.headers
+            kind = FaultKind.UPGRADE_REQUIRED if bad.status == 426 else FaultKind.INVALID_REQUEST
+            raise refusal(kind, bad.message) from None
+        age_s = self._terms.age_s * (1.0 - _JITTER * random.random())
+        session = Session(
+            agreed,
+            incoming.lines + header_lines(incoming.shared),
+            self._terms,
+            incoming.clock,
+            request.budget,
+            _client(incoming, caller),
+            self._serve_create,
+            self._forget,
+            age_s,
+        )
+        self._sessions.add(session)
+        self._by_client[caller.name] += 1
+        try:
+            request.take_over(session)
+        except BaseException:
+            session.connection_lost(None)
+            raise
+        incoming.status = 101
+        incoming.ended = True
+
+    def _admit(self, caller: Caller) -> None:
+        if self._is_draining():
+            raise refusal(
+                FaultKind.OVERLOADED, "The gateway is shutting down.", retry_after=_RETRY_S
+            )
+        if len(self._sessions) >= self._settings.max_connections:
+            told = "The gateway has as many WebSocket connections as it may."
+            raise refusal(FaultKind.OVERLOADED, told, retry_after=_RETRY_S)
+        if self._by_client[caller.name] >= self._settings.max_connections_per_client:
+            told = "There are too many WebSocket connections with this key."
+            raise refusal(FaultKind.RATE_LIMITED, told, retry_after=_RETRY_S)
+
+    def _forget(self, session: Session) -> None:
+        self._sessions.discard(session)
+        name = session.client.name
+        self._by_client[name] -= 1
+        if not self._by_client[name]:
+            del self._by_client[name]
+
+
+def _client(incoming: IncomingRequest, caller: Caller) -> Client:
+    headers = {
+        name: value for name, value in incoming.headers.items() if name not in _OF_THE_HANDSHAKE
+    }
+    headers[b"content-type"] = b"application/json"
+    beta = headers.pop(_BETA, b"")
+    features = [one.strip() for one in beta.split(b",")]
+    others = [one for one in features if one and not one.startswith(_BETA_SOCKETS)]
+    if others:
+        headers[_BETA] = b", ".join(others)
+    wants_signs = _ORIGINATOR in headers or len(others) != len([one for one in features if one])
+    return Client(
+        caller.name, incoming.path, headers, incoming.request.address, wants_signs=wants_signs
+    )

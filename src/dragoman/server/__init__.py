@@ -1,0 +1,1 @@
+"""The application of one process: its routes and its parts, how it starts and how it ends."""

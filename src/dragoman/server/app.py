@@ -1,0 +1,384 @@
+"""The application: routes, keys, and an error in the client's own shape for everything else.
+
+Without a framework: there are a dozen routes, and what a framework adds to each request costs more
+than the translation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from msgspec import Struct
+
+from dragoman.accounts.pool import AccountPool
+from dragoman.admin.configuration import ReloadRequest
+from dragoman.canonical.errors import DragomanError, FaultKind
+from dragoman.config import Config
+from dragoman.edge.auth import Caller, Guessed, presented_key
+from dragoman.edge.browsers import check_unkeyed
+from dragoman.edge.errors import fault_of, refusal
+from dragoman.edge.incoming import Asked, IncomingRequest
+from dragoman.edge.lanes import Continuation
+from dragoman.edge.logins import Logins
+from dragoman.edge.paths import implied_codec, normal_path
+from dragoman.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
+from dragoman.http import ClientGone
+from dragoman.http.addresses import Proxies, is_here
+from dragoman.http.websocket import is_offered
+from dragoman.observability.metrics.exposition import content_type, takes_openmetrics
+from dragoman.observability.metrics.scrape import WorkerSlot
+from dragoman.protocols.base import to_json
+from dragoman.protocols.dialects import DIALECTS
+from dragoman.protocols.settings import with_settings
+from dragoman.responses.websocket.service import WebSockets
+from dragoman.server.front_page import front_page
+from dragoman.server.routes import Route, Routes
+from dragoman.server.services import Generation, Services
+from dragoman.serving.exchange import SHUTTING_DOWN
+
+_log = logging.getLogger("dragoman")
+
+_STATUS_UNAUTHENTICATED = 401
+_STATUS_CLIENT_GONE = 499
+_BUSY_RETRY_S = 1.0
+
+_CORS = (
+    b"access-control-allow-origin: *\r\n"
+    b"access-control-allow-methods: GET, POST, PUT, DELETE, OPTIONS\r\n"
+    b"access-control-expose-headers: x-request-id, request-id, retry-after, x-dragoman-estimate, "
+    + LOSSES_HEADER
+    + b"\r\n"
+)
+_CORS_ALLOWED = b"access-control-allow-headers"
+_CORS_HEADERS = b"Content-Type, Authorization, X-API-Key"
+_CORS_USUAL = _CORS + b"%b: %b\r\n" % (_CORS_ALLOWED, _CORS_HEADERS)
+
+
+class Serving(Struct, frozen=True):
+    """A configuration, ready to be served, and the routes to what serves it."""
+
+    generation: Generation
+    routes: Mapping[str, Route]
+    find: Callable[[str], Route | None]
+
+
+class Gateway:
+    """The application. It serves one configuration at a time: `prepare` makes another ready, and
+    `adopt` puts it in place with one assignment. A request ends on the one it began with.
+
+    It needs `start` and `close`, in the loop that serves, for its connections to upstreams and its
+    store. `account_sync` writes what the pool learns to the store, and the usage that `meter`
+    counts; None if nothing is stored. While `draining`, `/readyz` fails. `log` is called with the
+    line of each request, None for no lines; `slot` is where this worker publishes its counts for
+    the others, None if there are none. `reload` reads the configuration anew, None where it came
+    from no file; `number` is how many configurations this gateway has had.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        log: Callable[[bytes], None] | None = log_line,
+        slot: WorkerSlot | None = None,
+        reload: ReloadRequest | None = None,
+        number: int = 1,
+    ) -> None:
+        self._log = log
+        self.draining = False
+        self._is_first = slot is None or not slot.number
+        self._logins = Logins(config.server.failed_logins)
+        self._serving = 0
+        services = self._services = Services(
+            config, log, slot, lambda: self._serving, reload, number, lambda: self.draining
+        )
+        self.meter = services.meter
+        self.account_sync = services.account_sync
+        self._client = services.client
+        self._scrape = services.scrape
+        self._recorder = services.recorder
+        self._current = self._with_routes(services.generation)
+        self._recorder.fixed_paths = frozenset(self._current.routes)
+        self.websockets = WebSockets(config, self, lambda: self.draining)
+
+    @property
+    def config(self) -> Config:
+        """The configuration that is served."""
+        return self._current.generation.config
+
+    @property
+    def pool(self) -> AccountPool:
+        """The accounts of the configuration that is served."""
+        return self._current.generation.pool
+
+    @property
+    def proxies(self) -> Proxies:
+        """The proxies that are believed."""
+        return self._current.generation.proxies
+
+    @property
+    def number(self) -> int:
+        """How many configurations there were up to the one that is served."""
+        return self._current.generation.number
+
+    def prepare(self, config: Config, number: int) -> Serving:
+        """Make a configuration ready to be served. Nothing is changed, and any thread may call it.
+
+        Raises:
+            PriceError: its table of prices cannot be used.
+        """
+        return self._with_routes(self._services.prepare(config, number))
+
+    def adopt(self, serving: Serving) -> None:
+        """Serve what was prepared, from the next request on."""
+        self._services.adopt(serving.generation)
+        self.websockets.follow(serving.generation.config)
+        self._current = serving
+
+    def _with_routes(self, generation: Generation) -> Serving:
+        routes = Routes(
+            generation,
+            {
+                "/": front_page,
+                "/healthz": self._healthy,
+                "/readyz": self._ready,
+                "/metrics": self._metrics,
+            },
+        )
+        return Serving(generation, routes.fixed, routes.find)
+
+    async def start(self) -> None:
+        """Make ready to call upstreams, in the running loop, with all that the store knows."""
+        await self._services.start()
+        if (
+            self._current.generation.keys.is_open
+            and self.account_sync is not None
+            and self._is_first
+        ):
+            _log.warning(
+                "%s: has no client key, and require_key is off: everyone on this machine may call",
+                self.config.storage.place,
+            )
+
+    async def finish(self, grace_s: float) -> None:
+        """Wait for the responses that are made in the background, so many seconds at most."""
+        await self._services.background.drain(grace_s)
+
+    async def close(self) -> None:
+        """Close the connections to upstreams, and write to the store what it does not know yet."""
+        await self._services.close()
+
+    async def __call__(self, request: Asked, continuation: Continuation | None = None) -> None:
+        """Answer a request; `continuation` is what one of a WebSocket goes on from."""
+        record = Record()
+        # It ends on this, whatever is served meanwhile.
+        serving = self._current
+        now = serving.generation
+        path = request.path
+        route = serving.routes.get(path)
+        if route is None:
+            path = normal_path(path)
+            route = serving.routes.get(path) or serving.find(path)
+        codec = None if route is None else route.codec
+        if codec is None:
+            codec = implied_codec(request.headers)
+        operation = None if route is None else route.operation
+        incoming = IncomingRequest(
+            request, codec, self._client.clock, path, operation, now.config.options, continuation
+        )
+        if self.draining:
+            incoming.shared.append((b"connection", b"close"))
+        operators = path.startswith(_OPERATORS)
+        admin = operators and now.admin.is_served and (path == "/admin" or path.startswith(_ADMIN))
+        is_open = now.keys.is_open
+        if now.config.server.cors and not is_open and not operators:
+            if incoming.method == "OPTIONS":
+                _grant(incoming)
+            else:
+                incoming.lines += _CORS_USUAL
+        try:
+            if is_open:
+                check_unkeyed(incoming)
+            if admin:
+                is_shown = presented_key(incoming.headers) is not None
+                if is_shown and self._logins.failures:
+                    self._check_logins(incoming, now)
+                record.error = await now.admin.serve(incoming, _address(incoming, now))
+                if is_shown and incoming.status == _STATUS_UNAUTHENTICATED:
+                    self._note_failed_login(incoming, now)
+            else:
+                await self._answer(incoming, now, route, record)
+        except ClientGone:
+            record.error = CLIENT_GONE
+            incoming.status = incoming.status or _STATUS_CLIENT_GONE
+        except asyncio.CancelledError:
+            # The server is going down.
+            record.error = record.error or SHUTTING_DOWN.kind
+            if not incoming.status:
+                await incoming.fail(SHUTTING_DOWN)
+            elif not incoming.ended:
+                raise
+        except Exception as error:
+            fault = fault_of(error, incoming.request_id)
+            record.error = fault.kind
+            # Once it has begun it is too late for words: the server breaks the connection off.
+            if not incoming.status:
+                await incoming.fail(fault)
+        finally:
+            self._recorder.record(incoming, record)
+            if self._log is not None:
+                record.address = _address(incoming, now)
+                route_name = f"{incoming.method} {path[:200]}"
+                self._log(record.line(incoming.request_id, route_name, incoming.status))
+
+    async def _answer(
+        self, incoming: IncomingRequest, now: Generation, route: Route | None, record: Record
+    ) -> None:
+        if incoming.method == "OPTIONS":
+            await incoming.reply(200, b"")
+            return
+        if route is None:
+            message = f"Unknown path: {incoming.method} {incoming.path[:200]}"
+            if not now.admin.is_served and incoming.path.startswith(("/ui", "/admin")):
+                message += ": switch it on with [admin] key in the configuration"
+            raise refusal(FaultKind.NOT_FOUND, message, code="not_found")
+        handler = route.methods.get(incoming.method)
+        wants_socket = handler is None and is_offered(incoming.headers)
+        if wants_socket and route.upgrades and self.websockets.is_served:
+            handler = self.websockets.serve
+        if handler is None:
+            if wants_socket:
+                incoming.shared.append((b"upgrade", b"HTTP/1.1"))
+                incoming.shared.append((b"connection", b"close"))
+                raise refusal(
+                    FaultKind.UPGRADE_REQUIRED, "Websockets are not served here; use POST."
+                )
+            with suppress(DragomanError):
+                self._identify(incoming, now)
+            incoming.shared.append((b"allow", ", ".join([*route.methods, "OPTIONS"]).encode()))
+            raise refusal(
+                FaultKind.METHOD_NOT_ALLOWED,
+                f"{incoming.method} is not allowed on {incoming.path[:200]}.",
+            )
+        if route.open:
+            await handler(incoming, Caller(""), record)
+            return
+        try:
+            caller = self._identify(incoming, now)
+        except DragomanError:
+            incoming.shared.append((b"www-authenticate", b"Bearer"))
+            raise
+        record.caller, record.team = caller.name, caller.team
+        if caller.paths and not route.for_all and not caller.may_call(incoming.path):
+            told = f"This API key may not be used for {incoming.path[:200]}."
+            raise refusal(FaultKind.FORBIDDEN, told, code="path_not_allowed")
+        if incoming.method != "POST":
+            await handler(incoming, caller, record)
+            return
+        check_content_type(incoming.headers.get(b"content-type"))
+        if self._serving >= now.config.server.max_concurrent:
+            incoming.shared.append((b"retry-after", b"%d" % _BUSY_RETRY_S))
+            raise refusal(FaultKind.OVERLOADED, "The gateway serves as many requests as it may.")
+        self._serving += 1
+        try:
+            await handler(incoming, caller, record)
+        finally:
+            self._serving -= 1
+
+    def _identify(self, incoming: IncomingRequest, now: Generation) -> Caller:
+        """Who calls. From here on, errors have the form of that client's dialect.
+
+        Raises:
+            DragomanError: UNAUTHENTICATED, or RATE_LIMITED after too many failed logins.
+        """
+        if self._logins.failures:
+            self._check_logins(incoming, now)
+        try:
+            caller = now.keys.identify(incoming.headers, lambda: _address(incoming, now))
+        except Guessed:
+            self._note_failed_login(incoming, now)
+            raise
+        if self._logins.failures:
+            key = presented_key(incoming.headers) or b""
+            self._logins.succeeded(_address(incoming, now), key, incoming.clock.loop.time())
+        if caller.dialect is not None:
+            incoming.options = with_settings(incoming.options, DIALECTS[caller.dialect])
+        return caller
+
+    def _check_logins(self, incoming: IncomingRequest, now: Generation) -> None:
+        """Make sure that the client's address has not tried too many keys.
+
+        Raises:
+            DragomanError: RATE_LIMITED.
+        """
+        key = presented_key(incoming.headers) or b""
+        wait = self._logins.wait(_address(incoming, now), key, incoming.clock.loop.time())
+        if wait:
+            told = "There were too many logins from this address that failed."
+            raise refusal(FaultKind.RATE_LIMITED, told, retry_after=wait)
+
+    def _note_failed_login(self, incoming: IncomingRequest, now: Generation) -> None:
+        address = _address(incoming, now)
+        if not is_here(address):
+            self._logins.failed(address, incoming.clock.loop.time())
+
+    async def _metrics(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        admin = self._current.generation.admin
+        if not (incoming.is_local or await admin.admits(incoming)):
+            incoming.shared.append((b"www-authenticate", b"Bearer"))
+            raise refusal(FaultKind.UNAUTHENTICATED, "Metrics are for the administration's token.")
+        openmetrics = takes_openmetrics(incoming.headers.get(b"accept", b""))
+        text = await self._scrape.text(openmetrics=openmetrics)
+        media = b"content-type: %b\r\n" % content_type(openmetrics=openmetrics)
+        await incoming.reply(200, text, media=media)
+
+    async def _healthy(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        await incoming.reply(200, b'{"status":"ok"}')
+
+    async def _ready(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        if self.draining:
+            await incoming.reply(503, b'{"status":"draining"}')
+        elif not self.pool.usable():
+            await incoming.reply(503, b'{"status":"no usable account"}')
+        else:
+            await incoming.reply(200, to_json({"status": "ready", **self._scrape.workers()}))
+
+
+def _address(incoming: IncomingRequest, now: Generation) -> str:
+    """The address of the client, behind the proxies that are trusted."""
+    return now.proxies.client(incoming.request.address, incoming.headers)
+
+
+_ADMIN = "/admin/"
+_OPERATORS = ("/admin", "/metrics")
+
+
+def check_content_type(value: bytes | None) -> None:
+    """Check the content type of a body: JSON in UTF-8, or none given.
+
+    Raises:
+        DragomanError: UNSUPPORTED_MEDIA_TYPE.
+    """
+    if value is None or value == b"application/json":
+        return
+    media, _, parameters = value.decode("latin-1").lower().partition(";")
+    media = media.strip()
+    charset = re.search(r"charset\s*=\s*\"?([^\s\";]+)", parameters)
+    if charset is not None and charset.group(1) not in ("utf-8", "utf8", "us-ascii"):
+        raise refusal(FaultKind.UNSUPPORTED_MEDIA_TYPE, "The request body must be UTF-8.")
+    if media not in ("application/json", "") and not media.endswith("+json"):
+        raise refusal(
+            FaultKind.UNSUPPORTED_MEDIA_TYPE, "The request's content type must be application/json."
+        )
+
+
+def _grant(incoming: IncomingRequest) -> None:
+    """Allow a preflight the headers it asks for: the vendors' SDKs send dozens."""
+    asked = incoming.headers.get(b"access-control-request-headers")
+    if asked:
+        incoming.lines += _CORS
+        incoming.shared.append((_CORS_ALLOWED, _CORS_HEADERS + b", " + asked))
+    else:
+        incoming.lines += _CORS_USUAL

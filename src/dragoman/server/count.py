@@ -1,0 +1,214 @@
+"""Counting a prompt's tokens: by the upstream if it can, else by an estimate that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from dragoman.accounts.pool import Lease
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.errors import UpstreamError
+from dragoman.canonical.losses import Policy
+from dragoman.canonical.usage import Usage
+from dragoman.edge.auth import Caller
+from dragoman.edge.errors import Headers
+from dragoman.edge.incoming import IncomingRequest, while_connected
+from dragoman.edge.record import Record
+from dragoman.jsontext import members as members_of
+from dragoman.protocols import CODECS
+from dragoman.protocols.base import Counting, to_json
+from dragoman.responses.conversations import StoredConversations
+from dragoman.responses.upstream_responses import UpstreamResponses, is_left_to
+from dragoman.serving.answers import MOST_BYTES, read_error
+from dragoman.serving.attempts import Attempts
+from dragoman.serving.failures import Failure, failed_call, refused, unusable
+from dragoman.serving.large import LargeBodies
+from dragoman.serving.large_body_tasks import Source, request_of
+from dragoman.serving.resolver import RequestResolver
+from dragoman.serving.routing import Target
+from dragoman.serving.upstreams import Upstreams
+from dragoman.translation import Call, CallSettings, ClientRequest
+from dragoman.translation.estimate import estimate_tokens
+from dragoman.upstream.errors import CallError
+
+ESTIMATED = (b"x-dragoman-estimate", b"true")
+
+_CANNOT_COUNT = (404, 405, 501)
+"""Statuses of an upstream that has no such endpoint."""
+
+
+class Counter:
+    """Serves the endpoints that count, of every protocol that has one."""
+
+    def __init__(
+        self,
+        resolver: RequestResolver,
+        upstreams: Upstreams,
+        conversations: StoredConversations,
+        upstream_responses: UpstreamResponses,
+        large: LargeBodies,
+    ) -> None:
+        self._large = large
+        self._resolver = resolver
+        self._upstreams = upstreams
+        self._conversations = conversations
+        self._upstream_responses = upstream_responses
+
+    async def serve(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        """Count the tokens of one request.
+
+        Raises:
+            DragomanError: the request cannot be read; nothing was sent to the client.
+            ClientGone: the client left.
+        """
+        request = await self._resolver.read(incoming)
+        target = self._resolver.resolve(request, caller, record)
+        settings = self._resolver.settings(incoming, caller, target)
+        only = ""
+        if request.codec.endpoint.stores_responses:
+            if is_left_to(target.upstream, settings.options):
+                passing = await self._upstream_responses.retarget(
+                    request, caller, target.upstream, answered=False
+                )
+                only = passing.only
+            else:
+                request, _ = await self._conversations.with_history(
+                    request, caller, target, answered=False
+                )
+        # Nothing is answered, so nothing is refused: what cannot be translated is not counted.
+        lenient = replace(settings, options=replace(settings.options, policy=Policy.LENIENT))
+        await while_connected(
+            incoming, self._count(incoming, request, target, lenient, record, only)
+        )
+
+    async def _count(
+        self,
+        incoming: IncomingRequest,
+        request: ClientRequest,
+        target: Target,
+        settings: CallSettings,
+        record: Record,
+        only: str,
+    ) -> None:
+        """Ask one account after another for the count; estimate it where none can count."""
+        codec, attempts = target.upstream.codec, Attempts(self._upstreams.pool, record)
+        clients, counting = incoming.codec.endpoint.counting, codec.endpoint.counting
+        assert clients is not None
+        count: int | None = None
+        if counting is not None:
+            if request.is_large:
+                _, body = await self._large.work(
+                    body_to_count_in_helper, request, codec.name, settings
+                )
+            else:
+                body = body_to_count(request, codec.name, settings)
+            attempts.start(target, only=only)
+            while count is None and (lease := await attempts.next()) is not None:
+                try:
+                    attempt = self._attempt(incoming, target, counting, body, lease)
+                    count = await attempts.within(lease, attempt)
+                except Failure as failure:
+                    attempts.failed(lease, failure)
+                finally:
+                    lease.give_back()
+            refusal = None if attempts.gave_up is None else attempts.gave_up.failure
+            if refusal is not None and refusal.status not in _CANNOT_COUNT:
+                record.error = refusal.fault.kind
+                await incoming.fail(refusal.fault)
+                return
+        headers: Headers = []
+        if count is None:
+            count = await self._estimate(request, settings.sealer)
+            headers.append(ESTIMATED)
+        record.usage = Usage(input=count)
+        await incoming.reply(200, to_json(clients.write(count)), headers)
+
+    async def _estimate(self, request: ClientRequest, sealer: Sealer) -> int:
+        if request.is_large:
+            return (await self._large.work(estimate_in_helper, request, sealer))[0]
+        return estimated(request, sealer)
+
+    async def _attempt(
+        self,
+        incoming: IncomingRequest,
+        target: Target,
+        counting: Counting,
+        body: bytes,
+        lease: Lease,
+    ) -> int:
+        """The count by the upstream.
+
+        Raises:
+            Failure: it does not tell.
+        """
+        codec = target.upstream.codec
+        builder = self._upstreams.builders.of(lease.account)
+        headers = incoming.headers if incoming.codec is codec else None
+        path = counting.path_for(target.model)
+        request = builder.post(
+            path, body, headers, stream=False, route=target.headers, proxy=lease.proxy
+        )
+        try:
+            async with await self._upstreams.client.send(request) as answer:
+                if not 200 <= answer.status < 300:
+                    error_body = builder.mask.error(await read_error(answer))
+                    raise refused(codec, answer.status, answer.headers, error_body)
+                count = counting.read(await answer.read(MOST_BYTES))
+        except CallError as error:
+            raise failed_call(error, target.upstream.name) from None
+        if count is None:
+            raise unusable(UpstreamError.unreadable("it holds no count").fault)
+        lease.succeeded()
+        return count
+
+
+def body_to_count(request: ClientRequest, upstream: str, settings: CallSettings) -> bytes:
+    """What an upstream of that protocol is sent to count.
+
+    Raises:
+        InvalidRequest: as `Call`.
+    """
+    counting = CODECS[upstream].endpoint.counting
+    if counting is None or request.codec.name == upstream:
+        return Call(request, upstream, settings).body
+    return without(Call(_completed(request), upstream, settings).body, counting.uncounted)
+
+
+def estimated(request: ClientRequest, sealer: Sealer) -> int:
+    """The count where no upstream can tell.
+
+    Raises:
+        InvalidRequest: naming the field.
+    """
+    return estimate_tokens(_completed(request).read(sealer))
+
+
+def body_to_count_in_helper(
+    body: bytes, source: Source, upstream: str, settings: CallSettings
+) -> tuple[None, bytes]:
+    """As `body_to_count`, in another process."""
+    return None, body_to_count(request_of(body, source), upstream, settings)
+
+
+def estimate_in_helper(body: bytes, source: Source, sealer: Sealer) -> tuple[int, bytes]:
+    """As `estimated`, in another process."""
+    return estimated(request_of(body, source), sealer), b""
+
+
+def _completed(request: ClientRequest) -> ClientRequest:
+    """A request for a count as one for an answer."""
+    counting = request.codec.endpoint.counting
+    if counting is None:
+        return request
+    members = counting.completed(request.members)
+    return request if members is request.members else request.with_body(to_json(members))
+
+
+def without(body: bytes, names: Iterable[str]) -> bytes:
+    """The JSON object without its members of these names; all others byte for byte."""
+    members = members_of(body)
+    for name in names:
+        members.pop(name, None)
+    return msgspec.json.encode(members)

@@ -1,0 +1,188 @@
+"""Which models there are, and the endpoints that list them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from urllib.parse import parse_qs
+
+from msgspec import Struct
+
+from dragoman.accounts.pool import LeaseRequest
+from dragoman.config import Config, Upstream
+from dragoman.edge.auth import Caller
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record
+from dragoman.protocols.base import ModelList, to_json
+from dragoman.protocols.fields import JsonObject
+from dragoman.serving.failures import Failure
+from dragoman.serving.listing import read_models
+from dragoman.serving.routing import Router, may_use, model_not_found
+from dragoman.serving.upstreams import Upstreams
+
+_log = logging.getLogger("dragoman.gateway")
+
+Fetch = Callable[[Upstream], Awaitable[list[JsonObject]]]
+"""Fetches the models of an upstream; raises an exception of any kind if that fails."""
+
+_PATIENCE_S = 10.0
+"""Seconds that an upstream has to list its models: clients wait for the lists of all."""
+
+_RETRY_S = 30.0
+"""Seconds after which an upstream that failed is asked again."""
+
+
+class ListedModel(Struct, frozen=True):
+    """One model: `owner` is the name of the upstream that serves it, `details` the upstream's own
+    entry for it."""
+
+    owner: str
+    details: JsonObject
+
+
+class Catalogue:
+    """All models: those of the routes, the aliases, and those of the upstreams.
+
+    Upstreams are asked at most every `models.list_cache_s` seconds, all at once, and all clients
+    that wait share one fetch. An upstream that fails keeps its last list, and so does one that is
+    the same in the configuration before, whose catalogue `former` is.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        router: Router,
+        fetch: Fetch,
+        clock: Callable[[], float],
+        former: Catalogue | None = None,
+    ) -> None:
+        self._config = config
+        self._router = router
+        self._fetch = fetch
+        self._clock = clock
+        self._lists: dict[str, list[JsonObject]] = {}
+        self._due = dict.fromkeys((upstream.name for upstream in config.upstreams), 0.0)
+        self._asking: asyncio.Task[None] | None = None
+        if former is not None:
+            self._keep_lists(former)
+
+    def _keep_lists(self, former: Catalogue) -> None:
+        for upstream in self._config.upstreams:
+            name = upstream.name
+            if upstream in former._config.upstreams and name in former._lists:
+                self._lists[name], self._due[name] = former._lists[name], former._due[name]
+
+    async def models(self) -> Mapping[str, ListedModel]:
+        """Every model by its name, in the order of the configuration."""
+        now = self._clock()
+        if any(due <= now for due in self._due.values()):
+            if self._asking is None or self._asking.done():
+                self._asking = asyncio.create_task(self._refresh(now))
+            await asyncio.shield(self._asking)
+        return self._list_all()
+
+    def may_list(self, caller: Caller, name: str) -> bool:
+        """Whether a client may use a model that is listed by that name."""
+        return not caller.restricted or may_use(caller, name, self._router.resolve(name))
+
+    async def _refresh(self, now: float) -> None:
+        stale = [entry for entry in self._config.upstreams if self._due[entry.name] <= now]
+        await asyncio.gather(*(self._fetch_list(upstream) for upstream in stale))
+
+    async def _fetch_list(self, upstream: Upstream) -> None:
+        patience = self._config.models.list_cache_s
+        if upstream.models is not None:
+            self._lists[upstream.name] = [{"id": model} for model in upstream.models]
+        else:
+            try:
+                async with asyncio.timeout(_PATIENCE_S):
+                    self._lists[upstream.name] = await self._fetch(upstream)
+            except Exception as error:
+                patience = min(patience, _RETRY_S)
+                _log.warning(
+                    "upstream %s does not list its models: %s", upstream.name, _reason(error)
+                )
+        self._due[upstream.name] = self._clock() + patience
+
+    def _list_all(self) -> Mapping[str, ListedModel]:
+        known = {
+            (name, entry["id"]): entry for name, entries in self._lists.items() for entry in entries
+        }
+        listed: dict[str, ListedModel] = {}
+        for name in self._names():
+            if name in listed or not self._router.knows(name):
+                continue
+            target = self._router.resolve(name)
+            details = known.get((target.upstream.name, target.model), {})
+            listed[name] = ListedModel(target.upstream.name, details)
+        return listed
+
+    def _names(self) -> Iterable[str]:
+        yield from (route.match for route in self._config.routes if "*" not in route.match)
+        yield from self._config.models.aliases
+        for upstream in self._config.upstreams:
+            for entry in self._lists.get(upstream.name, ()):
+                yield self._public_name(upstream, entry["id"])
+
+    def _public_name(self, upstream: Upstream, model: str) -> str:
+        """The name under which a client reaches the upstream's model."""
+        if self._router.knows(model):
+            target = self._router.resolve(model)
+            if (target.upstream.name, target.model) == (upstream.name, model):
+                return model
+        return f"{upstream.name}/{model}"
+
+
+class ModelEndpoints:
+    """Handlers of the paths that list models, in the form of one protocol."""
+
+    def __init__(self, catalogue: Catalogue, form: ModelList) -> None:
+        self._catalogue = catalogue
+        self._form = form
+
+    async def list(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        """`GET` of all models that the client may use, or the part that its query asks for."""
+        listed = (await self._catalogue.models()).items()
+        models = [
+            self._form.write_model(name, model.owner, model.details)
+            for name, model in listed
+            if self._catalogue.may_list(caller, name)
+        ]
+        query = {
+            name: values[-1] for name, values in parse_qs(incoming.query.decode("latin-1")).items()
+        }
+        await incoming.reply(200, to_json(self._form.write_list(models, query)))
+
+    async def show(
+        self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
+    ) -> None:
+        """`GET` of one model.
+
+        Raises:
+            DragomanError: MODEL_NOT_FOUND.
+        """
+        model = (await self._catalogue.models()).get(name)
+        if model is None or not self._catalogue.may_list(caller, name):
+            raise model_not_found(name)
+        entry = self._form.write_model(name, model.owner, model.details)
+        await incoming.reply(200, to_json(entry))
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no list, in words that hold nothing an upstream said."""
+    if isinstance(error, Failure):
+        return f"status {error.status}" if error.status else error.cause or "no answer"
+    return "the answer is no list" if isinstance(error, ValueError) else type(error).__name__
+
+
+async def fetch_models(upstreams: Upstreams, upstream: Upstream) -> list[JsonObject]:
+    """The models that an upstream lists for one of its accounts.
+
+    Raises:
+        DragomanError: no account can be used.
+        Failure, CallError, ValueError: as `read_models`.
+    """
+    with await upstreams.pool.acquire(LeaseRequest(upstream.name)) as lease:
+        builder = upstreams.builders.of(lease.account)
+        return await read_models(upstreams.client, builder, upstream, lease.proxy)

@@ -1,0 +1,160 @@
+"""Which handlers serve a path: a table of fixed paths, and paths with an id or a model in them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.admin import own_usage
+from dragoman.admin.self_service import SelfService
+from dragoman.canonical.errors import FaultKind
+from dragoman.dashboard import files as dashboard
+from dragoman.edge.auth import Caller
+from dragoman.edge.errors import refusal
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record
+from dragoman.protocols import CODECS
+from dragoman.protocols.base import Codec, Operation
+from dragoman.server.models import ModelEndpoints
+from dragoman.server.services import Generation
+
+Handler = Callable[[IncomingRequest, Caller, Record], Awaitable[None]]
+
+_NO_RESPONSES = frozenset({"compact"})
+"""Names of endpoints that stand where an id would, and are not served."""
+
+
+class Route(Struct, frozen=True):
+    """One path: a handler for each method, the client's protocol that it implies, None if it
+    implies none, and what else stands in it. An `open` route needs no client key, one `for_all` is
+    for every key, and one that `upgrades` is served over WebSocket, too."""
+
+    methods: Mapping[str, Handler]
+    codec: Codec | None = None
+    operation: Operation | None = None
+    open: bool = False
+    for_all: bool = False
+    upgrades: bool = False
+
+
+class Routes:
+    """The routes of all protocols to what serves them in one configuration, and those in
+    `open_handlers`, which need no client key.
+
+    `fixed` has the routes of paths that hold nothing else; `find` makes the others.
+    """
+
+    def __init__(self, services: Generation, open_handlers: Mapping[str, Handler]) -> None:
+        self._services = services
+        stored = services.stored
+        self.below_response = {
+            "": {"GET": stored.show, "HEAD": stored.show, "DELETE": stored.delete},
+            "input_items": {"GET": stored.items},
+            "cancel": {"POST": stored.cancel},
+            "submit_tool_outputs": {"POST": stored.submit},
+        }
+        """What serves a path below that of a response, by its end and the method."""
+        self.fixed: dict[str, Route] = {}
+        for codec in CODECS.values():
+            self._add_endpoint(codec)
+        self.fixed[own_usage.PATH] = _reading(services.own_usage.serve, None)
+        self.fixed["/v1/key"] = _reading(SelfService(services.limits).key, None)
+        for path, handler in open_handlers.items():
+            self.fixed[path] = _open(handler)
+        if services.admin.is_served:
+            self.fixed[dashboard.PATH] = _open(_dashboard)
+
+    def find(self, path: str) -> Route | None:
+        """The route of a path with an id or a model in it. What a protocol reads from a path comes
+        before the lists of models, which may stand on the same path."""
+        if path.startswith(dashboard.PATH + "/"):
+            return self.fixed.get(dashboard.PATH)
+        for find in (self._operation, self._model, self._below_endpoint):
+            for codec in CODECS.values():
+                route = find(codec, path)
+                if route is not None:
+                    return route
+        return None
+
+    def _add_endpoint(self, codec: Codec) -> None:
+        endpoint, services = codec.endpoint, self._services
+        if endpoint.read_path is None:
+            stores = endpoint.stores_responses
+            serve = services.stored.create if stores else services.exchange.serve
+            route = Route({"POST": serve}, codec, upgrades=stores)
+            self.fixed[endpoint.version + endpoint.path] = route
+        if endpoint.counting is not None and endpoint.counting.path:
+            path = endpoint.version + endpoint.counting.path
+            self.fixed[path] = Route({"POST": services.counter.serve}, codec)
+        models = endpoint.version + endpoint.models.path
+        # Protocols whose lists have the same path share its form, and it implies none of them.
+        implied = None if models in self.fixed else codec
+        self.fixed[models] = _reading(self._models(codec).list, implied)
+
+    def _operation(self, codec: Codec, path: str) -> Route | None:
+        endpoint, services = codec.endpoint, self._services
+        if endpoint.read_path is None or not path.startswith(endpoint.version):
+            return None
+        operation = endpoint.read_path(path.removeprefix(endpoint.version))
+        if operation is None:
+            return None
+        serve = services.counter.serve if operation.counts else services.exchange.serve
+        named = replace(operation, name=endpoint.version + operation.name)
+        return Route({"POST": serve}, codec, named)
+
+    def _model(self, codec: Codec, path: str) -> Route | None:
+        models = codec.endpoint.version + codec.endpoint.models.path
+        name = _below(path, models)
+        if not name:
+            return None
+        return _reading(partial(self._models(codec).show, name), self.fixed[models].codec)
+
+    def _below_endpoint(self, codec: Codec, path: str) -> Route | None:
+        endpoint = codec.endpoint
+        name = _below(path, endpoint.version + endpoint.path)
+        if name and endpoint.unserved:
+            refuse = partial(_refuse, endpoint.unserved)
+            return Route(dict.fromkeys(("GET", "POST", "DELETE"), refuse), codec)
+        if name and endpoint.stores_responses:
+            response, _, below = name.partition("/")
+            handlers = self.below_response.get(below)
+            if handlers is not None and response not in _NO_RESPONSES:
+                methods: dict[str, Handler] = {
+                    method: partial(serve, response) for method, serve in handlers.items()
+                }
+                return Route(methods, codec)
+        return None
+
+    def _models(self, codec: Codec) -> ModelEndpoints:
+        return ModelEndpoints(self._services.catalogue, codec.endpoint.models)
+
+
+def _open(handler: Handler) -> Route:
+    return Route({"GET": handler, "HEAD": handler}, open=True)
+
+
+def _reading(handler: Handler, codec: Codec | None) -> Route:
+    return Route({"GET": handler, "HEAD": handler}, codec, for_all=True)
+
+
+def _below(path: str, parent: str) -> str:
+    """What stands below `parent` in a path, empty if it is not below it."""
+    return path[len(parent) + 1 :] if path.startswith(f"{parent}/") else ""
+
+
+async def _refuse(message: str, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+    raise refusal(FaultKind.NOT_FOUND, message)
+
+
+async def _dashboard(incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+    """Serve a file of the dashboard. None of them holds a secret, so no key is needed."""
+    file = dashboard.load_files().find(incoming.path)
+    if file is None:
+        raise refusal(FaultKind.NOT_FOUND, "There is no such file.", code="not_found")
+    body, headers = file.body, file.headers
+    if b"gzip" in incoming.headers.get(b"accept-encoding", b""):
+        body, headers = file.compressed, [*headers, (b"content-encoding", b"gzip")]
+    await incoming.reply(200, body, headers, b"content-type: %b\r\n" % file.media_type)

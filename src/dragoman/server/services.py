@@ -1,0 +1,619 @@
+"""The parts that one worker's gateway is made of, and the order in which they are made."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from math import isfinite
+from weakref import finalize
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.accounts.decide.alerts import of_limit
+from dragoman.accounts.pool import AccountPool
+from dragoman.accounts.store import Counts
+from dragoman.accounts.sync import AccountSync
+from dragoman.accounts.usage import Meter
+from dragoman.admin.configuration import ReloadRequest
+from dragoman.admin.events import Events
+from dragoman.admin.operators import Operators
+from dragoman.admin.own_usage import OwnUsage
+from dragoman.admin.repeated import RepeatedPosts
+from dragoman.admin.service import Admin
+from dragoman.admin.workbench.sending import Bench
+from dragoman.config import Config
+from dragoman.edge.auth import Keyring
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import Record
+from dragoman.http.addresses import Proxies
+from dragoman.keys.records import UsedInHour
+from dragoman.keys.ring import KeyRing
+from dragoman.limits.bound_limits import BoundLimit
+from dragoman.limits.crossings import Crossing
+from dragoman.limits.shares import Spent
+from dragoman.observability.current import Current
+from dragoman.observability.metrics.listed import listed_models
+from dragoman.observability.metrics.metrics import Metrics, Signal
+from dragoman.observability.metrics.scrape import Scrape, WorkerSlot
+from dragoman.observability.metrics.series import SeriesKeeper
+from dragoman.observability.recorder import RequestRecorder, is_charged
+from dragoman.observability.request_log.writing import RequestLog
+from dragoman.observability.traces.exporting import SpanExporter
+from dragoman.observability.traces.sampling import is_disabled
+from dragoman.observability.traces.traces import Traces, peers_of
+from dragoman.observability.webhook import Alerts
+from dragoman.prices.loading import load_prices
+from dragoman.prices.lookup import Prices
+from dragoman.prices.rates import PICO
+from dragoman.responses.background import Background, BackgroundTasks
+from dragoman.responses.conversations import StoredConversations
+from dragoman.responses.response_store import ResponseStoreThread
+from dragoman.responses.stored import StoredResponses
+from dragoman.responses.upstream_responses import UpstreamResponses
+from dragoman.server.configured import (
+    fixed_keys,
+    fixed_teams,
+    has_same_accounts,
+    idle_connections,
+    named_models,
+    protocols_of,
+    sealer_of,
+)
+from dragoman.server.count import Counter
+from dragoman.server.models import Catalogue, fetch_models
+from dragoman.serving.account_slots import AccountSlots
+from dragoman.serving.admission import Admission, is_told, log_crossing
+from dragoman.serving.affinity import ForeignReasoning
+from dragoman.serving.attribution import Attributor
+from dragoman.serving.exchange import Exchange
+from dragoman.serving.large import LargeBodies
+from dragoman.serving.limit_budgets import budgets
+from dragoman.serving.limit_counters import LimitCounters
+from dragoman.serving.limit_slices import LimitSlices
+from dragoman.serving.pool_shares import Pools, SpentSince, grouped
+from dragoman.serving.prober import Prober
+from dragoman.serving.resolver import RequestResolver
+from dragoman.serving.routing import Router
+from dragoman.serving.simulated_admission import SimulatedAdmission
+from dragoman.serving.upstream_requests import UpstreamRequestBuilders
+from dragoman.serving.upstreams import Upstreams
+from dragoman.serving.usage_history import UsedSince, UsersSince
+from dragoman.storage.opening import (
+    Watching,
+    cipher_for,
+    counts_for,
+    ledgers_for,
+    limits_for,
+    responses_for,
+    sessions_for,
+    slots_for,
+    store_for,
+)
+from dragoman.storage.shared_sessions import Sessions
+from dragoman.upstream.client import UpstreamClient
+
+_log = logging.getLogger("dragoman")
+
+
+class Generation(Struct, frozen=True, kw_only=True):
+    """What one configuration is made into: all that is prepared of it, once. A request takes it at
+    its start, and ends on it, whatever is served meanwhile. `number` counts the configurations of
+    this gateway, from 1."""
+
+    number: int
+    config: Config
+    pool: AccountPool
+    upstreams: Upstreams
+    keys: Keyring
+    proxies: Proxies
+    prices: Prices
+    limits: LimitCounters
+    exchange: Exchange
+    stored: StoredResponses
+    counter: Counter
+    catalogue: Catalogue
+    admin: Admin
+    own_usage: OwnUsage
+
+
+class Services:
+    """The parts of one worker that outlive its configurations, and the configuration that it
+    serves, which is in `current`. `account_sync` and `responses` are None if nothing is stored,
+    `exporting` if nothing is traced.
+
+    `log` and `slot` are as for `Gateway`; `in_flight` tells how many requests are being served,
+    `reload` reads the configuration anew, None where it came from no file; `is_draining` whether
+    the gateway is ending.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        log: Callable[[bytes], None] | None,
+        slot: WorkerSlot | None,
+        in_flight: Callable[[], int],
+        reload: ReloadRequest | None = None,
+        number: int = 1,
+        is_draining: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """
+        Raises:
+            PriceError: as `prepare`.
+        """
+        self._log = log
+        self._reload = reload
+        self._repeated = RepeatedPosts()
+        self.client = UpstreamClient(max_idle=idle_connections(config))
+        self.meter = Meter(named_models(config))
+        self.keys = KeyRing(fixed_keys(config), fixed_teams(config))
+        pool = AccountPool(config)
+        self.account_sync = _account_sync(config, pool, self.meter, self.keys)
+        self.keys.is_loaded = self.account_sync is None
+        self.large = LargeBodies()
+        self.responses = _responses(config)
+        self._conversations = StoredConversations(
+            self.responses if config.storage.responses else None, self.large
+        )
+        self._owners: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._foreign = ForeignReasoning()
+        self._unpriced = _UnpricedModels()
+        self.background = BackgroundTasks(self._conversations)
+        self.current = Current()
+        self.scrape = Scrape(self.current, self.account_sync, in_flight, slot)
+        counts = None if slot is None else slot.counts
+        self.limits = LimitCounters(
+            partial(limits_for, config, counts),
+            _used_since(self.account_sync),
+            _slices(config),
+            Pools(lambda: self.current.generation.pool, _spent_since(self.account_sync)),
+            _users_since(self.account_sync),
+        )
+        self.scrape.slices = self.limits.slices
+        self.scrape.limit_drift = lambda: self.limits.audit.drift
+        self.scrape.limit_reserved = lambda: self.limits.reserved_cost() / PICO
+        self.scrape.budgets = lambda: budgets(self.keys.callers(), self.limits)
+        self._admission = Admission(self.limits)
+        if self.account_sync is not None:
+            self.account_sync.settled = self.limits.reservations
+        self.exporting = _exporting(config, self.scrape.metrics)
+        self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
+        is_watched = config.admin.is_served
+        self.scrape.metrics.is_watched = is_watched
+        self._watching = Watching(config, counts)
+        self.request_log = (
+            RequestLog(
+                self._watching.requests,
+                self._watching.bodies,
+                protocols_of(config),
+                self.scrape.metrics.logged,
+                partial(self.scrape.metrics.stored, "requests"),
+            )
+            if config.request_log.enabled and is_watched
+            else None
+        )
+        self._tell_of_stores()
+        self._keeper = SeriesKeeper(
+            self._watching.series, self.scrape.counts, lambda: self.current.generation.number
+        )
+        self._keeps_series = is_watched and (slot is None or not slot.number)
+        self.events = Events(
+            self.current,
+            self.scrape,
+            self._watching.series,
+            None if self.request_log is None else self.request_log.files,
+            1 if slot is None else slot.total,
+            is_draining,
+        )
+        self.recorder = RequestRecorder(
+            self.scrape.metrics,
+            None if self.account_sync is None else self.meter,
+            self._admission.settle,
+            self._traces,
+            None if self.request_log is None else self.request_log.add,
+        )
+        self._open_sessions = partial(sessions_for, config, counts)
+        self._opened_sessions: Sessions | None = None
+        self._own_usage = OwnUsage(self.account_sync)
+        self.generation = self._made(config, number, None, pool)
+        self.current.generation = self.generation
+        self.limits.history.subscriptions = self.generation.prices.subscriptions
+        self.scrape.metrics.set_listed(listed_models(config, self.generation.prices))
+        self.alerts = Alerts(self.current, self.account_sync, self.client, self.scrape.metrics)
+        self._admission.on_crossing = self._tell_of_limit
+        self._admission.on_refused = self._alert_of_refusal
+        # What the webhook did not take before the end of another process, and limits that were
+        # changed to less than is used.
+        self.limits.on_reached = self._alert_of_limit
+        self.prober = Prober(
+            self.current,
+            self.client,
+            self.scrape.metrics,
+            self.account_sync,
+            worker=0 if slot is None else slot.number,
+            workers=1 if slot is None else slot.total,
+        )
+        self._open_counts = partial(_counts, config, counts)
+        self._slots: AccountSlots | None = None
+
+    def _tell_of_stores(self) -> None:
+        """Have the metrics tell how stores keep up."""
+        told = self.scrape.metrics.stored
+        queues: dict[Signal, Callable[[], int]] = {}
+        if self.account_sync is not None:
+            self.account_sync.on_exchanged = partial(told, "usage")
+        if (responses := self.responses) is not None:
+            responses.on_written = partial(told, "responses")
+            queues["responses"] = lambda: responses.waiting
+        if (log := self.request_log) is not None:
+            queues["requests"] = lambda: log.waiting
+        if (exporting := self.exporting) is not None:
+            queues["traces"] = lambda: exporting.waiting
+        self.scrape.queues = queues
+
+    def prepare(self, config: Config, number: int) -> Generation:
+        """All that is made of a configuration, ready to be served. Nothing is changed; any thread
+        may call it.
+
+        Raises:
+            PriceError: the table of prices cannot be used.
+        """
+        return self._made(config, number, self.generation)
+
+    def _made(
+        self,
+        config: Config,
+        number: int,
+        former: Generation | None,
+        pool: AccountPool | None = None,
+    ) -> Generation:
+        """A generation. What is the same as in the `former` one is shared with it; the accounts of
+        a `pool` of its own come with `adopt`."""
+        prices = _prices(config, former, self._unpriced)
+        if former is not None and has_same_accounts(former.config, config):
+            upstreams = former.upstreams
+        else:
+            upstreams = Upstreams(
+                pool or AccountPool(replace(config, accounts=())),
+                UpstreamRequestBuilders(config.upstreams),
+                self.client,
+            )
+        pool, server = upstreams.pool, config.server
+        proxies = Proxies(server.trusted_proxies)
+        sealer = sealer_of(config)
+        router = Router(config, sealer)
+
+        keeps = self.request_log is not None and config.storage.key is not None
+        kept_bytes = config.request_log.body_bytes if keeps else 0
+
+        def exchange_of(router: Router, upstreams: Upstreams, prices: Prices = prices) -> Exchange:
+            return Exchange(
+                server,
+                RequestResolver(
+                    router, self.large, server.body_limit_bytes, server.body_limit_values
+                ),
+                upstreams,
+                self.large,
+                prices,
+                self._foreign,
+                self._admission,
+                None if self.account_sync is None else Attributor(config.usage),
+                shows_cost=config.pricing.header,
+                traces=self._traces,
+                kept_bytes=kept_bytes,
+                explains=self.request_log is not None,
+            )
+
+        exchange = exchange_of(router, upstreams)
+        upstream_responses = UpstreamResponses(
+            config,
+            pool,
+            self.client,
+            upstreams.builders,
+            self.responses,
+            self._conversations,
+            self.keys,
+            self._owners,
+        )
+        keys = Keyring(self.keys, requires_key=server.require_key)
+        background = Background(
+            self._conversations,
+            self.background,
+            exchange.admit,
+            exchange.serve,
+            keys,
+            lambda: self.client.clock,
+            self.recorder.record_background,
+            self._log,
+            server.keepalive_s,
+            server.max_concurrent,
+            config.storage.background_again,
+        )
+        return Generation(
+            number=number,
+            config=config,
+            pool=pool,
+            upstreams=upstreams,
+            keys=keys,
+            proxies=proxies,
+            prices=prices,
+            exchange=exchange,
+            own_usage=self._own_usage,
+            limits=self.limits,
+            stored=StoredResponses(
+                self._conversations,
+                upstream_responses,
+                background,
+                exchange,
+                server.body_limit_bytes,
+            ),
+            counter=Counter(
+                exchange.resolver, upstreams, self._conversations, upstream_responses, self.large
+            ),
+            catalogue=Catalogue(
+                config,
+                router,
+                partial(fetch_models, upstreams),
+                time.monotonic,
+                None if former is None else former.catalogue,
+            ),
+            admin=Admin(
+                config,
+                pool,
+                self.account_sync,
+                self.client,
+                self.scrape,
+                prices,
+                Operators(config.admin, self.account_sync, self._sessions, proxies),
+                None if self.request_log is None else self.request_log.files,
+                self._watching.bodies,
+                self._watching.series,
+                self.events,
+                keys,
+                Bench(config, router, upstreams, exchange_of, self._count),
+                sealer.key,
+                SimulatedAdmission(
+                    self.keys, router, prices, self.limits, self._admission.expected.output
+                ),
+                self._repeated,
+                self._reload,
+            ),
+        )
+
+    def adopt(self, generation: Generation) -> None:
+        """Serve what was prepared, from the next request on. Those in flight end on what they
+        began with, with the accounts of then."""
+        former, config = self.generation, generation.config
+        pool = generation.pool
+        if pool is not former.pool:
+            stored = () if self.account_sync is None else self.account_sync.stored()
+            pool.take_over(former.pool, (*stored, *config.accounts))
+            # Whoever takes accounts of the former pool holds this.
+            finalize(former.upstreams, former.pool.retire).atexit = False
+            if self.account_sync is not None:
+                self.account_sync.follow(pool, config.accounts)
+        self.keys.redefine(fixed_keys(config), fixed_teams(config))
+        self.limits.history.subscriptions = generation.prices.subscriptions
+        self.limits.expect((*config.clients, *config.teams))
+        self.meter.know(named_models(config))
+        self.scrape.metrics.set_listed(listed_models(config, generation.prices))
+        if self.exporting is not None:
+            self.exporting.add_peers(peers_of(config))
+        if self.request_log is not None:
+            self.request_log.add_protocols(protocols_of(config))
+        self.generation = self.current.generation = generation
+        self.prober.start()
+        self.alerts.start()
+
+    def _count(self, incoming: IncomingRequest, record: Record) -> None:
+        """A request that came from no client has ended."""
+        self.recorder.record(incoming, record)
+        if self._log is not None:
+            route = f"{incoming.method} {incoming.path}"
+            self._log(record.line(incoming.request_id, route, incoming.status))
+
+    def _sessions(self) -> Sessions:
+        """Who is signed in to the administration."""
+        if self._opened_sessions is None:
+            self._opened_sessions = self._open_sessions()
+        return self._opened_sessions
+
+    def _tell_of_limit(self, crossing: Crossing) -> None:
+        """Tell the log and the webhook that a share of a limit was reached."""
+        log_crossing(crossing)
+        self._alert_of_limit(crossing)
+
+    def _alert_of_limit(self, crossing: Crossing) -> None:
+        """Tell the webhook, if nobody did."""
+        limit, now = crossing.limit, time.time()
+        self._alert(limit, crossing.percent, limit.counter.resets_at(now), now)
+
+    def _alert_of_refusal(self, limit: BoundLimit) -> None:
+        """Tell the webhook that a limit refuses requests, which it does before all is used."""
+        now = time.time()
+        percent = 100 * limit.used(now) // limit.amount if limit.amount else 100
+        self._alert(limit, percent, limit.refusal_told, now, refuses=True)
+
+    def _alert(
+        self, limit: BoundLimit, percent: int, ends: float, now: float, *, refuses: bool = False
+    ) -> None:
+        if is_told(limit):
+            self.alerts.notify(
+                of_limit(
+                    limit.owner,
+                    limit.name,
+                    percent,
+                    ends if isfinite(ends) else None,
+                    now,
+                    is_team=limit.is_team,
+                    models=limit.models or (),
+                    settings=repr(limit.limit),
+                    refuses=refuses,
+                )
+            )
+
+    async def start(self) -> None:
+        """Make ready to call upstreams, in the running loop, with all that the store knows."""
+        await self.client.start()
+        counts = self._open_counts()
+        self.generation.pool.share(counts)
+        self._slots = counts if isinstance(counts, AccountSlots) else None
+        if self.account_sync is not None:
+            await self.account_sync.start()
+            # A store has both.
+            self.background.start(
+                self.responses,
+                self.account_sync.claim,
+                lambda: self.generation.stored.background,
+            )
+        config = self.generation.config
+        self.limits.expect((*config.clients, *config.teams))
+        self.scrape.start()
+        self.prober.start()
+        self.alerts.start()
+        if self.exporting is not None:
+            self.exporting.start()
+        if self.request_log is not None:
+            self.request_log.start()
+        if self._keeps_series:
+            self._keeper.start()
+
+    async def close(self) -> None:
+        """Close the connections to upstreams, and write to the store what it does not know yet."""
+        await self.prober.close()
+        await self.alerts.close()
+        await self.background.aclose()
+        await self.client.aclose()
+        if self.responses is not None:
+            await self.responses.aclose()
+        if self.account_sync is not None:
+            await self.account_sync.close()
+        await self.limits.close()
+        self.generation.pool.share(None)
+        if self._slots is not None:
+            await self._slots.aclose()
+        if self.exporting is not None:
+            await asyncio.to_thread(self.exporting.close)
+        if self.request_log is not None:
+            await asyncio.to_thread(self.request_log.close)
+        await self._keeper.close()
+        await asyncio.to_thread(self._watching.close)
+        await self.scrape.close()
+        self.large.close()
+        if self._opened_sessions is not None:
+            self._opened_sessions.close()
+
+
+def _prices(config: Config, former: Generation | None, unknown: _UnpricedModels) -> Prices:
+    """The prices of a configuration: those of the one before where nothing of them is another."""
+    if former is not None:
+        before = former.config
+        if (before.pricing.table, before.prices, before.upstreams) == (
+            config.pricing.table,
+            config.prices,
+            config.upstreams,
+        ):
+            return former.prices
+    return load_prices(config, unknown)
+
+
+class _UnpricedModels:
+    """Logs models that have no price, each once, and no more than can be read."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str]] = set()
+
+    def __call__(self, upstream: str, model: str) -> None:
+        if len(self._told) < _MOST_UNPRICED and (upstream, model) not in self._told:
+            self._told.add((upstream, model))
+            _log.warning(
+                "no price is known for the model %r of upstream %s: what it costs is not counted",
+                model[:200],
+                upstream,
+            )
+
+
+_MOST_UNPRICED = 100
+
+
+def _exporting(config: Config, metrics: Metrics) -> SpanExporter | None:
+    if not config.traces.enabled or is_disabled(os.environ):
+        return None
+    return SpanExporter(peers_of(config), config.traces.conventions, metrics.traced)
+
+
+def _account_sync(
+    config: Config, pool: AccountPool, meter: Meter, keys: KeyRing
+) -> AccountSync | None:
+    store = store_for(config)
+    if store is None:
+        return None
+    sync_s = config.storage.sync_s
+    return AccountSync(
+        pool, store, cipher_for(config), config.accounts, sync_s=sync_s, meter=meter, keys=keys
+    )
+
+
+def _counts(config: Config, shared: str | None) -> Counts | None:
+    """What counts the requests in flight of accounts, over all machines that share a database or
+    else as `counts_for`."""
+    slots, slices = slots_for(config, shared), _slices(config)
+    if slots is None or slices is None:
+        return counts_for(config, shared)
+    return AccountSlots(slots, slices)
+
+
+def _slices(config: Config) -> LimitSlices | None:
+    """What borrows limits; None if this machine has them for itself."""
+    ledgers = ledgers_for(config)
+    return None if ledgers is None else LimitSlices(ledgers)
+
+
+def _used_since(account_sync: AccountSync | None) -> UsedSince | None:
+    """What reads rows of usage; None if nothing is stored."""
+    if account_sync is None:
+        return None
+
+    async def used_since(name: str, since: float, *, is_team: bool) -> Sequence[UsedInHour]:
+        rows = await account_sync.ask(
+            lambda store: store.client_keys.used(name, since, is_team=is_team)
+        )
+        return [row for row in rows if is_charged(row.route)]
+
+    return used_since
+
+
+def _users_since(account_sync: AccountSync | None) -> UsersSince | None:
+    """What tells of whom there are rows of usage; None if nothing is stored."""
+    if account_sync is None:
+        return None
+
+    async def users_since(since: float, *, is_team: bool) -> Collection[str]:
+        return await account_sync.ask(lambda store: store.client_keys.users(since, is_team=is_team))
+
+    return users_since
+
+
+def _spent_since(account_sync: AccountSync | None) -> SpentSince | None:
+    """What reads the cost of accounts from rows of usage; None if nothing is stored."""
+    if account_sync is None:
+        return None
+
+    async def spent_since(upstream: str, since: float) -> Spent:
+        only = {"upstream": upstream}
+        sums = await account_sync.ask(
+            lambda store: store.sums(since, time.time() + 3600, ("account", "hour"), only)
+        )
+        return grouped({group: one.charged.cost for group, one in sums.items()})
+
+    return spent_since
+
+
+def _responses(config: Config) -> ResponseStoreThread | None:
+    store = responses_for(config)
+    return None if store is None else ResponseStoreThread(store, config.storage.responses_days)

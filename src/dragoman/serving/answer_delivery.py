@@ -1,0 +1,436 @@
+"""What the client is sent: an upstream's answer, whole or as a stream that is held back until
+something of an answer comes, or an error."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from math import inf
+
+from msgspec.structs import replace
+
+from dragoman.accounts.decide.symptoms import UNREACHABLE, symptom_of_fault
+from dragoman.accounts.pool import Lease
+from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
+from dragoman.canonical.masking import Mask
+from dragoman.edge.delivery import Delivery
+from dragoman.http.clock import Clock
+from dragoman.serving.affinity import names_in, response_id
+from dragoman.serving.answers import (
+    MOST_BYTES,
+    beginning,
+    drain,
+    is_error_object,
+    is_stream,
+    translate_whole,
+)
+from dragoman.serving.context import RequestContext
+from dragoman.serving.failures import Failure, broken_thought, failed_call
+from dragoman.serving.large import is_large
+from dragoman.translation import AnswerStream, Outcome
+from dragoman.upstream.errors import CallError
+from dragoman.upstream.response import UpstreamResponse
+
+_EMPTY = UpstreamError.unreadable("it is empty").fault
+
+_MOST_HELD = 64 * 1024 * 1024
+"""Bytes that are held back at the start of a stream; a response object may repeat a large request,
+twice."""
+
+_SMALL = 64 * 1024
+"""Bytes of an answer that the memory budget is not asked for."""
+
+_STEP = 1024 * 1024
+"""Bytes of a stream after which it is asked for what is kept of it until it ends, by whoever writes
+its last event."""
+
+_COPIES = 20
+"""Times that what is kept of a stream is in memory while its last events are written, at most: a
+Responses client is told a text four times, each of them put together from pieces of its own."""
+
+_PIECE = 256 * 1024
+"""Bytes of the last events that are sent at once."""
+
+_BLANK_RUN = 100
+"""Characters of white space in arguments that are no mere indentation."""
+
+
+async def deliver_whole(
+    context: RequestContext, lease: Lease, answer: UpstreamResponse, mask: Mask
+) -> None:
+    """Send the client a whole answer.
+
+    Raises:
+        UpstreamError: the answer is an error, or unusable.
+        CallError: the answer broke off.
+    """
+    hold = context.incoming.hold
+    seconds = time.perf_counter() - context.record.sent_at
+    body = await answer.read(MOST_BYTES, hold)
+    _note_names(context, body, mask)
+    _begins(context, lease, seconds)
+    call, outcome = context.call, context.outcome
+    name = ""
+    if is_large(body):
+        reply, name = await context.large.answer(call, body, mask, outcome, streamed=False)
+    else:
+        body = mask.secrets_in(body)
+        reply = translate_whole(call, body, mask, outcome)
+    _report_success(lease, outcome)
+    context.remember_account(lease)
+    if context.recorder is not None:
+        await context.recorder.begun(lease.account.name, name or response_id(body))
+        reply = await context.recorder.whole(reply)
+    if len(reply) > _SMALL:
+        hold(len(reply))
+    context.note_usage()
+    await context.incoming.reply(200, reply, context.headers())
+
+
+async def deliver_stream(
+    context: RequestContext,
+    delivery: Delivery,
+    lease: Lease,
+    answer: UpstreamResponse,
+    mask: Mask,
+) -> None:
+    """Send the client a streamed answer.
+
+    Raises:
+        UpstreamError: the answer is unusable, or failed before anything of it was sent.
+        Failure: nothing of it came in time.
+        CallError: the answer broke off before that.
+    """
+    seconds = time.perf_counter() - context.record.sent_at
+    ending = _ending(context, answer)
+    try:
+        chunk = await beginning(answer)
+        streams = is_stream(answer, chunk)
+        if streams:
+            _note_names(context, chunk, mask)
+            stream = context.call.open_stream()
+            context.read_from(stream)
+            held = await _hold_back(context, stream, answer, chunk)
+    except CallError:
+        if ending is not None and ending.rang:
+            raise _nothing_came(context) from None
+        raise
+    finally:
+        if ending is not None:
+            ending.cancel()
+    if not streams:
+        await _deliver_whole_as_stream(context, delivery, lease, answer, chunk, mask, seconds)
+        return
+    _begins(context, lease, time.perf_counter() - context.record.sent_at)
+    context.start_stream(stream)
+    thoughts = b"".join(held) if context.may_go_on and stream.thinks else b""
+    if not thoughts:
+        context.release()
+    lease.succeeded()
+    context.remember_account(lease)
+    if context.recorder is not None:
+        await context.recorder.begun(lease.account.name, stream.answer_id)
+    try:
+        cause = await _relay(context, delivery, stream, answer, held, thoughts)
+    except Failure as failure:
+        _blame(lease, failure.fault)
+        raise
+    fault = stream.outcome.fault
+    if fault is None:
+        _report_success(lease, stream.outcome)
+    else:
+        context.record.error = fault.kind
+        context.attempts.broke_off(lease, fault, cause)
+        _blame(lease, fault)
+
+
+async def _deliver_whole_as_stream(
+    context: RequestContext,
+    delivery: Delivery,
+    lease: Lease,
+    answer: UpstreamResponse,
+    chunk: bytes,
+    mask: Mask,
+    seconds: float,
+) -> None:
+    """Send the answer of an upstream that did not stream although it was asked to. `chunk` is what
+    was read of it, which began after so many seconds."""
+    body = chunk + await answer.read(MOST_BYTES, context.incoming.hold)
+    _note_names(context, body, mask)
+    _begins(context, lease, seconds)
+    call, outcome = context.call, context.outcome
+    name = ""
+    if is_large(body):
+        events, name = await context.large.answer(call, body, mask, outcome, streamed=True)
+    else:
+        body = mask.secrets_in(body)
+        events = call.response_as_stream(body, outcome)
+    _report_success(lease, outcome)
+    context.remember_account(lease)
+    if context.recorder is not None:
+        await context.recorder.begun(lease.account.name, name or response_id(body))
+        events = await context.recorder.stream(events)
+    await delivery.end(events)
+
+
+async def _hold_back(
+    context: RequestContext,
+    stream: AnswerStream,
+    answer: UpstreamResponse,
+    chunk: bytes,
+) -> list[bytes]:
+    """Read a stream until something of an answer comes, or it ends without. `chunk` is what was
+    read of it. Returns what to send of it so far.
+
+    Raises:
+        UpstreamError: it failed, or ended too soon.
+        Failure: nothing of it came in time.
+        CallError: it broke off.
+        DragomanError: OVERLOADED: there is no memory for what is held back.
+    """
+    limit = context.target.upstream.timeouts.first_byte_s
+    held = [stream.feed(chunk)]
+    size, paid = len(held[0]), _STEP
+    while not stream.begun and not stream.over and size <= _MOST_HELD:
+        chunk = await anext(answer, b"")
+        held.append(stream.feed(chunk) if chunk else stream.finish())
+        size += len(held[-1])
+        if not chunk:
+            break
+        if limit and time.perf_counter() - context.record.sent_at > limit:
+            raise _nothing_came(context)
+        if size > paid:
+            context.incoming.hold(size - paid)
+            paid = size
+    fault = stream.outcome.fault
+    if not stream.begun and size <= _MOST_HELD and (fault is not None or not stream.outcome.ended):
+        raise UpstreamError(fault or _EMPTY)
+    return held
+
+
+async def _relay(
+    context: RequestContext,
+    delivery: Delivery,
+    stream: AnswerStream,
+    answer: UpstreamResponse,
+    held: list[bytes],
+    thoughts: bytes,
+) -> str:
+    """Send a stream that has begun to the client, to its end or to the error that ends it. Returns
+    what ended it, in one word, if its call did and not what it said.
+
+    `held` is what was held back. It is released: it may repeat all of a large request. `thoughts`
+    are the first events where another account may go on if the stream breaks off while it thinks.
+
+    Raises:
+        Failure: it did.
+    """
+    cause = ""
+    feed, put, codec = stream.feed, delivery.put, context.incoming.codec
+    patience = context.target.upstream.timeouts.blank_arguments_s or inf
+    recorder = context.recorder
+    blank_since = 0.0
+    data = b"".join(held)
+    held.clear()
+    of_first = None
+    if context.thought and codec.passthrough.joined is not None:
+        of_first = codec.passthrough.joined(context.thought)
+        data = of_first(data)
+    is_sent = not stream.over
+    """Whether the beginning is sent."""
+    room = _STEP
+    paid = 1
+
+    def pass_on(chunk: bytes) -> bool:
+        """Send a chunk's events at once, as for nearly every chunk. False if that cannot be: they
+        are left in `data`, for the loop below."""
+        nonlocal data, blank_since, room, thoughts, paid
+        room -= len(chunk)
+        if room < 0:
+            room += _STEP
+            kept = stream.kept
+            if recorder is not None and not kept:
+                # What passes as it is is not kept here, but its last event may repeat all of it.
+                context.incoming.hold(_STEP)
+            steps = kept // _STEP - paid
+            if steps > 0:
+                paid += steps
+                context.incoming.hold(steps * _STEP * _COPIES)
+        data = feed(chunk)
+        if of_first is not None:
+            data = of_first(data)
+        if stream.over or stream.blank >= _BLANK_RUN:
+            return False
+        if thoughts and not stream.thinks:
+            thoughts = b""
+            context.release()
+        blank_since = 0.0
+        if data and ((recorder is not None and recorder.follows) or not put(data)):
+            return False
+        data = b""
+        return True
+
+    def keepalive() -> bytes:
+        """What is left in `data` has its sequence numbers: no numbered event may precede it."""
+        return codec.translate.keepalive if data else stream.keepalive()
+
+    delivery.keepalive = keepalive
+    try:
+        while not stream.over:
+            if stream.blank >= _BLANK_RUN:
+                now = time.monotonic()
+                blank_since = blank_since or now
+                if now - blank_since >= patience:
+                    late = f"a tool's arguments were white space for {patience:g} s"
+                    data += stream.fail(_timeout(context, late))
+                    cause = "blank_arguments"
+                    answer.close()
+                    break
+            if data and recorder is not None and recorder.follows:
+                data = await recorder.follow(data)
+            if data:
+                await delivery.write(data)
+                data = b""
+            if not await answer.pipe(pass_on):
+                data = stream.finish()
+                data = data if of_first is None else of_first(data)
+                cause = "cut_off"
+                break
+    except CallError as error:
+        data = stream.fail(failed_call(error, context.target.upstream.name).fault)
+        cause = error.cause
+    fault = stream.outcome.fault
+    if thoughts and stream.thinks and fault is not None and fault.kind in _PASSING:
+        context.go_on_from(thoughts if is_sent else b"")
+        raise broken_thought(fault, cause)
+    if stream.cut:
+        # The upstream would go on generating, at the account's cost.
+        answer.close()
+    if recorder is not None:
+        data = await recorder.stream(data)
+    await _end(delivery, data)
+    await drain(answer)
+    return cause
+
+
+async def _end(delivery: Delivery, data: bytes) -> None:
+    """Send the last events, in pieces between which others come, and the client's pace is kept."""
+    sent = 0
+    while len(data) - sent > _PIECE:
+        await delivery.write(data[sent : sent + _PIECE])
+        sent += _PIECE
+        await asyncio.sleep(0)
+    await delivery.end(data[sent:] if sent else data)
+
+
+async def deliver_refusal(context: RequestContext, failure: Failure) -> None:
+    """Send the client the upstream's own error: the request itself is at fault."""
+    context.record.error = failure.fault.kind
+    verbatim = (
+        context.call.passes_through
+        and 400 <= failure.status < 600
+        and is_error_object(failure.body)
+    )
+    if verbatim and await _is_uncommitted(context):
+        await context.incoming.reply(failure.status, failure.body)
+        return
+    fault = failure.fault
+    if failure.status >= 500 and fault.status is None:
+        # A rule has it returned to the client, so it keeps its status.
+        fault = replace(fault, status=min(failure.status, 599))
+    await deliver_fault(context, fault)
+
+
+async def deliver_fault(context: RequestContext, fault: Fault) -> None:
+    """Send the client an error: with its status while that is possible, else in the stream."""
+    context.record.error = fault.kind
+    if await _is_uncommitted(context):
+        await context.incoming.fail(fault)
+    elif context.delivery is not None:
+        stream = context.stream or context.call.open_stream()
+        await context.delivery.end(stream.fail(fault))
+
+
+async def _is_uncommitted(context: RequestContext) -> bool:
+    """Whether the answer may still have a status of its own. No keepalive that could change this
+    is sent from here on."""
+    if context.delivery is None:
+        return True
+    await context.delivery.withdraw()
+    return not context.delivery.committed
+
+
+_PASSING = (
+    FaultKind.UPSTREAM_FAILED,
+    FaultKind.UPSTREAM_TIMEOUT,
+    FaultKind.OVERLOADED,
+    FaultKind.RATE_LIMITED,
+)
+"""Faults in a stream after which another account may do better."""
+
+
+def _blame(lease: Lease, fault: Fault) -> None:
+    """Hold a fault in a stream against its account, if it told one by it."""
+    if fault.kind not in (FaultKind.UPSTREAM_FAILED, FaultKind.UPSTREAM_TIMEOUT):
+        lease.failed(symptom_of_fault(fault))
+
+
+def _report_success(lease: Lease, outcome: Outcome) -> None:
+    usage = outcome.usage
+    lease.succeeded(0.0 if usage is None else usage.input + usage.output)
+
+
+class _Ending:
+    """Ends a call after so many seconds, unless it is cancelled before."""
+
+    __slots__ = ("_answer", "_timer", "rang")
+
+    def __init__(self, clock: Clock, answer: UpstreamResponse, seconds: float) -> None:
+        self._answer = answer
+        self._timer = clock.after(seconds, self._ring)
+        self.rang = False
+
+    def _ring(self) -> None:
+        self.rang = True
+        self._answer.close()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+
+def _ending(context: RequestContext, answer: UpstreamResponse) -> _Ending | None:
+    """What ends the call if nothing of an answer comes for long after its head; None where
+    `idle_s` does it. Over WebSocket an upstream may be silent for longer than that."""
+    upstream = context.target.upstream
+    limits = upstream.timeouts
+    bounded = 0 < limits.idle_s <= limits.first_byte_s and upstream.websocket == "off"
+    if not limits.first_byte_s or bounded:
+        return None
+    return _Ending(context.incoming.clock, answer, limits.first_byte_s)
+
+
+def _note_names(context: RequestContext, data: bytes, mask: Mask) -> None:
+    """An answer begins so. What it is known by is told where it is traced."""
+    trace = context.record.trace
+    if trace is not None and trace.sampled and not is_large(data):
+        context.record.answered = names_in(mask.secrets_in(data))
+
+
+def _begins(context: RequestContext, lease: Lease, seconds: float) -> None:
+    """A good answer began after so many seconds."""
+    if not context.thought:
+        context.record.first_at = time.perf_counter()
+    if context.attempts.limit is not None:
+        context.attempts.begun()
+    lease.began(seconds, stream=context.call.streams)
+
+
+def _nothing_came(context: RequestContext) -> Failure:
+    limit = context.target.upstream.timeouts.first_byte_s
+    fault = _timeout(context, f"nothing of an answer came within {limit:g} s")
+    return Failure(fault, UNREACHABLE, cause="first_byte_timeout", silent=True)
+
+
+def _timeout(context: RequestContext, late: str) -> Fault:
+    message = f"The upstream {context.target.upstream.name} did not answer in time: {late}."
+    return Fault(FaultKind.UPSTREAM_TIMEOUT, message, code="timeout")

@@ -1,0 +1,401 @@
+"""Which account is asked next, how long it may be silent, and the error for the client when none is
+left."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from math import inf
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.accounts.decide.decisions import fitting
+from dragoman.accounts.decide.states import Decision
+from dragoman.accounts.decide.symptoms import UNREACHABLE, Symptom
+from dragoman.accounts.pool import AccountPool, Lease, LeaseRequest, NoAccount
+from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.config import Upstream
+from dragoman.edge.record import FailedAttempt, Record
+from dragoman.serving.affinity import NO_KEYS, ConversationKeys
+from dragoman.serving.failures import (
+    ALL_TRIED,
+    HOST_DOWN,
+    NONE_LEFT,
+    OUT_OF_TIME,
+    Failure,
+    final_fault,
+    more_informative,
+    none_left,
+)
+from dragoman.serving.routing import Target
+
+E = TypeVar("E", bound=Exception)
+T = TypeVar("T")
+
+SILENT = "silent"
+"""The kind of an attempt that failed since nothing came until its client left."""
+
+_LONGEST_MODEL = 200
+"""Characters of a model's name that are told of an attempt."""
+
+
+class GaveUp(Struct, frozen=True):
+    """Why no account of an upstream answered. `fault` is the error for the client; `failure` is the
+    upstream's own refusal if the request itself is at fault and was not tried again.
+    """
+
+    fault: Fault
+    failure: Failure | None = None
+
+
+class Ruling(Struct, frozen=True):
+    """What was decided upon a failure, as in `FailedAttempt`."""
+
+    verdict: str = ""
+    why: str = ""
+    row: int = 0
+    table: str = ""
+    rest_s: float | None = None
+
+
+_NO_RULING = Ruling()
+
+
+class Attempts:
+    """The attempts at one request, at one upstream after another.
+
+        attempts.start(target)
+        while (lease := await attempts.next()) is not None:
+            try:
+                return await attempts.within(lease, ask(lease))
+            except Failure as failure:
+                attempts.failed(lease, failure)
+            finally:
+                lease.give_back()
+        attempts.gave_up  # why
+
+    The time limit is shared by all upstreams, accounts are counted for each. No account of an
+    upstream is asked twice. `made` counts the attempts.
+
+    An attempt may take as long as the limits of the call allow if there is time for another
+    afterwards. Else it is ended after half of the time that is left, unless an answer has `begun`,
+    so that accounts that hang are never the last that a client hears of while others are left.
+    """
+
+    __slots__ = (
+        "_explains",
+        "_failure",
+        "_following",
+        "_host_down",
+        "_hung",
+        "_in_vain",
+        "_pool",
+        "_record",
+        "_remaining",
+        "_started",
+        "_target",
+        "_tried",
+        "_unconnected",
+        "_unreached",
+        "_wanted",
+        "gave_up",
+        "limit",
+        "made",
+    )
+
+    def __init__(self, pool: AccountPool, record: Record, *, explains: bool = False) -> None:
+        """`explains`: note what the first account of an upstream is chosen from."""
+        self._explains = explains
+        self._pool = pool
+        self._record = record
+        self._started = time.monotonic()
+        self.limit: asyncio.Timeout | None = None
+        self._in_vain = False
+        self._hung = False
+        self.made = 0
+
+    def in_time(self, upstream: Upstream) -> bool:
+        """Whether one more account of the upstream may be tried."""
+        return self._seconds_left(upstream) > 0
+
+    def start(
+        self,
+        target: Target,
+        conversation: ConversationKeys = NO_KEYS,
+        only: str = "",
+        following: Sequence[Target] = (),
+    ) -> None:
+        """Go on with the accounts of the target's upstream. `conversation` tells its account;
+        `only` is the name of the one account that may be asked, empty for any; `following` are the
+        targets that are left if none of these answers."""
+        upstream = target.upstream
+        self._target = target
+        self._following = following
+        self._wanted = LeaseRequest(
+            upstream.name, target.model, conversation.lookup, conversation.account, self._hung
+        )
+        self._tried = self._other_accounts(upstream, only) if only else []
+        self._unreached: list[str] = []
+        self._unconnected = 0
+        self._host_down = False
+        self._remaining = upstream.attempts
+        self._failure: Failure | None = None
+        self.gave_up: GaveUp | None = None
+
+    async def next(self) -> Lease | None:
+        """A lease of the next account, to be given back by the caller. None if nothing more can be
+        tried; `gave_up` says why."""
+        if self.gave_up is not None:
+            return None
+        if self._host_down:
+            self._give_up(HOST_DOWN)
+            return None
+        if not self._remaining:
+            self._give_up(ALL_TRIED)
+            return None
+        if self._tried and self._seconds_left(self._target.upstream) <= 0:
+            self._give_up(OUT_OF_TIME)
+            return None
+        lease = None if self._unreached else self._pool.lend(self._wanted, self._tried)
+        if lease is None:
+            try:
+                lease = await self._queue()
+            except NoAccount as shortage:
+                self._give_up(NONE_LEFT, without_traceback(shortage))
+                return None
+        name, record = lease.account.name, self._record
+        record.moved = lease.moved
+        self._remaining -= 1
+        self.made += 1
+        if self._explains and not self._tried:
+            record.standing = self._pool.standing(lease)
+        self._tried.append(name)
+        record.account, record.attempts = name, self.made
+        return lease
+
+    def patience(self) -> float:
+        """The seconds after which the attempt that was begun last is to end, unless an answer has
+        begun: infinity if the limits of the call are enough, or nothing else could be tried."""
+        longest = self._target.longest_silence_s
+        targets = (self._target, *self._following)
+        lefts = [self._seconds_left(target.upstream) for target in targets]
+        if min(lefts) > longest:
+            return inf
+        if not (self._remaining and self._pool.others(self._wanted, self._tried)):
+            del lefts[0]
+        left = min((left for left in lefts if left > 0), default=inf)
+        return inf if left > longest else left / 2
+
+    def within(self, lease: Lease, attempt: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """The attempt with this lease, ended when its time is over (see `patience`).
+
+        Raises:
+            Failure: when awaited: it was ended. Or as `attempt`.
+        """
+        target = self._target
+        within, longest = target.upstream.attempts_within_s, target.longest_silence_s
+        if self.made == 1 and not self._following and (longest < within or not within):
+            return attempt  # as nearly always
+        seconds = self.patience()
+        return attempt if seconds == inf else self._within(seconds, lease, attempt)
+
+    async def _within(self, seconds: float, lease: Lease, attempt: Coroutine[Any, Any, T]) -> T:
+        self.limit = limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return await attempt
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise self._late(lease, seconds) from None
+        finally:
+            self.limit = None
+
+    def _late(self, lease: Lease, seconds: float) -> Failure:
+        message = (
+            f"The upstream {self._target.upstream.name} did not answer in time: nothing of an "
+            f"answer came within {seconds:.3g} s, and others can still be asked."
+        )
+        return Failure(
+            Fault(FaultKind.UPSTREAM_TIMEOUT, message, code="timeout"),
+            UNREACHABLE,
+            cause="first_byte_timeout",
+            unanswered=not lease.answered,
+            silent=lease.is_late(seconds, stream=self._record.stream),
+        )
+
+    def begun(self) -> None:
+        """An answer has begun: the attempt is not ended any more by its `limit`, if it has one."""
+        if self.limit is not None and not self.limit.expired():
+            self.limit.reschedule(None)
+
+    def abandoned(self, lease: Lease) -> None:
+        """The request ended during the attempt with this lease, since its client left. If nothing
+        of an answer had come for far too long, the account has failed."""
+        seconds = time.time() - lease.taken
+        if not lease.has_begun and lease.is_late(seconds, stream=self._record.stream):
+            self._note(lease, SILENT, 0)
+            lease.fell_silent(ended=True)
+
+    def failed(self, lease: Lease, failure: Failure) -> None:
+        """The attempt with this lease failed. The pool decides whether another account is asked. A
+        call that did not get through its proxy is held against the proxy."""
+        without_traceback(failure)
+        kind = failure.cause or failure.fault.kind
+        if failure.by_model:
+            self._note(lease, kind, failure.status)
+            self._failed_by_model(failure)
+            return
+        upstream = self._target.upstream
+        if failure.unanswered:
+            lease.proxy_failed()
+            if failure.at_proxy and _has_other_proxy(upstream, lease):
+                self._unreached.append(lease.account.name)
+        if failure.silent:
+            lease.fell_silent(ended=True)
+            self._hung = True
+            self._wanted = replace(self._wanted, proven=True)
+        if failure.unreached:
+            self._host_unreached(lease, failure)
+        ended = time.time()
+        decision = lease.failed(failure.symptom)
+        self._note(lease, kind, failure.status, ended, self._ruling(failure.symptom, decision))
+        if decision.tries_next:
+            self._failure = more_informative(self._failure, failure)
+        else:
+            self.gave_up = GaveUp(failure.fault, failure)
+
+    def broke_off(self, lease: Lease, fault: Fault, cause: str) -> None:
+        """The answer of this lease ended in an error after the client was sent its beginning.
+        `cause` is as in `Failure`."""
+        self._note(lease, cause or fault.kind, fault.status or 0)
+
+    def _ruling(self, symptom: Symptom, decision: Decision) -> Ruling:
+        """What was decided upon a failure, and after which row of the rules."""
+        upstream = self._target.upstream
+        rules = self._pool.rules(upstream.name).rules
+        fitted = fitting(symptom, rules)
+        row = 0 if fitted is None else rules.index(fitted) + 1
+        own = len(upstream.rules)
+        is_own = 0 < row <= own
+        return Ruling(
+            str(decision.verdict),
+            decision.why,
+            row if is_own else max(0, row - own),
+            "own" if is_own else upstream.account_rules if row else "",
+            None if decision.rest is None else round(decision.rest, 3),
+        )
+
+    def _note(
+        self,
+        lease: Lease,
+        kind: str,
+        status: int,
+        ended: float = 0.0,
+        ruling: Ruling | None = None,
+    ) -> None:
+        name, record, now = lease.account.upstream, self._record, ended or time.time()
+        ruling = ruling or _NO_RULING
+        attempt = FailedAttempt(
+            upstream=name,
+            account=lease.account.name,
+            model=lease.model[:_LONGEST_MODEL],
+            kind=kind,
+            status=status,
+            at=round(now, 3),
+            ms=round(max(0.0, now - lease.taken) * 1000, 1),
+            verdict=ruling.verdict,
+            why=ruling.why,
+            row=ruling.row,
+            table=ruling.table,
+            rest_s=ruling.rest_s,
+            bytes_up=record.bytes_up,
+            bytes_down=record.bytes_down,
+        )
+        record.failed = (*record.failed, attempt)
+        record.accounts = self._pool.size(name)
+
+    def _host_unreached(self, lease: Lease, failure: Failure) -> None:
+        """There was no connection, and another account of the upstream may do no better."""
+        self._unconnected += 1
+        timed_out = failure.unreached == "timed out"
+        if not lease.unreached(failed=self._unconnected, timed_out=timed_out, cause=failure.cause):
+            self._host_down = True
+
+    def _failed_by_model(self, failure: Failure) -> None:
+        """The answer was paid for and is of no use. It is asked for once more, by all upstreams
+        together, of whichever account comes next: no account is at fault, nor is this one."""
+        if self._in_vain:
+            self.gave_up = GaveUp(failure.fault, failure)
+            return
+        self._in_vain = True
+        self._tried.pop()
+        self._failure = more_informative(self._failure, failure)
+
+    def _give_up(self, ending: str, shortage: NoAccount | None = None) -> None:
+        rules = self._pool.rules(self._target.upstream.name)
+        if self._failure is not None:
+            name = self._target.upstream.name
+            made = self._target.upstream.attempts - self._remaining
+            ending = f"{ending}, {made} of {self._pool.size(name)} tried"
+            fault = final_fault(rules, self._failure, ending, shortage)
+        else:
+            assert shortage is not None
+            fault = none_left(rules, shortage)
+        self.gave_up = GaveUp(fault)
+
+    def _seconds_left(self, upstream: Upstream) -> float:
+        """The seconds within which one more account may be tried: any number for the first."""
+        limit = upstream.attempts_within_s
+        if not limit or not self.made:
+            return inf
+        return limit - (time.monotonic() - self._started)
+
+    def _other_accounts(self, upstream: Upstream, only: str) -> list[str]:
+        return [
+            account.name
+            for account in self._pool.accounts()
+            if account.upstream == upstream.name and account.name != only
+        ]
+
+    async def _queue(self) -> Lease:
+        """A lease that may have to be waited for.
+
+        Raises:
+            NoAccount: there is none.
+        """
+        left = self._seconds_left(self._target.upstream)
+        if self._following:
+            left /= 2  # for those that could answer while the accounts of this one are busy
+        asked = time.perf_counter()
+        try:
+            if self._unreached:
+                return await self._acquire_again(left)
+            return await self._pool.acquire(self._wanted, self._tried, left)
+        finally:
+            self._record.queue_s += time.perf_counter() - asked
+
+    async def _acquire_again(self, most_s: float) -> Lease:
+        """A lease of an account that was not tried; if there is none, of one that never saw the
+        request because its proxy could not be used: its next call takes another proxy."""
+        with suppress(NoAccount):
+            return await self._pool.acquire(self._wanted, self._tried, most_s)
+        reached = [name for name in self._tried if name not in self._unreached]
+        self._unreached.clear()
+        return await self._pool.acquire(self._wanted, reached, most_s)
+
+
+def _has_other_proxy(upstream: Upstream, lease: Lease) -> bool:
+    """Whether the account's next call would take another proxy."""
+    return lease.account.proxy is None and len(upstream.proxies) > 1
+
+
+def without_traceback(error: E) -> E:
+    """An error to keep, without its traceback and context: their frames hold all of the request,
+    and each other."""
+    error.__context__ = None
+    return error.with_traceback(None)

@@ -1,0 +1,230 @@
+"""The context of one request: where it goes, what the client is sent, and the outcome."""
+
+from __future__ import annotations
+
+import time
+
+from msgspec.structs import replace
+
+from dragoman.accounts.pool import Lease
+from dragoman.canonical.usage import consistent
+from dragoman.edge.auth import Caller
+from dragoman.edge.delivery import Delivery
+from dragoman.edge.errors import Headers
+from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.record import InVain, Record, losses_header
+from dragoman.prices.lookup import Prices
+from dragoman.prices.rates import dollars
+from dragoman.serving.affinity import NO_KEYS
+from dragoman.serving.attempts import Attempts
+from dragoman.serving.large import LargeBodies
+from dragoman.serving.limits_told import budget_headers
+from dragoman.serving.recorder import AnswerRecorder
+from dragoman.serving.request_use import amounts_spent
+from dragoman.serving.routing import Target
+from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome
+from dragoman.translation.estimate import (
+    LONG_BODY,
+    estimate_bytes,
+    estimate_said,
+    text_bytes,
+)
+from dragoman.translation.streams import completed
+
+COST_HEADER = b"x-dragoman-cost-usd"
+"""Header that tells what a whole answer costs, in US dollars."""
+
+FALLBACK_HEADER = b"x-dragoman-upstream"
+"""Header that names the upstream when it is not that of the model's route."""
+
+
+class RequestContext:
+    """What belongs to one request while it is served.
+
+    - `recorder` records the answer, None if it is not to be stored.
+    - `target` is where the request goes, `call` the request as translated for it.
+    - `has_choice`: more than one account of the target's upstream can be asked.
+    - `keys` are the keys of the conversation there.
+    - `large` works on large bodies.
+    - `prices` are those of the upstreams, and `shows_cost` whether the client is told the cost.
+    - `is_called`: an upstream has the request, and has not failed.
+    - `reading` is the stream that is read, also before anything of it is sent.
+    - `stream` is the answer that the client is sent, once it has begun. `call` and `request`, which
+      hold the bodies, are released then, or once more than thoughts was sent where another account
+      may go on from these: a stream may be long. `asked` is how much they asked.
+    - `thought` are the first events of an answer that broke off while it only thought.
+    """
+
+    __slots__ = (
+        "asked",
+        "attempts",
+        "call",
+        "caller",
+        "delivery",
+        "fell_back",
+        "has_choice",
+        "incoming",
+        "is_called",
+        "keys",
+        "large",
+        "ledger",
+        "outcome",
+        "prices",
+        "reading",
+        "record",
+        "recorder",
+        "request",
+        "shows_cost",
+        "stream",
+        "target",
+        "thought",
+    )
+
+    def __init__(
+        self,
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+        request: ClientRequest,
+        attempts: Attempts,
+        large: LargeBodies,
+        recorder: AnswerRecorder | None = None,
+        *,
+        prices: Prices,
+        shows_cost: bool = False,
+    ) -> None:
+        self.prices = prices
+        self.shows_cost = shows_cost
+        self.incoming = incoming
+        self.caller = caller
+        self.record = record
+        self.request = request
+        self.attempts = attempts
+        self.large = large
+        self.recorder = recorder
+        self.delivery: Delivery | None = None
+        self.stream: AnswerStream | None = None
+        self.outcome = Outcome()
+        self.reading: AnswerStream | None = None
+        self.is_called = False
+        self.has_choice = False
+        self.keys = NO_KEYS
+        self.thought = b""
+
+    def retarget(self, target: Target, call: Call, *, is_fallback: bool = False) -> None:
+        """Send the request to `target`, translated as in `call`."""
+        self.target = target
+        self.call = call
+        self.fell_back = is_fallback
+        self.ledger = call.ledger
+        record = self.record
+        record.upstream, record.upstream_model = target.upstream.name, target.model
+        if self.delivery is not None:
+            self.update_headers()
+
+    def update_headers(self) -> None:
+        """Give the current headers to a stream whose head was not sent yet."""
+        if self.delivery is not None:
+            self.delivery.announce(self.headers())
+
+    def headers(self) -> Headers:
+        """Headers of the answer: the losses so far, the upstream if it is a fallback, and where it
+        is told what the answer costs, once that is known."""
+        headers = losses_header(tuple(self.ledger)) if self.ledger else []
+        if self.fell_back:
+            headers.append((FALLBACK_HEADER, self.target.upstream.name.encode()))
+        charge = self.record.charge
+        if self.shows_cost and charge is not None and charge.cost is not None:
+            headers.append((COST_HEADER, dollars(self.record.cost or 0).encode()))
+            admitted = self.record.admitted
+            if admitted is not None:
+                spent = amounts_spent(admitted, self.record)
+                headers += budget_headers(admitted, spent, time.time())
+        return headers
+
+    def forget_attempt(self) -> None:
+        """No upstream has the request: what a failed one told is not of the next one's answer."""
+        self.outcome, self.reading, self.is_called = Outcome(), None, False
+
+    def read_from(self, stream: AnswerStream) -> None:
+        """The answer is read from `stream`."""
+        self.reading, self.outcome = stream, stream.outcome
+
+    def settle(self) -> None:
+        """The request is over: what an upstream did for it without telling is estimated in the
+        outcome, for whoever accounts for it, and all of it recorded."""
+        outcome = self.outcome
+        if outcome.finish is not None:
+            self.record.finish = outcome.finish.reason
+        untold = 0 if self.reading is None else self.reading.untold
+        if self.is_called and (outcome.usage is None or not outcome.ended or untold):
+            self._estimate(outcome, untold)
+        if outcome.usage is not self.record.usage:
+            self.note_usage()
+
+    def _estimate(self, outcome: Outcome, untold: int = 0) -> None:
+        """Complete the usage of an answer that was not told whole. What was told counts where it
+        can be all of it: some tell at an answer's beginning how long it is by then. Of `untold`
+        answers that went before it nothing was told; each had the prompt at least."""
+        said = outcome.said if self.reading is None else self.reading.said
+        output, told = estimate_said(said), outcome.usage
+        if told is not None and not untold and output <= 2 * told.output:
+            return
+        asked = self.asked if self.stream is not None else text_bytes(self.call.body)
+        prompt = estimate_bytes(asked)
+        usage = completed(told, prompt, output)
+        outcome.usage = replace(usage, input=usage.input + untold * prompt)
+        outcome.estimated = True
+
+    def note_usage(self) -> None:
+        """Record what the answer used and what that costs, as far as it is known."""
+        record, usage = self.record, self.outcome.usage
+        if usage is not record.usage and usage is not None:
+            usage = consistent(usage)
+            record.usage, record.estimated = usage, self.outcome.estimated
+            now = time.time()
+            record.charge = self.prices.charge(record.upstream, record.upstream_model, usage, now)
+
+    def note_in_vain(self, lease: Lease) -> None:
+        """The answer of this lease was paid for and is of no use: record what it used."""
+        if self.reading is not None and self.reading.thinks:
+            self._estimate(self.outcome)
+        record, usage = self.record, self.outcome.usage
+        charge = None
+        upstream, model = record.upstream, record.upstream_model
+        if usage is not None:
+            usage = consistent(usage)
+            charge = self.prices.charge(upstream, model, usage, time.time())
+        one = InVain(upstream, lease.account.name, model[:200], usage, charge)
+        record.in_vain = (*record.in_vain, one)
+
+    def remember_account(self, lease: Lease) -> None:
+        """The account of the lease has answered: remember it for the whole conversation."""
+        for key in self.keys.aliases:
+            lease.pin(key)
+
+    def start_stream(self, stream: AnswerStream) -> None:
+        """The client is sent `stream` from here on; no other account can be tried, unless it
+        `may_go_on`."""
+        self.stream = stream
+        body = self.call.body
+        self.asked = len(body) if len(body) <= LONG_BODY else text_bytes(body)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether another account may be asked if the stream breaks off while it only thinks."""
+        return (
+            self.call.passes_through
+            and self.call.codec.passthrough.joined is not None
+            and self.recorder is None
+        )
+
+    def release(self) -> None:
+        """No other account is tried: the bodies are let go, but for the client's where a stream
+        that is passed through may need it."""
+        self.call.release()
+        del self.call, self.request
+
+    def go_on_from(self, thought: bytes) -> None:
+        """The stream broke off while it only thought: another goes on from its first events."""
+        self.thought, self.stream = thought, None

@@ -1,0 +1,99 @@
+"""Conversations and their accounts: each stays with one account where it can; where it cannot, the
+reasoning that another account made is left out of the request, and reported as lost."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from dragoman.accounts.pool import AccountPool, Lease
+from dragoman.canonical.errors import InvalidRequest
+from dragoman.serving.affinity import (
+    NO_KEYS,
+    ForeignReasoning,
+    conversation_keys,
+    reasoning_account,
+)
+from dragoman.serving.context import RequestContext
+from dragoman.serving.large import LargeBodies
+from dragoman.translation import ALL_REASONING
+
+
+class Conversations:
+    """Identifies conversations, and fits their requests to the account that is asked. `foreign`
+    remembers what accounts could not use."""
+
+    __slots__ = ("_foreign", "_large", "_pool")
+
+    def __init__(self, pool: AccountPool, large: LargeBodies, foreign: ForeignReasoning) -> None:
+        self._pool = pool
+        self._large = large
+        self._foreign = foreign
+
+    def identify(self, context: RequestContext) -> None:
+        """Find the keys of the request's conversation at its target, if they matter there.
+
+        Raises:
+            InvalidRequest: it is one that no account but its own could go on with.
+        """
+        upstream, request = context.target.upstream, context.request
+        context.keys = NO_KEYS
+        context.has_choice = self._pool.has_choice(upstream.name)
+        if not context.has_choice:
+            return
+        passes_through = context.call.passes_through
+        if passes_through:
+            request.codec.passthrough.check_conversation(request.members)
+        if upstream.affinity != "off":
+            native = passes_through and upstream.stored_responses == "pass"
+            headers, client = context.incoming.headers, context.caller.name
+            keys = conversation_keys(headers, request, client, upstream.name, native)
+            if keys.lookup and not keys.named and not passes_through:
+                sealer, origin = context.target.settings.sealer, context.call.codec.name
+                tag = reasoning_account(request.read(sealer), origin)
+                if tag:
+                    keys = replace(keys, account=self._pool.tagged(tag))
+            context.keys = keys
+
+    async def drop_foreign_reasoning(self, context: RequestContext, lease: Lease) -> int:
+        """Leave out reasoning that the account of the lease cannot use. The body is written again
+        only if there is some. Returns how many pieces were left out.
+
+        Raises:
+            Refused: the policy does not allow the loss.
+        """
+        call, key = context.call, context.keys.lookup
+        bound = context.has_choice and context.target.upstream.binds_reasoning
+        least = self._foreign.count(key) if key and call.passes_through else 0
+        dropped = await self._drop(context, bound=bound, moved=lease.moved, least=least)
+        if dropped and call.passes_through:
+            self._foreign.record(key, dropped)
+        if context.ledger is not call.ledger:
+            context.ledger = call.ledger
+            context.update_headers()
+        return dropped
+
+    async def drop_all_reasoning(self, context: RequestContext, dropped: int) -> bool:
+        """Leave out all reasoning, of which `dropped` pieces were left out before: the account
+        refused the rest. False if there is no more, or the policy does not allow the loss."""
+        call = context.call
+        try:
+            dropped_now = await self._drop(context, least=ALL_REASONING)
+        except InvalidRequest:
+            return False
+        if dropped_now == dropped:
+            return False
+        if call.passes_through:
+            self._foreign.record(context.keys.lookup, dropped_now)
+        context.ledger = call.ledger
+        context.update_headers()
+        return True
+
+    async def _drop(
+        self, context: RequestContext, *, bound: bool = False, moved: bool = False, least: int = 0
+    ) -> int:
+        call, request = context.call, context.request
+        if call.may_drop(bound=bound, moved=moved, least=least) and request.is_large:
+            return await self._large.drop_reasoning(
+                call, request, bound=bound, moved=moved, least=least
+            )
+        return call.drop_reasoning(bound=bound, moved=moved, least=least)

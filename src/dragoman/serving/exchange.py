@@ -1,0 +1,444 @@
+"""One request from its body to its answer: the one way for all protocols, whole and streamed.
+
+    read -> resolve the model -> translate -> ask one account after another -> deliver the answer
+
+A failed attempt is followed by one with the next account, as long as the client was sent nothing of
+an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from dragoman.accounts.pool import Lease
+from dragoman.canonical.errors import (
+    DragomanError,
+    Fault,
+    FaultKind,
+    InvalidRequest,
+    UpstreamError,
+)
+from dragoman.config import Server
+from dragoman.edge.auth import Caller
+from dragoman.edge.delivery import Delivery
+from dragoman.edge.errors import fault_of
+from dragoman.edge.incoming import IncomingRequest, while_connected
+from dragoman.edge.kept import CopyingRequest, KeptBodies
+from dragoman.edge.record import Record
+from dragoman.edge.trace_context import HEADER as TRACEPARENT
+from dragoman.observability.traces.traces import Traces
+from dragoman.prices.lookup import Prices
+from dragoman.serving.admission import Admission, capped
+from dragoman.serving.affinity import ForeignReasoning, digest
+from dragoman.serving.answer_delivery import (
+    deliver_fault,
+    deliver_refusal,
+    deliver_stream,
+    deliver_whole,
+)
+from dragoman.serving.answers import read_error
+from dragoman.serving.attempts import Attempts, GaveUp
+from dragoman.serving.attribution import Attributor
+from dragoman.serving.context import RequestContext
+from dragoman.serving.conversations import Conversations
+from dragoman.serving.copies import CopyingClient
+from dragoman.serving.failures import (
+    Failure,
+    failed_call,
+    is_about_reasoning,
+    refused,
+    unusable,
+)
+from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
+from dragoman.serving.idempotency import key_for
+from dragoman.serving.large import LargeBodies
+from dragoman.serving.recorder import AnswerRecorder
+from dragoman.serving.resolver import RequestResolver
+from dragoman.serving.routing import (
+    Target,
+)
+from dragoman.serving.upstream_requests import UpstreamRequestBuilder
+from dragoman.serving.upstreams import Upstreams
+from dragoman.translation import Call, ClientRequest
+from dragoman.upstream.errors import CallError
+from dragoman.upstream.request import SocketUse, UpstreamRequest
+
+_LAST_WORDS_S = 0.2
+"""Seconds for which an answer over WebSocket is read on when its client has left."""
+
+SHUTTING_DOWN = Fault(FaultKind.OVERLOADED, "The gateway is shutting down.", code="server_error")
+
+
+class Exchange:
+    """Answers requests for generation. `resolver` reads them, and finds where they go."""
+
+    def __init__(
+        self,
+        server: Server,
+        resolver: RequestResolver,
+        upstreams: Upstreams,
+        large: LargeBodies,
+        prices: Prices,
+        foreign: ForeignReasoning,
+        admission: Admission,
+        attributor: Attributor | None = None,
+        *,
+        shows_cost: bool = False,
+        traces: Traces | None = None,
+        kept_bytes: int = 0,
+        explains: bool = False,
+    ) -> None:
+        """`kept_bytes` of each body are kept for keys that have that, 0 for none; `explains`: it is
+        noted what accounts are chosen from."""
+        self._explains = explains
+        self._kept_bytes = kept_bytes
+        self._traces = traces
+        self._attributor = attributor
+        self._prices = prices
+        self._admission = admission
+        self._shows_cost = shows_cost
+        self._server = server
+        self._large = large
+        self.resolver = resolver
+        self._upstreams = upstreams
+        self._conversations = Conversations(upstreams.pool, large, foreign)
+
+    async def serve(
+        self,
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+        request: ClientRequest | None = None,
+        recorder: AnswerRecorder | None = None,
+        target: Target | None = None,
+    ) -> None:
+        """Read, forward and answer one request. `request` is None if it was not read yet, and
+        admitted if `record` says so; `recorder` records the answer; `target` is where the request
+        goes, None if it was not resolved yet.
+
+        Raises:
+            DragomanError: the request cannot be forwarded; nothing was sent to the client.
+            ClientGone: the client left; the call upstream is cancelled.
+        """
+        if request is None:
+            request = await self.resolver.read(incoming)
+        if self._attributor is not None:
+            self._attributor.note(record, incoming.codec, incoming.headers, request.members)
+        if target is None:
+            target = self.resolver.resolve(request, caller, record)
+        if self._traces is not None:
+            self._traces.begin(incoming, record, request)
+        if caller.most_output is not None and record.admitted is None:
+            request = capped(incoming, request, caller.most_output)
+        if caller.is_limited and record.admitted is None:
+            try:
+                request = await self._admission.admit(
+                    incoming, caller, record, request, target, self._prices
+                )
+            except DragomanError:
+                # The error is told as the route has it.
+                self.resolver.settings(incoming, caller, target)
+                raise
+        if record.admitted is not None and incoming.continuation is not None:
+            incoming.continuation.admit = partial(self._admission.admit_more, record)
+        if caller.keeps_bodies and self._kept_bytes:
+            kept = record.kept = KeptBodies(self._kept_bytes)
+            kept.add("client_request", request.body)
+            incoming.request = CopyingRequest(incoming.request, kept)
+        attempts = Attempts(self._upstreams.pool, record, explains=self._explains)
+        context = RequestContext(
+            incoming,
+            caller,
+            record,
+            request,
+            attempts,
+            self._large,
+            recorder,
+            prices=self._prices,
+            shows_cost=self._shows_cost,
+        )
+        # From here on the context alone holds the request, and releases it in time.
+        del request
+        await self._retarget(context, target)
+        if record.stream:
+            context.delivery = Delivery(
+                incoming,
+                context.headers(),
+                keepalive=lambda: incoming.codec.translate.keepalive,
+                keepalive_s=0.0
+                if incoming.options.keepalive == "off"
+                else self._server.keepalive_s,
+                commit_after_s=self._server.commit_after_s,
+            )
+        try:
+            linger = None
+            if context.delivery is not None and target.upstream.websocket != "off":
+                linger = partial(_lingers, context)
+            await while_connected(incoming, self._forward(context), linger)
+        finally:
+            if context.delivery is not None:
+                context.delivery.close()
+            context.settle()
+            if context.ledger:
+                record.losses = tuple(context.ledger)
+
+    async def admit(
+        self, incoming: IncomingRequest, caller: Caller, record: Record, request: ClientRequest
+    ) -> ClientRequest:
+        """Let a request in that is answered later, with a record that takes over what this one has
+        reserved. Returns the request, with a lower output limit if it was clamped.
+
+        Raises:
+            DragomanError: it has no target, or a limit refuses it.
+            ClientGone: the client left while it waited for its turn.
+        """
+        if not caller.is_limited:
+            return request
+        if self._attributor is not None:
+            self._attributor.note(record, incoming.codec, incoming.headers, request.members)
+        target = self.resolver.resolve(request, caller, record)
+        if caller.most_output is not None:
+            request = capped(incoming, request, caller.most_output)
+        return await self._admission.admit(incoming, caller, record, request, target, self._prices)
+
+    async def _retarget(
+        self, context: RequestContext, target: Target, *, is_fallback: bool = False
+    ) -> None:
+        """Translate the request for `target`.
+
+        Raises:
+            InvalidRequest: the request is malformed, or the policy refuses what would be lost.
+            DragomanError: TOO_LARGE.
+        """
+        settings = self.resolver.settings(context.incoming, context.caller, target)
+        request, upstream = context.request, target.upstream.protocol
+        if request.is_large:
+            call = await self._large.translate(request, upstream, settings)
+        else:
+            call = Call(request, upstream, settings)
+        call.request_id = context.incoming.request_id
+        if context.recorder is not None:
+            call.response_id = context.recorder.response_id
+        context.retarget(target, call, is_fallback=is_fallback)
+
+    async def _forward(self, context: RequestContext) -> None:
+        """Ask the accounts of the request's target, then those of its fallbacks, and deliver the
+        answer, or the error. Once the head of a stream was sent, errors go into the stream."""
+        try:
+            first, gave_up = context.target, None
+            order: Iterable[tuple[Target, Sequence[Target]]]
+            order = self._in_order(first) if first.fallbacks else ((first, ()),)
+            for target, following in order:
+                if target is not first:
+                    if await self._try_fallback(context, target, following):
+                        return
+                    continue
+                if context.target is not first:
+                    await self._retarget(context, first)
+                gave_up = await self._try_accounts(context, following)
+                if gave_up is None:
+                    return
+                if gave_up.failure is not None:
+                    await deliver_refusal(context, gave_up.failure)
+                    return
+            assert gave_up is not None
+            context.record.blame_last()
+            # Of several errors the client is sent that of the upstream it asked for.
+            if self._server.retry_headers and context.attempts.made > 1:
+                context.incoming.shared.append((b"x-should-retry", b"false"))
+            await deliver_fault(context, gave_up.fault)
+        except asyncio.CancelledError:
+            if not context.incoming.gone and (
+                _is_streaming(context) or not context.incoming.status
+            ):
+                await deliver_fault(context, SHUTTING_DOWN)
+            raise
+        except Exception as error:
+            if not _is_streaming(context):
+                raise
+            if not context.incoming.gone:
+                await deliver_fault(context, fault_of(error, context.incoming.request_id))
+
+    def _in_order(self, first: Target) -> Iterator[tuple[Target, Sequence[Target]]]:
+        """A target and its fallbacks in the order in which they are asked, each with those that are
+        left if it does not answer. If the host of the first cannot be reached, those that can be go
+        before it. Hosts are looked at when it matters, as a look may begin a trial."""
+        avoids = self._upstreams.pool.avoids
+        left = list(first.fallbacks)
+        if avoids(first.upstream.name):
+            for fallback in first.fallbacks:
+                if not avoids(fallback.upstream.name):
+                    left.remove(fallback)
+                    yield fallback, (first, *left)
+        yield first, left
+        while left:
+            yield left.pop(0), left
+
+    async def _try_fallback(
+        self, context: RequestContext, fallback: Target, following: Sequence[Target]
+    ) -> bool:
+        """Whether a fallback answered. It is not asked if there is no time left, or if the request
+        cannot be translated for it."""
+        if not context.attempts.in_time(fallback.upstream):
+            return False
+        if self._admission.refuses_target(context.record, fallback, self._prices):
+            return False
+        try:
+            await self._retarget(context, fallback, is_fallback=True)
+            return await self._try_accounts(context, following) is None
+        except InvalidRequest:
+            return False
+
+    async def _try_accounts(
+        self, context: RequestContext, following: Sequence[Target]
+    ) -> GaveUp | None:
+        """Ask one account of the target's upstream after another until one answers. Returns why
+        none did, None if one did.
+
+        Raises:
+            InvalidRequest: the request cannot be sent there.
+        """
+        self._conversations.identify(context)
+        attempts, recorder, keys = context.attempts, context.recorder, context.keys
+        if keys.lookup:
+            context.record.conversation = "named" if keys.named else "recognised"
+        only = "" if recorder is None else recorder.only
+        attempts.start(context.target, context.keys, only, following)
+        while (lease := await attempts.next()) is not None:
+            try:
+                await attempts.within(lease, self._attempt(context, lease))
+                return None
+            except Failure as failure:
+                if failure.by_model:
+                    context.note_in_vain(lease)
+                context.forget_attempt()
+                attempts.failed(lease, failure)
+            except asyncio.CancelledError:
+                attempts.abandoned(lease)
+                raise
+            finally:
+                lease.give_back()
+        return attempts.gave_up
+
+    async def _attempt(self, context: RequestContext, lease: Lease) -> None:
+        """Call the upstream with one account and deliver its answer. If the account refuses the
+        reasoning in the request, it is called once more without.
+
+        Raises:
+            Failure: the call failed before anything of an answer was sent to the client.
+            Refused: the policy does not allow to leave out reasoning that the account cannot use.
+        """
+        client, builder = self._upstreams.client, self._upstreams.builders.of(lease.account)
+        if context.record.kept is not None:
+            client = CopyingClient(client, context.record.kept)
+        context.call.account, context.call.mask = builder.tag, builder.mask
+        dropped = 0
+        if context.has_choice or context.attempts.made > 1:
+            # Else there is no other account that reasoning could be of.
+            dropped = await self._conversations.drop_foreign_reasoning(context, lease)
+        repeated = False
+        while True:
+            context.record.sent_at = time.perf_counter()
+            context.record.bytes_up, context.record.bytes_down = len(context.call.body), 0
+            try:
+                answer = await client.send(
+                    _upstream_request(context, lease, builder),
+                    lease.waits[context.call.streams].limit,
+                    lease.fell_silent,
+                    context,
+                )
+                try:
+                    self._upstreams.pool.heard(lease, answer.headers)
+                    if not 200 <= answer.status < 300:
+                        body = builder.mask.error(await read_error(answer))
+                        raise refused(context.call.codec, answer.status, answer.headers, body)
+                    if context.delivery is None:
+                        await deliver_whole(context, lease, answer, builder.mask)
+                    else:
+                        await deliver_stream(context, context.delivery, lease, answer, builder.mask)
+                finally:
+                    context.record.bytes_down = answer.received
+                    answer.close()
+                return
+            except CallError as error:
+                raise failed_call(error, context.target.upstream.name) from None
+            except UpstreamError as error:
+                raise unusable(builder.mask.fault(error.fault)) from None
+            except Failure as failure:
+                if failure.by_model:
+                    raise
+                context.forget_attempt()
+                if repeated or not is_about_reasoning(context.call.codec, failure):
+                    raise
+                repeated = await self._conversations.drop_all_reasoning(context, dropped)
+                if not repeated:
+                    raise
+
+
+def _is_streaming(context: RequestContext) -> bool:
+    """Whether the head of a stream was sent, but not its end."""
+    delivery = context.delivery
+    return delivery is not None and delivery.committed and not delivery.over
+
+
+def _lingers(context: RequestContext) -> float:
+    """Seconds for which an answer is read on though its client has left: what an upstream has said
+    over a connection by then is there, its usage and its end too."""
+    return _LAST_WORDS_S if context.stream is not None else 0.0
+
+
+def _upstream_request(
+    context: RequestContext, lease: Lease, builder: UpstreamRequestBuilder
+) -> UpstreamRequest:
+    """The request to the upstream. It holds the body: no reference may outlast the sending."""
+    call, trace = context.call, context.record.trace
+    route = context.target.headers
+    if trace is not None and context.target.upstream.propagate_trace:
+        route = {**(route or {}), TRACEPARENT.decode(): trace.call().header()}
+    return builder.post(
+        call.path,
+        call.body,
+        context.incoming.headers if call.passes_through else None,
+        stream=call.streams,
+        route=route,
+        proxy=lease.proxy,
+        idempotency_key=_idempotency_key(context, lease),
+        socket=_socket_use(context) if call.streams else None,
+    )
+
+
+def _socket_use(context: RequestContext) -> SocketUse | None:
+    """Whose connections the call may go over: those of its conversation with the account, as far as
+    it is known, and never those of another client."""
+    upstream, continuation = context.target.upstream, context.incoming.continuation
+    if continuation is not None:
+        continuation.add = None
+    turn = upstream.codec.endpoint.socket_turn
+    if turn is None or upstream.websocket == "off":
+        return None
+    keys = context.keys
+    known = keys.aliases[0] if keys.aliases else keys.lookup
+    digests = digest(context.caller.name, upstream.name, "websocket", known)
+    use = SocketUse(digests, turn, upstream.websocket == "on", context.incoming.hold)
+    if continuation is None or not context.call.passes_through:
+        return use
+    told = _nobody if context.recorder is None else context.recorder.added
+    return replace(use, begun=partial(continuation.can_add, told))
+
+
+def _nobody(addition: object) -> None:
+    """Is told of input for an answer that is not recorded."""
+
+
+def _idempotency_key(context: RequestContext, lease: Lease) -> str:
+    """The key to send for the client's, empty for none. After an answer of no use there is none:
+    the upstream would give that answer again."""
+    key = context.incoming.headers.get(IDEMPOTENCY_KEY)
+    if not key or context.record.in_vain:
+        return ""
+    return key_for(context.caller.name, key, lease.account.name, context.call.body)

@@ -1,0 +1,198 @@
+"""Large bodies: read and translated in other processes, so that nobody waits for it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, TypeVarTuple
+
+from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
+from dragoman.canonical.masking import Mask
+from dragoman.processes.helper import Unfinished
+from dragoman.processes.helpers import Helpers
+from dragoman.protocols.base import Operation
+from dragoman.serving.large_body_tasks import (
+    Source,
+    answered,
+    outlined,
+    reduced,
+    too_large,
+    translated,
+)
+from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+_log = logging.getLogger("dragoman.gateway")
+
+_MOST_S = 20.0
+"""Seconds that one step may take: ten times what 700,000 messages do."""
+
+_MOST_MEMORY = 2 * 1024 * 1024 * 1024
+"""Bytes that it may take: a body of 24 MB that holds 700,000 messages takes 1 GB."""
+
+_LARGE = 512 * 1024
+"""Bytes of a body from which on it is worked on elsewhere."""
+
+_MIXED = 32 * 1024
+_PARTS = 2000
+"""A body that is not small may be large in what it holds: an object or list takes three
+microseconds, however short it is."""
+
+_STRIDES = (97, 101)
+"""Every so many bytes one is looked at, for looking at all would take a tenth of what the work
+does. Both are primes: parts that neither meets are at least 9,797 bytes apart, so they are few."""
+
+_PART = re.compile(rb'\{["}\s]|\[["{\[\]\s\d\-tfn]')
+"""How an object or list begins. In a string a quote or line end would be escaped."""
+
+
+def is_large(body: bytes) -> bool:
+    """Whether reading `body` as JSON, or translating it, keeps others waiting."""
+    size = len(body)
+    if size <= _MIXED:
+        return False
+    return size > _LARGE or any(_has_many_parts(body, stride) for stride in _STRIDES)
+
+
+def _has_many_parts(body: bytes, stride: int) -> bool:
+    """Whether JSON text seems to hold many objects and lists."""
+    some = body[::stride]
+    most = _PARTS // stride
+    if some.count(b"{") + some.count(b"[") <= most:
+        return False
+    found = 0
+    for bracket in (b"{", b"["):
+        at = some.find(bracket)
+        while at >= 0 and found <= most:
+            found += _PART.match(body, at * stride) is not None
+            at = some.find(bracket, at + 1)
+    return found > most
+
+
+class LargeBodies:
+    """What is done with large bodies, in other processes. For each there is a function that does
+    the same with others, here."""
+
+    def __init__(self) -> None:
+        self.helpers = Helpers(_MOST_S, _MOST_MEMORY)
+
+    def close(self) -> None:
+        """End the processes."""
+        self.helpers.close()
+
+    async def read(
+        self,
+        protocol: str,
+        body: bytes,
+        operation: Operation | None = None,
+        shown: Mapping[str, Any] | None = None,
+        most_values: int | None = None,
+    ) -> ClientRequest:
+        """As `ClientRequest`, of a body that holds at most `most_values` values.
+
+        Raises:
+            DragomanError: as there, or TOO_LARGE.
+        """
+        source = Source(protocol, operation, shown or {})
+        outline, mended = await self._done(outlined, body, source, most_values)
+        request = ClientRequest.outlined(protocol, mended or body, operation, outline)
+        request.shown = source.shown
+        return request
+
+    async def translate(
+        self, request: ClientRequest, upstream: str, settings: CallSettings
+    ) -> Call:
+        """As `Call`.
+
+        Raises:
+            DragomanError: as there, or TOO_LARGE.
+        """
+        call, body = await self.work(translated, request, upstream, settings)
+        call.complete(request, body)
+        return call
+
+    async def drop_reasoning(
+        self, call: Call, request: ClientRequest, *, bound: bool, moved: bool, least: int
+    ) -> int:
+        """As `Call.drop_reasoning`, where that has to look.
+
+        Raises:
+            DragomanError: as there, or TOO_LARGE.
+        """
+        call.restore()
+        (left_out, ledger), body = await self.work(
+            reduced,
+            request,
+            call.codec.name,
+            call.settings,
+            call.account,
+            bound,
+            moved,
+            least,
+        )
+        if left_out:
+            call.ledger, call.body = ledger, body
+        return left_out
+
+    async def answer(
+        self, call: Call, body: bytes, mask: Mask, outcome: Outcome, *, streamed: bool
+    ) -> tuple[bytes, str]:
+        """What the client is sent, and the id of the answer.
+
+        Raises:
+            UpstreamError: as `Call.translate_response`.
+        """
+        call.reduce()
+        try:
+            given, made = await self.helpers.run(answered, body, call, mask, streamed)
+        except Unfinished as failure:
+            _tell(failure)
+            told = "The upstream's answer is unusable: it takes too much to read"
+            raise UpstreamError(Fault(FaultKind.UPSTREAM_FAILED, told)) from None
+        call.ledger.extend(given.losses)
+        outcome.usage, outcome.finish = given.outcome.usage, given.outcome.finish
+        outcome.fault, outcome.ended = given.outcome.fault, given.outcome.ended
+        outcome.said = given.outcome.said
+        return made, given.id
+
+    async def work(
+        self,
+        function: Callable[[bytes, Source, *Arguments], tuple[T, bytes]],
+        request: ClientRequest,
+        *arguments: *Arguments,
+    ) -> tuple[T, bytes]:
+        """What the function, a module's own, makes of a request.
+
+        Raises:
+            DragomanError: that of the function, or TOO_LARGE.
+        """
+        source = Source(
+            request.codec.name,
+            request.operation,
+            request.shown,
+            request.mended,
+            request.is_lowered,
+        )
+        return await self._done(function, request.body, source, *arguments)
+
+    async def _done(
+        self,
+        work: Callable[[bytes, *Arguments], tuple[T, bytes]],
+        body: bytes,
+        *arguments: *Arguments,
+    ) -> tuple[T, bytes]:
+        try:
+            return await self.helpers.run(work, body, *arguments)
+        except Unfinished as failure:
+            _tell(failure)
+            if not failure.is_too_much:
+                raise
+            told = f"The request body takes too much to translate: {failure.told}."
+            raise too_large(told) from None
+
+
+def _tell(failure: Unfinished) -> None:
+    _log.warning("a large body could not be worked on: %s", failure.told)

@@ -1,0 +1,127 @@
+"""Which models an account may use, as its upstream lists them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable
+
+from msgspec import Struct
+
+from dragoman.config import Account, Config, Secret, Upstream
+from dragoman.protocols.fields import JsonObject
+from dragoman.serving.answers import read_error
+from dragoman.serving.failures import Failure, failed_call, refused
+from dragoman.serving.probe import one_line, proxy_of
+from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
+from dragoman.upstream.client import UpstreamClient
+from dragoman.upstream.errors import CallError, TotalTimeout
+
+_TIME_LIMIT_S = 20.0
+_MOST_AT_ONCE = 8
+_LIST_BYTES = 8 * 1024 * 1024
+"""Largest list of models that is read."""
+_NO_LIST = frozenset({404, 405, 501})
+"""Statuses of services that have no list of models: the account may be well."""
+
+
+async def read_models(
+    client: UpstreamClient,
+    builder: UpstreamRequestBuilder,
+    upstream: Upstream,
+    proxy: Secret | None,
+) -> list[JsonObject]:
+    """The models that an upstream lists for the account of `builder`.
+
+    Raises:
+        Failure: the upstream refused.
+        CallError: the call failed.
+        ValueError: the answer is no list of models.
+    """
+    codec = upstream.codec
+    form = codec.endpoint.models
+    async with await client.send(builder.get(form.path, form.query, proxy)) as answer:
+        if answer.status != 200:
+            body = builder.mask.error(await read_error(answer))
+            raise refused(codec, answer.status, answer.headers, body)
+        return form.read(await answer.read(_LIST_BYTES))
+
+
+class Listing(Struct, frozen=True, kw_only=True):
+    """What the upstream answered for an account.
+
+    `status` is 0 if there was no answer; `models` are the names listed, none if there is no list;
+    `message` says what went wrong, without secrets.
+    """
+
+    account: str
+    upstream: str
+    status: int
+    models: tuple[str, ...] = ()
+    message: str = ""
+    milliseconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether the account may well be used."""
+        return not self.message or self.status in _NO_LIST
+
+
+async def listings(config: Config, accounts: Iterable[Account]) -> AsyncIterator[Listing]:
+    """Ask the upstream of each account for its models, some at once; in the order of answers."""
+    async with UpstreamClient() as client:
+        free = asyncio.Semaphore(_MOST_AT_ONCE)
+
+        async def ask(account: Account) -> Listing:
+            async with free:
+                return await listing(client, config.upstream(account.upstream), account)
+
+        tasks = [asyncio.create_task(ask(account)) for account in accounts]
+        for task in asyncio.as_completed(tasks):
+            yield await task
+
+
+async def listing(client: UpstreamClient, upstream: Upstream, account: Account) -> Listing:
+    """Ask for the models that this account may use."""
+    began = time.monotonic()
+    names: tuple[str, ...] = ()
+    status, message = 200, ""
+    builder = UpstreamRequestBuilder(UpstreamDefaults(upstream), account)
+    try:
+        async with asyncio.timeout(_TIME_LIMIT_S):
+            entries = await read_models(client, builder, upstream, proxy_of(upstream, account))
+        names = tuple(entry["id"] for entry in entries)
+    except Failure as failure:
+        status, message = failure.symptom.status, failure.fault.message
+    except (CallError, TimeoutError) as error:
+        call = error if isinstance(error, CallError) else TotalTimeout("")
+        status, message = 0, failed_call(call, upstream.name).fault.message
+    except ValueError as error:
+        message = str(error)
+    return Listing(
+        account=account.name,
+        upstream=upstream.name,
+        status=status,
+        models=names,
+        message=one_line(message),
+        milliseconds=round((time.monotonic() - began) * 1000, 1),
+    )
+
+
+def unlisted(config: Config, found: Iterable[Listing]) -> list[tuple[str, str]]:
+    """Upstreams and the models that routes ask of them, where a list names no such model."""
+    listed: dict[str, set[str]] = {}
+    for one in found:
+        if one.models:
+            listed.setdefault(one.upstream, set()).update(one.models)
+    wanted: dict[tuple[str, str], None] = {}
+    for route in config.routes:
+        model = route.model or route.match
+        wanted[route.upstream, model] = None
+        for fallback in route.fallbacks:
+            wanted[fallback.upstream, fallback.model or model] = None
+    return [
+        (upstream, model)
+        for upstream, model in wanted
+        if "*" not in model and upstream in listed and model not in listed[upstream]
+    ]

@@ -1,0 +1,253 @@
+"""Probes: one short request to an account, made by an operator, or because the account is out and
+may be back.
+
+The outcome is handled as that of a client's request: the same reading of answers, the same rules,
+the same `observe`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Coroutine, Iterable, Iterator
+from typing import Any, Literal, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.accounts.decide import rules
+from dragoman.accounts.decide.decisions import apply, classify
+from dragoman.accounts.decide.explain import of_account
+from dragoman.accounts.decide.states import AccountState, Failed, Succeeded, Transition
+from dragoman.accounts.decide.symptoms import UNREACHABLE
+from dragoman.canonical.blocks import Text
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind, UpstreamError
+from dragoman.canonical.losses import Policy
+from dragoman.canonical.options import Options
+from dragoman.canonical.requests import Request, Turn
+from dragoman.config import Account, Config, Secret, Upstream
+from dragoman.config.secret import fingerprint
+from dragoman.failing import Verdict
+from dragoman.operations.errors import NoModel
+from dragoman.operations.service import Administration
+from dragoman.printable import printable
+from dragoman.serving.answers import holds_events, read_error
+from dragoman.serving.failures import Failure, failed_call, refused, unusable
+from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
+from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
+from dragoman.upstream.client import UpstreamClient
+from dragoman.upstream.errors import CallError, TotalTimeout
+
+T = TypeVar("T")
+
+_log = logging.getLogger("dragoman.gateway")
+
+OUTPUT_TOKENS = 16
+"""Length of the answer asked for: the least that Responses allows, and enough for a model that
+thinks to say that it was cut off."""
+
+_ANSWER_BYTES = 1024 * 1024
+_TIME_LIMIT_S = 60.0
+_MOST_AT_ONCE = 4
+_EVERY_S = 1.0
+_LONGEST_MESSAGE = 300
+
+Who = Literal["probe", "operator"]
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """The outcome of a probe of one account.
+
+    `status` is that of the upstream's answer, 0 if there was none. `why` names the rule that fits
+    a failure, `told` is the upstream's message without secrets. `account_is` says what the outcome
+    means for the account.
+    """
+
+    account: str
+    upstream: str
+    model: str
+    passed: bool
+    status: int
+    why: str
+    told: str
+    account_is: str
+    milliseconds: float
+
+
+def model_for(config: Config, upstream: Upstream, account: Account) -> str:
+    """The model to ask an account for when nobody names one: that of `upstreams.probe`, else one
+    that the account, its upstream or a route names.
+
+    Raises:
+        NoModel: none is known.
+    """
+    if upstream.probe is not None:
+        return upstream.probe.model
+    routes = (
+        route.model or route.match for route in config.routes if route.upstream == upstream.name
+    )
+    for model in (*(account.models or ()), *(upstream.models or ()), *routes):
+        if "*" not in model:
+            return model
+    raise NoModel(upstream.name)
+
+
+async def probe(
+    client: UpstreamClient,
+    config: Config,
+    account: Account,
+    state: AccountState,
+    *,
+    who: Who,
+    model: str | None = None,
+    proxy: Secret | None = None,
+) -> tuple[Finding, Transition | None]:
+    """Ask `account` for a short answer of `model`. The transition is what the outcome changes in
+    the account's `state`; None if nothing: the request itself was refused, or never arrived.
+    `proxy` is the proxy to call through, by default one of those configured.
+
+    Raises:
+        NoModel: no model is given, and none is known.
+    """
+    upstream = config.upstream(account.upstream)
+    model = model or model_for(config, upstream, account)
+    began, sent_at = time.monotonic(), time.time()
+    failure: Failure | None = None
+    try:
+        async with asyncio.timeout(_TIME_LIMIT_S):
+            await _answer(client, upstream, account, model, proxy or proxy_of(upstream, account))
+    except Failure as failed:
+        failure = failed
+    except TimeoutError:
+        failure = failed_call(TotalTimeout(""), upstream.name)
+    now = time.time()
+    transition: Transition | None = None
+    why = message = ""
+    if failure is None:
+        transition = Transition(account.name, Succeeded(who), now, model, random.random())
+    else:
+        decision = classify(
+            failure.symptom, rules.table(upstream.account_rules, upstream.rules).rules
+        )
+        why, message = decision.why, one_line(failure.fault.message)
+        if decision.verdict not in (Verdict.RETURN_TO_CLIENT, Verdict.TRY_NEXT):
+            key = fingerprint(account.key)
+            outcome = Failed(decision, who, failure.symptom.status, key, sent_at)
+            transition = Transition(account.name, outcome, now, model, random.random())
+        elif not why:
+            why = "the request was refused: this says nothing of the account"
+    after = state if transition is None else apply(state, transition)
+    finding = Finding(
+        account=account.name,
+        upstream=upstream.name,
+        model=model,
+        passed=failure is None,
+        status=200 if failure is None else failure.symptom.status,
+        why=why,
+        told=message,
+        account_is=of_account(state, after, model, now),
+        milliseconds=round((time.monotonic() - began) * 1000, 1),
+    )
+    return finding, transition
+
+
+def proxy_of(upstream: Upstream, account: Account) -> Secret | None:
+    """A proxy that is configured for calls of an account, none if there is none."""
+    own = account.proxy or upstream.proxy
+    return own if own or not upstream.proxies else random.choice(upstream.proxies)
+
+
+def one_line(message: str) -> str:
+    """An upstream's message as one printable line."""
+    return printable(" ".join(message.split()), _LONGEST_MESSAGE)
+
+
+async def _answer(
+    client: UpstreamClient, upstream: Upstream, account: Account, model: str, proxy: Secret | None
+) -> None:
+    """Return if the upstream answers as it should.
+
+    Raises:
+        Failure: it does not.
+    """
+    builder = UpstreamRequestBuilder(UpstreamDefaults(upstream), account)
+    question = ClientRequest.of(upstream.protocol, _question(model))
+    call = Call(question, upstream.protocol, _settings(upstream, model))
+    request = builder.post(call.path, call.body, None, stream=False)
+    request = replace(request, proxy=None if proxy is None else proxy.reveal())
+    try:
+        async with await client.send(request) as answer:
+            if not 200 <= answer.status < 300:
+                body = builder.mask.error(await read_error(answer))
+                raise refused(call.codec, answer.status, answer.headers, body)
+            body = await answer.read(_ANSWER_BYTES)
+            read = call.stream_as_response if holds_events(body) else call.translate_response
+            read(body, Outcome())
+    except CallError as error:
+        raise failed_call(error, upstream.name) from None
+    except UpstreamError as error:
+        raise unusable(builder.mask.fault(error.fault)) from None
+    except DragomanError as error:
+        raise unusable(error.fault) from None
+    except ValueError:
+        # What the message says may quote a header or a proxy.
+        problem = "The request cannot be sent: its URL, proxy or headers are at fault."
+        raise Failure(Fault(FaultKind.UPSTREAM_FAILED, problem), UNREACHABLE) from None
+
+
+def _question(model: str) -> Request:
+    asked = Turn(role="user", blocks=(Text(text="Say ok."),))
+    return Request(model=model, turns=(asked,), max_output_tokens=OUTPUT_TOKENS)
+
+
+def _settings(upstream: Upstream, model: str) -> CallSettings:
+    return CallSettings(
+        model=model,
+        options=Options(policy=Policy.LENIENT),
+        capabilities=upstream.capabilities,
+    )
+
+
+def probe_all(
+    config: Config, administration: Administration, names: Iterable[str], model: str | None
+) -> Iterator[Finding]:
+    """Probe accounts, some at once, and record the outcome of each. Findings are yielded as they
+    are made. For programs without an event loop.
+
+    Raises:
+        NoModel, Unknown, Conflict: an account cannot be tested.
+    """
+    waiting = [administration.account(name) for name in names]
+    states = administration.states()
+    for account in waiting:
+        if not model:
+            model_for(config, config.upstream(account.upstream), account)
+    with asyncio.Runner() as runner:
+        client = UpstreamClient()
+        runner.run(client.start())
+        try:
+            while waiting:
+                now, waiting = waiting[:_MOST_AT_ONCE], waiting[_MOST_AT_ONCE:]
+                calls = [
+                    probe(
+                        client,
+                        config,
+                        account,
+                        states.get(account.name, AccountState(account.name)),
+                        who="operator",
+                        model=model,
+                    )
+                    for account in now
+                ]
+                for finding, transition in runner.run(_all(calls)):
+                    if transition is not None:
+                        administration.observe(transition)
+                    yield finding
+        finally:
+            runner.run(client.aclose())
+
+
+async def _all(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    return list(await asyncio.gather(*calls))

@@ -1,0 +1,276 @@
+"""Resolves model names: to an upstream, its name of the model, and the settings for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from math import inf
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind
+from dragoman.canonical.options import Capabilities, Options
+from dragoman.canonical.requests import Request
+from dragoman.config import Config, Fallback, Route, Upstream, matches
+from dragoman.edge.auth import Caller
+from dragoman.keys.ring import ModelList
+from dragoman.serving.named_models import models_besides
+from dragoman.translation import CallSettings, ClientRequest
+
+_REMEMBERED = 4096
+"""Model names whose resolution is remembered."""
+
+
+class Target(Struct, frozen=True):
+    """An upstream, its own name of the model, and how to translate for it.
+
+    `headers` replace those of the upstream, None if they are the same. `fallbacks` are tried in
+    order when no account could answer; they have no fallbacks of their own. `detour` is the target
+    of requests that have tools and ask the model to think, if that is another one or has other
+    fallbacks.
+
+    `name` is the name that led here: the one sent, or what it stands for; empty in fallbacks and
+    detours. `addressed` says that it is `upstream/model`, which no route matches.
+    `longest_silence_s` is that of the upstream's time limits.
+    """
+
+    upstream: Upstream
+    model: str
+    settings: CallSettings
+    headers: Mapping[str, str] | None = None
+    detour: Target | None = None
+    fallbacks: tuple[Target, ...] = ()
+    name: str = ""
+    addressed: bool = False
+    longest_silence_s: float = inf
+
+    @property
+    def options(self) -> Options:
+        """What the route chose."""
+        return self.settings.options
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the upstream can do."""
+        return self.settings.capabilities
+
+
+class Router:
+    """Resolves model names by the routes of a configuration.
+
+    A name is tried as it was sent, then as what it stands for (aliases, retired names, missing
+    provider prefixes). Routes come first, and the first match wins; a name `upstream/model` that no
+    route matches goes to that upstream. `sealer` seals the reasoning state that travels through
+    clients.
+    """
+
+    def __init__(self, config: Config, sealer: Sealer = Sealer()) -> None:  # noqa: B008 -- frozen
+        self._sealer = sealer
+        self._upstreams = {upstream.name: upstream for upstream in config.upstreams}
+        self._routes = tuple((route, _options(route)) for route in config.routes)
+        self._models = config.models
+        self._options = config.options
+        self._cached = lru_cache(maxsize=_REMEMBERED)(self._resolve)
+
+    def resolve(self, name: str) -> Target:
+        """The target of `name`.
+
+        Raises:
+            DragomanError: MODEL_NOT_FOUND.
+        """
+        target = self._cached(name)
+        if target is None:
+            raise model_not_found(name)
+        return target
+
+    def knows(self, name: str) -> bool:
+        """Whether `name` has a target."""
+        return self._cached(name) is not None
+
+    def _resolve(self, name: str) -> Target | None:
+        for candidate in self._spellings(name):
+            target = self._routed(candidate)
+            if target is not None:
+                return replace(target, name=candidate)
+            target = self._prefixed(candidate)
+            if target is not None:
+                return replace(target, name=candidate, addressed=True)
+        return None
+
+    def _spellings(self, name: str) -> list[str]:
+        """`name` and what it may stand for, in the order in which they are tried."""
+        spellings = [name]
+        models = self._models
+        tables = (models.aliases, models.legacy)
+        spellings += [table[name] for table in tables if name in table]
+        for pattern, prefix in models.prefixes.items():
+            if matches(pattern, name):
+                spellings.append(prefix + name)
+                break
+        # A provider's prefix that matches nothing is left out.
+        spellings += [name.partition("/")[2] for name in spellings if "/" in name]
+        return [name for name in dict.fromkeys(spellings) if name]
+
+    def _routed(self, name: str) -> Target | None:
+        for route, options in self._routes:
+            if matches(route.match, name):
+                upstream = self._upstreams[route.upstream]
+                model = route.model or name
+                fallbacks = tuple(
+                    self._fallback(entry, model, options) for entry in route.fallbacks
+                )
+                return self._target(upstream, model, options, route.capabilities, fallbacks)
+        return None
+
+    def _fallback(self, fallback: Fallback, model: str, options: Options) -> Target:
+        upstream = self._upstreams[fallback.upstream]
+        return self._target(upstream, fallback.model or model, options)
+
+    def _prefixed(self, name: str) -> Target | None:
+        prefix, slash, model = name.partition("/")
+        upstream = self._upstreams.get(prefix)
+        if not slash or not model or upstream is None:
+            return None
+        return self._target(upstream, model, self._options)
+
+    def _target(
+        self,
+        upstream: Upstream,
+        model: str,
+        options: Options,
+        capabilities: Capabilities | None = None,
+        fallbacks: tuple[Target, ...] = (),
+    ) -> Target:
+        """A target; `capabilities` go over the upstream's. Its detour has those of its
+        fallbacks."""
+        target = self._direct(upstream, model, options, capabilities, fallbacks)
+        around = tuple(one.detour or one for one in fallbacks)
+        via = upstream.reasoning_with_tools_via
+        if via is not None:
+            detour = self._direct(self._upstreams[via], model, options, None, around)
+        elif any(one.detour for one in fallbacks):
+            detour = replace(target, fallbacks=around)
+        else:
+            return target
+        return replace(target, detour=detour)
+
+    def _direct(
+        self,
+        upstream: Upstream,
+        model: str,
+        options: Options,
+        capabilities: Capabilities | None,
+        fallbacks: tuple[Target, ...],
+    ) -> Target:
+        endpoint = upstream.codec.endpoint
+        capabilities = endpoint.completed(capabilities or upstream.capabilities, upstream.base_url)
+        settings = CallSettings(
+            model=model, options=options, capabilities=capabilities, sealer=self._sealer
+        )
+        own = endpoint.headers(capabilities)
+        headers = None if own == endpoint.headers(upstream.capabilities) else own
+        return Target(
+            upstream,
+            model,
+            settings,
+            headers,
+            fallbacks=fallbacks,
+            longest_silence_s=upstream.timeouts.longest_silence_s,
+        )
+
+
+def detoured(target: Target, request: ClientRequest) -> Target:
+    """Where a request goes that leads to `target`, with its fallbacks: its detour, if the request
+    has tools and asks the model to think.
+
+    Raises:
+        InvalidRequest: the request is malformed, where it had to be read.
+    """
+    if target.detour is None or not _thinks_with_tools(request.read(target.settings.sealer)):
+        return target
+    return target.detour
+
+
+def may_use(caller: Caller, name: str, target: Target) -> bool:
+    """Whether a client may ask for the model `name`, which leads to `target`.
+
+    Its lists, its own and its team's, must have the name, and what it stands for: the name that an
+    alias or a prefix left out or added leads to, and the model of `upstream/model`. What an entry
+    without `*` leads to is allowed with it; so is the model that a route of the configuration sets.
+    None of these names may be denied.
+    """
+    if not caller.may_reach(target.upstream.name) or caller.denies(name, *_names_of(target)):
+        return False
+    return all(_allowed_by(models, name, target) for models in caller.lists)
+
+
+def _names_of(target: Target) -> tuple[str, str, str]:
+    """What the model of a target is called: here, by its upstream, and with that before it."""
+    return target.name, target.model, f"{target.upstream.name}/{target.model}"
+
+
+def _allowed_by(models: ModelList, name: str, target: Target) -> bool:
+    if not models.allows(name):
+        return False
+    if models.names(name):
+        return True
+    if name != target.name and not models.allows(target.name):
+        return False
+    return not target.addressed or models.allows_below(target.name, target.model)
+
+
+def check_allowed(caller: Caller, name: str, router: Router, request: ClientRequest) -> None:
+    """Make sure that a client may ask for the model `name`, and for those that its request names
+    besides.
+
+    Raises:
+        DragomanError: MODEL_NOT_FOUND.
+        InvalidRequest: one of its members is not JSON text.
+    """
+    if not caller.allows(name) or not may_use(caller, name, router.resolve(name)):
+        raise model_not_found(name)
+    if caller.names_models:
+        for other in models_besides(request):
+            if not caller.allows(other):
+                raise model_not_found(other)
+
+
+def within_reach(caller: Caller, name: str, target: Target) -> Target:
+    """The target of the model `name` with those of its fallbacks that the client may use.
+
+    Raises:
+        DragomanError: MODEL_NOT_FOUND: it is itself none that the client may use.
+    """
+    if not _is_within_reach(caller, target):
+        raise model_not_found(name)
+    fallbacks = tuple(one for one in target.fallbacks if _is_within_reach(caller, one))
+    return target if fallbacks == target.fallbacks else replace(target, fallbacks=fallbacks)
+
+
+def _is_within_reach(caller: Caller, target: Target) -> bool:
+    return caller.may_reach(target.upstream.name) and not caller.denies(*_names_of(target))
+
+
+def _thinks_with_tools(request: Request) -> bool:
+    thinking = request.thinking
+    if not request.tools or thinking is None or thinking.mode == "disabled":
+        return False
+    return thinking.effort != "none"
+
+
+def model_not_found(name: str) -> DragomanError:
+    """The error for a model that does not exist, or that the client may not use."""
+    return DragomanError(
+        Fault(
+            FaultKind.MODEL_NOT_FOUND,
+            f"The model {name[:200]!r} does not exist or you do not have access to it.",
+            param="model",
+            code="model_not_found",
+        )
+    )
+
+
+def _options(route: Route) -> Options:
+    return route.options if route.policy is None else replace(route.options, policy=route.policy)

@@ -1,0 +1,18 @@
+"""What is needed to call an upstream."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dragoman.accounts.pool import AccountPool
+from dragoman.serving.upstream_requests import UpstreamRequestBuilders
+from dragoman.upstream.client import UpstreamClient
+
+
+class Upstreams(Struct, frozen=True, weakref=True):
+    """The accounts of all upstreams, the builders of their requests, and the client that sends
+    these."""
+
+    pool: AccountPool
+    builders: UpstreamRequestBuilders
+    client: UpstreamClient

@@ -1,0 +1,1 @@
+"""Programs of `tools/`: what they decide, without the processes that they start."""
