@@ -51,7 +51,8 @@ def _chat(event: Json) -> Iterator[Told]:
         delta = choice["delta"]
         yield Told(TEXT, "text", delta.get("content") or "")
         yield Told(TEXT, "refusal", delta.get("refusal") or "")
-        yield Told(REASONING, "reasoning", delta.get("reasoning_content") or "")
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        yield Told(REASONING, "reasoning", thought or "")
         for call in delta.get("tool_calls") or ():
             body = call.get("function") or call.get("custom") or {}
             text = body.get("arguments") or body.get("input") or ""

@@ -133,10 +133,6 @@ class StreamReader(Protocol):
         the stream had already ended."""
         ...
 
-    def settle(self) -> Iterable[Event]:
-        """The client has been shown what was read so far: no block waits for what follows."""
-        ...
-
 
 class AnswerWriter(Protocol):
     """Builds the client's answer from events in grammatical order, as its state, and renders the
@@ -176,8 +172,9 @@ class Matcher(Protocol):
     empty until it is known. `said` counts the bytes of text so far. `thinks` is whether nothing
     came so far but thoughts after which another answer may go on: in plain text, with no signature
     and no place of their own. `untold` is how many answers ended in the stream without their usage,
-    each followed by one that goes on from it. `undo` takes the last event back, if that has `{}` as
-    the first arguments of a call, which some servers send in the place of those to come: it is not
+    each followed by one that goes on from it. `undo` takes the last event back, if it depends on
+    the next one what it means: a call without arguments, whose name may go on; `{}` as the first
+    arguments, which some servers send in the place of those to come; part of an escape. It is not
     passed on before another event is exact.
     """
 

@@ -46,6 +46,42 @@ class Run:
         return Frame(event, b"%b%b%b" % (self.head, bytes(self.text), self.tail), b"")
 
 
+class Arguments(Run):
+    """The arguments of a call, which are JSON in a text. `open` is an escape at their end that may
+    not be all of it."""
+
+    __slots__ = ("open",)
+
+    def __init__(self, head: bytes, tail: bytes) -> None:
+        super().__init__(head, tail)
+        self.open = ""
+
+    def allows(self, piece: str, *, is_held: bool = False) -> bool:
+        """Whether they may go on with a piece: a null stands for none, and halves of characters are
+        mended. `is_held`: the piece before it could be taken back, as `grow` has it."""
+        if is_held and self.text and not self.open:
+            return False
+        if not self.text and piece.lstrip().startswith("n"):
+            return False
+        text = self.open + piece
+        end = open_escape(text)
+        return whole_escapes(text[:end]) == text[:end] and not (is_held and end < len(text))
+
+    def grow(self, piece: str) -> Callable[[], None] | None:
+        """Add a piece that is allowed. Returns what takes it back if it waits for what follows: a
+        `{}`, which may stand in the place of other arguments, or a part of an escape."""
+        before, was_open = len(self.text), self.open
+        text = was_open + piece
+        self.open = text[open_escape(text) :]
+        self.add(piece)
+
+        def undo() -> None:
+            del self.text[before:]
+            self.open = was_open
+
+        return undo if self.open or (not before and piece.strip() == "{}") else None
+
+
 class Likeness:
     """Recognises events that differ from an earlier one in nothing but their text, which has no
     escapes that need a look."""
@@ -135,16 +171,9 @@ def blank_after(before: int, piece: str | bytes) -> int:
     return before + len(piece) if piece.isspace() else 0
 
 
-def has_lone_escape(piece: str) -> bool:
-    """Whether a piece of arguments has an escape of half of a character of which the other half is
-    not in it."""
-    if "\\u" not in piece:
-        return False
-    end = open_escape(piece)
-    return whole_escapes(piece[:end]) != piece[:end] or len(piece) - end >= _HALF_ESCAPE
-
-
-_HALF_ESCAPE = len("\\ud83d")
+def has_lone_escape(arguments: str) -> bool:
+    """Whether whole arguments have the escape of half of a character without its other half."""
+    return whole_escapes(arguments) != arguments
 
 
 def is_object(text: str) -> bool:
@@ -154,11 +183,6 @@ def is_object(text: str) -> bool:
     except JsonError:
         return False
     return True
-
-
-def is_null(piece: str) -> bool:
-    """Whether arguments that begin with `piece` may be a null, which stands for none."""
-    return piece.lstrip().startswith("n")
 
 
 _object = decoder(dict[str, Raw])

@@ -215,6 +215,7 @@ class TranslatedStream(AnswerStream):
         "_size",
         "_texts",
         "_writer",
+        "speaks",
     )
 
     def __init__(
@@ -235,6 +236,8 @@ class TranslatedStream(AnswerStream):
         self._writer = writer
         self._calls: set[int] = set()
         """Indexes of the blocks that are tool calls."""
+        self.speaks = False
+        """Whether more than thoughts without a signature came."""
         self._said = 0
         self._carried = 0
         """Bytes of the frames that say more than a piece of text."""
@@ -274,7 +277,6 @@ class TranslatedStream(AnswerStream):
             matcher.hand_over(read, self._writer)
         except UpstreamError as error:
             return self.fail(error.fault)
-        self._pass_on(self._reader.settle())
         self._restorer.settle()
         self._ledger.truncate(known)
         return failure
@@ -317,8 +319,11 @@ class TranslatedStream(AnswerStream):
                         written.append(self._write(event))
                         continue
                 elif type(event) is Opened:
+                    self.speaks = self.speaks or type(event.block) is not Reasoning
                     if type(event.block) is ToolCall:
                         self._calls.add(event.index)
+                elif type(event) is Sealed:
+                    self.speaks = True
                 elif type(event) is Closed:
                     self.blank = 0
                 if type(event) is not Delta and type(event) is not Metered:
@@ -480,7 +485,7 @@ class PassedStream(AnswerStream):
 
     @property
     def thinks(self) -> bool:
-        return self._rest is None and self._matcher.thinks
+        return self._matcher.thinks and (self._rest is None or not self._rest.speaks)
 
     @property
     def untold(self) -> int:
@@ -499,20 +504,20 @@ class PassedStream(AnswerStream):
         if passed is None:
             rest, written = self._hand_over()
             return self._noted(rest, written + rest.take(frame))
-        if matcher.undo is not None:
-            passed = self._released(frame, passed, matcher.undo)
+        if matcher.undo is not None or self._held is not None:
+            passed = self._released(frame, passed)
         self.begun, self.blank = matcher.begun, matcher.blank
         if matcher.ended or matcher.fault is not None or matcher.usage is not outcome.usage:
             passed = self._observed(passed)
         return passed if passed.isascii() else escape(passed)
 
-    def _released(self, frame: Frame, passed: bytes, undo: Callable[[], object]) -> bytes:
-        """What can be passed on after an event that the matcher could take back: what was held, but
-        not that event."""
-        held, self._held = self._held, None
+    def _released(self, frame: Frame, passed: bytes) -> bytes:
+        """What can be passed on after an event: what was held, but not an event that the matcher
+        could take back."""
+        held, undo = self._held, self._matcher.undo
         before = b"" if held is None else held.passed
-        if held is not None and held.undo is undo:
-            self._matcher.undo = None
+        if undo is None or (held is not None and held.undo is undo):
+            self._held = self._matcher.undo = None
             return before + passed
         self._held = _Held(frame, passed, undo)
         return before

@@ -19,13 +19,12 @@ from dragoman.protocols.base import NOTHING, AnswerWriter, Passed, to_json
 from dragoman.protocols.error_body import is_readable, is_typed, stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.matching import (
+    Arguments,
     Likeness,
     Read,
     Run,
     Watch,
     blank_after,
-    has_lone_escape,
-    is_null,
     is_object,
 )
 from dragoman.sse import Frame, encode
@@ -213,7 +212,7 @@ def _run(index: int, kind: str) -> Run:
     delta, member = _PIECES[kind]
     names = (index, delta.encode(), member.encode())
     head = b'{"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":"' % names
-    return Run(head, b'"}}')
+    return Arguments(head, b'"}}') if kind == _TOOL else Run(head, b'"}}')
 
 
 # --- streams ------------------------------------------------------------------------------------
@@ -318,12 +317,16 @@ class MessagesMatcher(Watch):
             self.begun = True
             return frame.raw
         text: str | None = getattr(delta, member)
-        if text is None or (block.kind == _TOOL and not self._may_be_input(block.run, text)):
+        if text is None:
             return None
-        if text == "{}" and block.kind == _TOOL and not block.run.text:
-            self.undo = block.run.text.clear
-        self._grow(block, to_json(text)[1:-1])
-        if text:
+        if isinstance(block.run, Arguments):
+            if not block.run.allows(text, is_held=self.undo is not None):
+                return None
+            self.undo = block.run.grow(text)
+            self._watch(block, text)
+        else:
+            self._grow(block, to_json(text)[1:-1])
+        if text and self.undo is None:
             self._likeness.learn(data, member.encode(), text)
         return frame.raw
 
@@ -333,14 +336,12 @@ class MessagesMatcher(Watch):
             (delta.text, delta.thinking, delta.partial_json, delta.signature)
         )
 
-    def _may_be_input(self, run: Run, text: str) -> bool:
-        is_first = not run.text
-        return self.undo is None and not (has_lone_escape(text) or (is_first and is_null(text)))
-
     def _grow(self, block: Block, text: bytes) -> None:
-        run = block.run
-        assert run is not None
-        run.text += text
+        assert block.run is not None
+        block.run.text += text
+        self._watch(block, text)
+
+    def _watch(self, block: Block, text: str | bytes) -> None:
         self.said += len(text)
         self.begun = self.begun or bool(text)
         if block.kind == _TOOL:
@@ -448,10 +449,10 @@ def match_response(
     if content is None or not reason or reason == "null" or is_foreign_reason(reason):
         return None
     blocks = [block for block in content if isinstance(block, dict)]
-    calls = [block.get("id") for block in blocks if block.get("type") == _TOOL]
-    if len(blocks) < len(content) or len({*map(str, calls)}) < len(calls):
+    calls = [block for block in blocks if block.get("type") == _TOOL]
+    if len(blocks) < len(content) or not all(map(_is_exact, blocks)):
         return None
-    if not all(map(_is_exact, blocks)):
+    if len({block["id"] for block in calls}) < len(calls):
         return None
     usage = read_usage(answer.usage) if answer.usage else None
     said = 0 if usage else sum(map(_said, blocks))

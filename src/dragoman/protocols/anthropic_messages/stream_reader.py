@@ -114,10 +114,6 @@ class MessagesReader:
         self._over = True
         return (Failed(UpstreamError.unreadable("it ends before message_stop").fault),)
 
-    def settle(self) -> Iterable[Event]:
-        """Nothing waits that an exact stream has."""
-        return ()
-
     def _take(self, kind: str, event: JsonObject) -> list[Event]:
         """The canonical events of an event of type `kind`."""
         if kind == "ping" or not (kind or event):

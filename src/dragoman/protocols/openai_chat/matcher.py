@@ -15,13 +15,13 @@ from dragoman.protocols.base import NOTHING, AnswerWriter, Passed, to_json
 from dragoman.protocols.error_body import is_readable, says_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.matching import (
+    Arguments,
     Likeness,
     Read,
     Run,
     Watch,
     blank_after,
     has_lone_escape,
-    is_null,
     is_object,
 )
 from dragoman.protocols.openai_chat.finish import is_foreign_reason
@@ -240,7 +240,7 @@ class Call(Struct, eq=False):
     id: str
     name: str
     is_custom: bool
-    text: Run
+    text: Arguments
 
     def is_whole(self, more: str = "") -> bool:
         """Whether its arguments are whole, with `more` of them."""
@@ -264,19 +264,34 @@ def _text_run(member: str) -> Run:
     return Run(b'{"choices":[{"index":0,"delta":{"%b":"' % member.encode(), b'"}}]}')
 
 
-def _call_run(index: int, *, is_custom: bool) -> Run:
+def _call_run(index: int, *, is_custom: bool) -> Arguments:
     names = (index, b"custom", b"input") if is_custom else (index, b"function", b"arguments")
     head = b'{"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"%b":{"%b":"' % names
-    return Run(head, b'"}}]}}]}')
+    return Arguments(head, b'"}}]}}]}')
 
 
 class Progress:
     """What came of one choice. `log` is what the reader would have to know of it, in order; `run`
     the text that goes on if the last piece was one, in the member `member`."""
 
-    __slots__ = ("call", "calls", "finished", "ids", "log", "member", "run")
+    __slots__ = (
+        "call",
+        "calls",
+        "finished",
+        "ids",
+        "is_alone",
+        "is_blank",
+        "log",
+        "member",
+        "run",
+        "undo",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_alone: bool) -> None:
+        self.is_alone = is_alone
+        """Whether one choice was asked for: of several no reader takes over."""
+        self.is_blank = False
+        """Whether the last chunk had an empty finish reason, with which some servers end."""
         self.log: list[Frame | Run | Call] = []
         self.run: Run | None = None
         self.member = ""
@@ -284,28 +299,32 @@ class Progress:
         self.calls = 0
         self.ids: set[str] = set()
         self.finished = False
+        self.undo: Callable[[], None] | None = None
+        """Takes back the last chunk, if that waits for what follows."""
 
-    def allows(self, choice: Choice) -> bool:
-        """Whether a choice is exactly what may come next."""
+    def allows(self, choice: Choice, *, is_held: bool) -> bool:
+        """Whether a choice is exactly what may come next; `is_held`: the last one can be undone."""
         delta = choice.delta or _EMPTY
         calls: Sequence[Fragment] = ()
         if not delta.is_empty():
             calls = delta.tool_calls or ()
             if self.finished:
                 return False
-            if calls and not self._allows_calls(calls, delta):
+            if calls and not self._allows_calls(calls, delta, is_held):
                 return False
             if not calls and self.call is not None and not self.call.is_whole():
                 return False
         return choice.finish_reason is None or self._allows_end(choice.finish_reason, calls)
 
-    def _allows_calls(self, calls: Sequence[Fragment], delta: Message) -> bool:
+    def _allows_calls(self, calls: Sequence[Fragment], delta: Message, is_held: bool) -> bool:
         """Whether fragments are one that goes on with the last call, or whole beginnings."""
         if delta.function_call or delta.reasoning_details or delta.annotations:
             return False
-        first = calls[0]
+        first, last = calls[0], calls[-1]
+        if (len(calls) > 1 or delta.texts()) and last.text.strip() in ("", "{}"):
+            return False  # more of it may follow: only a chunk of its own can wait
         if not first.id:
-            return len(calls) == 1 and self._goes_on(first)
+            return len(calls) == 1 and self._goes_on(first, is_held)
         ids = {one.id for one in calls}
         return (
             (self.call is None or self.call.is_whole())
@@ -315,18 +334,19 @@ class Progress:
             and all(one.custom or is_object(one.text) for one in calls[:-1])
         )
 
-    def _goes_on(self, one: Fragment) -> bool:
+    def _goes_on(self, one: Fragment, is_held: bool) -> bool:
         call = self.call
         return (
             call is not None
             and one.index == call.index
             and (one.custom is not None) is call.is_custom
-            and not (one.called and call.text.text)
-            and (call.is_custom or not has_lone_escape(one.text))
-            and not (not call.text.text and is_null(one.text))
+            and not one.called
+            and (call.is_custom or call.text.allows(one.text, is_held=is_held))
         )
 
     def _allows_end(self, reason: str, calls: Sequence[Fragment]) -> bool:
+        if reason == "" and not self.is_alone:
+            return not calls
         if reason in ("", "null") or is_foreign_reason(reason):
             return False
         if reason == "length":
@@ -341,6 +361,8 @@ class Progress:
         member that has it, where it says nothing else."""
         delta = choice.delta or _EMPTY
         reason, calls = choice.finish_reason, delta.tool_calls or ()
+        self.undo = None
+        self.is_blank = reason == "" and delta.is_empty()
         if reason:
             self.finished = True
         is_last = bool(reason) and not delta.is_empty()
@@ -366,40 +388,28 @@ class Progress:
             return self.member, calls[0].text
         return "", ""
 
-    def undo_of(self, choice: Choice) -> Callable[[], None] | None:
-        """What takes back a choice that has nothing but `{}`, the first arguments of a call; None
-        of any other. To be asked before it is taken."""
-        calls = choice.delta.tool_calls if choice.delta is not None else None
-        one = calls[-1] if calls else None
-        if one is None or one.custom is not None or one.text.strip() != "{}":
-            return None
-        if not one.id and (self.call is None or self.call.text.text):
-            return None
-        before, count = (self.call, self.calls, self.run, self.member), len(self.log)
-
-        def undo() -> None:
-            self.call, self.calls, self.run, self.member = before
-            del self.log[count:]
-            if one.id:
-                self.ids.discard(one.id)
-            elif self.call is not None:
-                self.call.text.text.clear()
-
-        return undo
-
     def _take_call(self, one: Fragment) -> None:
-        is_custom = one.custom is not None
+        is_custom, before = one.custom is not None, (self.call, self.calls, self.run, self.member)
         if one.id:
             run = _call_run(one.index, is_custom=is_custom)
             self.call = Call(one.index, one.id, one.called, is_custom, run)
             self.calls += 1
             self.ids.add(one.id)
             self.log.append(self.call)
-        elif self.call is not None:
-            self.call.name += one.called
         assert self.call is not None
         self.run, self.member = self.call.text, "input" if is_custom else "arguments"
-        self.run.add(one.text)
+        shorten = self.call.text.grow(one.text)
+
+        def undo() -> None:
+            if one.id:
+                self.log.pop()
+                self.ids.discard(one.id)
+                self.call, self.calls, self.run, self.member = before
+            elif shorten is not None:
+                shorten()
+
+        waits = bool(one.id and not one.text) or (shorten is not None and not is_custom)
+        self.undo = undo if waits else None
 
     def frames(self) -> Iterator[Frame]:
         """Chunks that say what came."""
@@ -417,7 +427,7 @@ def _begins(one: Fragment, index: int) -> bool:
     return (
         one.index == index
         and bool(one.id and one.called)
-        and (one.custom is not None or not (has_lone_escape(one.text) or is_null(one.text)))
+        and (one.custom is not None or _call_run(0, is_custom=False).allows(one.text))
     )
 
 
@@ -452,7 +462,7 @@ class ChatMatcher(Watch):
         self._renamer = _Renamer(model)
         self._wants_usage = include_usage
         self._asked = choices
-        self._choices = {0: Progress()}
+        self._choices = {0: Progress(is_alone=choices == 1)}
         self._head: JsonObject = {}
         """What the first chunk tells of the answer as a whole."""
         self._likeness = Likeness()
@@ -497,9 +507,8 @@ class ChatMatcher(Watch):
             if not 0 <= choice.index < self._asked:
                 return False
             delta = choice.delta or _EMPTY
-            if self.undo is not None and any(not one.id for one in delta.tool_calls or ()):
-                return False
-            if not (self._choices.get(choice.index) or Progress()).allows(choice):
+            progress = self._choices.get(choice.index) or Progress(is_alone=False)
+            if not progress.allows(choice, is_held=self.undo is not None):
                 return False
             if is_other and delta.role:
                 return False  # a second answer, or an id for each chunk
@@ -519,13 +528,13 @@ class ChatMatcher(Watch):
             self._id_repeats = True
         self._likeness.forget()
         for choice in choices:
-            progress = self._choices.setdefault(choice.index, Progress())
+            progress = self._choices.setdefault(choice.index, Progress(is_alone=False))
             self._watch(choice.delta or _EMPTY)
             self.reason = choice.finish_reason or self.reason
-            if self._asked == 1 and not choice.finish_reason:
-                self.undo = progress.undo_of(choice) or self.undo
             member, text = progress.take(choice, data)
-            if member and not chunk.usage and self._asked == 1:
+            if self._asked == 1 and choice.delta is not None and choice.delta.tool_calls:
+                self.undo = progress.undo
+            if member and not chunk.usage and self._asked == 1 and self.undo is None:
                 self._likeness.learn(data, member.encode(), text)
         if chunk.usage:
             self._usage = chunk.usage
@@ -556,7 +565,7 @@ class ChatMatcher(Watch):
 
     def _terminated(self) -> bytes | None:
         """The terminator says that there are no more choices: many servers know no `n`."""
-        if not all(choice.finished for choice in self._choices.values()):
+        if not all(choice.finished or choice.is_blank for choice in self._choices.values()):
             return None
         self.ended = True
         return encode(DONE)
@@ -564,7 +573,8 @@ class ChatMatcher(Watch):
     def finish(self) -> bytes | None:
         """The bytes are over: the terminator, which some servers leave out; None if the answer is
         not whole."""
-        return self._terminated() if len(self._choices) >= self._asked else None
+        finished = [choice for choice in self._choices.values() if choice.finished]
+        return self._terminated() if len(finished) >= self._asked else None
 
     def hand_over(self, read: Read, writer: AnswerWriter) -> None:
         """Give the reader what was passed on."""

@@ -164,13 +164,6 @@ class ChatReader:
         """The bytes are over: `Ended` if the model finished, else `Failed`."""
         return () if self._over else self._end(terminated=False)
 
-    def settle(self) -> Iterable[Event]:
-        """The client has been shown the calls so far."""
-        events: list[Event] = []
-        if self._tools is not None:
-            self._tools.settle(events)
-        return events
-
     def take(self, chunk: JsonObject, event: bytes = b"") -> list[Event]:
         """The events of a decoded chunk (`event`: the name of its frame, normally none)."""
         events: list[Event] = []

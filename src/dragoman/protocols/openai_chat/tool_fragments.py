@@ -144,12 +144,6 @@ class ToolFragments:
         elif call.id and call.name and (call.pieces or not self._names.may_go_on(call.name)):
             self._open(call, events)
 
-    def settle(self, events: list[Event]) -> None:
-        """The client has been shown the calls so far: open those that wait."""
-        for call in self._calls:
-            if call.id and call.name and not call.opened:
-                self._open(call, events)
-
     def close_complete(self, events: list[Event]) -> None:
         """Something else begins: close the calls that are whole (all of them with `strict`)."""
         for call in self._calls:

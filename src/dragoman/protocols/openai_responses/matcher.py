@@ -15,12 +15,12 @@ from dragoman.protocols.base import NOTHING, AnswerWriter, Passed, to_json
 from dragoman.protocols.error_body import is_typed, says_error
 from dragoman.protocols.finish_words import is_failure
 from dragoman.protocols.matching import (
+    Arguments,
     Read,
     Run,
     Watch,
     blank_after,
     has_lone_escape,
-    is_null,
     is_object,
 )
 from dragoman.protocols.openai_errors import fault_of
@@ -206,7 +206,8 @@ class OpenItem(Struct, eq=False):
         """A text of the item that grows by deltas of a type."""
         names = delta.encode(), to_json(self.head.id), self.index, place
         head = b'{"type":"%b","item_id":%b,"output_index":%d%b,"delta":"' % names
-        return Run(head, b'"}')
+        is_json = self.head.type == "function_call"
+        return Arguments(head, b'"}') if is_json else Run(head, b'"}')
 
     def is_said(self, item: Item) -> bool:
         """Whether the whole item says what came of it."""
@@ -262,8 +263,8 @@ class ResponsesMatcher(Watch):
     __slots__ = (
         "_added",
         "_beside",
+        "_calls",
         "_done",
-        "_has_calls",
         "_is_begun",
         "_names",
         "_number",
@@ -294,7 +295,8 @@ class ResponsesMatcher(Watch):
         self._beside: set[int] = set()
         """Indexes of the items under way of other types, which nobody reads but the client."""
         self._open: OpenItem | None = None
-        self._has_calls = False
+        self._calls: set[str | None] = set()
+        """The ids of the calls."""
         self._added: Additions | None = None
         """What was added to the response, once something was accepted."""
         self._names: dict[str, str] = {}
@@ -345,11 +347,14 @@ class ResponsesMatcher(Watch):
         item = _item(event.item)
         if not item.id or not item.is_exact() or not item.is_empty():
             return False
+        if item.type in CALLS and item.call_id in self._calls:
+            return False
         self._open = OpenItem(index, item, [_recorded(frame)])
         if item.type in CALLS:
+            self._calls.add(item.call_id)
             self._open.run = self._open.text_run(_DELTAS_OF[item.type])
             self._open.log.append(self._open.run)
-            self._has_calls = self.begun = True
+            self.begun = True
         return True
 
     def _is_foreign(self, raw: Raw) -> bool:
@@ -390,17 +395,24 @@ class ResponsesMatcher(Watch):
                 return False
             run = part.run
             self.blank = 0
-        elif item.head.type != kind or not _may_be_arguments(kind, run, text) or self.undo:
+        elif item.head.type != kind:
             return False
-        elif not run.text and bytes(text) == b'"{}"':
-            self.undo = run.text.clear
-        piece = bytes(text)[1:-1]
-        run.text += piece
-        if item.run is not None:
+        elif isinstance(run, Arguments):
+            piece = _text(text)
+            if not run.allows(piece, is_held=self.undo is not None):
+                return False
+            self.undo = run.grow(piece)
+            self._watch(piece)
             self.blank = blank_after(self.blank, piece)
+            return True
+        raw = bytes(text)[1:-1]
+        run.text += raw
+        self._watch(raw)
+        return True
+
+    def _watch(self, piece: str | bytes) -> None:
         self.said += len(piece)
         self.begun = self.begun or bool(piece)
-        return True
 
     def _whole_text(self, event: Event, frame: Frame) -> bool:
         item, kind = self._touched(event), _WHOLES[frame.event]
@@ -518,7 +530,7 @@ class ResponsesMatcher(Watch):
             output = _items(response.output)
         except JsonError:
             return False
-        if len(output) != len(self._done):
+        if len(output) != len(self._done) or (response.output_text and not output):
             return False
         return all(
             bytes(whole) == bytes(self._done[index]) or _says_the_same(whole, self._done[index])
@@ -526,9 +538,10 @@ class ResponsesMatcher(Watch):
         )
 
     def _end(self, response: Seen, name: bytes, data: bytes, *, is_told: bool) -> None:
-        self.reason = reason_in(response, has_calls=self._has_calls)
+        self.reason = reason_in(response, has_calls=bool(self._calls))
         self.ended = self._added is None or self._added.take(name, data)
-        self._is_begun = self._has_calls = False
+        self._is_begun = False
+        self._calls.clear()
         if not self.ended:
             # What follows goes on from this response, and not from what it went on from.
             self._spent = self.usage
@@ -594,16 +607,6 @@ def _recorded(frame: Frame) -> Frame:
     return Frame(frame.event, frame.data, b"")
 
 
-def _may_be_arguments(kind: str, run: Run, text: Raw) -> bool:
-    """Whether a piece of a call's arguments or input may go on with them."""
-    if kind == "custom_tool_call":
-        return True
-    if run.text and bytes(text).find(b"\\\\u") < 0:
-        return True
-    piece = _text(text)
-    return not has_lone_escape(piece) and (bool(run.text) or not is_null(piece))
-
-
 def _says_the_same(whole: Raw, item: Raw) -> bool:
     """Whether two items say the same, of the types that are read."""
     try:
@@ -631,6 +634,7 @@ _READ = frozenset({b"response.done", b"response.reasoning.delta", b"response.rea
 # --- whole answers ------------------------------------------------------------------------------
 
 _response = decoder(Seen)
+_STATUSES = (None, "completed", "incomplete", "queued", "in_progress")
 
 
 def match_response(
@@ -640,7 +644,9 @@ def match_response(
     try:
         answer = _response(body)
         items = _items(answer.output)
-        if has_failed(answer) or not all(map(_is_whole, items)):
+        if has_failed(answer) or answer.status not in _STATUSES or not _are_whole(items):
+            return None
+        if answer.output_text and not items:
             return None
         if answer.model != Raw(to_json(model)) or shown:
             members = jsontext.members(body)
@@ -652,6 +658,12 @@ def match_response(
     said = 0 if usage else sum(map(_said_in, items))
     has_calls = any(_kind(item).type in CALLS for item in items)
     return Passed(body, usage, reason_in(answer, has_calls=has_calls), said)
+
+
+def _are_whole(items: list[Raw]) -> bool:
+    """Whether all items of a whole answer are exact."""
+    ids = [_item(item).call_id for item in items if _kind(item).type in CALLS]
+    return len({*ids}) == len(ids) and all(map(_is_whole, items))
 
 
 def _is_whole(raw: Raw) -> bool:

@@ -20,6 +20,7 @@ class Seen(Struct):
     """What of a response object is looked at."""
 
     output: Raw = ABSENT
+    output_text: Any = None
     usage: Any = None
     error: Any = None
     status: Any = None

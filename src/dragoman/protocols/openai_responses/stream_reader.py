@@ -185,10 +185,6 @@ class ResponsesReader:
         self._over = True
         return (Failed(UpstreamError.unreadable("its stream ends before the answer does").fault),)
 
-    def settle(self) -> Iterable[Event]:
-        """Nothing waits that an exact stream has."""
-        return ()
-
     def _read_slowly(self, frame: Frame) -> list[Event]:
         try:
             return self._read_event(frame)
