@@ -50,12 +50,10 @@ class Escapes:
     An escape that is cut waits for the rest of it. `mended` is whether there was any half.
     """
 
-    __slots__ = ("_held", "_shown", "mended")
+    __slots__ = ("_held", "mended")
 
     def __init__(self) -> None:
         self._held = ""
-        self._shown = 0
-        """Characters of what is held that the client has been shown."""
         self.mended = False
 
     def push(self, text: str) -> str:
@@ -65,10 +63,6 @@ class Escapes:
         self._held = text[end:]
         return self._mended(text[:end])
 
-    def settle(self) -> None:
-        """The client has been shown what is held."""
-        self._shown = len(self._held)
-
     def flush(self) -> str:
         """The arguments are over: what waited."""
         held, self._held = self._held, ""
@@ -77,5 +71,4 @@ class Escapes:
     def _mended(self, text: str) -> str:
         mended = whole_escapes(text)
         self.mended = self.mended or mended != text
-        shown, self._shown = self._shown, max(0, self._shown - len(text))
-        return mended[shown:]
+        return mended

@@ -87,12 +87,6 @@ class ToolRestorer:
             return (Failed(fault),)
         return (event,)
 
-    def settle(self) -> None:
-        """The client has been shown all arguments that came so far."""
-        for call in self._calls.values():
-            if call.escapes is not None:
-                call.escapes.settle()
-
     def _opened(self, event: Opened, head: ToolCall) -> Event:
         emulated = False
         known = self._names.inward(head.name) if head.namespace is None else None

@@ -32,7 +32,9 @@ class Inbound(Struct, frozen=True):
 
     `account` tags opaque reasoning state with the account it is bound to. `ledger` takes the
     losses of an answer (a request's reader keeps them in `Request.extras` instead). `names` are
-    the tools that can be called, `halves` the stage that mends what streams cut.
+    the tools that can be called, `halves` the stage that mends what streams cut. With
+    `same_protocol` the client speaks the upstream's protocol, so that it is shown what only that
+    has.
     """
 
     sealer: Sealer
@@ -41,6 +43,7 @@ class Inbound(Struct, frozen=True):
     account: str = ""
     names: ToolNames = ToolNames((), 0)
     halves: Halves | None = None
+    same_protocol: bool = False
 
     def decode(self, data: bytes) -> Any:
         """An event of a stream, in whose texts halves of characters are left to the stage.

@@ -99,7 +99,7 @@ class ResumedStream(AnswerStream):
         self._number = 0
         """Sequence number of the next event."""
 
-    def take(self, frame: Frame) -> bytes:
+    def _take(self, frame: Frame) -> bytes:
         self._number += 1
         try:
             number = _numbered(frame.data).sequence_number
@@ -110,10 +110,10 @@ class ResumedStream(AnswerStream):
         self.outcome.ended = self.outcome.ended or frame.event in _LAST
         return frame.raw
 
-    def close(self) -> bytes:
-        return b"" if self.over else self.failed(_CUT)
+    def _close(self) -> bytes:
+        return b"" if self.over else self._failed(_CUT)
 
-    def failed(self, fault: Fault) -> bytes:
+    def _failed(self, fault: Fault) -> bytes:
         self.outcome.fault = fault
         event = {"type": "error", "sequence_number": self._number, **error_members(fault)}
         return encode(to_json(event), b"error")

@@ -436,6 +436,7 @@ class Call:
             account=self.account,
             names=self._names,
             halves=halves,
+            same_protocol=self._source.codec is self.codec,
         )
 
     def _reply(self, answer_id: str | None = None) -> Reply:

@@ -86,13 +86,13 @@ class AnswerStream:
     some models never stop.
     """
 
-    __slots__ = ("_decoder", "_hiding", "_mask", "begun", "blank", "outcome", "repeats")
+    __slots__ = ("_decoder", "_hiding", "_mask", "_repeats", "begun", "blank", "outcome")
 
     def __init__(self, mask: Mask | None = None) -> None:
         self._decoder = Decoder()
         self._mask = mask
         self._hiding = StreamMask(mask) if mask is not None and mask.secrets.forms else None
-        self.repeats = False
+        self._repeats = False
         """Whether what is written may hold placeholders of long texts."""
         self.outcome = Outcome()
         self.begun = False
@@ -143,14 +143,14 @@ class AnswerStream:
         except EventTooLarge as error:
             return self.fail(Fault(FaultKind.UPSTREAM_FAILED, str(error), code="upstream_error"))
         if len(frames) == 1:
-            written = self.take(frames[0])
+            written = self._take(frames[0])
         else:
-            written = b"".join([self.take(frame) for frame in frames])
-        if self._hiding is None and not self.repeats:
+            written = b"".join([self._take(frame) for frame in frames])
+        if self._hiding is None and not self._repeats:
             return written
-        return self.fill(self._hidden(written))
+        return self._fill(self._hidden(written))
 
-    def fill(self, written: bytes) -> bytes:
+    def _fill(self, written: bytes) -> bytes:
         """What was written with the long texts in place of their placeholders."""
         return written
 
@@ -169,16 +169,16 @@ class AnswerStream:
 
     def _finished(self, frames: Iterable[Frame]) -> bytes:
         """The rest for the client, after the last frames."""
-        rest = self._hidden(b"".join([self.take(frame) for frame in frames]) + self.close())
-        return self.fill(rest if self._hiding is None else rest + self._hiding.flush())
+        rest = self._hidden(b"".join([self._take(frame) for frame in frames]) + self._close())
+        return self._fill(rest if self._hiding is None else rest + self._hiding.flush())
 
     def fail(self, fault: Fault) -> bytes:
         """End the client's stream with an error in its own form; nothing if it is over."""
         if self.over:
             return b""
-        return self.fill(self._hidden(self.failed(fault)))
+        return self._fill(self._hidden(self._failed(fault)))
 
-    def failed(self, fault: Fault) -> bytes:
+    def _failed(self, fault: Fault) -> bytes:
         """The error that ends the client's stream."""
         raise NotImplementedError
 
@@ -191,11 +191,11 @@ class AnswerStream:
     def _keepalive(self) -> bytes:
         raise NotImplementedError
 
-    def take(self, frame: Frame) -> bytes:
+    def _take(self, frame: Frame) -> bytes:
         """Take one event; return the bytes for the client."""
         raise NotImplementedError
 
-    def close(self) -> bytes:
+    def _close(self) -> bytes:
         """There are no more events; return the rest for the client."""
         raise NotImplementedError
 
@@ -254,7 +254,7 @@ class TranslatedStream(AnswerStream):
     def kept(self) -> int:
         return self._said + self._carried
 
-    def fill(self, written: bytes) -> bytes:
+    def _fill(self, written: bytes) -> bytes:
         if not has_placeholder(written):
             return written
         for text in self._writer.long_texts[len(self._texts) :]:
@@ -269,19 +269,18 @@ class TranslatedStream(AnswerStream):
 
         def read(frame: Frame) -> None:
             nonlocal failure
-            written = self.take(frame)
+            written = self._take(frame)
             if outcome.fault is not None:
                 failure = failure or written
 
         try:
             matcher.hand_over(read, self._writer)
         except UpstreamError as error:
-            return self.fail(error.fault)
-        self._restorer.settle()
+            return self._failed(error.fault)
         self._ledger.truncate(known)
         return failure
 
-    def take(self, frame: Frame) -> bytes:
+    def _take(self, frame: Frame) -> bytes:
         outcome = self.outcome
         if outcome.ended or outcome.fault is not None:
             return b""
@@ -292,10 +291,10 @@ class TranslatedStream(AnswerStream):
     def _keepalive(self) -> bytes:
         return self._writer.keepalive()
 
-    def close(self) -> bytes:
+    def _close(self) -> bytes:
         return b"" if self.over else self._pass_on(self._reader.finish())
 
-    def failed(self, fault: Fault) -> bytes:
+    def _failed(self, fault: Fault) -> bytes:
         return b"" if self.over else self._write(Failed(fault))
 
     def _pass_on(self, events: Iterable[Event]) -> bytes:
@@ -329,14 +328,14 @@ class TranslatedStream(AnswerStream):
                 if type(event) is not Delta and type(event) is not Metered:
                     self._carried += self._size
                     self._size = 0
-                    self.repeats = may_be_long(self._said + self._carried)
+                    self._repeats = may_be_long(self._said + self._carried)
                 for changed in self._restorer.push(event):
                     for ordered in sequencer.push(changed):
                         # One by one: an error must not lose what was already written.
                         written.append(self._write(ordered))  # noqa: PERF401
         except (IllegalEvent, DragomanError) as error:
             fault = error.fault if isinstance(error, DragomanError) else _ILLEGAL
-            written.append(self.failed(fault))
+            written.append(self._failed(fault))
         return written[0] if len(written) == 1 else b"".join(written)
 
     def _watch_blank(self, event: Delta) -> None:
@@ -477,7 +476,7 @@ class PassedStream(AnswerStream):
 
     @property
     def kept(self) -> int:
-        return 0 if self._rest is None else self._rest.kept
+        return self._matcher.said if self._rest is None else self._rest.kept
 
     @property
     def answer_id(self) -> str:
@@ -494,16 +493,16 @@ class PassedStream(AnswerStream):
     def _keepalive(self) -> bytes:
         return self._keepalive_bytes if self._rest is None else self._rest.keepalive()
 
-    def take(self, frame: Frame) -> bytes:
+    def _take(self, frame: Frame) -> bytes:
         matcher, outcome = self._matcher, self.outcome
         if outcome.ended or outcome.fault is not None:
             return b""
         if self._rest is not None:
-            return self._noted(self._rest, self._rest.take(frame))
+            return self._noted(self._rest, self._rest._take(frame))
         passed = matcher.match(frame)
         if passed is None:
             rest, written = self._hand_over()
-            return self._noted(rest, written + rest.take(frame))
+            return self._noted(rest, written + rest._take(frame))
         if matcher.undo is not None or self._held is not None:
             passed = self._released(frame, passed)
         self.begun, self.blank = matcher.begun, matcher.blank
@@ -531,27 +530,27 @@ class PassedStream(AnswerStream):
         rest.outcome, rest.begun, rest.blank = self.outcome, matcher.begun, matcher.blank
         written = rest.follow(matcher)
         if self._held is not None:
-            written += rest.take(self._held.frame)
+            written += rest._take(self._held.frame)
         return rest, written
 
     def _noted(self, rest: TranslatedStream, written: bytes) -> bytes:
-        self.begun, self.blank, self.repeats = rest.begun, rest.blank, rest.repeats
+        self.begun, self.blank, self._repeats = rest.begun, rest.blank, rest._repeats
         return written
 
-    def fill(self, written: bytes) -> bytes:
-        return written if self._rest is None else self._rest.fill(written)
+    def _fill(self, written: bytes) -> bytes:
+        return written if self._rest is None else self._rest._fill(written)
 
-    def close(self) -> bytes:
+    def _close(self) -> bytes:
         if self.over:
             return b""
         if self._rest is None and (end := self._matcher.finish()) is not None:
             return self._observed(end if self._held is None else self._held.passed + end)
         rest, written = self._hand_over()
-        return self._noted(rest, written + rest.close())
+        return self._noted(rest, written + rest._close())
 
-    def failed(self, fault: Fault) -> bytes:
+    def _failed(self, fault: Fault) -> bytes:
         rest, written = self._hand_over()
-        return self._noted(rest, written + rest.fail(fault))
+        return self._noted(rest, written + rest._failed(fault))
 
     def _observed(self, passed: bytes) -> bytes:
         """`passed`, the matcher's last output; an error with names of accounts hidden."""

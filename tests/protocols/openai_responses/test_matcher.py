@@ -122,7 +122,7 @@ class TestWholeAnswers:
             message({"type": "output_text", "text": 5}),
             message({"type": "markdown", "text": "a"}),
             call('{"a":'),
-            call({"a": 1}),
+            {**call("{}"), "arguments": {"a": 1}},
             {"type": "output_text", "text": "a"},
             {**message(text("a")), "role": "user"},
         ],

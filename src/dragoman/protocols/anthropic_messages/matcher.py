@@ -259,6 +259,8 @@ class MessagesMatcher(Watch):
                 return None if data.strip() else b""
             frame = Frame(name, data, b"event: %b\n%b" % (name, frame.raw))
         take = _EVENTS.get(name)
+        if self.undo is not None and take is not MessagesMatcher._grow_block and self._is_torn:
+            return None
         try:
             return self._beside(frame) if take is None else take(self, frame)
         except JsonError:
@@ -293,6 +295,12 @@ class MessagesMatcher(Watch):
         self.begun = self.begun or kind not in (_TEXT, _THINKING)
         self._likeness.forget()
         return frame.raw
+
+    @property
+    def _is_torn(self) -> bool:
+        """Whether the input of the last block ends within an escape."""
+        run = self._blocks[-1].run
+        return isinstance(run, Arguments) and bool(run.open)
 
     @property
     def _is_open(self) -> bool:

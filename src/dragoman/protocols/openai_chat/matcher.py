@@ -344,6 +344,13 @@ class Progress:
             and (call.is_custom or call.text.allows(one.text, is_held=is_held))
         )
 
+    def may_end(self, choices: Sequence[Choice]) -> bool:
+        """Whether a chunk may follow one that waits: only more of a call may, unless its arguments
+        may be whole."""
+        if self.call is None or (self.call.text.text and not self.call.text.open):
+            return True
+        return any(choice.delta and choice.delta.tool_calls for choice in choices)
+
     def _allows_end(self, reason: str, calls: Sequence[Fragment]) -> bool:
         if reason == "" and not self.is_alone:
             return not calls
@@ -503,6 +510,8 @@ class ChatMatcher(Watch):
 
     def _allows(self, choices: Sequence[Choice], name: str | None) -> bool:
         is_other = self.begun and bool(name) and name != self.answer_id
+        if self.undo is not None and not self._choices[0].may_end(choices):
+            return False
         for choice in choices:
             if not 0 <= choice.index < self._asked:
                 return False

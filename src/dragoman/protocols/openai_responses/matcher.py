@@ -312,9 +312,11 @@ class ResponsesMatcher(Watch):
             if not frame.event:
                 name = _other(data).type.encode()
                 frame = Frame(name, data, b"event: %b\n%b" % (name, frame.raw))
+            take = _EVENTS.get(frame.event)
+            if self.undo is not None and take is not ResponsesMatcher._grow and self._is_torn:
+                return None
             if frame.event in _LIFECYCLE:
                 return self._lifecycle(frame)
-            take = _EVENTS.get(frame.event)
             event: Other
             if take is None:
                 event = _other(data)
@@ -333,6 +335,12 @@ class ResponsesMatcher(Watch):
         number = event.sequence_number
         self._number = max(self._number, number if type(number) is int else -1) + 1
         return frame.raw
+
+    @property
+    def _is_torn(self) -> bool:
+        """Whether the arguments of the item under way end within an escape."""
+        run = None if self._open is None else self._open.run
+        return isinstance(run, Arguments) and bool(run.open)
 
     # Events of items.
 

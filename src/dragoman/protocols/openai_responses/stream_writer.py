@@ -19,6 +19,7 @@ from dragoman import jsontext
 from dragoman.canonical.blocks import (
     Annotation,
     Block,
+    Foreign,
     Reasoning,
     Refusal,
     Text,
@@ -47,6 +48,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Reply, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.long_texts import filled
+from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.content_writer import write_annotation
 from dragoman.protocols.openai_responses.errors import (
     error_members,
@@ -57,6 +59,7 @@ from dragoman.protocols.openai_responses.finish import write_finish
 from dragoman.protocols.openai_responses.frames import Frames, TextInProgress
 from dragoman.protocols.openai_responses.output_writer import (
     CallItem,
+    ForeignItem,
     HiddenReasoning,
     Item,
     MessageItem,
@@ -254,6 +257,8 @@ class ResponsesWriter:
                 self._item = item = SearchItem.new(
                     self._output, self._mint("ws_"), block, with_sources=self._wants_sources
                 )
+            case Foreign(origin=wire.NAME):
+                self._item = item = ForeignItem(self._output, block.raw)
             case _:
                 self._lose("content", f"{type(block).__name__.lower()} blocks have no counterpart")
                 return finished
