@@ -448,6 +448,7 @@ class ChatMatcher(Watch):
     __slots__ = (
         "_asked",
         "_choices",
+        "_count",
         "_has_legacy_calls",
         "_head",
         "_id_repeats",
@@ -473,6 +474,8 @@ class ChatMatcher(Watch):
         self._head: JsonObject = {}
         """What the first chunk tells of the answer as a whole."""
         self._likeness = Likeness()
+        self._count = 0
+        """Chunks with choices, but for those that are like others."""
         self._id_repeats = False
         self._spoken = choices > 1
         """Whether more than a thought in plain text came."""
@@ -529,6 +532,7 @@ class ChatMatcher(Watch):
 
     def _take(self, chunk: Chunk, choices: Sequence[Choice], frame: Frame) -> bytes:
         data = frame.data
+        self._count += bool(choices)
         if choices and not self._head:
             names = ("id", "model", "created", "service_tier")
             self._head = {name: getattr(chunk, name) for name in names}
@@ -587,11 +591,13 @@ class ChatMatcher(Watch):
 
     def hand_over(self, read: Read, writer: AnswerWriter) -> None:
         """Give the reader what was passed on."""
+        count = self._count
         if self.undo is not None:
             self.undo()
+            count -= 1
         if self._asked > 1 or self._has_legacy_calls:
             raise UpstreamError.unreadable("a chunk is not what the protocol allows")
-        if self._head:
+        if count:
             first = {**self._head, "choices": [{"index": 0, "delta": {"role": "assistant"}}]}
             read(Frame(b"", to_json(first), b""))
             if self._id_repeats:

@@ -503,7 +503,8 @@ class ResponsesMatcher(Watch):
         is_new = not self._is_begun
         if not is_new and name != self.answer_id and self.begun and self._added is None:
             return None  # a second response
-        if is_end and not self._ends(response, _ENDS[event.type]):
+        # One that is steered ends in the middle of an item.
+        if is_end and self._added is None and not self._ends(response, _ENDS[event.type]):
             return None
         if is_new:
             self._begin(response)
@@ -555,7 +556,9 @@ class ResponsesMatcher(Watch):
             self._spent = self.usage
             self.untold += not is_told
             self._shown = of_next(self._shown, len(self._names))
+            self._open = None
             self._done.clear()
+            self._beside.clear()
         if name == b"response.failed":
             self.fault = fault_of(response.error)
 
