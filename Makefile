@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 UV_VENV := .lock-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pytest mutants bench differential docs lock node clients frameworks record-clients drift release clean
+.PHONY: help demo test lint javascript format types pytest mutants bench differential docs lock node clients frameworks record-clients drift release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,10 +18,22 @@ demo: $(VENV)/.runtime ## serve the demo on 127.0.0.1:8080 (PORT= overrides)
 
 test: lint types pytest ## lint, types and every test
 
-lint: $(VENV)/.dev ## ruff and the import contracts
+lint: $(VENV)/.dev javascript ## ruff, the import contracts, and the JavaScript of the dashboard
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
+
+# Nothing but Python is needed to run the tests: without npm this is skipped, but not in .ci/run.
+JAVASCRIPT := tools/javascript
+javascript: ## prettier, eslint and tsc over the dashboard (needs npm)
+	@if command -v npm >/dev/null; then \
+		$(MAKE) --no-print-directory $(JAVASCRIPT)/node_modules/.package-lock.json && \
+		npm run check --prefix $(JAVASCRIPT); \
+	elif [ -n "$$DRAGOMAN_REQUIRE_SERVICES" ]; then \
+		echo "npm is not installed: the JavaScript of the dashboard cannot be checked" >&2; exit 1; \
+	else \
+		echo "Skipped: the JavaScript of the dashboard is checked only where npm is installed"; \
+	fi
 
 types: $(VENV)/.dev ## mypy, strict
 	$(BIN)/mypy
@@ -33,7 +45,7 @@ pytest: $(VENV)/.dev ## the tests alone (ARGS= is passed on, WORKERS= is how man
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 mutants: $(VENV)/.dev ## put bugs into the core and see which no test notices (ARGS= is passed on)
-	$(BIN)/python -m tests.mutation $(ARGS)
+	$(BIN)/python -m tools.mutation $(ARGS)
 
 bench: $(VENV)/.dev ## measure cost per request and per event (ARGS= is passed on)
 	$(BIN)/python -m bench $(ARGS)
@@ -42,21 +54,26 @@ differential: $(VENV)/.dev ## compare with another version (OLD= is its checkout
 	$(BIN)/python -m tools.differential --old $(OLD) $(ARGS)
 
 drift: $(VENV)/.dev ## what the installed SDKs have that the gateway does not account for
-	$(BIN)/python -m tests.drift
+	$(BIN)/python -m tools.drift
 
 docs: $(VENV)/.dev ## write the generated pages
 	$(BIN)/python -m dragoman.config.reference docs/configuration.md
-	$(BIN)/python -m tests.matrix.table
-	$(BIN)/python -m tests.losses.page
-	$(BIN)/python -m tests.accounts.page
-	$(BIN)/python -m tests.telemetry.monitoring
-	$(BIN)/python -m tests.clients.ledgers
+	$(BIN)/python -m tools.pages.matrix
+	$(BIN)/python -m tools.pages.translation_fields
+	$(BIN)/python -m tools.pages.accounts
+	$(BIN)/python -m tools.pages.monitoring
+	$(BIN)/python -m tools.pages.client_losses
+	$(BIN)/python -m tools.pages.operations
 	$(BIN)/python -m dragoman.lab.guides docs/clients.md
 	$(BIN)/python -m dragoman.api_page docs/library.md
 
-format: $(VENV)/.dev ## let ruff rewrite the code
+format: $(VENV)/.dev ## let ruff rewrite the code, and prettier the dashboard where npm is installed
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	@if command -v npm >/dev/null; then \
+		$(MAKE) --no-print-directory $(JAVASCRIPT)/node_modules/.package-lock.json && \
+		npm run format --prefix $(JAVASCRIPT); \
+	fi
 
 node: tests/node/node_modules/.package-lock.json ## install the Node SDKs that the tests judge with
 
@@ -69,8 +86,9 @@ clients: $(CLIENTS)/node_modules/.package-lock.json $(UNLOCKED:=/node_modules/.p
 frameworks: $(CLIENTS)/.venv-llama-index/.installed $(CLIENTS)/.venv-aider/.installed ## install LlamaIndex and Aider, each in an environment of its own
 
 record-clients: $(VENV)/.dev clients frameworks ## record anew what the agents send
-	$(BIN)/python -m tests.clients.record
-	$(BIN)/python -m tests.clients.ledgers
+	$(BIN)/python -m tools.clients.record
+	$(BIN)/python -m tools.pages.client_losses
+	$(BIN)/python -m tools.pages.operations
 
 # uv only resolves here: it is thrown away, and neither the package nor its tests need it.
 LOCK := $(UV_VENV)/bin/uv pip compile --quiet --universal --generate-hashes \
@@ -96,10 +114,10 @@ lock: ## resolve the requirement locks anew (UPGRADE=--upgrade takes newer versi
 
 RELEASE := .venv-release
 release: $(VENV)/.dev $(RELEASE)/.installed ## build and check all that is published, in dist/ (needs no network)
-	$(BIN)/python -m tests.install.release dist
+	$(BIN)/python -m tools.release dist
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(UV_VENV) .peers tests/node/node_modules $(CLIENTS)/node_modules \
+	rm -rf $(VENV) $(UV_VENV) .peers tests/node/node_modules $(JAVASCRIPT)/node_modules $(CLIENTS)/node_modules \
 		$(UNLOCKED:=/node_modules) $(CLIENTS)/.venv $(CLIENTS)/.venv-* $(RELEASE) dist .mypy_cache .ruff_cache .pytest_cache .mutation \
 		.hypothesis .import_linter_cache
 
@@ -128,8 +146,9 @@ $(RELEASE)/.installed: requirements/release.lock requirements/helm.lock
 		--no-deps --ignore-requires-python --require-hashes --requirement requirements/helm.lock
 	@touch $@
 
-tests/node/node_modules/.package-lock.json: tests/node/package.json tests/node/package-lock.json
-	npm ci --prefix tests/node --no-audit --no-fund
+tests/node/node_modules/.package-lock.json $(JAVASCRIPT)/node_modules/.package-lock.json: \
+		%/node_modules/.package-lock.json: %/package.json %/package-lock.json
+	npm ci --prefix $* --no-audit --no-fund
 	@touch $@
 
 # npm runs no package's install script unasked; Claude Code's puts its binary in place.

@@ -1,6 +1,6 @@
 """``python -m bench.hostile [KIND ...]``: how long good requests take beside clients that do harm.
 
-The clients are those of ``tests.gateway.hostile``, which tells what each kind does. The gateway has
+The clients are those of ``tools.load.hostile``, which tells what each kind does. The gateway has
 a core of its own and is a new one for each kind. In each round good requests are sent alone, then
 among clients of the kind; told is the 99th percentile of both, in milliseconds, and the ratio of
 the two in the same round, so that what else the machine does is in both. ``all`` is every kind at
@@ -11,7 +11,7 @@ import argparse
 import statistics
 import sys
 
-from tests.gateway.hostile import HARM, attack, percentile, victim_apart
+from tools.load.hostile import HARM, attack, percentile, victim_apart
 
 NAMES = [kind.__name__ for kind in HARM]
 

@@ -92,7 +92,9 @@ def test_version() -> None:
 
 def commands(group: click.Group, name: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     yield name
-    for part, command in group.commands.items():
+    context = click.Context(group)
+    for part in group.list_commands(context):
+        command = group.get_command(context, part)
         if isinstance(command, click.Group):
             yield from commands(command, (*name, part))
         else:

@@ -21,7 +21,7 @@ from dragoman.config import (
     parse_config,
     read_config,
 )
-from dragoman.config.convert import Converter
+from dragoman.config.convert import Converter, Lookup
 from dragoman.config.removed import REMOVED
 from dragoman.protocols.settings import setting
 
@@ -187,7 +187,6 @@ def test_builtin_names(folder: Path) -> None:
         "gemini-*": "google/",
         "grok-*": "xai/",
     }
-    assert models.list_cache_s == 300.0
 
 
 def test_builtin_names_can_be_changed_and_left_out() -> None:
@@ -240,7 +239,7 @@ def test_a_storage_key_has_a_least_length() -> None:
     assert fault.startswith("2: storage.key: shorter than 16 characters")
     assert "fifteen" not in fault
     assert faults("[storage]\nprevious_key = 'sixteen letters!'") == [
-        "2: storage.previous_key: is of no use without key"
+        "2: storage.previous_key: has no effect without key"
     ]
 
 
@@ -251,7 +250,7 @@ def test_a_setting_that_was_removed_is_refused_with_what_to_do(name: str) -> Non
     for table in reversed(tables):
         value = {table: [value] if table in ("upstreams", "clients", "teams") else value}
     assert isinstance(value, dict)
-    converter = Converter(Secret)
+    converter = Converter(Lookup(Secret))
     converter.convert(value, Config, ())
     told = [message for path, message in converter.faults if path[-1] == setting]
     assert told == [f"was removed: {REMOVED[name]}"]
@@ -467,7 +466,7 @@ def test_a_route_that_is_never_reached_is_a_warning() -> None:
 def test_other_warnings() -> None:
     assert warned("") == ["1: no [[upstreams]]: every request will be refused"]
     assert warned(UPSTREAM) == [
-        "2: upstreams[0].name: has no account here: nothing is sent to it unless the store has one"
+        "2: upstreams[0].name: has no account here: it is used only if the store has one"
     ]
 
 
@@ -484,7 +483,7 @@ def test_long_limits_are_kept_somewhere(holder: str, window: str, is_told: bool)
     text = f"{UPSTREAM}\n{holder}\n{limit}"
 
     def told(storage: str) -> bool:
-        return any("begin anew" in line for line in warned(f"{text}[storage]\n{storage}"))
+        return any("start again with" in line for line in warned(f"{text}[storage]\n{storage}"))
 
     assert told('path = ""') is is_told
     assert not told('path = "kept.db"')
@@ -560,7 +559,7 @@ def test_loaded_is_told_apart_from_problems() -> None:
         Problem(
             2,
             "upstreams[0].name",
-            "has no account here: nothing is sent to it unless the store has one",
+            "has no account here: it is used only if the store has one",
         ),
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import Config, ConfigError, parse_config
-from dragoman.config.changes import MOST_TOLD, Names, changes, restart_fields, usable_now
+from dragoman.config.changes import MOST_NAMES, Names, changes, restart_fields, usable_now
 from dragoman.config.settings import Server
 from dragoman.config.source import Source, stamp
 
@@ -90,9 +90,9 @@ def test_the_order_of_routes() -> None:
 
 
 def test_few_names_are_told_of_many() -> None:
-    more = "".join(f'[[accounts]]\nname = "n{n}"\nupstream = "x"\n' for n in range(MOST_TOLD + 7))
+    more = "".join(f'[[accounts]]\nname = "n{n}"\nupstream = "x"\n' for n in range(MOST_NAMES + 7))
     found = changes(made(BEFORE), made(BEFORE + more)).accounts
-    assert (len(found.added.names), found.added.more) == (MOST_TOLD, 7)
+    assert (len(found.added.names), found.added.more) == (MOST_NAMES, 7)
     assert str(Names(("a", "b"), 3)) == "a, b and 3 more"
 
 

@@ -21,7 +21,7 @@ def client(more: str = "", key: str = 'key = "long-enough"') -> str:
         (client(key='key = "${CI_KEY}"'), "write env:NAME"),
         (
             client().replace('"c"', '"anyone"'),
-            r"clients\[0\].name: stands for all who call without",
+            r"clients\[0\].name: is the name of clients without",
         ),
         (client(key=""), r"clients\[0\].key: required, but not set"),
         (client(key='keys = ["first-of-two", "x"]'), r"clients\[0\].keys\[1\]: too short"),

@@ -56,11 +56,17 @@ every_model = true
     ("rule", "told"),
     [
         ("verdict = 'cool'\nwhy = 'w'\nstatuses = [1000]", "statuses: 1000 is no HTTP status"),
-        ("verdict = 'cool'\nwhy = 'w'\nwords = ['Quota']", "words: would never fit: write it as q"),
-        ("verdict = 'cool'\nwhy = 'w'\ntexts = ['A b']", "texts: would never fit: write it as a b"),
-        ("verdict = 'cool'\nwhy = 'w'\nheaders = ['X-A']", "headers: would never fit: write it"),
-        ("verdict = 'cool'\nwhy = 'w'\ntexts = ['']", "texts: would fit anything: leave it out"),
-        ("verdict = 'cool'\nwhy = ''", "why: say why"),
+        (
+            "verdict = 'cool'\nwhy = 'w'\nwords = ['Quota']",
+            "words: would never match: write it as",
+        ),
+        (
+            "verdict = 'cool'\nwhy = 'w'\ntexts = ['A b']",
+            "texts: would never match: write it as",
+        ),
+        ("verdict = 'cool'\nwhy = 'w'\nheaders = ['X-A']", "headers: would never match: write it"),
+        ("verdict = 'cool'\nwhy = 'w'\ntexts = ['']", "texts: would match anything: remove it"),
+        ("verdict = 'cool'\nwhy = ''", "why: required"),
         ("verdict = 'cool'", "why: required, but not set"),
         ("verdict = 'ban'\nwhy = 'w'", "verdict: "),
         ("verdict = 'cool'\nwhy = 'w'\nstatus = 429", "status: unknown key"),
@@ -74,15 +80,15 @@ def test_a_rule_that_cannot_be_meant_is_an_error(rule: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "told"),
     [
-        ("verdict = 'disable'\nwhy = 'w'\nsoft = true", "[0].soft: means something with the"),
-        ("verdict = 'disable'\nwhy = 'w'\nevery_model = true", "[0].every_model: means something"),
+        ("verdict = 'disable'\nwhy = 'w'\nsoft = true", "[0].soft: has an effect with the"),
+        ("verdict = 'disable'\nwhy = 'w'\nevery_model = true", "[0].every_model: has an effect"),
         (
             "verdict = 'cool'\nwhy = 'w'\nstatuses = [200]",
-            "[0].statuses: never fits: only failures",
+            "[0].statuses: never matches: rules apply",
         ),
         (
             "verdict = 'cool'\nwhy = 'w'\n[[upstreams.rules]]\nverdict = 'cool'\nwhy = 'v'",
-            "[1].verdict: never reached: rules[0] fits every failure",
+            "[1].verdict: never reached: rules[0] matches every failure",
         ),
     ],
 )

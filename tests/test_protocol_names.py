@@ -37,7 +37,6 @@ REASONS = {
     "server/app.py": "the CORS headers that browsers were promised, letter by letter",
     "observability/traces/conventions.py": "hosts of services, and the conventions' names",
     "lab/prices/litellm.py": "providers' names in a list of prices, which is of services",
-    "lab/prices/pages.py": "a provider's name in a list of prices, and the address of its page",
     "observability/request_log/rows.py": "names of clients, by what their user agents begin with",
     "responses/": "the Responses API's own: what it stores, makes in the background, leaves to "
     "upstreams that speak it, and serves over WebSocket",

@@ -28,7 +28,7 @@ call = translate_request("anthropic_messages", "openai_chat", body, model="qwen3
 send(base_url + "/v1" + call.path, call.headers(key), call.body)
 ```
 
-What `options` and `capabilities` may hold is in [configuration](configuration.md).
+What `options` and `capabilities` may contain is in [configuration](configuration.md).
 """
 
 

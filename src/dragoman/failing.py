@@ -1,5 +1,5 @@
 """What every vendor's error answer has in common: when to come back, a body that is no JSON, and
-the words in which rules say what a failure means for an account.
+the terms of the rules that decide what a failure means for an account.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     (`cool`), is out for every model until its quota is renewed (`exhaust`), or is out until its
     key changes or a person enables it (`disable`)."""
     why: str
-    """The reason told to operators and, when no account is left, to clients."""
+    """The reason for operators and, when no account is left, for clients."""
     statuses: tuple[int, ...] = ()
     """HTTP statuses, one of which the answer has; 0 stands for no answer at all."""
     words: tuple[str, ...] = ()
-    """Error types and codes, one of which the body holds; in lower case."""
+    """Error types and codes, one of which the body contains; in lower case."""
     texts: tuple[str, ...] = ()
     """Texts, one of which is part of the error's message; in lower case."""
     headers: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     """Seconds to wait, from `retry-after-ms`, else from `retry-after` (seconds or an HTTP date).
 
     `headers` have lower-case names. A date is taken relative to the answer's own `date`, so that
-    clocks need not agree, else to `now` (Unix seconds). None if nothing usable is said. Both
+    clocks need not agree, else to `now` (Unix seconds). None if no usable value is given. Both
     vendors' SDKs read these two, in this order.
     """
     milliseconds = number_of(headers.get("retry-after-ms"))

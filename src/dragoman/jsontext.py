@@ -24,7 +24,7 @@ class JsonTooDeep(JsonError):
 
 
 class JsonMismatch(JsonError):
-    """It is JSON, but not of the type that is wanted; the message says what differs, and where."""
+    """It is JSON, but not of the required type; the message names the difference and its place."""
 
 
 def decoder(kind: type[T]) -> Callable[[Text], T]:
@@ -57,7 +57,7 @@ strict: Callable[[Text], Any] = _guarded(_decode)
 
 def decode(text: Text) -> Any:
     """Decodes JSON text of any type: also with halves of characters, each of which becomes U+FFFD,
-    and with numbers that no double holds, which are kept as they are written. Raises `JsonError`.
+    and with numbers beyond a double, which stay as they are written. Raises `JsonError`.
     """
     try:
         return _decode(text)
@@ -83,11 +83,11 @@ def decode_mended(text: Text, pieces: frozenset[str] = frozenset()) -> tuple[Any
         JsonError: it is no JSON either way.
     """
     try:
-        said = text if isinstance(text, str) else bytes(text).decode()
-        if _ODD.search(said) is None:
+        decoded = text if isinstance(text, str) else bytes(text).decode()
+        if _ODD.search(decoded) is None:
             raise JsonError("it is malformed")
         value = json.loads(
-            said, parse_constant=_refuse, parse_int=_whole_number, parse_float=_number
+            decoded, parse_constant=_refuse, parse_int=_whole_number, parse_float=_number
         )
         mender = _Mender()
         return mender.mend(value, pieces), mender.used

@@ -26,7 +26,7 @@ _ANY_ANSWER = Request(
     include_usage=True,
     thinking=Thinking(mode="adaptive"),
 )
-"""A request whose answer may hold anything: usage in streams, and reasoning."""
+"""A request whose answer may contain anything: usage in streams, and reasoning."""
 
 
 def answer(

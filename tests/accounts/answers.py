@@ -33,6 +33,7 @@ LOW_TEXT = "Your credit balance is too low to access the Anthropic API."
 SLOW_TEXT = "Rate limit reached for gpt-5 on tokens per min (TPM). Please try again in 1.5s."
 LARGE_TEXT = "Request too large for gpt-5 on tokens per min (TPM): Limit 30000, Requested 31538."
 QUOTA_TEXT = "You exceeded your current quota, please check your plan and billing details."
+PLAN_TEXT = "The 'gpt-5' model is not supported when using Codex with a ChatGPT account."
 LONG_TEXT = "Extra usage is required for long context requests."
 
 TABLE: dict[str, tuple[Row, ...]] = {
@@ -391,6 +392,24 @@ TABLE: dict[str, tuple[Row, ...]] = {
             last("1 s"),
             CLIENT,
         ),
+        Row(
+            '400, "The model is not supported when using Codex with a ChatGPT account"',
+            openai(400, None, PLAN_TEXT),
+            last("1 s"),
+            CLIENT,
+        ),
+        Row(
+            '403, "Your organization must be verified to use the model"',
+            openai(403, None, "Your organization must be verified to use the model `o3`."),
+            last("1 s"),
+            CLIENT,
+        ),
+        Row(
+            '404, "not available for this key"',
+            openai(404, "model_not_found", "The model is not available for this key."),
+            last("1 s"),
+            CLIENT,
+        ),
     ),
     "The service fails": (
         Row(
@@ -404,6 +423,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
         Row("520 from a proxy in front", Answer(520), last("1 s"), CLIENT),
         Row("529 `overloaded_error`", anthropic(529, "overloaded_error"), last("1 s"), CLIENT),
         Row("408", Answer(408), NEXT, CLIENT),
+        Row("421", Answer(421), NEXT, CLIENT),
         Row("425", Answer(425), NEXT, CLIENT),
         Row("a redirect", Answer(307), NEXT, CLIENT),
         Row("a status that HTTP does not have", Answer(799), NEXT, CLIENT),

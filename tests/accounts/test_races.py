@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -23,10 +23,12 @@ from dragoman.accounts.sync import AccountSync
 from dragoman.config import Config, Secret, Upstream
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
-from dragoman.operations.drafts import Draft, InvalidDraft
-from dragoman.operations.errors import Conflict, UnknownAccount
-from dragoman.operations.rows import Row
-from dragoman.operations.service import Administration
+from dragoman.operations.account_fields import AccountChanges
+from dragoman.operations.account_lists import Row
+from dragoman.operations.account_queries import AccountQueries
+from dragoman.operations.account_service import AccountService
+from dragoman.operations.errors import Conflict, Unknown
+from dragoman.operations.inputs import InvalidInput
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
 
@@ -78,7 +80,7 @@ class Worker:
         self.sync.chance = chance
         self._exchange: asyncio.Task[None] | None = None
         # What people do comes to any worker, on the one thread that uses its store.
-        self.people = Administration(CONFIG, self.store, CIPHER)
+        self.people = AccountService(AccountQueries(CONFIG, self.store, CIPHER))
 
     async def exchange(self) -> None:
         assert await self.sync._exchange()
@@ -135,8 +137,8 @@ class Story:
         self.acts.append(Act(kind, began, self.tick, key))
         return True
 
-    def _draft(self, fields: dict[str, object]) -> Draft:
-        return Draft({"name": self.name, **fields})
+    def _draft(self, fields: dict[str, object]) -> Any:
+        return AccountChanges(name=self.name, **fields)
 
     def _secret(self) -> str:
         return f"sk-{self.name}-{self.key}"
@@ -259,18 +261,18 @@ async def test_every_end_is_one_that_some_order_explains(tmp_path: Path) -> None
     assert min(ends.values()) > INTERLEAVINGS // 100
 
 
-def at_once(path: Path, work: Callable[[Administration, int], str], count: int) -> list[str]:
+def at_once(path: Path, work: Callable[[AccountService, int], str], count: int) -> list[str]:
     """What `work` says where so many do it at the same time, each at a store of its own."""
     said: list[str] = []
     line = threading.Barrier(count)
 
     def one(number: int) -> None:
         with closing(SqliteStore(path, lock_s=60.0)) as store:
-            people = Administration(CONFIG, store, CIPHER)
+            people = AccountService(AccountQueries(CONFIG, store, CIPHER))
             line.wait()
             try:
                 said.append(work(people, number))
-            except (Conflict, UnknownAccount, InvalidDraft) as error:
+            except (Conflict, Unknown, InvalidInput) as error:
                 said.append(type(error).__name__)
 
     threads = [threading.Thread(target=one, args=(number,)) for number in range(count)]
@@ -284,12 +286,12 @@ def at_once(path: Path, work: Callable[[Administration, int], str], count: int) 
 def test_one_name_is_added_once_however_many_add_it(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
 
-    def add(people: Administration, number: int) -> str:
+    def add(people: AccountService, number: int) -> str:
         fields = {"upstream": "up", "key": Secret(f"sk-{number}")}
         if number % 2:
-            people.add(Draft({"name": "new", **fields}))
+            people.add(AccountChanges(name="new", **fields))
         else:
-            done = people.import_rows([Row(1, Draft({"name": "new", **fields}))], skip_bad=True)
+            done = people.import_rows([Row(1, AccountChanges(name="new", **fields))], skip_bad=True)
             if not done.added:
                 raise Conflict("left out")
         return "added"
@@ -297,7 +299,7 @@ def test_one_name_is_added_once_however_many_add_it(tmp_path: Path) -> None:
     for _ in range(5):
         assert at_once(path, add, 40) == ["Conflict"] * 39 + ["added"]
         assert at_once(path, lambda people, _: str(people.remove(["new"])), 8) == (
-            ["1"] + ["UnknownAccount"] * 7
+            ["1"] + ["Unknown"] * 7
         )
 
 
@@ -313,16 +315,16 @@ def test_changes_of_one_account_at_once_are_all_made(tmp_path: Path) -> None:
         {"balance": 5.0},
     ]
 
-    def change(people: Administration, number: int) -> str:
-        people.change(Draft({"name": "a", **changes[number]}))
+    def change(people: AccountService, number: int) -> str:
+        people.change(AccountChanges(name="a", **changes[number]))
         return "changed"
 
     for _ in range(5):
         with closing(SqliteStore(path)) as store:
-            people = Administration(CONFIG, store, CIPHER)
-            people.add(Draft({"name": "a", **fields}))
+            people = AccountService(AccountQueries(CONFIG, store, CIPHER))
+            people.add(AccountChanges(name="a", **fields))
             assert at_once(path, change, len(changes)) == ["changed"] * len(changes)
-            account = people.account("a")
+            account = people.changeable("a")
             assert account.key is not None
             assert account.key.reveal() == "sk-new"
             assert (account.priority, account.weight, account.models) == (7, 2.5, ("gpt-*",))
@@ -338,10 +340,10 @@ def test_the_outcome_of_a_test_of_what_is_gone_changes_nothing(tmp_path: Path) -
         return Transition("a", outcome, time.time())
 
     with closing(SqliteStore(tmp_path / "store.db")) as store:
-        people = Administration(CONFIG, store, CIPHER)
+        people = AccountService(AccountQueries(CONFIG, store, CIPHER))
         people.observe(refused("sk-1"))
         assert not store.states()
-        people.add(Draft({"name": "a", "upstream": "up", "key": Secret("sk-1")}))
+        people.add(AccountChanges(name="a", upstream="up", key=Secret("sk-1")))
         people.observe(refused("sk-0"))
         assert not store.states()
         people.observe(refused("sk-1"))

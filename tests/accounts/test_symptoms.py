@@ -65,7 +65,7 @@ def test_words_and_text_of_every_shape(body: Any, words: set[str], text: str | N
         (b'"No quota"', set(), '"no quota"'),
         (b'[{"error": {"status": "SPENT", "message": "No quota"}}]', {"spent"}, "no quota"),
         (b'{"error": {"type": "a", "code": "b", "message": "No"}}', {"a", "b"}, "no"),
-        (b"x" * 100_000, set(), "x" * 65536),
+        (b"x" * 100_000, set(), "x" * 10_000),
     ],
 )
 def test_rules_see_what_no_protocol_has_a_shape_for(

@@ -28,6 +28,7 @@ from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.postgres.database import PostgresDatabase
 from dragoman.storage.sqlite_file import SqliteFile
 from dragoman.storage.tables.pool import PoolTables
+from tests.accounts.syncing import SYNC_S, until
 from tests.storage.conftest import cluster, kind, url
 
 __all__ = ["cluster", "kind", "url"]
@@ -36,7 +37,6 @@ KEY = Secret("correct horse battery")
 UP = Upstream(name="up", protocol="openai_chat", base_url="http://127.0.0.1:9")
 WANTED = LeaseRequest("up", "m")
 REFUSED = Symptom(401)
-SYNC_S = 0.05
 
 
 class Failing(PoolTables):
@@ -87,13 +87,6 @@ async def working(
         yield worker
     finally:
         await worker.sync.close()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline, "it never came to that"
-        await asyncio.sleep(0.005)
 
 
 def account(name: str, key: str = "sk-1") -> Account:

@@ -15,7 +15,7 @@ from dragoman.keys.ring import KeyRing
 from dragoman.keys.secrets import digest_of
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
-from tests.accounts.test_sync import SYNC_S, until
+from tests.accounts.syncing import SYNC_S, until
 
 
 def key(name: str, rules: KeyRules = KeyRules()) -> StoredKey:  # noqa: B008

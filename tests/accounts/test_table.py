@@ -9,8 +9,8 @@ from dragoman.accounts.decide.explain import explain, of_account
 from dragoman.accounts.decide.rules import DEFAULT, SOP
 from tests.accounts.answers import TABLE
 from tests.accounts.changes import CHANGES, MODEL, STATES, Change
-from tests.accounts.page import PAGE, page
 from tests.accounts.shapes import NOW, Row
+from tools.pages.accounts import PAGE, page
 
 ROWS = [
     pytest.param(row, id=f"{situation}: {row.told}")

@@ -16,12 +16,13 @@ from msgspec.structs import replace
 from dragoman.accounts.store import StoreError
 from dragoman.audit import Actor, Line
 from dragoman.config import Client, Config, Secret, Storage, Team, Upstream
-from dragoman.operations.configuration import note_reload, note_start
-from dragoman.operations.drafts import Draft
-from dragoman.operations.errors import Conflict, ImportRejected
-from dragoman.operations.keys import KeyAdministration
-from dragoman.operations.rows import BadRow, Row
-from dragoman.operations.service import Administration
+from dragoman.operations.account_fields import AccountChanges
+from dragoman.operations.account_lists import Row
+from dragoman.operations.account_queries import AccountQueries
+from dragoman.operations.account_service import AccountService
+from dragoman.operations.configuration_log import record_reload, record_start
+from dragoman.operations.errors import BadRow, Conflict, ImportRejected
+from dragoman.operations.key_service import KeyService
 from dragoman.storage.opening import cipher_for
 from dragoman.storage.sqlite import SqliteStore
 
@@ -43,13 +44,13 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 
 
 @pytest.fixture
-def accounts(store: SqliteStore) -> Administration:
-    return Administration(CONFIG, store, cipher_for(CONFIG), ME)
+def accounts(store: SqliteStore) -> AccountService:
+    return AccountService(AccountQueries(CONFIG, store, cipher_for(CONFIG)), ME)
 
 
 @pytest.fixture
-def keys(store: SqliteStore) -> KeyAdministration:
-    return KeyAdministration(CONFIG, store.client_keys, ME)
+def keys(store: SqliteStore) -> KeyService:
+    return KeyService(CONFIG, store.client_keys, ME)
 
 
 def told(store: SqliteStore) -> list[tuple[Any, ...]]:
@@ -58,11 +59,11 @@ def told(store: SqliteStore) -> list[tuple[Any, ...]]:
     return [(line.action, line.kind, line.name, line.before, line.after) for line in lines]
 
 
-def draft(name: str, **fields: Any) -> Draft:
-    return Draft({"name": name, **fields})
+def draft(name: str, **fields: Any) -> Any:
+    return AccountChanges(name=name, **fields)
 
 
-def test_accounts(store: SqliteStore, accounts: Administration) -> None:
+def test_accounts(store: SqliteStore, accounts: AccountService) -> None:
     accounts.add(draft("a", upstream="u", key=Secret(SECRETS[0]), proxy=Secret(SECRETS[2])))
     accounts.change(draft("a", priority=3, key=Secret(SECRETS[1])))
     accounts.change(draft("a", headers={"x": Secret(SECRETS[3])}))
@@ -81,10 +82,10 @@ def test_accounts(store: SqliteStore, accounts: Administration) -> None:
     assert {(line.who, line.origin) for line in store.audit(100)} == {("me@here", "command")}
 
 
-def test_lists_of_accounts(store: SqliteStore, accounts: Administration) -> None:
+def test_lists_of_accounts(store: SqliteStore, accounts: AccountService) -> None:
     one, two = (Row(n, draft(f"a{n}", upstream="u", key=Secret(SECRETS[n]))) for n in (0, 1))
     accounts.import_rows([one])
-    accounts.import_rows([replace(one, draft=draft("a0", weight=2.0)), two], replace=True)
+    accounts.import_rows([replace(one, changes=draft("a0", weight=2.0)), two], replace=True)
     with pytest.raises(ImportRejected):
         accounts.import_rows([Row(9, draft("a9", upstream="u")), BadRow(2, "b", ())])
     assert [line[:3] for line in told(store)] == [
@@ -95,16 +96,16 @@ def test_lists_of_accounts(store: SqliteStore, accounts: Administration) -> None
     assert told(store)[1][3:] == ({}, {"weight": 2.0})
 
 
-def test_keys_and_teams(store: SqliteStore, keys: KeyAdministration) -> None:
-    keys.add_team("t", {"models": ["m"]})
+def test_keys_and_teams(store: SqliteStore, keys: KeyService) -> None:
+    keys.teams.add("t", {"models": ["m"]})
     secret = keys.add("k", {"team": "t", "note": "n"}).secret
     other = keys.rotate("k", 60.0).secret
     keys.change("k", {"note": None, "enabled": False})
     keys.change("k", {"enabled": False})  # as it is
-    keys.change_team("t", {"models": ["m", "n"]})
-    keys.change_team("t", {})
+    keys.teams.change("t", {"models": ["m", "n"]})
+    keys.teams.change("t", {})
     keys.remove(["k"])
-    keys.remove_team("t")
+    keys.teams.remove("t")
     lines = told(store)
     rotated = lines.pop(2)
     assert rotated[:4] == ("rotate", "key", "k", None)
@@ -123,7 +124,7 @@ def test_keys_and_teams(store: SqliteStore, keys: KeyAdministration) -> None:
 
 
 def test_what_was_refused_is_not_written_down(
-    store: SqliteStore, keys: KeyAdministration, accounts: Administration
+    store: SqliteStore, keys: KeyService, accounts: AccountService
 ) -> None:
     keys.add("k", {})
     with pytest.raises(Conflict):
@@ -134,9 +135,7 @@ def test_what_was_refused_is_not_written_down(
     assert len(told(store)) == 2
 
 
-def test_a_change_that_cannot_be_written_down_is_not_made(
-    tmp_path: Path, keys: KeyAdministration
-) -> None:
+def test_a_change_that_cannot_be_written_down_is_not_made(tmp_path: Path, keys: KeyService) -> None:
     keys.add("k", {})
     with closing(sqlite3.connect(tmp_path / "store.db")) as other, other:
         other.execute(
@@ -151,9 +150,9 @@ def test_a_start_with_another_configuration(tmp_path: Path) -> None:
     config = replace(CONFIG, storage=Storage(path=str(tmp_path / "kept.db")))
     other = replace(config, clients=(Client(name="c", key=Secret(SECRETS[0])),))
     for one in (config, config, other):
-        note_start(one)
-    note_start(replace(CONFIG, storage=Storage(path="")))
-    note_reload(config, Team(name="stands-in"))
+        record_start(one)
+    record_start(replace(CONFIG, storage=Storage(path="")))
+    record_reload(config, Team(name="stands-in"))
     store = SqliteStore(tmp_path / "kept.db")
     reload, second, first = store.audit(10)
     store.close()

@@ -13,10 +13,10 @@ import pytest
 
 from dragoman.config import Client, Config, Secret
 from dragoman.keys.ring import Denied, KeyRing
-from dragoman.operations.errors import ImportRejected
+from dragoman.operations.errors import BadFile, BadRow, ImportRejected
 from dragoman.operations.foreign_keys import ForeignKey, Source, read_keys
-from dragoman.operations.keys import ImportedKeys, KeyAdministration
-from dragoman.operations.rows import BadFile, BadRow
+from dragoman.operations.key_import import ImportedKeys, import_keys
+from dragoman.operations.key_service import KeyService
 from dragoman.storage.sqlite import SqliteStore
 
 NOW = 1_800_000_000.0
@@ -53,22 +53,22 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 
 
 @pytest.fixture
-def keys(store: SqliteStore) -> KeyAdministration:
-    keys = KeyAdministration(CONFIG, store.client_keys, clock=lambda: NOW)
-    keys.add_team("t", {})
+def keys(store: SqliteStore) -> KeyService:
+    keys = KeyService(CONFIG, store.client_keys, clock=lambda: NOW)
+    keys.teams.add("t", {})
     return keys
 
 
-def take(keys: KeyAdministration, source: Source, text: str, **more: Any) -> ImportedKeys:
-    return keys.import_keys(read_keys(BytesIO(text.encode()), source), **more)
+def take(keys: KeyService, source: Source, text: str, **more: Any) -> ImportedKeys:
+    return import_keys(keys, read_keys(BytesIO(text.encode()), source), **more)
 
 
-def names(keys: KeyAdministration) -> list[str]:
+def names(keys: KeyService) -> list[str]:
     views = keys.keys()
     return [view.name for view in views]
 
 
-def rules(keys: KeyAdministration, name: str) -> dict[str, Any]:
+def rules(keys: KeyService, name: str) -> dict[str, Any]:
     found = keys.key(name).rules
     return {
         field: getattr(found, field)
@@ -84,7 +84,7 @@ def found_by(store: SqliteStore, secret: str) -> str:
     return ring.find(secret.encode(), NOW).name
 
 
-def test_litellm(store: SqliteStore, keys: KeyAdministration) -> None:
+def test_litellm(store: SqliteStore, keys: KeyService) -> None:
     done = take(keys, "litellm", LITELLM)
     second = f"litellm-{hashlib.sha256(b'sk-litellm-two').hexdigest()[:8]}"
     assert done.added == ("Team-A-ci", second)
@@ -101,7 +101,7 @@ def test_litellm(store: SqliteStore, keys: KeyAdministration) -> None:
     assert [line.action for line in store.audit(2)] == ["import", "import"]
 
 
-def test_new_api(store: SqliteStore, keys: KeyAdministration) -> None:
+def test_new_api(store: SqliteStore, keys: KeyService) -> None:
     for text in (json.dumps(TOKENS), json.dumps({"success": True, "data": {"items": TOKENS}})):
         done = take(keys, "new-api", text, dry_run=True)
         assert (done.rows, done.added) == (2, ("mine", "mine-8"))
@@ -121,7 +121,7 @@ def test_new_api(store: SqliteStore, keys: KeyAdministration) -> None:
 
 
 def test_openrouter_tells_no_keys_so_there_are_new_ones(
-    store: SqliteStore, keys: KeyAdministration
+    store: SqliteStore, keys: KeyService
 ) -> None:
     done = take(keys, "openrouter", OPENROUTER)
     [made] = done.made
@@ -156,12 +156,12 @@ LIMITS = {
 
 @pytest.mark.parametrize("source", ["litellm", "new-api", "openrouter"])
 def test_limits_are_taken_over_or_left_out_on_demand_and_never_forgotten(
-    keys: KeyAdministration, source: Source
+    keys: KeyService, source: Source
 ) -> None:
     found = read_keys(BytesIO(LIMITED[source].encode()), source)
     assert not isinstance(found[0], BadRow)
     assert found[0].fields["limits"] == LIMITS[source]
-    done = keys.import_keys(found, limits=False)
+    done = import_keys(keys, found, limits=False)
     assert all("limits" in missed for missed in done.left_out.values())
     assert len(done.left_out) == len(found)
 
@@ -195,7 +195,7 @@ BAD: list[tuple[Source, str, list[tuple[int, str]]]] = [
 @pytest.mark.parametrize(("source", "text", "faults"), BAD)
 def test_every_broken_row_is_named_and_nothing_is_half_done(
     store: SqliteStore,
-    keys: KeyAdministration,
+    keys: KeyService,
     source: Source,
     text: str,
     faults: list[tuple[int, str]],
@@ -246,21 +246,21 @@ class Disturbed(list[ForeignKey | BadRow]):
 
 
 def test_others_use_the_store_while_the_rows_of_an_import_are_read(
-    tmp_path: Path, keys: KeyAdministration
+    tmp_path: Path, keys: KeyService
 ) -> None:
     """However many they are: only what is decided by what is there keeps others waiting."""
     other = SqliteStore(tmp_path / "store.db")
     notes = iter(range(100))
-    somebody = KeyAdministration(CONFIG, other.client_keys)
+    somebody = KeyService(CONFIG, other.client_keys)
     rows = read_keys(BytesIO(LITELLM.encode()), "litellm")
-    disturbed = Disturbed(rows, lambda: somebody.change_team("t", {"note": f"{next(notes)}"}))
-    assert len(keys.import_keys(disturbed).added) == 2
-    assert keys.team("t").keys == 1
-    assert keys.team("t").rules.note == "1"
+    disturbed = Disturbed(rows, lambda: somebody.teams.change("t", {"note": f"{next(notes)}"}))
+    assert len(import_keys(keys, disturbed).added) == 2
+    assert keys.teams.team("t").keys == 1
+    assert keys.teams.team("t").rules.note == "1"
     other.close()
 
 
-def test_a_team_that_is_not_there(keys: KeyAdministration) -> None:
+def test_a_team_that_is_not_there(keys: KeyService) -> None:
     with pytest.raises(ImportRejected) as caught:
         take(keys, "litellm", LITELLM, team="nowhere")
     assert {fault.field for row in caught.value.bad for fault in row.faults} == {"team"}

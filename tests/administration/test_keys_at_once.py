@@ -11,8 +11,8 @@ import pytest
 
 from dragoman.config import Config
 from dragoman.keys.records import StoredKey, StoredTeam
-from dragoman.operations.errors import Conflict
-from dragoman.operations.keys import KeyAdministration, Unknown
+from dragoman.operations.errors import Conflict, Unknown
+from dragoman.operations.key_service import KeyService
 from dragoman.storage.sqlite import SqliteStore
 from dragoman.storage.tables.keys import KeyTables
 
@@ -67,8 +67,8 @@ class Interrupted:
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[tuple[SqliteStore, SqliteStore]]:
     one, two = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
-    keys = KeyAdministration(Config(), one.client_keys)
-    keys.add_team("t", {})
+    keys = KeyService(Config(), one.client_keys)
+    keys.teams.add("t", {})
     keys.add("k", {})
     yield one, two
     one.close()
@@ -77,16 +77,16 @@ def stores(tmp_path: Path) -> Iterator[tuple[SqliteStore, SqliteStore]]:
 
 def at_once(
     stores: tuple[SqliteStore, SqliteStore],
-    mine: Callable[[KeyAdministration], object],
-    other: Callable[[KeyAdministration], object],
+    mine: Callable[[KeyService], object],
+    other: Callable[[KeyService], object],
     after: str = "teams",
 ) -> tuple[Exception | None, Exception | None]:
     """What each of both was refused with."""
-    others = KeyAdministration(Config(), stores[1].client_keys)
+    others = KeyService(Config(), stores[1].client_keys)
     store = Interrupted(stores[0].client_keys, lambda: other(others), after)
     refused: Exception | None = None
     try:
-        mine(KeyAdministration(Config(), store))
+        mine(KeyService(Config(), store))
     except (Conflict, Unknown) as error:
         refused = error
     store.thread.join()
@@ -94,11 +94,11 @@ def at_once(
 
 
 def rules(stores: tuple[SqliteStore, SqliteStore]) -> Any:
-    return KeyAdministration(Config(), stores[0].client_keys).key("k").rules
+    return KeyService(Config(), stores[0].client_keys).key("k").rules
 
 
 def teams(stores: tuple[SqliteStore, SqliteStore]) -> list[str]:
-    return [view.name for view in KeyAdministration(Config(), stores[0].client_keys).teams()]
+    return [view.name for view in KeyService(Config(), stores[0].client_keys).teams.teams()]
 
 
 def test_a_rule_survives_the_change_of_another(stores: tuple[SqliteStore, SqliteStore]) -> None:
@@ -126,10 +126,10 @@ def test_a_rule_of_a_team_survives_the_change_of_another(
 ) -> None:
     at_once(
         stores,
-        lambda keys: keys.change_team("t", {"note": "mine"}),
-        lambda keys: keys.change_team("t", {"enabled": False}),
+        lambda keys: keys.teams.change("t", {"note": "mine"}),
+        lambda keys: keys.teams.change("t", {"enabled": False}),
     )
-    found = KeyAdministration(Config(), stores[0].client_keys).team("t").rules
+    found = KeyService(Config(), stores[0].client_keys).teams.team("t").rules
     assert (found.note, found.enabled) == ("mine", False)
 
 
@@ -138,8 +138,8 @@ def test_a_removed_team_does_not_return_by_a_late_change(
 ) -> None:
     at_once(
         stores,
-        lambda keys: keys.change_team("t", {"note": "late"}),
-        lambda keys: keys.remove_team("t"),
+        lambda keys: keys.teams.change("t", {"note": "late"}),
+        lambda keys: keys.teams.remove("t"),
     )
     assert teams(stores) == []
 
@@ -147,8 +147,8 @@ def test_a_removed_team_does_not_return_by_a_late_change(
 def test_a_team_is_made_once(stores: tuple[SqliteStore, SqliteStore]) -> None:
     refused = at_once(
         stores,
-        lambda keys: keys.add_team("new", {"note": "mine"}),
-        lambda keys: keys.add_team("new", {"note": "other"}),
+        lambda keys: keys.teams.add("new", {"note": "mine"}),
+        lambda keys: keys.teams.add("new", {"note": "other"}),
     )
     assert len([one for one in refused if isinstance(one, Conflict)]) == 1
 
@@ -157,19 +157,19 @@ def test_a_team_is_made_once(stores: tuple[SqliteStore, SqliteStore]) -> None:
 def test_a_team_is_not_removed_while_it_gets_a_key(
     stores: tuple[SqliteStore, SqliteStore], joins: str
 ) -> None:
-    def join(keys: KeyAdministration) -> object:
+    def join(keys: KeyService) -> object:
         if joins == "add":
             return keys.add("second", {"team": "t"})
         return keys.change("k", {"team": "t"})
 
-    refused = at_once(stores, lambda keys: keys.remove_team("t"), join)
+    refused = at_once(stores, lambda keys: keys.teams.remove("t"), join)
     assert teams(stores) == []
     assert refused[0] is None
     assert refused[1] is not None, "a key of a team that is not there"
 
 
 def test_what_cannot_be_shown_is_not_saved(stores: tuple[SqliteStore, SqliteStore]) -> None:
-    keys = KeyAdministration(Config(), stores[0].client_keys)
+    keys = KeyService(Config(), stores[0].client_keys)
     before = keys.key("k")
     with pytest.raises((OverflowError, ValueError)):
         keys.rotate("k", 1e15)

@@ -6,27 +6,22 @@ import json
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dragoman.config import Secret
 from dragoman.config.secret import SecretError, resolve_secret
-from dragoman.operations.drafts import (
-    Draft,
-    FieldError,
-    InvalidDraft,
-    literal_secret,
-    read_draft,
-)
-from dragoman.operations.rows import (
-    BadFile,
-    BadRow,
+from dragoman.operations.account_fields import AccountChanges
+from dragoman.operations.account_lists import (
     Row,
     csv_line,
     read_csv,
     read_json,
     read_json_lines,
 )
+from dragoman.operations.errors import BadFile, BadRow
+from dragoman.operations.inputs import FieldError, InvalidInput, literal_secret, read_input
 
 
 def resolve(reference: str) -> Secret:
@@ -37,9 +32,9 @@ def csv(text: str) -> list[Row | BadRow]:
     return list(read_csv(StringIO(text, newline=""), resolve))
 
 
-def good(found: Row | BadRow) -> Draft:
+def good(found: Row | BadRow) -> Any:
     assert isinstance(found, Row), found
-    return found.draft
+    return found.changes
 
 
 def bad(found: Row | BadRow) -> list[tuple[int, str, str, str]]:
@@ -189,8 +184,8 @@ def test_what_comes_from_afar_reads_no_file_here() -> None:
     for reference in ("env:PATH", "file:/etc/passwd"):
         with pytest.raises(SecretError):
             literal_secret(reference)
-    with pytest.raises(InvalidDraft) as caught:
-        read_draft({"name": "a", "upstream": "up", "key": "env:PATH"}, literal_secret)
+    with pytest.raises(InvalidInput) as caught:
+        read_input(AccountChanges, {"name": "a", "upstream": "up", "key": "env:PATH"})
     assert caught.value.faults == (
         FieldError("key", "a reference is not followed here: send the value itself"),
     )

@@ -80,6 +80,12 @@ def test_other_words_stay(text: str) -> None:
     assert Mask(["none"]).error(text.encode()) == text.encode()
 
 
+@pytest.mark.parametrize("between", ["-", "-name-", "." * 150])
+def test_a_name_is_hidden_behind_others_that_are_no_names(between: str) -> None:
+    text = f"sk-only-letters{between}sk-12345678"
+    assert Mask().error(text.encode()).endswith(b"[hidden]")
+
+
 def test_no_text_makes_it_slow() -> None:
     Mask().error(b"sk-" * 300_000)
     Mask().error(b"sk-" + b"x" * 900_000)

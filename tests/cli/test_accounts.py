@@ -282,7 +282,7 @@ def test_ten_thousand_rows_in_seconds_and_little_memory(shop: Shop) -> None:
 
 def test_without_a_store(shop: Shop) -> None:
     shop.file.write_text(shop.file.read_text().replace("[storage]", '[storage]\npath = ""'))
-    assert "nothing is kept" in shop.run("accounts", "list", status=1).stderr
+    assert "nothing is stored" in shop.run("accounts", "list", status=1).stderr
 
 
 def test_a_store_that_cannot_be_used(shop: Shop) -> None:

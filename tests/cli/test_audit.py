@@ -60,7 +60,7 @@ def test_usage_by_several_dimensions(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "told"), [("colour", "expected one of key"), ("key,key", "key stands there twice")]
+    ("by", "told"), [("colour", "expected one of key"), ("key,key", "key is given twice")]
 )
 def test_what_usage_cannot_be_told_by(shop: Shop, by: str, told: str) -> None:
     assert told in shop.run("usage", "--by", by, status=1).stderr

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Shop
-from tests.cli.test_running import serving
+from tests.cli.serving import serving
 from tests.gateway.clients import body
 from tests.gateway.http import call
 

@@ -11,10 +11,8 @@ from dragoman.canonical.options import Options
 from dragoman.config.limits import Limit
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.protocols.settings import make_options
+from tests.clients.asking import ARGUMENTS, CONTENT, ENVIRONMENT, MODELS, TITLED, ask
 from tests.clients.stage import playing
-from tests.clients.test_loops import CONTENT, ask
-from tests.clients.test_recovery import ARGUMENTS, ENVIRONMENT
-from tests.clients.test_retries import MODELS, TITLED
 
 AGENTS = ("claude-code", "codex", "opencode-chat", "opencode-messages", "opencode-responses")
 STUBBORN = ("opencode-chat", "opencode-responses")

@@ -8,9 +8,9 @@ import pytest
 
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.protocols.settings import make_capabilities
+from tests.clients.asking import CONTENT, ask
 from tests.clients.programs import Api
 from tests.clients.stage import playing
-from tests.clients.test_loops import CONTENT, ask
 
 LIMIT = 8192
 FIELDS = {

@@ -7,21 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.clients.accounting import leaves, told, unaccounted
+from tests.clients.asking import CONTENT, SAID, ask
 from tests.clients.programs import PROGRAMS
 from tests.clients.reading import called, instructions, offered
 from tests.clients.stage import UPSTREAMS, Exchange, Stage
 
-CONTENT = 'First line: "quotes" \\ ünïcode ☂'
-SAID = "All of it is done."
-THOUGHT = "A file is wanted, and I have a tool that writes some."
 BILLING = "x-anthropic-billing-header"
-
-
-def ask(path: Path, *options: str) -> str:
-    """A prompt that has the simulated model write a file of that path."""
-    quoted = CONTENT.replace("\\", "\\\\").replace('"', '\\"')
-    steering = f'scenario=agent path={path} content="{quoted}" text="{SAID}" thought="{THOUGHT}"'
-    return f"Please write it down. [[sim: {' '.join((steering, *options))}]]"
 
 
 CASES = [

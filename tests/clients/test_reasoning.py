@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.lab.simulator.testing import RunningSimulator
+from tests.clients.asking import THOUGHT, ask
 from tests.clients.installed import FRAMEWORKS_PYTHON, missing
 from tests.clients.programs import Api
 from tests.clients.stage import UPSTREAMS, playing
-from tests.clients.test_loops import THOUGHT, ask
 
 CODEX = (
     "-cmodel_reasoning_summary=auto",

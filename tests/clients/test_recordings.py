@@ -11,12 +11,12 @@ import pytest
 
 from bench.bodies import agent
 from dragoman.canonical.losses import LossKind
-from tests.clients import ledgers
 from tests.clients import recordings as recordings_module
 from tests.clients.filler import Filler
 from tests.clients.prefixes import broken_prefix
 from tests.clients.recordings import PROTOCOLS, Recording, recordings
 from tests.library import translate_request
+from tools.pages import client_losses
 
 CELLS = [
     pytest.param(recording, upstream, id=f"{recording.name}-{upstream}")
@@ -93,7 +93,9 @@ def test_there_is_a_recording_of_each_kind() -> None:
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert ledgers.PAGE.read_text() == ledgers.page(), "run python -m tests.clients.ledgers"
+    assert client_losses.PAGE.read_text() == client_losses.page(), (
+        "run python -m tools.pages.client_losses"
+    )
 
 
 def test_the_agent_of_the_benchmark_is_no_lighter() -> None:

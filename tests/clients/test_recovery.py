@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients.asking import ARGUMENTS, CONTENT, ENVIRONMENT, SAID, ask
 from tests.clients.stage import Stage
-from tests.clients.test_loops import CONTENT, SAID, ask
 
-CODEX = ("stream_max_retries=3", "request_max_retries=3")
-ARGUMENTS = {"codex": [f"-cmodel_providers.gateway.{setting}" for setting in CODEX]}
-ENVIRONMENT = {"claude-code": {"CLAUDE_CODE_MAX_RETRIES": "3"}}
 FAULTS = {
     "torn": "fault=truncate after=3 times=1",
     "broken": "fault=reset after=3 times=1",

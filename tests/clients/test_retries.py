@@ -12,14 +12,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from dragoman.lab.simulator.testing import RunningSimulator
+from tests.clients.asking import ARGUMENTS, CONTENT, ENVIRONMENT, MODELS, SAID, TITLED, ask
 from tests.clients.programs import KEY, Api, Finished, run
 from tests.clients.stage import UPSTREAMS, Stage, playing
-from tests.clients.test_loops import CONTENT, SAID, ask
-from tests.clients.test_recovery import ARGUMENTS, ENVIRONMENT
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.http import call
 
-MODELS = {"claude-code": "claude-sonnet-5", "codex": "gpt-5.5"}
 AGENTS = (
     "claude-code",
     "codex",
@@ -27,8 +25,6 @@ AGENTS = (
     "cline-chat",
     "cline-responses",
 )
-TITLED = {f"opencode-{api}": ("--title", "A file") for api in UPSTREAMS}
-"""Without, a second request for a title may be the one that meets the fault."""
 TORN = "fault=truncate after=3 times=1"
 PATIENT = [f"qwen-code-{api}" for api in UPSTREAMS]
 """Those that wait a minute after an overload or a rate limit."""

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.clients.accounting import unaccounted
+from tests.clients.asking import CONTENT, SAID, ask
 from tests.clients.reading import called
 from tests.clients.stage import Stage
-from tests.clients.test_loops import CONTENT, SAID, ask
 
 PROGRAMS = [("claude-code", "claude-sonnet-5"), ("codex", "gpt-5.5")]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.lab.simulator.testing import RunningSimulator
+from tests.clients.asking import CONTENT, SAID, THOUGHT, ask
 from tests.clients.programs import Api
 from tests.clients.reading import called
 from tests.clients.stage import playing
-from tests.clients.test_loops import CONTENT, SAID, THOUGHT, ask
 
 
 @pytest.mark.parametrize("kind", ["chat", "messages"])

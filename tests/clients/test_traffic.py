@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.clients.asking import ask
 from tests.clients.programs import KEY
 from tests.clients.stage import Stage
-from tests.clients.test_loops import ask
 
 CLAUDE_HEADERS = {
     "authorization": f"Bearer {KEY}",

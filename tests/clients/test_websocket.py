@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from dragoman.config import WebSocket
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.responses.websocket import service
+from tests.clients.asking import CONTENT, SAID, ask
 from tests.clients.programs import Api, Finished
 from tests.clients.reading import called
 from tests.clients.stage import GENERATING, UPSTREAMS, Stage, playing
-from tests.clients.test_loops import CONTENT, SAID, ask
 from tests.websocket.test_faults import SOON
 
 ROUNDS = 9
@@ -143,12 +143,17 @@ def test_codex_tries_again_on_another_connection(stage: Stage, tmp_path: Path) -
 @pytest.mark.parametrize("program", SOCKETS)
 @pytest.mark.parametrize("kind", UPSTREAMS)
 def test_programs_dial_again(
-    simulator: RunningSimulator, kind: Api, program: str, tmp_path: Path
+    simulator: RunningSimulator,
+    kind: Api,
+    program: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where connections end while they work: nothing is lost, nothing posted."""
     target = tmp_path / "work" / "notes.txt"
-    connections = WebSocket(max_age_s=0.8, ping_s=0.2)
-    with playing(kind, simulator, connections=connections) as stage:
+    monkeypatch.setattr(service, "MAX_AGE_S", 0.8)
+    monkeypatch.setattr(service, "PING_S", 0.2)
+    with playing(kind, simulator) as stage:
         finished = run(stage, program, ask(target, "rounds=5", "first_ms=300"), tmp_path)
 
         assert finished.status == 0, finished

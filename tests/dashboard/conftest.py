@@ -26,7 +26,7 @@ SCREENS = {
     "": ".chart svg",
     "/requests": "tbody tr",
     "/losses": ".panel",
-    "/accounts?q=pool-0123": "tbody a, .acc a",
+    "/accounts?q=pool-0123": "tbody a, .accounts-list a",
     "/accounts/pool-00042?q=pool-00042": "aside .hist, aside dl",
     "/keys": "tbody tr",
     "/routes": "main input",
@@ -43,8 +43,8 @@ _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @dataclass
-class Told:
-    """What a page has told besides what it shows: each must stay empty."""
+class Problems:
+    """What must not happen on a page: messages in its console, and requests to other hosts."""
 
     console: list[str]
     elsewhere: list[str]
@@ -100,25 +100,25 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def told() -> Told:
-    """What the page of this test has told."""
-    return Told([], [])
+def problems() -> Problems:
+    """The problems of the page of this test."""
+    return Problems([], [])
 
 
 @pytest.fixture
-def page(browser: Browser, gateway: RunningGateway, told: Told) -> Iterator[Page]:
+def page(browser: Browser, gateway: RunningGateway, problems: Problems) -> Iterator[Page]:
     """A page of 1440 by 900 points that has nobody signed in."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
     page.set_default_timeout(15_000)
-    page.on("console", lambda message: told.console.append(message.text))
-    page.on("pageerror", lambda error: told.console.append(str(error)))
+    page.on("console", lambda message: problems.console.append(message.text))
+    page.on("pageerror", lambda error: problems.console.append(str(error)))
     page.on(
         "request",
         lambda request: (
             None
             if request.url.startswith((gateway.base_url, "data:"))
-            else told.elsewhere.append(request.url)
+            else problems.elsewhere.append(request.url)
         ),
     )
     yield page

@@ -5,7 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import Page, expect
 
 from dragoman.server.testing import RunningGateway
-from tests.dashboard.conftest import Told
+from tests.dashboard.conftest import Problems
 from tests.dashboard.test_screens import ask, sign_in
 from tests.dashboard.test_workbench import broken_rules
 
@@ -18,13 +18,13 @@ pool-00001,chat,sk-sim-y
 
 
 def test_a_list_is_looked_at_then_stored_tested_and_changed(
-    page: Page, gateway: RunningGateway, told: Told
+    page: Page, gateway: RunningGateway, problems: Problems
 ) -> None:
     sign_in(page, gateway, path="/accounts?q=new-")
     page.get_by_role("button", name="Import…").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("List").fill(LIST)
-    dialog.get_by_role("button", name="Look at it").click()
+    dialog.get_by_role("button", name="Preview").click()
     preview = dialog.get_by_label("Preview")
     expect(preview.get_by_role("status")).to_contain_text("4 rows: 2 new, 0 replaced, 2 bad")
     expect(preview.locator("tbody tr")).to_have_count(2)
@@ -34,7 +34,7 @@ def test_a_list_is_looked_at_then_stored_tested_and_changed(
     assert broken_rules(page) == []
     assert "new-1" not in str(ask(gateway, "GET", "accounts?after=messages"))
     dialog.get_by_role("button", name="Import 2 good rows").click()
-    expect(page.locator(".tfoot")).to_contain_text("2 of")
+    expect(page.locator(".table-foot")).to_contain_text("2 of")
 
     page.get_by_label("Select all that the filter shows").check()
     page.get_by_role("button", name="Test…").click()
@@ -62,5 +62,5 @@ def test_a_list_is_looked_at_then_stored_tested_and_changed(
     expect(page.get_by_role("status")).to_contain_text("new-3 was added.")
     assert "sk-sim-third" not in page.content()
     ask(gateway, "POST", "accounts/do", {"do": "remove", "names": ["new-1", "new-2", "new-3"]})
-    messages = [text for text in told.console if "409" not in text]  # a name that is taken
-    assert (messages, told.elsewhere) == ([], [])
+    messages = [text for text in problems.console if "409" not in text]  # a name that is taken
+    assert (messages, problems.elsewhere) == ([], [])

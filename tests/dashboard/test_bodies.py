@@ -7,7 +7,7 @@ import json
 from playwright.sync_api import Page, expect
 
 from dragoman.server.testing import RunningGateway
-from tests.dashboard.conftest import Told
+from tests.dashboard.conftest import Problems
 from tests.dashboard.test_screens import ask, sign_in
 from tests.dashboard.test_workbench import broken_rules
 from tests.gateway.http import call
@@ -15,9 +15,9 @@ from tests.gateway.test_admin import eventually
 
 
 def test_bodies_are_read_and_opened_in_the_workbench(
-    page: Page, gateway: RunningGateway, told: Told
+    page: Page, gateway: RunningGateway, problems: Problems
 ) -> None:
-    made = ask(gateway, "POST", "keys", {"name": "kept", "keep_bodies": True})
+    made = ask(gateway, "POST", "keys", {"name": "stored", "keep_bodies": True})
     assert isinstance(made, dict)
     body = {"model": "chat/sim-text", "messages": [{"role": "user", "content": "<img src=x>"}]}
     sent = json.dumps(body).encode()
@@ -29,18 +29,18 @@ def test_bodies_are_read_and_opened_in_the_workbench(
     )
     rows = eventually(lambda: _rows(gateway))
     sign_in(page, gateway, path=f"/requests/{rows[0]['id']}")
-    page.get_by_role("button", name="What the client asked").click()
-    expect(page.locator(".kept pre")).to_contain_text('"content": "<img src=x>"')
+    page.get_by_role("button", name="Client request").click()
+    expect(page.locator(".stored pre")).to_contain_text('"content": "<img src=x>"')
     assert page.locator("img").count() == 0
     assert broken_rules(page) == []
     page.get_by_role("link", name="Open in the workbench").click()
     expect(page.get_by_role("region", name="Chat request")).to_contain_text("<img src=x>")
     expect(page.get_by_role("region", name="Messages request")).to_contain_text("<img src=x>")
-    assert (told.console, told.elsewhere) == ([], [])
+    assert (problems.console, problems.elsewhere) == ([], [])
 
 
 def _rows(gateway: RunningGateway) -> list[dict[str, str]]:
-    found = ask(gateway, "GET", "requests?key=kept")
+    found = ask(gateway, "GET", "requests?key=stored")
     assert isinstance(found, dict)
     rows: list[dict[str, str]] = found["rows"]
     return rows

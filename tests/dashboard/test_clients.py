@@ -5,13 +5,13 @@ from __future__ import annotations
 from playwright.sync_api import Page, expect
 
 from dragoman.server.testing import RunningGateway
-from tests.dashboard.conftest import Told
+from tests.dashboard.conftest import Problems
 from tests.dashboard.test_screens import sign_in
 from tests.dashboard.test_workbench import broken_rules
 
 
 def test_a_guide_is_for_this_instance_and_the_doctor_runs(
-    page: Page, gateway: RunningGateway, told: Told
+    page: Page, gateway: RunningGateway, problems: Problems
 ) -> None:
     sign_in(page, gateway, path="/clients/codex?model=chat/sim-text")
     expect(page.get_by_role("heading", name="Codex")).to_be_visible()
@@ -29,4 +29,4 @@ def test_a_guide_is_for_this_instance_and_the_doctor_runs(
     page.get_by_role("button", name="Show all checks").click()
     expect(page.locator(".checks")).to_contain_text("chat.done")
     assert broken_rules(page) == []
-    assert (told.console, told.elsewhere) == ([], [])
+    assert (problems.console, problems.elsewhere) == ([], [])

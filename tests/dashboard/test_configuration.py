@@ -11,7 +11,7 @@ from dragoman.admin.configuration import MASK, configuration_view
 from dragoman.config import Config, Secret, Storage, Upstream
 from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.testing import RunningGateway
-from tests.dashboard.conftest import KEY, Told
+from tests.dashboard.conftest import KEY, Problems
 from tests.dashboard.test_screens import ask, sign_in
 from tests.gateway.services import needs_linux, services
 
@@ -27,13 +27,13 @@ def test_secrets_are_masked_wherever_they_are() -> None:
     config = replace(Config(), upstreams=(upstream,), storage=Storage(key=Secret("in-a-section")))
     view = configuration_view(config)
     assert all(secret not in str(view) for secret in ("in-a-header", "in-a-list", "in-a-section"))
-    upstreams = view["upstreams"]
-    assert isinstance(upstreams, list)
-    told = {one["key"]: one["value"] for one in upstreams[0]["settings"]}
-    assert (told["headers"], told["proxies"]) == ({"x-own": MASK}, (MASK,))
+    settings = {one.key: one.value for one in view.upstreams[0].settings}
+    assert (settings["headers"], settings["proxies"]) == ({"x-own": MASK}, (MASK,))
 
 
-def test_what_runs_and_who_did_what(page: Page, gateway: RunningGateway, told: Told) -> None:
+def test_what_runs_and_who_did_what(
+    page: Page, gateway: RunningGateway, problems: Problems
+) -> None:
     for do in ("disable", "enable"):
         ask(gateway, "POST", "accounts/do", {"do": do, "names": ["pool-00021"]})
     sign_in(page, gateway, path="/config")
@@ -55,8 +55,8 @@ def test_what_runs_and_who_did_what(page: Page, gateway: RunningGateway, told: T
     page.get_by_label("Find in the audit").fill("nobody")
     expect(page.get_by_text("No such change.")).to_be_visible()
     # The browser itself tells of an answer that is no success.
-    assert [one for one in told.console if "409" not in one] == []
-    assert told.elsewhere == []
+    assert [one for one in problems.console if "409" not in one] == []
+    assert problems.elsewhere == []
 
 
 MORE = """
@@ -73,18 +73,18 @@ output = "12"
 
 @needs_linux
 def test_what_a_reload_would_change(browser: Browser, tmp_path: Path) -> None:
-    """It is told before it is done; a file that changed since is looked at again."""
+    """The changes are shown before; a file that changed since is read again."""
     with running_simulator() as simulator, services(tmp_path, simulator.base_url) as running:
         running.start(settings=f'shutdown_grace_s = 1\n[admin]\nkey = "{KEY}"')
         file = running.folder / "gateway-0.toml"
         page = browser.new_page()
         page.goto(f"{running.url}/ui/config/reload")
-        page.get_by_label("Key of the administration").fill(KEY)
+        page.get_by_label("Admin key").fill(KEY)
         page.keyboard.press("Enter")
-        expect(page.locator("main")).to_contain_text("Nothing: what the file says is served.")
+        expect(page.locator("main")).to_contain_text("Nothing: the file is what is served.")
         text = file.read_text()
         file.write_text(text + MORE)
-        page.get_by_role("button", name="Look again").click()
+        page.get_by_role("button", name="Check again").click()
         expect(page.locator("main")).to_contain_text("routes added: more-*")
         file.write_text(text + MORE.replace("more-", "other-"))
         reload, confirm = page.get_by_role("button", name="Reload…"), page.get_by_role("dialog")
@@ -96,7 +96,7 @@ def test_what_a_reload_would_change(browser: Browser, tmp_path: Path) -> None:
         reload.click()
         confirm.get_by_role("button", name="Reload").click()
         expect(page.locator(".banner.quiet")).to_contain_text("Configuration 2 is served")
-        expect(page.locator("main")).to_contain_text("Nothing: what the file says is served.")
+        expect(page.locator("main")).to_contain_text("Nothing: the file is what is served.")
         page.get_by_role("link", name="Prices").click()
         row = page.locator("tbody tr").filter(has_text="priced-by-hand")
         expect(row).to_contain_text("own")
@@ -108,10 +108,10 @@ def test_what_a_reload_would_change(browser: Browser, tmp_path: Path) -> None:
         page.close()
 
 
-def test_prices_are_found(page: Page, gateway: RunningGateway, told: Told) -> None:
+def test_prices_are_found(page: Page, gateway: RunningGateway, problems: Problems) -> None:
     sign_in(page, gateway, path="/config/prices?q=nothing-is-called-so")
     expect(page.get_by_text("No price fits.")).to_be_visible()
-    assert told.console == []
+    assert problems.console == []
 
 
 def test_a_viewer_reads_it_and_reloads_nothing(page: Page, gateway: RunningGateway) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from dragoman.dashboard.files import FOLDER, load_files
 from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.testing import RunningGateway, running_gateway
-from tests.dashboard.vendored import KEPT, LIBRARIES, RECORD, digest
 from tests.gateway.conftest import config_for
 from tests.gateway.http import call
+from tools.dashboard.vendored import KEPT, LIBRARIES, RECORD, digest
 
 MOST_BYTES = 250_000
-OWN = sorted(path for path in FOLDER.glob("*.js"))
+OWN = sorted(path for path in FOLDER.rglob("*.js") if path.parent.name != "vendor")
 SINKS = (
     "dangerouslySetInnerHTML",
     "innerHTML",
@@ -29,22 +30,38 @@ def test_what_is_vendored_is_what_was_recorded() -> None:
     recorded = json.loads(RECORD.read_text())
     assert set(recorded) == {library.kept for library in LIBRARIES}
     for library in LIBRARIES:
-        told = recorded[library.kept]
-        assert (told["package"], told["version"]) == (library.package, library.version)
-        assert digest((KEPT / library.kept).read_bytes()) == told["sha256"]
+        entry = recorded[library.kept]
+        assert (entry["package"], entry["version"]) == (library.package, library.version)
+        assert digest((KEPT / library.kept).read_bytes()) == entry["sha256"]
         assert (KEPT / f"{library.package.replace('/', '-').lstrip('@')}.LICENSE").exists()
 
 
-def test_the_page_is_small() -> None:
+def test_types_are_those_of_what_is_vendored() -> None:
+    """Their packages are installed for the type check alone."""
+    tools = Path(__file__).parents[2] / "tools" / "javascript" / "package.json"
+    installed = json.loads(tools.read_text())["devDependencies"]
+    assert {one.package: installed.get(one.package) for one in LIBRARIES} == {
+        one.package: one.version for one in LIBRARIES
+    }
+
+
+def test_all_modules_are_loaded_at_once() -> None:
+    """Else browsers would load one after the other, as they import one another."""
     files = load_files()
-    assert sum(map(len, [files.page.body, *(one.body for one in files.assets.values())])) < (
-        MOST_BYTES
-    )
+    named = set(re.findall(r'href="([^"]+\.js)"', files.page.body.decode()))
+    modules = {path for path in files.assets if path.endswith(".js")}
+    assert {path.rpartition("/")[2] for path in modules - named} == {"app.js", "theme.js"}
 
 
-@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
-def test_no_text_becomes_markup(path: object) -> None:
-    text = (FOLDER / str(path)).read_text()
+def test_the_page_is_small() -> None:
+    """As it is sent: compressed."""
+    files = load_files()
+    assert sum(len(file.compressed) for file in (files.page, *files.assets.values())) < MOST_BYTES
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.relative_to(FOLDER).as_posix())
+def test_no_text_becomes_markup(path: Path) -> None:
+    text = path.read_text()
     assert [sink for sink in SINKS if sink in text] == []
     assert "style=" not in re.sub(r"style=\$\{\{", "", text)  # the policy refuses them
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from playwright.sync_api import Page, expect
 
 from dragoman.server.testing import RunningGateway
-from tests.dashboard.conftest import MOST, SCREENS, Told
+from tests.dashboard.conftest import MOST, SCREENS, Problems
 from tests.dashboard.test_screens import sign_in
 
 
-def test_letters_lead_everywhere(page: Page, gateway: RunningGateway, told: Told) -> None:
+def test_letters_lead_everywhere(page: Page, gateway: RunningGateway, problems: Problems) -> None:
     sign_in(page, gateway, path="")
     heading = page.get_by_role("heading", level=1)
     expect(heading).to_have_text("Overview")
@@ -31,34 +31,35 @@ def test_letters_lead_everywhere(page: Page, gateway: RunningGateway, told: Told
     page.keyboard.press("1")
     expect(page.get_by_role("button", name="15 min", pressed=True)).to_be_visible()
     page.keyboard.press("?")
-    page.get_by_label("Single letters do something").uncheck()
+    page.get_by_label("Single-letter shortcuts").uncheck()
     page.keyboard.press("Escape")
     page.keyboard.press("2")
     expect(page.get_by_role("button", name="15 min", pressed=True)).to_be_visible()
     page.keyboard.press("Control+k")
     expect(page.get_by_role("combobox", name="Screen, account")).to_be_focused()
-    page.keyboard.type("pool-00042")
+    with page.expect_request(lambda request: "/admin/keys?q=pool-00042&limit=" in request.url):
+        page.keyboard.type("pool-00042")
     expect(page.get_by_role("option", name="pool-00042 Account")).to_be_visible()
     page.keyboard.press("Enter")
     expect(page.get_by_role("complementary")).to_contain_text("pool-00042")
-    assert (told.console, told.elsewhere) == ([], [])
+    assert (problems.console, problems.elsewhere) == ([], [])
 
 
 def test_an_account_is_disabled_and_enabled_without_a_mouse(
-    page: Page, gateway: RunningGateway, told: Told
+    page: Page, gateway: RunningGateway, problems: Problems
 ) -> None:
     sign_in(page, gateway, path="/accounts")
-    expect(page.locator(".tfoot .num")).to_have_text(f"{MOST:,} of {MOST:,}")
+    expect(page.locator(".table-foot .num")).to_have_text(f"{MOST:,} of {MOST:,}")
     page.keyboard.press("/")
     page.keyboard.type("pool-0321")
-    expect(page.locator(".tfoot")).to_contain_text("10 of")
+    expect(page.locator(".table-foot")).to_contain_text("10 of")
     page.keyboard.press("Escape")
     expect(page.get_by_label("Filter accounts")).to_have_value("")
     page.keyboard.type("pool-03210")
-    expect(page.locator(".tfoot")).to_contain_text("1 of")
+    expect(page.locator(".table-foot")).to_contain_text("1 of")
     page.keyboard.press("Escape")
     page.keyboard.type("pool-03210")
-    expect(page.locator(".tfoot")).to_contain_text("1 of")
+    expect(page.locator(".table-foot")).to_contain_text("1 of")
     page.get_by_label("Filter accounts").blur()
     page.keyboard.press("j")
     row = page.get_by_role("link", name="pool-03210")
@@ -87,7 +88,7 @@ def test_an_account_is_disabled_and_enabled_without_a_mouse(
     expect(page.get_by_role("status")).to_contain_text("1 account enabled.")
     page.keyboard.press("Escape")
     expect(side).to_have_count(0)
-    assert told.console == []
+    assert problems.console == []
 
 
 MISSING = """() => [...document.querySelectorAll(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import Page, expect
 
 from dragoman.server.testing import RunningGateway
-from tests.dashboard.conftest import Told
+from tests.dashboard.conftest import Problems
 from tests.dashboard.test_screens import sign_in
 from tests.gateway.clients import body
 from tests.gateway.http import call
@@ -15,12 +15,14 @@ def _ask(gateway: RunningGateway, model: str) -> None:
     call(gateway.base_url, "POST", "/v1/chat/completions", body("chat", model))
 
 
-def test_requests_come_by_themselves(page: Page, gateway: RunningGateway, told: Told) -> None:
-    """Those that fit the filter, without the list being asked for again; none while it is held."""
+def test_requests_come_by_themselves(
+    page: Page, gateway: RunningGateway, problems: Problems
+) -> None:
+    """Those that fit the filter, without a request for the list; none while it is paused."""
     asked: list[str] = []
     sign_in(page, gateway, path="/requests?model=chat%2Fsim-text%3Fwords%3D2")
     expect(page.get_by_text("live, the latest first")).to_be_visible()
-    expect(page.locator(".tfoot")).to_contain_text("0 shown")
+    expect(page.locator(".table-foot")).to_contain_text("0 shown")
     page.on("request", lambda request: asked.append(request.url))
     _ask(gateway, "chat/sim-text")
     _ask(gateway, "chat/sim-text?words=2")
@@ -28,12 +30,12 @@ def test_requests_come_by_themselves(page: Page, gateway: RunningGateway, told: 
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("words=2")
     assert asked == []
-    page.get_by_role("button", name="Hold").click()
-    expect(page.get_by_text("held")).to_be_visible()
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_text("paused")).to_be_visible()
     _ask(gateway, "chat/sim-text?words=2")
-    page.get_by_role("button", name="Follow").click()
+    page.get_by_role("button", name="Resume").click()
     expect(rows).to_have_count(2)
-    assert (told.console, told.elsewhere) == ([], [])
+    assert (problems.console, problems.elsewhere) == ([], [])
 
 
 SAMPLED = """
@@ -44,9 +46,9 @@ window.EventSource = class extends EventTarget {
     this.readyState = 1;
     setTimeout(() => this.onopen());
     setTimeout(() => {
-      const told = { rows: [], seen: 500, shown: 5 };
+      const batch = { rows: [], seen: 500, shown: 5 };
       for (let n = 0; n < 100; n++)
-        this.dispatchEvent(new MessageEvent("requests", { data: JSON.stringify(told) }));
+        this.dispatchEvent(new MessageEvent("requests", { data: JSON.stringify(batch) }));
     }, 100);
   }
   close() {}
@@ -55,33 +57,35 @@ window.EventSource = class extends EventTarget {
 """Stands for a connection that tells of more requests than it shows."""
 
 
-def test_a_sample_says_that_it_is_one(page: Page, gateway: RunningGateway, told: Told) -> None:
+def test_a_sample_says_that_it_is_one(
+    page: Page, gateway: RunningGateway, problems: Problems
+) -> None:
     page.add_init_script(SAMPLED)
     sign_in(page, gateway, path="/requests")
-    expect(page.get_by_text("live, a sample: 1.0 % of what comes in")).to_be_visible()
+    expect(page.get_by_text("live, a sample: 1.0 % of all requests")).to_be_visible()
     expect(page.locator("tbody tr").first).to_be_visible()
-    assert told.console == []
+    assert problems.console == []
 
 
 def test_it_is_asked_for_where_it_does_not_come(page: Page, gateway: RunningGateway) -> None:
     page.route("**/admin/events?*", lambda route: route.fulfill(status=503))
     sign_in(page, gateway, path="/requests?model=chat%2Fsim-text%3Fwords%3D4")
-    expect(page.get_by_text("not live: asked for each 3 s")).to_be_visible()
+    expect(page.get_by_text("not live: updated every 3 s")).to_be_visible()
     _ask(gateway, "chat/sim-text?words=4")
     expect(page.locator("tbody tr")).to_have_count(1, timeout=15_000)
 
 
-def test_who_is_signed_out_is_told(page: Page, gateway: RunningGateway) -> None:
+def test_a_page_signed_out_elsewhere_shows_the_form(page: Page, gateway: RunningGateway) -> None:
     sign_in(page, gateway, path="/requests")
     expect(page.get_by_text("live, the latest first")).to_be_visible()
     other = page.context.new_page()
     other.goto(f"{gateway.base_url}/ui/config")
     other.get_by_role("button", name="Sign out").first.click()
-    expect(page.get_by_label("Key of the administration")).to_be_visible()
+    expect(page.get_by_label("Admin key")).to_be_visible()
 
 
-def test_figures_of_this_second(page: Page, gateway: RunningGateway, told: Told) -> None:
+def test_figures_of_this_second(page: Page, gateway: RunningGateway, problems: Problems) -> None:
     sign_in(page, gateway, path="")
     figures = page.get_by_label("Figures")
     expect(figures).to_contain_text("/s now")
-    assert (told.console, told.elsewhere) == ([], [])
+    assert (problems.console, problems.elsewhere) == ([], [])

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from dragoman.server.testing import RunningGateway
-from tests.dashboard.conftest import Told
+from tests.dashboard.conftest import Problems
 from tests.dashboard.test_screens import ask, sign_in
 from tests.gateway.clients import body
 from tests.gateway.http import call
@@ -23,8 +23,8 @@ def lossy(gateway: RunningGateway) -> RunningGateway:
         ("responses/sim-text", "<i>odd</i>/1.0"),
     ):
         sent = body("chat", model, seed=3, logit_bias={"1": 2})
-        told = call(gateway.base_url, "POST", "/v1/chat/completions", sent, {"user-agent": agent})
-        assert told.status == 200
+        answer = call(gateway.base_url, "POST", "/v1/chat/completions", sent, {"user-agent": agent})
+        assert answer.status == 200
     until = time.monotonic() + 10
     while not ask(gateway, "GET", "losses?client=opencode")["rows"]:  # type: ignore[index]
         assert time.monotonic() < until
@@ -32,7 +32,7 @@ def lossy(gateway: RunningGateway) -> RunningGateway:
     return gateway
 
 
-def test_who_loses_what(page: Page, lossy: RunningGateway, told: Told) -> None:
+def test_who_loses_what(page: Page, lossy: RunningGateway, problems: Problems) -> None:
     sign_in(page, lossy, path="/losses")
     lost = page.get_by_role("region", name="What was lost")
     row = lost.locator("tr", has_text="seed").filter(has_text="opencode")
@@ -44,8 +44,8 @@ def test_who_loses_what(page: Page, lossy: RunningGateway, told: Told) -> None:
     )
     expect(lost.locator("tbody tr")).to_have_count(2)
     page.get_by_role("button", name="content that was left out").click()
-    expect(page.get_by_text("Nothing of that was lost.")).to_be_visible()
+    expect(page.get_by_text("No loss fits the filter.")).to_be_visible()
     page.get_by_role("button", name="content that was left out").click()
     row.get_by_role("link").click()
     expect(page.get_by_role("heading", name="Lost in translation")).to_be_visible()
-    assert (told.console, told.elsewhere) == ([], [])
+    assert (problems.console, problems.elsewhere) == ([], [])

@@ -8,10 +8,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from dragoman.server.testing import RunningGateway
-from tests.dashboard.conftest import KEY, MOST, ODD, Told
+from tests.dashboard.conftest import KEY, MOST, ODD, Problems
 from tests.gateway.clients import body
 from tests.gateway.http import call
 
@@ -30,7 +30,7 @@ def ask(gateway: RunningGateway, method: str, path: str, body: object = None) ->
 
 def sign_in(page: Page, gateway: RunningGateway, key: str = KEY, path: str = "/accounts") -> None:
     page.goto(f"{gateway.base_url}/ui{path}")
-    page.get_by_label("Key of the administration").fill(key)
+    page.get_by_label("Admin key").fill(key)
     page.keyboard.press("Enter")
 
 
@@ -40,11 +40,11 @@ def test_a_wrong_key_shows_nothing(page: Page, gateway: RunningGateway) -> None:
     assert page.locator("table").count() == 0
 
 
-def test_overview(page: Page, gateway: RunningGateway, told: Told) -> None:
+def test_overview(page: Page, gateway: RunningGateway, problems: Problems) -> None:
     ask(gateway, "POST", "accounts/do", {"do": "disable", "names": ["pool-00007"]})
     sign_in(page, gateway, path="")
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
-    needs = page.get_by_label("What needs somebody")
+    needs = page.get_by_label("Needs attention")
     expect(needs).to_contain_text("is disabled.")
     expect(page.get_by_label("Figures")).to_contain_text("In flight now")
     for chart in ("Requests", "First token", "Duration", "Tokens", "Cost"):
@@ -67,15 +67,37 @@ def test_overview(page: Page, gateway: RunningGateway, told: Told) -> None:
     )
     needs.get_by_role("link", name="Show accounts").click()
     expect(page.get_by_role("link", name="pool-00007")).to_be_visible()
-    expect(page.locator(".tfoot .num")).to_have_text(f"1 of {MOST:,}")
+    expect(page.locator(".table-foot .num")).to_have_text(f"1 of {MOST:,}")
     ask(gateway, "POST", "accounts/do", {"do": "enable", "names": ["pool-00007"]})
-    assert (told.console, told.elsewhere) == ([], [])
+    assert (problems.console, problems.elsewhere) == ([], [])
 
 
-def test_accounts(page: Page, gateway: RunningGateway, told: Told) -> None:
+def test_an_outage_of_accounts_needs_attention(page: Page, gateway: RunningGateway) -> None:
+    """Refused keys are errors, although their status is that of a client's fault."""
+
+    def outage(route: Route) -> None:
+        answer = route.fetch()
+        series = answer.json()
+        requests = series["requests"]
+        rest = [0] * (len(requests["answered"]) - 1)
+        requests |= {"answered": [13, *rest], "client": [47, *rest], "limited": [0, *rest]}
+        requests |= {"failed": [0, *rest], "left": [0, *rest]}
+        series["errors"] = {"forbidden": 45, "invalid_request": 2}
+        route.fulfill(response=answer, json=series)
+
+    page.route("**/admin/series?*", outage)
+    sign_in(page, gateway, path="")
+    needs = page.get_by_label("Needs attention")
+    expect(needs).to_contain_text("45 of 60 requests failed (75 %), most often with forbidden.")
+    expect(page.locator(".figure", has_text="Errors")).to_contain_text("75%")
+    needs.get_by_role("link", name="Show requests").click()
+    expect(page).to_have_url(f"{gateway.base_url}/ui/requests?error=forbidden")
+
+
+def test_accounts(page: Page, gateway: RunningGateway, problems: Problems) -> None:
     sign_in(page, gateway)
     expect(page.get_by_role("heading", name="Accounts")).to_be_visible()
-    expect(page.locator(".tfoot .num")).to_have_text(f"{MOST:,} of {MOST:,}")
+    expect(page.locator(".table-foot .num")).to_have_text(f"{MOST:,} of {MOST:,}")
     assert page.locator("tbody tr").count() < 100  # only those that are seen are there
     expect(page.get_by_role("link", name=ODD, exact=True)).to_be_visible()
     assert page.locator("img").count() == 0
@@ -85,16 +107,16 @@ def test_accounts(page: Page, gateway: RunningGateway, told: Told) -> None:
     expect(page.locator(f"[data-at='{MOST - 1}']")).to_be_focused()
     page.keyboard.press("Home")
     expect(page.locator("[data-at='0']")).to_be_focused()
-    assert (told.console, told.elsewhere) == ([], [])
+    assert (problems.console, problems.elsewhere) == ([], [])
 
 
 def test_those_that_are_ticked_are_disabled_and_no_others(
-    page: Page, gateway: RunningGateway, told: Told
+    page: Page, gateway: RunningGateway, problems: Problems
 ) -> None:
     sign_in(page, gateway)
     find = page.get_by_label("Filter accounts")
     find.fill("pool-0123")
-    expect(page.locator(".tfoot .num")).to_have_text(f"10 of {MOST:,}")
+    expect(page.locator(".table-foot .num")).to_have_text(f"10 of {MOST:,}")
     wanted = ["pool-01231", "pool-01234", "pool-01238"]
     for name in wanted:
         page.get_by_label(f"Select {name}").check()
@@ -114,13 +136,15 @@ def test_those_that_are_ticked_are_disabled_and_no_others(
 
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_contain_text("3 accounts enabled.")
-    assert told.console == []
+    assert problems.console == []
 
 
-def test_of_many_the_number_is_typed(page: Page, gateway: RunningGateway, told: Told) -> None:
+def test_of_many_the_number_is_typed(
+    page: Page, gateway: RunningGateway, problems: Problems
+) -> None:
     sign_in(page, gateway)
     page.get_by_label("Filter accounts").fill("pool-005")
-    expect(page.locator(".tfoot .num")).to_have_text(f"100 of {MOST:,}")
+    expect(page.locator(".table-foot .num")).to_have_text(f"100 of {MOST:,}")
     page.get_by_label("Select all that the filter shows").check()
     page.get_by_role("button", name="Disable…").click()
     dialog = page.get_by_role("dialog", name="Disable 100 accounts")
@@ -138,23 +162,23 @@ def test_of_many_the_number_is_typed(page: Page, gateway: RunningGateway, told: 
     dialog.get_by_label("Type 100 to confirm").fill("100")
     dialog.get_by_role("button", name="Enable").click()
     expect(page.get_by_role("status")).to_contain_text("100 accounts enabled.")
-    assert (told.console, told.elsewhere) == ([], [])
+    assert (problems.console, problems.elsewhere) == ([], [])
 
 
-def test_one_account(page: Page, gateway: RunningGateway, told: Told) -> None:
+def test_one_account(page: Page, gateway: RunningGateway, problems: Problems) -> None:
     for do in ("disable", "enable"):
         ask(gateway, "POST", "accounts/do", {"do": do, "names": ["pool-00042"]})
     sign_in(page, gateway, path="/accounts/pool-00042?q=pool-0004")
     side = page.get_by_role("complementary")
     expect(side.get_by_role("heading", name="pool-00042")).to_be_visible()
-    expect(side).to_contain_text("set; shown nowhere")
+    expect(side).to_contain_text("set, never shown")
     states = side.get_by_role("img", name="States of the last 24 hours")
     expect(states).to_have_accessible_name(re.compile(r"hours: .*Active from \d\d:\d\d"))
     assert "sk-sim-p42" not in page.content()
     side.get_by_role("link", name="Close").click()
     expect(side).to_have_count(0)
     assert page.url.endswith("/ui/accounts?q=pool-0004")
-    assert told.console == []
+    assert problems.console == []
 
 
 def test_what_is_opened_on_a_phone_takes_the_place_of_the_list(
@@ -169,12 +193,12 @@ def test_what_is_opened_on_a_phone_takes_the_place_of_the_list(
     expect(page.get_by_role("link", name="pool-00042")).to_be_in_viewport()
 
 
-def test_requests(page: Page, gateway: RunningGateway, told: Told) -> None:
+def test_requests(page: Page, gateway: RunningGateway, problems: Problems) -> None:
     sign_in(page, gateway, path="/requests")
     rows = page.locator("tbody tr")
     expect(rows).to_have_count(3)
     page.get_by_label("Filter requests").fill("eror:*")
-    expect(page.locator("#odd")).to_contain_text("eror:*: no such filter.")
+    expect(page.locator("#unknown-fields")).to_contain_text("eror:*: no such filter.")
     page.get_by_label("Filter requests").fill("min_ms:600000")
     expect(rows).to_have_count(0)
     page.get_by_label("Filter requests").fill("")
@@ -194,10 +218,10 @@ def test_requests(page: Page, gateway: RunningGateway, told: Told) -> None:
     rows.locator("a").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("req_")
     expect(page.get_by_role("heading", name="Attempts")).to_be_visible()
-    expect(page.locator(".lanes")).to_contain_text("429")
-    expect(page.locator(".lanes li").first).to_contain_text(re.compile(r"\d+ B sent, \d+ B back"))
-    expect(page.locator(".losslist")).to_contain_text("temperature")
-    assert (told.console, told.elsewhere) == ([], [])
+    lane = page.locator(".lanes li", has_text="429")
+    expect(lane).to_contain_text(re.compile(r"\d+ B sent, \d+ B received"))
+    expect(page.locator(".loss-list")).to_contain_text("temperature")
+    assert (problems.console, problems.elsewhere) == ([], [])
 
 
 def test_a_viewer_may_look(page: Page, gateway: RunningGateway) -> None:
@@ -214,7 +238,7 @@ def test_a_viewer_may_look(page: Page, gateway: RunningGateway) -> None:
 def test_who_signs_out_is_out_everywhere(page: Page, gateway: RunningGateway) -> None:
     sign_in(page, gateway)
     page.get_by_role("button", name="Sign out").first.click()
-    expect(page.get_by_label("Key of the administration")).to_be_visible()
+    expect(page.get_by_label("Admin key")).to_be_visible()
     status = page.evaluate("fetch('/admin/accounts').then((answer) => answer.status)")
     assert status == 401
 
@@ -222,15 +246,17 @@ def test_who_signs_out_is_out_everywhere(page: Page, gateway: RunningGateway) ->
 def saved(page: Page) -> list[dict[str, str]]:
     """The rows of the file that a table is saved as."""
     with page.expect_download() as download:
-        page.get_by_role("button", name="Save what is shown as CSV").press("Enter")
+        page.get_by_role("button", name="Save the rows shown as CSV").press("Enter")
     return list(csv.DictReader(download.value.path().read_text().splitlines()))
 
 
-def test_what_is_shown_is_saved_as_csv(page: Page, gateway: RunningGateway, told: Told) -> None:
+def test_what_is_shown_is_saved_as_csv(
+    page: Page, gateway: RunningGateway, problems: Problems
+) -> None:
     call(gateway.base_url, "POST", "/v1/chat/completions", body("chat", '=1+"1"'))
     sign_in(page, gateway)
     page.get_by_label("Filter accounts").fill("pool-0123")
-    expect(page.locator(".tfoot .num")).to_have_text(f"10 of {MOST:,}")
+    expect(page.locator(".table-foot .num")).to_have_text(f"10 of {MOST:,}")
     accounts = saved(page)
     assert {row["name"] for row in accounts} == {f"pool-0123{number}" for number in range(10)}
     assert {row["state"] for row in accounts} == {"active"}
@@ -240,4 +266,4 @@ def test_what_is_shown_is_saved_as_csv(page: Page, gateway: RunningGateway, told
     requests = {row["id"]: row["model"] for row in saved(page)}
     assert set(requests) == {row["id"] for row in found["rows"]}
     assert requests[found["rows"][0]["id"]] == '\'=1+"1"'
-    assert (told.console, told.elsewhere) == ([], [])
+    assert (problems.console, problems.elsewhere) == ([], [])

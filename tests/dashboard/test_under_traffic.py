@@ -124,7 +124,7 @@ def _states(gateway: RunningGateway) -> set[str]:
 
 
 class Looked:
-    """A page of one width, and what it told besides what it shows."""
+    """A page of one width, and the messages of its console."""
 
     def __init__(self, browser: Browser, width: str) -> None:
         wide, high = WIDTHS[width]
@@ -132,20 +132,20 @@ class Looked:
             viewport={"width": wide, "height": high},
             reduced_motion="reduce",  # else colours take a while to change
         )
-        self._told: list[str] = []
+        self._messages: list[str] = []
         self._asked: list[str] = []
 
     def __enter__(self) -> tuple[Page, Callable[[RunningGateway], list[str]]]:
         page = self._context.new_page()
         page.set_default_timeout(15_000)
-        page.on("console", lambda message: self._told.append(message.text))
-        page.on("pageerror", lambda error: self._told.append(str(error)))
+        page.on("console", lambda message: self._messages.append(message.text))
+        page.on("pageerror", lambda error: self._messages.append(str(error)))
         page.on("request", lambda request: self._asked.append(request.url))
         return page, self._faults
 
     def _faults(self, gateway: RunningGateway) -> list[str]:
         own = (gateway.base_url, "data:")
-        return [*self._told, *(url for url in self._asked if not url.startswith(own))]
+        return [*self._messages, *(url for url in self._asked if not url.startswith(own))]
 
     def __exit__(self, *_: object) -> None:
         self._context.close()
@@ -154,14 +154,14 @@ class Looked:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_all_screens_can_be_read(busy: RunningGateway, browser: Browser, width: str) -> None:
     """Light and dark. Nothing is wider than the page, no rule of accessibility is broken badly, no
-    text from outside became markup, no error was told, and nothing was asked for elsewhere."""
+    text from outside became markup, no error was logged, and no other host was asked."""
     broken = []
     found: Any = ask(busy, "GET", "requests?limit=500")
     request = max(found["rows"], key=lambda row: row["attempts"])["id"]
     more = {
         f"/requests/{request}": ".lanes",
         "/routes?model=chat/sim-text": ".steps",
-        "/keys/team/platform": ".limitlist",
+        "/keys/team/platform": ".limit-list",
     }
     with Looked(browser, width) as (page, faults):
         sign_in(page, busy, path="/config")
@@ -182,8 +182,8 @@ def test_all_screens_can_be_read(busy: RunningGateway, browser: Browser, width: 
             found = page.evaluate(FOUND, {"runOnly": ["color-contrast"]})
             broken += [(path, f"dark: {one}") for one in found]
         # The browser itself tells of an answer that is no success: there is no file to reload.
-        told = [one for one in faults(busy) if "409" not in one]
-    assert (broken, told) == ([], [])
+        problems = [one for one in faults(busy) if "409" not in one]
+    assert (broken, problems) == ([], [])
 
 
 CLICKED = """async () => {
@@ -239,7 +239,7 @@ def test_the_overview_tells_of_what_goes_wrong(busy: RunningGateway, browser: Br
         page.goto(f"{busy.base_url}/ui")
         kinds = page.locator("section", has=page.get_by_role("heading", name="Errors by kind"))
         expect(kinds.get_by_role("link").nth(2)).to_be_visible(timeout=30_000)
-        expect(page.get_by_label("What needs somebody")).to_contain_text("disabled.")
+        expect(page.get_by_label("Needs attention")).to_contain_text("disabled.")
         assert faults(busy) == []
 
 
@@ -249,13 +249,13 @@ def test_an_account_tells_what_it_was_used_for(busy: RunningGateway, browser: Br
     with Looked(browser, "wide") as (page, faults):
         sign_in(page, busy, path=f"/accounts/{name}")
         facts = page.get_by_role("complementary").locator("dt")
-        for fact, told in (
+        for fact, pattern in (
             ("Tokens in, cached", r"[1-9][\d.]*( [kM])?, \d+ %"),
             ("Tokens out", r"[1-9][\d.]*( [kM])?"),
             ("Cost at list price", r"\$\d+\.\d+|< \$0\.0001"),
         ):
             value = facts.filter(has_text=re.compile(f"^{fact}$")).locator("+ dd")
-            expect(value).to_have_text(re.compile(f"^({told})$"))
+            expect(value).to_have_text(re.compile(f"^({pattern})$"))
         assert faults(busy) == []
 
 

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from dragoman.server.testing import RunningGateway
 from tests.dashboard import test_screens
-from tests.dashboard.conftest import Told
+from tests.dashboard.conftest import Problems
 from tests.dashboard.test_screens import ask, sign_in
 
 CHAT = {"model": "m", "seed": 7, "messages": [{"role": "user", "content": "<img src=x>" * 30}]}
@@ -26,13 +26,13 @@ def broken_rules(page: Page) -> object:
     )
 
 
-def test_a_request_side_by_side(page: Page, gateway: RunningGateway, told: Told) -> None:
+def test_a_request_side_by_side(page: Page, gateway: RunningGateway, problems: Problems) -> None:
     sign_in(page, gateway, path="/workbench?example=tools")
     messages = page.get_by_role("region", name="Messages request")
     expect(messages.locator("li.lost-knob").first).to_contain_text('"top_k": 40')
     responses = page.get_by_role("region", name="Responses request")
     expect(responses).to_contain_text("max_output_tokens")
-    lit = page.locator(".json3 li.lit")
+    lit = page.locator(".panes li.lit")
     page.keyboard.press("n")
     expect(messages.locator("li.lit")).to_have_count(1)
     first = lit.first.get_attribute("data-path")
@@ -44,10 +44,10 @@ def test_a_request_side_by_side(page: Page, gateway: RunningGateway, told: Told)
     page.get_by_role("button", name="Paste…").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Request").fill('{"model": "m",\n"messages"}')
-    dialog.get_by_role("button", name="Show it").click()
+    dialog.get_by_role("button", name="Show").click()
     expect(dialog.get_by_role("alert")).to_contain_text("line 2, column")
     dialog.get_by_label("Request").fill(CURL)
-    dialog.get_by_role("button", name="Show it").click()
+    dialog.get_by_role("button", name="Show").click()
 
     chat = page.get_by_role("region", name="Chat request")
     expect(chat.locator("li.lost-knob")).to_contain_text('"seed": 7')
@@ -58,10 +58,10 @@ def test_a_request_side_by_side(page: Page, gateway: RunningGateway, told: Told)
     assert isinstance(made, dict)
     losses = {loss["path"] for one in made["targets"] for loss in one["losses"]}
     expect(page.locator(".ledger tbody tr")).to_have_count(len(losses))
-    assert (told.console, told.elsewhere) == ([], [])
+    assert (problems.console, problems.elsewhere) == ([], [])
 
 
-def test_each_example_can_be_read(page: Page, gateway: RunningGateway, told: Told) -> None:
+def test_each_example_can_be_read(page: Page, gateway: RunningGateway, problems: Problems) -> None:
     """As it stands, in the protocol that it says; most have something that others lack."""
     sign_in(page, gateway, path="/workbench")
     chosen = page.get_by_label("Example")
@@ -77,11 +77,11 @@ def test_each_example_can_be_read(page: Page, gateway: RunningGateway, told: Tol
         if not any(target["losses"] for target in targets):
             lossless.add(name)
     assert lossless <= {"calls", "schema"}, lossless
-    assert (told.console, told.elsewhere) == ([], [])
+    assert (problems.console, problems.elsewhere) == ([], [])
 
 
 def test_what_is_sent_is_seen_frame_by_frame(
-    page: Page, gateway: RunningGateway, told: Told
+    page: Page, gateway: RunningGateway, problems: Problems
 ) -> None:
     sign_in(page, gateway, path="/workbench?example=tools")
     page.get_by_role("button", name="Send…").click()
@@ -99,7 +99,7 @@ def test_what_is_sent_is_seen_frame_by_frame(
     dialog.get_by_label("Model").fill("chat/sim-text?text=seven")
     dialog.get_by_role("button", name="Send", exact=True).click()
     expect(frames).to_contain_text("seven")
-    link = page.locator(".framespanel .note a")
+    link = page.locator(".frames-panel .note a")
     expect(link).to_have_attribute("href", f"/ui/requests/{link.text_content()}")
     assert broken_rules(page) == []
-    assert (told.console, told.elsewhere) == ([], [])
+    assert (problems.console, problems.elsewhere) == ([], [])

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from dragoman.lab.simulator.testing import RunningSimulator
-from tests.dialects.test_served import NAMES, Start, events_of, post, simulator, start
-
-__all__ = ["simulator", "start"]
+from tests.dialects.conftest import Start
+from tests.dialects.serving import NAMES, events_of, post
 
 EVENTS = {
     "error",

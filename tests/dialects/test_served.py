@@ -7,8 +7,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +15,14 @@ import pytest
 from dragoman.config import read_config
 from dragoman.lab.simulator import Failure, Fault
 from dragoman.lab.simulator.accounts import KeyBehaviour
-from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
-from dragoman.server.testing import RunningGateway, running_gateway
-from tests.checkers.framing import frames
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import running_gateway
+from tests.dialects.conftest import Start
+from tests.dialects.serving import NAMES, events_of, post
 from tests.gateway.http import Answer, Connection, call
 from tests.matrix.judges import find_node
-from tests.memory.conftest import KEY, UPSTREAM, UPSTREAMS
+from tests.memory.conftest import KEY, UPSTREAM
 
-NAMES = list(UPSTREAMS)
 TOOLS = [
     {
         "type": "function",
@@ -37,47 +35,6 @@ TOOLS = [
         "parameters": {"type": "object", "properties": {"zone": {"type": "string"}}},
     },
 ]
-
-Start = Callable[..., RunningGateway]
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[RunningSimulator]:
-    with running_simulator() as running:
-        yield running
-
-
-@pytest.fixture
-def start(simulator: RunningSimulator, tmp_path: Path) -> Iterator[Start]:
-    """Starts a gateway whose routes, or whose only client, speak a dialect."""
-    with ExitStack() as stack:
-
-        def one(dialect: str, by: str = "route", server: str = "") -> RunningGateway:
-            text = f'{server}\n[storage]\npath = "s.db"\n[[clients]]\nname = "me"\nkey = "{KEY}"\n'
-            if by == "client":
-                text += f'dialect = "{dialect}"\n'
-            for name, protocol in UPSTREAMS.items():
-                text += UPSTREAM.format(name=name, protocol=protocol, base_url=simulator.base_url)
-            for name in UPSTREAMS if by == "route" else ():
-                # The simulator's model names hold what it is to do.
-                text += f'[[routes]]\nmatch = "{name}/*"\nupstream = "{name}"\n'
-                text += f'dialect = "{dialect}"\n'
-            file = tmp_path / "dragoman.toml"
-            file.write_text(text)
-            return stack.enter_context(running_gateway(read_config(file)))
-
-        yield one
-
-
-def post(gateway: RunningGateway, path: str, body: dict[str, Any]) -> Answer:
-    return call(gateway.base_url, "POST", path, body, key=KEY)
-
-
-def events_of(answer: Answer) -> list[Any]:
-    return [
-        frame.data if frame.data == "[DONE]" else json.loads(frame.data)
-        for frame in frames(answer.body)
-    ]
 
 
 @pytest.mark.parametrize("by", ["route", "client"])

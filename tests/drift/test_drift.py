@@ -22,14 +22,14 @@ from openai.types.responses import (
 )
 
 from dragoman.canonical.errors import InvalidRequest
-from tests.drift import answer_drift, answers, request_drift
-from tests.drift.__main__ import main
-from tests.drift.requests import ACCOUNTED
 from tests.library import translate_request
 from tests.losses.requests import PROTOCOLS, ROOTS, cases
 from tests.losses.requests import Root as RequestRoot
 from tests.losses.values import FILLER
 from tests.losses.verdict import LENIENT, indexless
+from tools.drift import answer_drift, answers, request_drift
+from tools.drift.__main__ import main
+from tools.drift.requests import ACCOUNTED
 
 # What is made up here is found --------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dragoman.server.testing import RunningGateway
+from tests.faults.asking import KEY, ask, saying
 from tests.faults.conftest import Over
-from tests.faults.test_loose_upstreams import calls_of
-from tests.faults.test_whole_looking_answers import KEY, ask, saying
+from tests.faults.streams import calls_of
 from tests.faults.upstream import Upstream
 from tests.gateway.clients import streamed_text, text_of
 from tests.protocols.openai_responses.upstream import events_of, message, response

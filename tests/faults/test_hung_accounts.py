@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dragoman.config import Config, Fallback, Route, Timeouts, Upstream
 from tests.faults.conftest import Over, leased
-from tests.faults.test_stalls import ask, head_only, is_good, never, pings
+from tests.faults.stalling import ask, head_only, is_good, never, pings
 from tests.faults.upstream import Upstream as FakeUpstream
 from tests.faults.upstream import good
 from tests.gateway.clients import APIS, PATHS, body
@@ -170,6 +170,6 @@ def test_clients_that_leave_a_hung_account_tell_of_it(
     for _ in range(6):
         assert ask(gateway, "chat", "chat", stream).status == 200
     assert upstream.asked()[-6:] == [GOOD] * 6
-    counts = gateway.app._scrape.counts()
+    counts = gateway.app._scrape.own()
     assert counts.failures == {"chat chat-0 silent": 1}
     assert counts.accounts["chat chat-0"] == [2, 0]

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from dragoman.server.testing import RunningGateway
+from tests.faults.asking import KEY, ask, saying
 from tests.faults.conftest import Over, rested
-from tests.faults.test_said_elsewhere import CALLING, CREATED, DONE, PROTOCOL, F, H, ended
-from tests.faults.test_whole_looking_answers import KEY, ask, saying
+from tests.faults.streams import CALLING, CREATED, DONE, PROTOCOL, F, H, Json, calls_of, ended
 from tests.faults.upstream import Upstream
 from tests.fuzz.readings import reading_of
-from tests.fuzz.test_streams_say_all import decoded, fragment
+from tests.fuzz.streams import decoded, fragment
 from tests.gateway.clients import (
     APIS,
     PATHS,
@@ -42,9 +42,8 @@ from tests.tables.cells import (
     text_block,
     tool_block,
 )
-from tests.tables.test_odd_streams_from_chat import whole_chunk
+from tests.tables.odd_chat import whole_chunk
 
-Json = dict[str, Any]
 NAMES = ("get_weather", "f", "h")
 AGAIN = ("get_weather", '{"a": 2}')
 
@@ -409,22 +408,6 @@ SAID: dict[str, Said] = {
         text="<think>hm</think>Good",
     ),
 }
-
-
-def calls_of(client: str, answer: Json) -> list[tuple[str, str]]:
-    """The calls of a whole answer."""
-    if client == "chat":
-        made = answer["choices"][0]["message"].get("tool_calls") or ()
-        found = [
-            (one["function"]["name"], json.loads(one["function"]["arguments"])) for one in made
-        ]
-    elif client == "messages":
-        made = [one for one in answer["content"] if one["type"] == "tool_use"]
-        found = [(one["name"], one["input"]) for one in made]
-    else:
-        made = [one for one in answer["output"] if one["type"] == "function_call"]
-        found = [(one["name"], json.loads(one["arguments"])) for one in made]
-    return [(name, json.dumps(arguments)) for name, arguments in found]
 
 
 @pytest.mark.parametrize("client", APIS)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from dragoman.server.testing import RunningGateway
+from tests.faults.asking import AT, HALVES, ask, saying
 from tests.faults.conftest import Over
-from tests.faults.test_whole_looking_answers import AT, HALVES, ask, saying
 from tests.faults.upstream import Upstream
 from tests.fuzz.readings import reading_of
-from tests.fuzz.test_streams_say_all import decoded, fragment
+from tests.fuzz.streams import decoded, fragment
 from tests.gateway.clients import APIS, completed, streamed_text
 from tests.losses.requests import CHAT, MESSAGES, RESPONSES
 from tests.protocols.openai_responses.upstream import call, events_of, response
@@ -28,7 +28,7 @@ from tests.tables.cells import (
     messages_answer,
     tool_block,
 )
-from tests.tables.test_odd_streams_from_responses import HELLO
+from tests.tables.odd_responses import HELLO
 
 KEY = "key-of-the-one-account"
 DONE = b"[DONE]"

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from dragoman.server.testing import RunningGateway
+from tests.faults.asking import KEY, ask, saying
 from tests.faults.conftest import Over
-from tests.faults.test_whole_looking_answers import KEY, ask, saying
+from tests.faults.streams import CALLING, CREATED, DONE, PROTOCOL, F, H, ended
 from tests.faults.upstream import Upstream
 from tests.fuzz.readings import reading_of
-from tests.fuzz.test_streams_say_all import decoded, fragment
+from tests.fuzz.streams import decoded, fragment
 from tests.gateway.clients import APIS, completed, stream_error
-from tests.losses.requests import CHAT, MESSAGES, RESPONSES
 from tests.protocols.openai_responses.upstream import call, events_of, message, response, text
 from tests.tables.cells import (
     ROLE,
@@ -26,13 +26,9 @@ from tests.tables.cells import (
     message_start,
     text_block,
 )
-from tests.tables.test_odd_streams_from_chat import whole_chunk
+from tests.tables.odd_chat import whole_chunk
 
-PROTOCOL = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
-CALLING = chat_chunk({}, "tool_calls")
-DONE = b"[DONE]"
 WEATHER = [function_call(arguments='{"a":1}')]
-F, H = ("get_weather", '{"a": 1}'), ("h", '{"b": 2}')
 
 
 def tool(name: str, given: Any, call_id: str | None = "t") -> dict[str, Any]:
@@ -44,17 +40,12 @@ def begun(*content: Any) -> dict[str, Any]:
     return {**made, "message": {**made["message"], "content": list(content)}}
 
 
-def ended(*output: Any, **members: Any) -> dict[str, Any]:
-    return {"type": "response.completed", "response": response(*output, **members)}
-
-
 def choice(index: int, chunk: dict[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = json.loads(json.dumps(chunk))
     made["choices"][0]["index"] = index
     return made
 
 
-CREATED = events_of(response())[0]
 TWO_CALLS = [
     fragment(0, '{"a":1}', id="x", type="function", name="get_weather"),
     fragment(0, "", id="x", type="function", name="h"),

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from dragoman.config import Timeouts
 from tests.faults.conftest import SERVER, Over
-from tests.faults.test_stalls import ask, is_good
+from tests.faults.stalling import ask, is_good
 from tests.faults.upstream import Upstream
 from tests.gateway.clients import APIS
 from tests.gateway.conftest import config_for

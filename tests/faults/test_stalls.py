@@ -13,8 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Config, Server, Timeouts
-from dragoman.server.testing import RunningGateway
+from dragoman.serving import answer_delivery
 from tests.faults.conftest import Over, leased
+from tests.faults.stalling import ask, head_only, is_good, never, pings
 from tests.faults.upstream import (
     LAST_CHUNK,
     SSE_HEAD,
@@ -33,10 +34,9 @@ from tests.gateway.clients import (
     error_of,
     stream_error,
     streamed_text,
-    text_of,
 )
 from tests.gateway.conftest import config_for
-from tests.gateway.http import Answer, call
+from tests.gateway.http import call
 from tests.gateway.http import events as told
 from tests.gateway.processes import until
 from tests.upstream.servers import Call, Handler, chunk
@@ -45,42 +45,6 @@ CELLS = list(itertools.product(APIS, APIS))
 BAD, GOOD = "key-that-stalls", "key-that-answers"
 LIMIT = 0.2
 SERVER = Server(keepalive_s=5.0, commit_after_s=10.0, shutdown_grace_s=1.0)
-
-
-def ask(gateway: RunningGateway, client: str, target: str, stream: bool) -> Answer:
-    made = body(client, f"{target}/m", stream=stream)
-    return call(gateway.base_url, "POST", PATHS[client], made)
-
-
-def is_good(client: str, answer: Answer, stream: bool) -> bool:
-    assert answer.status == 200, answer
-    if not stream:
-        return text_of(client, answer) == "Good"
-    return completed(client, answer.body) and streamed_text(client, answer.body) == "Good"
-
-
-async def never(call: Call) -> None:
-    """Takes the request and says nothing."""
-    await call.client_left()
-
-
-async def head_only(call: Call) -> None:
-    """A head, and then silence."""
-    lines = b"content-type: text/event-stream\r\ntransfer-encoding: chunked"
-    if not is_streamed(call):
-        lines = b"content-type: application/json\r\ncontent-length: 1000"
-    await call.send(b"HTTP/1.1 200 OK\r\n" + lines + b"\r\n\r\n")
-    await call.client_left()
-
-
-async def pings(call: Call) -> None:
-    """The handshake, and then nothing but signs of life."""
-    api = api_of(call)
-    sign = event({"type": "ping"}) if api == "messages" else b": ping\n\n"
-    await call.send(SSE_HEAD + chunk(events(api, "Good")[0]))
-    while not call.writer.is_closing():
-        await call.send(chunk(sign))
-        await asyncio.sleep(0.02)
 
 
 def trickles(count: int) -> Handler:
@@ -292,10 +256,11 @@ def test_signs_of_life_that_count_come_in_their_order(
 
 @pytest.mark.parametrize(("client", "target"), CELLS)
 def test_arguments_that_run_on_as_white_space(
-    over: Over, upstream: Upstream, client: str, target: str
+    over: Over, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, client: str, target: str
 ) -> None:
     """Some models never stop; every piece is progress for all other limits."""
-    gateway = over(BAD, timeouts=Timeouts(blank_arguments_s=LIMIT), server=SERVER)
+    monkeypatch.setattr(answer_delivery, "BLANK_ARGUMENTS_S", LIMIT)
+    gateway = over(BAD, server=SERVER)
     upstream.behaviours[BAD] = flooding(['{"a":', *["  \n\t" * 50] * 500], 0.01)
     made = body(client, f"{target}/m", stream=True, tools=TOOLS[client])
     answer = call(gateway.base_url, "POST", PATHS[client], made)
@@ -309,9 +274,10 @@ def test_arguments_that_run_on_as_white_space(
 
 @pytest.mark.parametrize(("client", "target"), CELLS)
 def test_white_space_between_values_is_fine(
-    over: Over, upstream: Upstream, client: str, target: str
+    over: Over, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, client: str, target: str
 ) -> None:
-    gateway = over(BAD, timeouts=Timeouts(blank_arguments_s=LIMIT), server=SERVER)
+    monkeypatch.setattr(answer_delivery, "BLANK_ARGUMENTS_S", LIMIT)
+    gateway = over(BAD, server=SERVER)
     pieces = ["{", *[" " * 60, " " * 60, '"a":1,'] * 20, '"b":2}']
     upstream.behaviours[BAD] = flooding(pieces, 0.01)
     made = body(client, f"{target}/m", stream=True, tools=TOOLS[client])

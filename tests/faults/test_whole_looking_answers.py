@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from dragoman.server.testing import RunningGateway
+from tests.faults.asking import AT, HALVES, KEY, ask, saying
 from tests.faults.conftest import Over, rested
-from tests.faults.upstream import Upstream, answer, event, is_streamed, streamed, whole
+from tests.faults.upstream import Upstream, event, streamed, whole
 from tests.gateway.clients import APIS, PATHS, body, completed, stream_error, streamed_text, text_of
 from tests.gateway.http import call
 from tests.protocols.openai_responses.upstream import events_of
@@ -22,27 +23,9 @@ from tests.tables.cells import (
     text_block,
     tool_block,
 )
-from tests.tables.test_odd_streams_from_chat import whole_chunk
-from tests.tables.test_odd_streams_from_responses import HELLO, NAMELESS
-from tests.upstream.servers import Call, Handler
-
-Json = dict[str, Any]
-KEY = "key-of-the-one-account"
-
-
-def saying(*events: Any, body: bytes = b"", status: int = 200) -> Handler:
-    """Answers with these events (a text as it stands) where a stream is asked for, else `body`."""
-
-    async def handler(call: Call) -> None:
-        if is_streamed(call) and status == 200:
-            await call.send(streamed([written(value) for value in events]))
-        else:
-            await call.send(answer(body, status))
-
-    def written(value: Any) -> bytes:
-        return value.encode() if isinstance(value, str) else event(value)
-
-    return handler
+from tests.tables.odd_chat import whole_chunk
+from tests.tables.odd_responses import HELLO, NAMELESS
+from tests.upstream.servers import Call
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +33,7 @@ def gateway(over: Over) -> RunningGateway:
     return over(KEY)
 
 
-def ask(gateway: RunningGateway, client: str, target: str, **more: Any) -> Any:
-    rested(gateway)
-    return call(gateway.base_url, "POST", PATHS[client], body(client, f"{target}/m", **more))
+Json = dict[str, Any]
 
 
 ZEROED = [
@@ -229,23 +210,6 @@ def test_a_choice_that_never_finished(gateway: RunningGateway, upstream: Upstrea
     assert stream_error("chat", ask(gateway, "chat", "chat", stream=True, n=2).body) is None
 
 
-AT = {"output_index": 0, "content_index": 0}
-HALVES = {
-    "chat": [ROLE, chat_chunk({"content": "a\ud83d"}), chat_chunk({"content": "\ude00b\ud83d!"})],
-    "messages": [message_start(), *text_block(0, "a\ud83d", "\ude00b\ud83d!")],
-    "responses": [
-        *events_of({**HELLO, "output": []})[:2],
-        *(
-            {
-                "type": "response.output_text.delta",
-                "output_index": 0,
-                "content_index": 0,
-                "delta": d,
-            }
-            for d in ("a\ud83d", "\ude00b\ud83d!")
-        ),
-    ],
-}
 ENDS: dict[str, list[Any]] = {
     "chat": [STOP, b"[DONE]"],
     "messages": message_end(),

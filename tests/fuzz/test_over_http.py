@@ -15,7 +15,7 @@ from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.fuzz.counts import REQUESTS
 from tests.fuzz.mutations import damage, encode
-from tests.fuzz.test_requests import merged
+from tests.fuzz.requests import merged
 from tests.losses.requests import PROTOCOLS, cases
 
 PATHS = {

@@ -15,24 +15,11 @@ from dragoman.translation import CallSettings, ClientRequest
 from dragoman.translation.call import Call
 from tests.fuzz.counts import REQUESTS
 from tests.fuzz.mutations import damage, encode
-from tests.losses.requests import PROTOCOLS, RESPONSES, Case, cases
+from tests.fuzz.requests import merged
+from tests.losses.requests import PROTOCOLS, RESPONSES, cases
 
 BATCHES = 10
 LENIENT = CallSettings(options=make_options(policy=Policy.LENIENT))
-
-
-def merged(rng: random.Random, corpus: list[Case]) -> dict[str, object]:
-    """A valid request with the fields and turns of several."""
-    body: dict[str, object] = {}
-    for case in rng.sample(corpus, 3):
-        other = case.body()
-        for turns in ("messages", "input"):
-            own = body.get(turns)
-            new = other.get(turns)
-            if isinstance(own, list) and isinstance(new, list):
-                other = {**other, turns: [*own, *new]}
-        body = {**body, **other}
-    return body
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))

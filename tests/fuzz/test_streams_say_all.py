@@ -26,16 +26,15 @@ from tests.checkers import CHECKERS
 from tests.fuzz.counts import STREAMS
 from tests.fuzz.readings import Reading, Step, Told, reading_of, says_the_same, steps_of
 from tests.fuzz.spellings import SPELLINGS, Spelling, respell
+from tests.fuzz.streams import Json, decoded, fragment
 from tests.library import translate_request
 from tests.losses.clients import asking
 from tests.losses.requests import CHAT, MESSAGES, PROTOCOLS, RESPONSES
 from tests.protocols.openai_responses.upstream import events_of
 from tests.tables.cells import ROLE, STOP, block, chat_chunk, chat_stream, text_block, tool_block
-from tests.tables.test_odd_streams_from_chat import TWO
-from tests.tables.test_odd_streams_from_messages import BEGIN, ENDING
-from tests.tables.test_odd_streams_from_responses import EVENTS, NAMELESS
-
-Json = dict[str, Any]
+from tests.tables.odd_chat import TWO
+from tests.tables.odd_messages import BEGIN, ENDING
+from tests.tables.odd_responses import EVENTS, NAMELESS
 
 BATCHES = 4
 LENIENT = make_options(policy=Policy.LENIENT)
@@ -44,22 +43,6 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 INDEXES = ("index", "output_index", "content_index", "summary_index")
 IDS = ("id", "item_id", "call_id")
 ENDS = ("stop", "done", "completed", "incomplete", "message_delta", "finish", "[DONE]")
-
-
-def decoded(stream: bytes) -> list[Any]:
-    """The data of a stream's events; text that is no JSON as it is."""
-    found: list[Any] = []
-    for frame in stream.split(b"\n\n"):
-        data = b"".join(line[6:] for line in frame.split(b"\n") if line.startswith(b"data: "))
-        if data:
-            found.append("[DONE]" if data == b"[DONE]" else msgspec.json.decode(data))
-    return found
-
-
-def fragment(at: int, text: str, **head: Any) -> Json:
-    """A fragment of a tool call in a chunk of its own."""
-    function = {"arguments": text, **({"name": head.pop("name")} if head else {})}
-    return chat_chunk({"tool_calls": [{"index": at, **head, "function": function}]})
 
 
 THINKING = block(

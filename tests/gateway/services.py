@@ -107,6 +107,7 @@ class Services:
         serves: str = r'"route":"GET /readyz"|serving on|took over',
         pass_fds: Sequence[int] = (),
         prefix: Sequence[str] = (),
+        run: Sequence[str] = ("-m", "dragoman"),
     ) -> Service:
         """Start one; it has bound or taken its sockets when this returns."""
         name = f"gateway-{len(self.started)}"
@@ -119,7 +120,7 @@ class Services:
         log = self.folder / f"{name}.log"
         with log.open("wb") as errors:
             process = subprocess.Popen(
-                [*prefix, sys.executable, "-m", "dragoman", "serve", "--config", str(config)],
+                [*prefix, sys.executable, *run, "serve", "--config", str(config)],
                 stderr=errors,
                 pass_fds=pass_fds,
             )

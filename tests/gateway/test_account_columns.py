@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from dragoman.admin.account_columns import columns
-from dragoman.operations.views import AccountView, QuotaView, Reason
+from dragoman.operations.account_columns import columns
+from dragoman.operations.account_views import AccountView, QuotaView, Reason
 
 BLANK = AccountView(
     name="", upstream="chat", origin="store", secrets=("key",), models=None, priority=0, weight=1.0,

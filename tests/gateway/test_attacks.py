@@ -15,8 +15,12 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Server
+from dragoman.http.limits import Limits
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server import server
+from dragoman.server.server import limits_of
 from dragoman.server.testing import RunningGateway
+from dragoman.serving import resolver
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, stream_error, text_of
 from tests.gateway.conftest import SERVER, Start
 from tests.gateway.http import AUTH, JSON, KEY, Answer, Connection, call
@@ -64,8 +68,7 @@ def resident(pid: int) -> int:
 @pytest.fixture
 def process(tmp_path: Path, simulator: RunningSimulator) -> Iterator[GatewayProcess]:
     keys = {"one": "sk-sim-one"}
-    settings = "linger_s = 0.5\nlinger_bytes = 100000"
-    with gateway_process(tmp_path, simulator.base_url, keys, server=settings) as running:
+    with gateway_process(tmp_path, simulator.base_url, keys) as running:
         yield running
 
 
@@ -101,9 +104,19 @@ def test_endless_trailers_take_no_memory(process: GatewayProcess, auth: str) -> 
 )
 @pytest.mark.parametrize("framing", ["content-length", "transfer-encoding"])
 def test_a_body_that_trickles_behind_its_answer(
-    start: Start, method: str, path: str, headers: dict[str, str], status: int, framing: str
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    path: str,
+    headers: dict[str, str],
+    status: int,
+    framing: str,
 ) -> None:
-    gateway = start(server=replace(SERVER, linger_s=0.3))
+    def quick(settings: Server) -> Limits:
+        return replace(limits_of(settings), linger_s=0.3)
+
+    monkeypatch.setattr(server, "limits_of", quick)
+    gateway = start()
     value = "1000" if framing == "content-length" else "chunked"
     with Connection(gateway.base_url) as connection:
         connection.send(method, path, None, {**headers, framing: value})
@@ -120,9 +133,8 @@ def test_a_body_that_trickles_behind_its_answer(
 
 
 def test_such_bodies_leave_files_for_others(tmp_path: Path, simulator: RunningSimulator) -> None:
-    settings = "linger_s = 2.0"
     keys = {"one": "sk-sim-one"}
-    with gateway_process(tmp_path, simulator.base_url, keys, server=settings, files=256) as running:
+    with gateway_process(tmp_path, simulator.base_url, keys, files=256) as running:
         bad = []
         for _ in range(400):
             connection = Connection(running.url)
@@ -249,9 +261,12 @@ def test_a_body_of_too_many_values_is_refused(gateway: RunningGateway) -> None:
     assert helpers.started <= before + 1
 
 
-def test_others_are_answered_while_a_large_body_is_translated(start: Start) -> None:
+def test_others_are_answered_while_a_large_body_is_translated(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """700,000 messages: if the loop worked on them, nobody would be served for seconds."""
-    gateway = start(server=replace(SERVER, body_limit_values=10_000_000))
+    monkeypatch.setattr(resolver, "MOST_VALUES", 10_000_000)
+    gateway = start()
     packed = many_messages()
     with Connection(gateway.base_url) as large:
         large.send("POST", PATHS["chat"], packed, {**AUTH, **JSON, "content-encoding": "gzip"})

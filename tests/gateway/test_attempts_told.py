@@ -18,7 +18,7 @@ from dragoman.config import Admin, Config, Secret, Storage, Timeouts
 from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Failure, Fault
 from dragoman.lab.simulator.testing import RunningSimulator
-from dragoman.operations.service import Administration
+from dragoman.operations.account_queries import AccountQueries
 from dragoman.server.testing import RunningGateway
 from dragoman.storage.opening import cipher_for, store_for
 from tests.gateway.clients import APIS, PATHS, body, error_of, stream_error
@@ -180,7 +180,7 @@ def test_it_is_there_after_a_restart_and_from_a_terminal(
     until(lambda: admin(gateway, "/admin/usage")["total"]["requests"] == 1)
     store = store_for(config)
     assert store is not None
-    page = Administration(config, store, cipher_for(config)).page(upstream="chat")
+    page = AccountQueries(config, store, cipher_for(config)).page(upstream="chat")
     store.close()
     error = page.accounts[0].last_error
     assert isinstance(error, LastError)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dragoman.audit import Line
 from dragoman.config import Admin, Secret, Storage
 from dragoman.lab.simulator.testing import RunningSimulator
-from dragoman.operations.sheets import audit_sheet
+from dragoman.operations.audit_sheet import audit_sheet
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.conftest import config_for
 from tests.gateway.http import Answer, call

@@ -29,7 +29,7 @@ from dragoman.observability.metrics.outcomes import (
 )
 from dragoman.observability.metrics.series import percentile, series
 from dragoman.server.testing import RunningGateway, running_gateway
-from dragoman.storage import shared_sessions
+from dragoman.storage import sessions
 from dragoman.storage.series import SeriesFile, Slot
 from tests.gateway.clients import body
 from tests.gateway.conftest import config_for
@@ -146,7 +146,7 @@ def test_a_session_lasts_while_a_page_is_told_of_events(
     gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long nothing else is asked for; and it is over once the page is gone for long."""
-    monkeypatch.setattr(shared_sessions, "IDLE_S", idle_s := 1.5)
+    monkeypatch.setattr(sessions, "IDLE_S", idle_s := 1.5)
     headers = signed_in(gateway, made(gateway, "eve", "viewer"))
     with closing(Page(gateway, "topics=now", headers)) as page:
         begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""Good requests among clients that mean harm; `python -m tests.gateway.hostile` runs for longer."""
+"""Good requests among clients that mean harm; `python -m tools.load.hostile` runs for longer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.lab.simulator.testing import RunningSimulator
-from tests.gateway.hostile import HARM, attack, victim
+from tools.load.hostile import HARM, attack, victim
 
 SECONDS = 15.0
 

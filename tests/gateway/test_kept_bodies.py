@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.cipher import SealError
+from dragoman.canonical.masking import Mask
 from dragoman.config import Admin, Client, Config, Secret, Storage
 from dragoman.config.settings import RequestLogSettings
 from dragoman.edge.kept import BODY_NAMES, KeptBodies
@@ -162,10 +163,9 @@ def test_what_is_held_is_bounded_and_the_last_attempt_stays() -> None:
     assert kept.size < 10_000
     text, length = kept.bodies()["client_answer"]
     assert (len(text), length) == (1024, 100_000)
-    kept.begin(None)
-    kept.add("upstream_answer", b"first")
-    kept.begin(None)
-    kept.add("upstream_answer", b"second")
+    for piece in (b"first", b"second"):
+        kept.on_request(Mask(), b"request")
+        kept.on_answer_data(piece)
     assert kept.bodies()["upstream_answer"] == (b"second", 6)
 
 

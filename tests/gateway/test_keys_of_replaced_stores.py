@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.config import Config
 from dragoman.lab.simulator.testing import RunningSimulator
-from dragoman.operations.keys import KeyAdministration
+from dragoman.operations.key_service import KeyService
 from dragoman.server.testing import running_gateway
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.test_keys import ask, becomes, made, settings
@@ -18,7 +18,7 @@ from tests.gateway.test_keys import ask, becomes, made, settings
 def other_store(path: Path) -> str:
     """Make a store with one key, and return that."""
     store = SqliteStore(path)
-    keys = KeyAdministration(Config(), store.client_keys)
+    keys = KeyService(Config(), store.client_keys)
     secret = keys.add("other", {}).secret
     store.close()
     return secret

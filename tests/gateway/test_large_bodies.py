@@ -18,7 +18,6 @@ from dragoman.canonical.losses import LossKind, Policy
 from dragoman.canonical.masking import Mask
 from dragoman.canonical.options import Options
 from dragoman.server.testing import RunningGateway
-from dragoman.serving import exchange
 from dragoman.serving.large import LargeBodies, is_large
 from dragoman.serving.large_body_tasks import holds_more_values
 from dragoman.translation import ALL_REASONING, Call, CallSettings, ClientRequest, Outcome
@@ -172,10 +171,17 @@ def test_values_are_counted_outside_of_texts(made: bytes, values: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def large() -> Iterator[LargeBodies]:
+def processes() -> Iterator[LargeBodies]:
     made = LargeBodies()
     yield made
     made.close()
+
+
+@pytest.fixture
+def large(processes: LargeBodies, monkeypatch: pytest.MonkeyPatch) -> LargeBodies:
+    """Has every body worked on in another process."""
+    monkeypatch.setattr("dragoman.serving.large.is_large", lambda body: True)
+    return processes
 
 
 @pytest.fixture(autouse=True)
@@ -357,8 +363,10 @@ def _nothing_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return made
 
-    monkeypatch.setattr(exchange, "Call", guarded(Call, 0))
-    monkeypatch.setattr(exchange, "ClientRequest", guarded(ClientRequest, 1))
+    request = guarded(ClientRequest, 1)
+    request.outlined = ClientRequest.outlined
+    monkeypatch.setattr("dragoman.serving.large.Call", guarded(Call, 0))
+    monkeypatch.setattr("dragoman.serving.large.ClientRequest", request)
     for name in ("translate_response", "stream_as_response", "response_as_stream"):
         monkeypatch.setattr(Call, name, guarded(getattr(Call, name), 1))
 

@@ -15,9 +15,10 @@ import pytest
 from dragoman.config import Config
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.limits.admission import Refusal, Reservation, admit
-from dragoman.operations.drafts import InvalidDraft
-from dragoman.operations.keys import KeyAdministration
-from dragoman.operations.limits import LimitAdministration
+from dragoman.operations.inputs import InvalidInput, read_input
+from dragoman.operations.key_service import KeyService
+from dragoman.operations.limit_service import LimitService, NumberedLimit
+from dragoman.operations.limits import GrantLimit
 from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.http import call
@@ -78,11 +79,11 @@ def test_a_grant_lets_more_in_until_it_ends(gateway: RunningGateway) -> None:
 )
 def test_a_grant_that_cannot_be_changes_nothing(tmp_path: Path, fields: Any, told: str) -> None:
     with_limits = administration(tmp_path, window="day")
-    with pytest.raises(InvalidDraft) as caught:
-        with_limits.grant("key", "ci", 1, fields)
+    with pytest.raises(InvalidInput) as caught:
+        grant(with_limits, fields)
     (fault,) = caught.value.faults
     assert told in f"{fault.field} {fault.message}"
-    assert with_limits.limits("key", "ci")[0].limit.granted is None
+    assert with_limits.limits("ci")[0].limit.granted is None
 
 
 @pytest.mark.parametrize(
@@ -99,16 +100,16 @@ def test_a_grant_lasts_for_so_many_windows(
     tmp_path: Path, window: str, zone: str, windows: int | None, until: str
 ) -> None:
     with_limits = administration(tmp_path, window=window, zone=zone)
-    granted = with_limits.grant("key", "ci", 1, {"amount": 5, "windows": windows})
+    granted = grant(with_limits, {"amount": 5, "windows": windows})
     assert granted[0].limit.granted_until == datetime.fromisoformat(until)
-    assert with_limits.grant("key", "ci", 1, {"amount": None})[0].limit.granted_until is None
+    assert grant(with_limits, {"amount": None})[0].limit.granted_until is None
 
 
 def test_what_never_begins_anew_needs_an_end(tmp_path: Path) -> None:
     for window, kind in (("total", "requests"), (None, "concurrent")):
         with_limits = administration(tmp_path / kind, window=window, kind=kind)
-        with pytest.raises(InvalidDraft, match="until"):
-            with_limits.grant("key", "ci", 1, {"amount": 5})
+        with pytest.raises(InvalidInput, match="until"):
+            grant(with_limits, {"amount": 5})
 
 
 def test_a_limit_with_a_grant_has_both() -> None:
@@ -131,12 +132,18 @@ def test_a_limit_with_a_grant_has_both() -> None:
     assert admitted(at + 60) == 2
 
 
-def administration(folder: Path, **fields: Any) -> LimitAdministration:
+def administration(folder: Path, **fields: Any) -> LimitService:
     """That of a new store with one key, `ci`, which has one limit, at `DAY`."""
     folder.mkdir(exist_ok=True)
     store = SqliteStore(str(folder / "store.db"))
-    keys = KeyAdministration(Config(), store.client_keys)
+    keys = KeyService(Config(), store.client_keys)
     keys.add("ci", {})
-    limits = LimitAdministration(keys, clock=DAY.timestamp)
-    limits.add("key", "ci", {"kind": "requests", "amount": 1} | fields)
+    limits = LimitService(keys, clock=DAY.timestamp)
+    limits.add("ci", {"kind": "requests", "amount": 1} | fields)
     return limits
+
+
+def grant(limits: LimitService, fields: dict[str, Any]) -> tuple[NumberedLimit, ...]:
+    """What an operator asks for with these fields."""
+    asked = read_input(GrantLimit, {"name": "ci", "number": 1} | fields)
+    return limits.grant("ci", 1, asked.amount, asked.windows, asked.until)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Mapping
 
-import pytest
-
 from dragoman.canonical.losses import Loss, LossKind
 from dragoman.canonical.usage import Usage
 from dragoman.edge.record import FailedAttempt, Record
-from dragoman.observability.metrics import board as boards
-from dragoman.observability.metrics.board import Board
+from dragoman.link.messages import Handlers
+from dragoman.link.owner import Owner
+from dragoman.observability.metrics.board import (
+    COLLECT,
+    PUBLISH,
+    Board,
+    Collect,
+    Publish,
+    read_counts,
+    write_counts,
+)
 from dragoman.observability.metrics.counts import LATENCIES, Counts
 from dragoman.observability.metrics.exposition import render as render_snapshot
 from dragoman.observability.metrics.families import Snapshot
@@ -129,52 +135,34 @@ def test_a_value_on_a_bound_is_in_its_bucket() -> None:
     assert series.latency.buckets == [1] * len(LATENCIES) + [0]
 
 
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_workers_are_summed_and_one_that_died_is_not_forgotten() -> None:
-    board = Board(3)
-    pid = os.fork()
-    if pid == 0:
-        counted = Metrics()
-        for _ in range(5):
-            counted.finished("/v1/messages", 200, one("up", 2, "x"), Usage(input=1), 0.1, 0.1)
-        counted.counts.gauges["in_flight"] = 4.0
-        board.publish(1, counted.counts)
-        os._exit(0)
-    os.waitpid(pid, 0)
+async def test_workers_are_summed_and_one_that_died_is_not_forgotten() -> None:
+    owner = Owner()
+    board = Board(owner.handlers)
+    links = [owner.join(Handlers(), number) for number in range(3)]
+    counted = Metrics()
+    for _ in range(5):
+        counted.finished("/v1/messages", 200, one("up", 2, "x"), Usage(input=1), 0.1, 0.1)
+    counted.counts.gauges["in_flight"] = 4.0
+    links[1].report(PUBLISH, Publish(write_counts(counted.counts)))
+    links[1].close()
     mine = Metrics()
     mine.finished("/v1/messages", 200, one("up"), Usage(input=1), 0.1, 0.1)
     mine.counts.gauges["in_flight"] = 1.0
+    links[0].report(PUBLISH, Publish(write_counts(mine.counts)))
+    collected = await links[0].ask(COLLECT, Collect())
     total = Counts()
-    for counts in (mine.counts, *board.others(0)):
+    for counts in (mine.counts, *map(read_counts, collected.counts)):
         total.add(counts)
     assert total.series["/v1/messages 2xx up"].requests == 6
     assert total.models["up (other)"].tokens[0] == 6
     assert total.errors == {"up x": 5}
     assert total.gauges["in_flight"] == 5.0
     assert mine.counts.series["/v1/messages 2xx up"].requests == 1
-    heir = Metrics(board.read(1))
+    assert board.of(2) is None
+    heir = Metrics(board.of(1))
     heir.finished("/v1/messages", 200, one("up"), None, 0.1, 0.1)
     assert heir.counts.series["/v1/messages 2xx up"].requests == 6
     assert heir.counts.gauges == {}
-
-
-def test_a_half_written_place_is_not_believed() -> None:
-    board = Board(1)
-    assert board.read(0) is None
-    board.publish(0, Counts(errors={"up x": 5}))
-    board._memory[20:21] = b"\xff"
-    assert board.read(0) is None
-    board.publish(0, Counts(errors={"up x": 6}))
-    assert board.read(0) == Counts(errors={"up x": 6})
-
-
-def test_what_does_not_fit_leaves_what_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boards, "_SLOT_BYTES", 288)
-    board = Board(2)
-    board.publish(0, Counts(errors={"up x": 5}))
-    board.publish(0, Counts(errors={f"up {number}": 5 for number in range(100)}))
-    assert board.read(0) == Counts(errors={"up x": 5})
-    assert board.read(1) is None
 
 
 def test_names_are_escaped() -> None:

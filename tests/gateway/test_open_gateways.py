@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.config import Config
 from dragoman.lab.simulator.testing import RunningSimulator
-from dragoman.operations.keys import KeyAdministration
+from dragoman.operations.key_service import KeyService
 from dragoman.server.testing import running_gateway
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.test_keys import settings
@@ -34,7 +34,7 @@ def test_a_store_without_keys_is_told_of(
         config = replace(config, server=replace(config.server, require_key=True))
     if how == "removed":
         store = SqliteStore(tmp_path / "store.db")
-        keys = KeyAdministration(Config(), store.client_keys)
+        keys = KeyService(Config(), store.client_keys)
         keys.add("k", {})
         keys.remove(["k"])
         store.close()

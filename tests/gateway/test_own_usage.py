@@ -160,3 +160,20 @@ def test_nobody_asks_without_a_key(gateway: RunningGateway) -> None:
 def test_where_nothing_is_kept_there_is_nothing(simulator: RunningSimulator) -> None:
     with running_gateway(config_for(simulator.base_url)) as gateway:
         assert call(gateway.base_url, "GET", "/v1/usage").status == 404
+
+
+def test_tags_are_read_from_the_headers_that_are_set(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    """For clients that name them by a header of their own."""
+    config = replace(
+        config_for(simulator.base_url),
+        storage=Storage(path=str(tmp_path / "store.db"), sync_s=0.05),
+        clients=(Client(name="mine", key=Secret(MINE)),),
+        admin=Admin(key=Secret(TOKEN)),
+        usage=UsageSettings(tag_headers=("x-labels",)),
+    )
+    with running_gateway(config) as gateway:
+        ask(gateway, "chat", {"x-labels": "nightly, ci", "x-dragoman-tags": "other"})
+        rows = told(gateway, 1, "by=tag")
+        assert sorted(row["by"]["tag"] for row in rows) == ["ci", "nightly"]

@@ -87,7 +87,7 @@ def test_what_it_used_stands_in_usage(
     for name, count in charged.items():
         assert (count.requests, count.unpriced) == (1, 0)
         assert count.cost == (usage[name].input + 10 * usage[name].output) * 10**6
-    tokens = [model.tokens for model in gateway.app._scrape.counts().models.values()]
+    tokens = [model.tokens for model in gateway.app._scrape.own().models.values()]
     assert sum(counts[0] for counts in tokens) == first.input + second.input
     lines = [json.loads(text) for text in caplog.messages if "sim-bad_arguments" in text]
     assert [one["account"] for one in lines[-1]["in_vain"]] == list(usage)
@@ -131,7 +131,7 @@ def test_what_a_request_cost_is_told_with_what_was_paid_in_vain(
     assert answer.headers["x-dragoman-cost-usd"] == each
     lines = [json.loads(text) for text in caplog.messages if "sim-bad_arguments" in text]
     assert [line["cost_usd"] for line in lines] == [each] * 10
-    counts = gateway.app._scrape.counts()
+    counts = gateway.app._scrape.own()
     assert sum(key.cost for key in counts.keys.values()) == sum(costs.values())
     assert {name: one.cost for name, one in counts.outcomes.items() if one.cost} == costs
 

@@ -18,10 +18,11 @@ from dragoman.failing import Verdict
 from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Fault
 from dragoman.lab.simulator.testing import RunningSimulator
-from dragoman.observability.metrics.board import Board
+from dragoman.link.messages import Handlers
 from dragoman.observability.metrics.scrape import WorkerSlot
 from dragoman.processes.table import WorkerTable
 from dragoman.server.app import Gateway
+from dragoman.server.common import Common
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.conftest import config_for
 
@@ -60,9 +61,17 @@ async def until(check: Callable[[], bool]) -> None:
 async def test_of_two_workers_each_probes_accounts_of_its_own(
     simulator: RunningSimulator, tmp_path: Path
 ) -> None:
-    config, board = probing(simulator, tmp_path / "store.db"), Board(2)
-    table = WorkerTable(2)
-    workers = [Gateway(config, None, WorkerSlot(board, number, 2, table)) for number in range(2)]
+    config, table = probing(simulator, tmp_path / "store.db"), WorkerTable(2)
+    common = Common(config)
+    workers = [
+        Gateway(
+            config,
+            None,
+            WorkerSlot(number, 2, table),
+            link=common.owner.join(Handlers(), number),
+        )
+        for number in range(2)
+    ]
     for worker in workers:
         await worker.start()
     try:
@@ -74,7 +83,7 @@ async def test_of_two_workers_each_probes_accounts_of_its_own(
             await worker.close()
     asked = Counter(request.key for request in simulator.requests)
     assert asked == Counter(KEYS)
-    counts = [board.read(number) for number in range(2)]
+    counts = [common.board.of(number) for number in range(2)]
     probes = [found.probes.get("chat passed", 0) for found in counts if found is not None]
     assert sum(probes) == len(KEYS)
     assert 0 < probes[0] < len(KEYS)

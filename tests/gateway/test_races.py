@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.races import Act, Standing, explained, play
+from tools.load.races import Act, Standing, explained, play
 
 INTERLEAVINGS = 300
-"""Ten thousand are played by `python -m tests.gateway.races`."""
+"""Ten thousand are played by `python -m tools.load.races`."""
 
 
 def test_every_end_at_four_workers_is_one_that_some_order_explains(tmp_path: Path) -> None:

@@ -7,30 +7,48 @@ import gc
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.pool import AccountPool
 from dragoman.audit import Line
 from dragoman.config import Account, Admin, Config, Route, Secret, Storage, Upstream, read_config
+from dragoman.config.changes import Changes
 from dragoman.config.source import Snapshot, Source
 from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from dragoman.link.messages import Handlers, Peer
+from dragoman.link.owner import Owner
 from dragoman.prices.rates import PER_MILLION, PICO, Price, dollars
 from dragoman.prices.table import ModelPrices, Provider, make_table, write_table
-from dragoman.processes.helper import receive, send
-from dragoman.processes.reload import ReloadError, WorkerLink
+from dragoman.processes.forks import Forks
+from dragoman.processes.reload import (
+    COMMIT,
+    DROP,
+    PREPARE,
+    RELOAD,
+    Commit,
+    Committed,
+    Drop,
+    Prepare,
+    Prepared,
+    ReloadAsked,
+    ReloadError,
+    Report,
+    WorkerReload,
+)
 from dragoman.processes.table import WorkerTable
-from dragoman.server.reloading import Held, WorkersReload
+from dragoman.server import reloading
+from dragoman.server.reloading import Held, Reload
 from dragoman.server.services import Generation
 from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.sqlite import SqliteStore
@@ -367,42 +385,82 @@ def ask(url: str, model: str, key: str = KEY) -> int:
     return call(url, "POST", "/v1/chat/completions", body("chat", model), key=key).status
 
 
-def test_who_asks_while_the_file_is_read_has_it_read_once_more(tmp_path: Path) -> None:
+class Followers:
+    """Workers of a gateway that do what they are told, and what they were told: `slow` are those
+    that never make anything ready, `failing` those that cannot."""
+
+    def __init__(self, file: Path, workers: int) -> None:
+        file.write_text('[storage]\npath = ""\n')
+        self.told: list[str] = []
+        self.slow: set[int] = set()
+        self.failing: set[int] = set()
+        self.replaced: list[int] = []
+        self.on_prepare: Callable[[], object] = lambda: None
+        held = Held(read_config(file).config, Source(str(file)))
+        owner = Owner()
+        self.reload = Reload(held, owner, Forks(), self.replaced.append)
+        self.links = [owner.join(self._handlers(number), number) for number in range(workers)]
+
+    def _handlers(self, number: int) -> Handlers:
+        handlers = Handlers()
+
+        async def prepare(peer: Peer, asked: Prepare) -> Prepared:
+            self.told.append(f"{number} prepares {asked.number}")
+            self.on_prepare()
+            if number in self.slow:
+                await asyncio.sleep(60)
+            return Prepared(("no",) if number in self.failing else ())
+
+        def commit(peer: Peer, asked: Commit) -> Committed:
+            self.told.append(f"{number} serves")
+            return Committed(is_served=True)
+
+        handlers.answer(PREPARE, prepare)
+        handlers.answer(COMMIT, commit)
+        handlers.receive(DROP, lambda peer, asked: self.told.append(f"{number} drops"))
+        return handlers
+
+
+async def test_who_asks_while_the_file_is_read_has_it_read_once_more(tmp_path: Path) -> None:
     """What was read may be what the file said before."""
-    file = tmp_path / "dragoman.toml"
-    file.write_text('[storage]\npath = ""\n')
-    reloads = WorkersReload(Held(read_config(file).config, Source(str(file))), 1, lambda _: None)
-    reloads.links.open(0)
-    told: list[str] = []
+    followers = Followers(tmp_path / "dragoman.toml", 1)
+    link = followers.links[0]
+    later: list[asyncio.Task[Report]] = []
 
-    def work(sock: socket.socket) -> None:
-        """A worker, which is asked for a reload in the middle of the first."""
-        with suppress(EOFError):
-            while True:
-                (what, number, value), _ = receive(sock)
-                told.append(what if what != "report" else f"{value.configuration} to {number}")
-                if what == "prepare":
-                    if number == 1:
-                        send(sock, ("reload", 8, None), b"")
-                    send(sock, ("prepared", number, ()), b"")
-                elif what == "commit":
-                    send(sock, ("adopted", number, None), b"")
+    def ask_again() -> None:
+        if not later:
+            later.extend(asyncio.create_task(link.ask(RELOAD, ReloadAsked())) for _ in range(3))
 
-    theirs = reloads.links._theirs
-    assert theirs is not None
-    thread = threading.Thread(target=work, args=(theirs,))
-    thread.start()
-    send(theirs, ("reload", 7, None), b"")
-    reloads.work()
-    reloads.work()
-    reloads.work()
-    ours = reloads.links._ours[0]
-    assert ours is not None
-    ours.shutdown(socket.SHUT_WR)
-    thread.join(20)
-    for sock in (ours, theirs):
-        sock.close()
-    assert told == ["prepare", "commit", "2 to 7", "prepare", "commit", "3 to 8"]
+    followers.on_prepare = ask_again
+    assert (await link.ask(RELOAD, ReloadAsked())).configuration == 2
+    assert [report.configuration for report in await asyncio.gather(*later)] == [3, 3, 3]
+    assert followers.told == ["0 prepares 2", "0 serves", "0 prepares 3", "0 serves"]
+
+
+async def test_a_configuration_is_served_by_all_or_by_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that cannot make it ready, or not in time, keeps it from all; one that ends does not."""
+    monkeypatch.setattr(reloading, "_ANSWER_S", 0.2)
+    followers = Followers(tmp_path / "dragoman.toml", 3)
+    followers.failing.add(1)
+    assert (await followers.reload.begin()).problems == ("no",)
+    await asyncio.sleep(0)
+    assert sorted(followers.told) == sorted(
+        f"{number} {what}" for number in range(3) for what in ("prepares 2", "drops")
+    )
+    followers.told.clear()
+    followers.failing.clear()
+    followers.slow.add(2)
+    report = await followers.reload.begin()
+    assert report.problems == ("worker 2 does not answer",)
+    assert not [told for told in followers.told if "serves" in told]
+    followers.slow.clear()
+    followers.on_prepare = followers.links[1].close
+    report = await followers.reload.begin()
+    assert (report.problems, report.configuration) == ((), 2)
+    assert {told for told in followers.told if "serves" in told} == {"0 serves", "2 serves"}
+    assert not followers.replaced
 
 
 def test_what_changes_while_a_gateway_starts_is_not_missed(tmp_path: Path) -> None:
@@ -420,38 +478,40 @@ def test_what_changes_while_a_gateway_starts_is_not_missed(tmp_path: Path) -> No
 
 async def test_a_worker_that_was_too_slow_serves_what_comes_then() -> None:
     """And never what it has ready too late."""
-    ours, theirs = socket.socketpair()
     made = {text: asyncio.get_running_loop().create_future() for text in ("slow", "next")}
-    heard = {text: asyncio.Event() for text in made}
     adopted: list[str] = []
 
     async def prepare(snapshot: Snapshot, number: int) -> str:
-        heard[snapshot.text].set()
         ready: str = await made[snapshot.text]
         return ready
 
-    def tell(what: str, attempt: int, text: str = "") -> None:
-        send(ours, (what, attempt, (Snapshot(Source("none.toml"), text, {}, {}), 2)), b"")
+    def asked(attempt: int, text: str) -> Prepare:
+        return Prepare(attempt, Snapshot(Source("none.toml"), text, {}, {}), 2)
 
-    async def told() -> object:
-        return (await asyncio.to_thread(receive, ours))[0]
+    owner = Owner()
+    WorkerReload(owner.join(Handlers()), prepare, adopted.append)
+    (worker,) = owner.peers
+    slow = asyncio.create_task(worker.ask(PREPARE, asked(1, "slow")))
+    await asyncio.sleep(0.01)
+    worker.report(DROP, Drop(1))
+    then = asyncio.create_task(worker.ask(PREPARE, asked(2, "next")))
+    await asyncio.sleep(0.01)
+    made["next"].set_result("next")
+    assert await then == Prepared()
+    made["slow"].set_result("slow")
+    assert await slow == Prepared()
+    assert await worker.ask(COMMIT, Commit(1)) == Committed(is_served=False)
+    assert await worker.ask(COMMIT, Commit(2)) == Committed(is_served=True)
+    assert adopted == ["next"]
 
-    with ours, theirs:
-        link = WorkerLink(theirs, prepare, adopted.append)
-        link.start()
-        tell("prepare", 1, "slow")
-        await heard["slow"].wait()
-        tell("drop", 1)
-        tell("prepare", 2, "next")
-        await heard["next"].wait()
-        made["next"].set_result("next")
-        assert await told() == ("prepared", 2, ())
-        made["slow"].set_result("slow")
-        assert await told() == ("prepared", 1, ())
-        tell("commit", 2)
-        assert await told() == ("adopted", 2, None)
-        assert adopted == ["next"]
-        asyncio.get_running_loop().remove_reader(theirs)
+
+def test_a_report_is_the_same_in_another_process() -> None:
+    """What is left out of it by default is left out of what is told, too."""
+    shown = replace(Report(7, "digest", warnings=("w",)), changes=Changes(settings=("a.b",)))
+    for report in (Report(1), shown):
+        found = msgspec.msgpack.decode(msgspec.msgpack.encode(report), type=Report)
+        assert msgspec.json.encode(found) == msgspec.json.encode(report)
+        assert "clients" not in msgspec.json.encode(found).decode()
 
 
 @needs_linux

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,16 +13,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dragoman.admin.sessions import MOST, MOST_FAILURES, SessionOwner, Sessions
+from dragoman.admin.table import OPERATIONS
 from dragoman.config import Admin, Secret, Storage
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.link.messages import Handlers
+from dragoman.link.owner import Owner
 from dragoman.server.testing import RunningGateway, running_gateway
-from dragoman.storage.shared_sessions import (
-    IDLE_S,
-    LONGEST_S,
-    MOST,
-    SharedSessions,
-    private_sessions,
-)
+from dragoman.storage.sessions import IDLE_S, LONGEST_S, Session, SessionFile
 from tests.gateway.conftest import config_for
 from tests.gateway.http import Answer, call
 from tests.gateway.test_admin import TOKEN, error, eventually
@@ -74,22 +73,21 @@ def signed_in(gateway: RunningGateway, key: str) -> dict[str, str]:
 def test_a_viewer_reads_everything_and_changes_nothing(gateway: RunningGateway) -> None:
     viewer = made(gateway, "eve", "viewer")
     page = signed_in(gateway, viewer)
-    admin = gateway.app._current.generation.admin
     written = 0
-    for route in admin.routes:
-        path = "/" + route.path.replace("*", "1")
-        for method in route.methods:
-            if path == "/session":
-                continue
-            if path == "/events":  # without end
-                path = "/events?topics=none"
-            for headers, key in (({}, viewer), (page, None)):
-                answer = ask(gateway, method, path, {} if method != "GET" else None, headers, key)
-                if route.role(method) == "admin":
-                    written += 1
-                    error(answer, 403, "forbidden")
-                else:
-                    assert answer.status not in (401, 403), (path, answer.body)
+    for operation, http in ((one, http) for one in OPERATIONS for http in one.http):
+        path = "/" + re.sub(r"{\w+}", "1", http.path)
+        if path == "/session":
+            continue
+        if path == "/events":  # without end
+            path = "/events?topics=none"
+        given: dict[str, object] | None = {} if http.method != "GET" else None
+        for headers, key in (({}, viewer), (page, None)):
+            answer = ask(gateway, http.method, path, given, headers, key)
+            if operation.role == "admin":
+                written += 1
+                error(answer, 403, "forbidden")
+            else:
+                assert answer.status not in (401, 403), (path, answer.body)
     assert written > 60
     changes = ask(gateway, "GET", "/audit", key=TOKEN).json["changes"]
     assert {(line["who"], line["action"]) for line in changes} == {
@@ -194,39 +192,82 @@ def test_what_changed_meanwhile_is_not_overwritten(gateway: RunningGateway) -> N
     assert ask(gateway, "GET", "/admins", headers=again, key=TOKEN).status == 200
 
 
-def test_sessions_end_by_time_and_are_shared(tmp_path: Path) -> None:
-    one, other = SharedSessions(tmp_path / "s"), SharedSessions(tmp_path / "s")
-    now = 1_000_000.0
-    one.begin(b"a" * 32, "ann", b"m" * 32, now)
-    found = other.find(b"a" * 32, now + IDLE_S - 1)
+class Book:
+    """The sessions of a gateway at a time of its own, asked for by a worker."""
+
+    def __init__(self, path: Path | None, now: float) -> None:
+        self.now = now
+        owner = Owner()
+        file = None if path is None else SessionFile(str(path))
+        self.owner = SessionOwner(owner.handlers, file, lambda: self.now)
+        self.worker = Sessions(owner.join(Handlers()))
+
+    async def begin(self, letter: bytes, name: str) -> None:
+        await self.worker.begin(letter * 32, name, b"m" * 32)
+
+    async def find(self, letter: bytes, now: float) -> Session | None:
+        self.now = now
+        return await self.worker.find(letter * 32)
+
+
+async def test_sessions_end_by_time() -> None:
+    begun = 1_000_000.0
+    book = Book(None, begun)
+    await book.begin(b"a", "ann")
+    found = await book.find(b"a", begun + IDLE_S - 1)
     assert found is not None
-    assert (found.name, found.mark, found.began) == ("ann", b"m" * 32, now)
-    assert one.find(b"a" * 32, now + 2 * IDLE_S - 2) is not None
-    assert one.find(b"a" * 32, now + 3 * IDLE_S - 1) is None
+    assert (found.name, found.mark, found.began) == ("ann", b"m" * 32, begun)
+    assert await book.find(b"a", begun + 2 * IDLE_S - 2)
+    assert not await book.find(b"a", begun + 3 * IDLE_S - 1)
+    book = Book(None, begun)
+    await book.begin(b"a", "ann")
     for step in range(1, 24):
-        one.find(b"a" * 32, now + step * IDLE_S * 0.99)
-    assert one.find(b"a" * 32, now + LONGEST_S - 1) is None  # idle since
-    other.end(b"a" * 32)
+        assert await book.find(b"a", begun + step * IDLE_S * 0.99)
+    assert not await book.find(b"a", begun + LONGEST_S)
+    book.now = begun
     for number in range(MOST + 1):
-        one.begin(bytes([number]) * 32 if number else b"z" * 32, "bob", b"m" * 32, now + number)
-    assert other.find(b"z" * 32, now + MOST) is None
-    assert other.find(bytes([1]) * 32, now + MOST) is not None
-    for second in range(5):
-        assert not one.wait("1.2.3.4", 5, now + second)
-        other.failed("1.2.3.4", now + second)
-    assert one.wait("1.2.3.4", 5, now + 5) == 55
-    assert not one.wait("1.2.3.5", 5, now + 5)
-    assert not one.wait("1.2.3.4", 5, now + 60)
-    one.close()
-    other.close()
-    again = SharedSessions(tmp_path / "s")
-    assert again.find(bytes([1]) * 32, now + MOST) is not None
-    again.close()
-    alone = private_sessions()
-    alone.begin(b"a" * 32, "ann", b"m" * 32, now)
-    for step in range(30):
-        alone.find(b"a" * 32, now + step * IDLE_S * 0.9)
-    assert alone.find(b"a" * 32, now + LONGEST_S) is None
+        book.now = begun + number
+        await book.begin(bytes([number]), "bob")
+    assert not await book.find(bytes([0]), book.now)
+    assert await book.find(bytes([1]), book.now)
+    book.worker.end(bytes([1]) * 32)
+    assert not await book.find(bytes([1]), book.now)
+
+
+async def test_sessions_outlive_the_gateway_and_are_those_of_another_that_takes_over(
+    tmp_path: Path,
+) -> None:
+    begun = 1_000_000.0
+    one, other = Book(tmp_path / "s", begun), Book(tmp_path / "s", begun)
+    await one.begin(b"a", "ann")
+    await other.begin(b"b", "bob")
+    assert await one.find(b"b", begun + 1)
+    assert await other.find(b"a", begun + 1)
+    one.worker.end(b"b" * 32)
+    assert not await other.find(b"b", begun + 1)
+    assert await other.find(b"a", begun + IDLE_S - 1)
+    other.owner.close()
+    assert (tmp_path / "s").stat().st_mode & 0o777 == 0o600
+    assert await Book(tmp_path / "s", begun).find(b"a", begun + 2 * IDLE_S - 2)
+    (tmp_path / "s").write_bytes(b"dragoman sessions 1")  # as of a former version
+    later = Book(tmp_path / "s", begun)
+    assert not await later.find(b"a", begun)
+    await later.begin(b"c", "cid")
+    assert await Book(tmp_path / "s", begun).find(b"c", begun)
+
+
+async def test_wrong_keys_of_an_address_are_counted() -> None:
+    begun = 1_000_000.0
+    book = Book(None, begun)
+    for second in range(MOST_FAILURES):
+        book.now = begun + second
+        assert not await book.worker.wait("1.2.3.4")
+        book.worker.failed("1.2.3.4")
+    book.now = begun + 5
+    assert await book.worker.wait("1.2.3.4") == 55
+    assert not await book.worker.wait("1.2.3.5")
+    book.now = begun + 60
+    assert not await book.worker.wait("1.2.3.4")
 
 
 def test_large_answers_are_packed_for_who_can_read_it(gateway: RunningGateway) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from dragoman.config import Account, Admin, Secret
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.observability.metrics.scrape import Standing
-from dragoman.operations.views import Status
+from dragoman.operations.account_views import Status
 from dragoman.server.testing import running_gateway
 from tests.gateway.clients import PATHS, body
 from tests.gateway.conftest import config_for

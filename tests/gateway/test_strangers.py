@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Admin, ConfigError, Secret, Server, parse_config
-from dragoman.edge.logins import Logins
+from dragoman.edge.logins import Logins, relay_logins
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.link.messages import Handlers
+from dragoman.link.owner import Owner
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import APIS, PATHS, body, error_of
 from tests.gateway.conftest import SERVER, Start, config_for
@@ -169,28 +172,52 @@ def test_the_address_is_logged(simulator: RunningSimulator) -> None:
 
 
 def test_failures_are_forgotten() -> None:
-    logins = Logins(2)
+    now = [100.0]
+    owner = Owner()
+    relay_logins(owner)
+    logins = Logins(2, owner.join(Handlers()), lambda: now[0])
     assert not logins.failures
     for moment in (100.0, 101.0):
-        assert logins.wait("192.0.2.1", b"k", moment) == 0.0
-        logins.failed("192.0.2.1", moment)
-    assert logins.wait("192.0.2.1", b"k", 110.0) == 50.0
-    assert logins.wait("192.0.2.1", b"k", 160.0) == 0.0
-    logins.failed("192.0.2.1", 160.0)
-    assert logins.wait("192.0.2.1", b"k", 160.0) == 0.0
+        now[0] = moment
+        assert logins.wait("192.0.2.1", b"k") == 0.0
+        logins.failed("192.0.2.1")
+    now[0] = 110.0
+    assert logins.wait("192.0.2.1", b"k") == 50.0
+    now[0] = 160.0
+    assert logins.wait("192.0.2.1", b"k") == 0.0
+    logins.failed("192.0.2.1")
+    assert logins.wait("192.0.2.1", b"k") == 0.0
     # A network of IPv6 is one customer's.
     for number in range(2):
-        logins.failed(f"2001:db8::{number}", 100.0)
-    assert logins.wait("2001:db8::7", b"k", 100.0) == 60.0
+        logins.failed(f"2001:db8::{number}")
+    assert logins.wait("2001:db8::7", b"k") == 60.0
     # However many addresses there are, few are remembered.
+    now[0] = 200.0
     for number in range(10_000):
-        logins.failed(f"10.0.{number // 256}.{number % 256}", 200.0)
+        logins.failed(f"10.0.{number // 256}.{number % 256}")
     assert len(logins.failures) <= 4096
-    logins.succeeded("10.0.39.15", b"k", 300.0)
+    now[0] = 300.0
+    logins.succeeded("10.0.39.15", b"k")
     assert len(logins.failures) < 4096
-    off = Logins(0)
-    off.failed("192.0.2.1", 1.0)
-    assert off.wait("192.0.2.1", b"k", 1.0) == 0.0
+    off = Logins(0, owner.join(Handlers()))
+    off.failed("192.0.2.1")
+    assert off.wait("192.0.2.1", b"k") == 0.0
+
+
+async def test_failures_count_at_all_workers() -> None:
+    """And so does a valid key, which lets its holder through."""
+    owner = Owner()
+    relay_logins(owner)
+    logins = [Logins(2, owner.join(Handlers(), number)) for number in range(3)]
+    logins[0].failed("192.0.2.1")
+    await asyncio.sleep(0)
+    logins[1].succeeded("192.0.2.1", b"valid")
+    logins[1].failed("192.0.2.1")
+    await asyncio.sleep(0)
+    for one in logins:
+        assert one.failures["192.0.2.1"][1] == 2
+        assert one.wait("192.0.2.1", b"wrong")
+        assert not one.wait("192.0.2.1", b"valid")
 
 
 def test_a_trusted_proxy_is_an_address() -> None:

@@ -23,6 +23,8 @@ from tests.gateway.services import Services, end_process, needs_linux, services,
 
 WORKERS_THAT_DO_AS_THEY_ARE_TOLD = """
 import logging, os, signal, sys, time
+from dragoman.link.owner import Owner
+from dragoman.processes.forks import Forks
 from dragoman.processes.supervisor import Supervisor
 from dragoman.processes.table import WorkerTable
 from dragoman.processes.take_over import Offer
@@ -34,6 +36,25 @@ table = WorkerTable(2)
 def runs_in_a_circle(secret):
     while True:
         pass
+
+class Workers:
+    def work(self, number, sock):
+        work(number)
+
+    async def start(self):
+        pass
+
+    def on_serving(self):
+        print("all serve", flush=True)
+
+    def on_hangup(self):
+        print("hung up", flush=True)
+
+    async def on_stop(self):
+        pass
+
+    async def close(self):
+        print("closed", flush=True)
 
 def work(number):
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
@@ -49,8 +70,8 @@ def work(number):
             {action}
 
 Supervisor(
-    table, work, grace_s=1, stuck_after_s=1, offer=Offer([], lambda: None),
-    on_serving=lambda: print("all serve", flush=True), on_stop=lambda: None,
+    table, Workers(), grace_s=1, stuck_after_s=1, offer=Offer([], lambda: None),
+    owner=Owner(), forks=Forks(),
 ).run()
 """
 
@@ -179,11 +200,19 @@ def ready(url: str) -> dict[str, Any]:
         return {}
 
 
+STUCK_SOON = (
+    "-c",
+    "from dragoman.cli import main; from dragoman.server import service; "
+    "service.STUCK_AFTER_S = 8.0; main()",
+)
+"""Runs the command with a shorter time than workers have."""
+
+
 @needs_linux
 def test_nobody_waits_for_a_worker_that_hangs(running: Services) -> None:
     """New connections are taken by the others as soon as it is silent, long before it is replaced;
     then it serves again."""
-    service = running.start(workers=2, settings="stuck_after_s = 8\nshutdown_grace_s = 2")
+    service = running.start(workers=2, settings="shutdown_grace_s = 2", run=STUCK_SOON)
     until(lambda: ready(running.url).get("serving") == 2)
     hanging = service.workers()[0]
     os.kill(hanging, signal.SIGSTOP)

@@ -204,35 +204,44 @@ def test_it_is_tried_again_with_the_same_id(
     time.sleep(0.3)
     assert len(receiver.got) == 4
     assert len({one["id"] for one in receiver.alerts()}) == 1
-    until(lambda: gateway.app._scrape.counts().alerts == {"sent": 1})
+    until(lambda: gateway.app._scrape.own().alerts == {"sent": 1})
 
 
 def test_one_that_never_answers_is_given_up_and_nothing_is_told_of_it(
-    start: Start, simulator: RunningSimulator, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    start: Start,
+    simulator: RunningSimulator,
+    receiver: Receiver,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     receiver.statuses = [500] * 20
-    gateway = start(configured(simulator, receiver, None, keep_s=0.2))
+    monkeypatch.setattr(module, "RETRIED_S", 0.2)
+    gateway = start(configured(simulator, receiver, None))
     behave(simulator, 0.9)
     ask(gateway)
-    until(lambda: gateway.app._scrape.counts().alerts.get("failed") == 1)
+    until(lambda: gateway.app._scrape.own().alerts.get("failed") == 1)
     text = " ".join(caplog.messages)
     assert "status 500" in text
     assert not any(hidden in text for hidden in ("hidden-token", "hidden-header", SECRET))
 
 
 def test_a_slow_one_keeps_no_request_waiting_and_no_more_than_it_may(
-    start: Start, simulator: RunningSimulator, receiver: Receiver
+    start: Start,
+    simulator: RunningSimulator,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     receiver.delay_s = 1.0
-    gateway = start(configured(simulator, receiver, None, queue_size=1, timeout_s=5))
+    monkeypatch.setattr(module, "MOST_WAITING", 1)
+    gateway = start(configured(simulator, receiver, None))
     behave(simulator, 0.9)
     began = time.monotonic()
     for model in ("messages", "chat", "responses"):
         for _ in KEYS:
             assert ask(gateway, f"{model}/sim-text").status == 200
     assert time.monotonic() - began < 1.0
-    until(lambda: gateway.app._scrape.counts().alerts.get("dropped", 0) >= 1)
+    until(lambda: gateway.app._scrape.own().alerts.get("dropped", 0) >= 1)
 
 
 def test_without_a_webhook_nobody_is_told(
@@ -387,7 +396,7 @@ def test_nothing_is_lost_while_the_receiver_is_down(
     for _ in KEYS:
         ask(gateway)
     until(lambda: len({one["id"] for one in receiver.alerts()}) == 3)
-    until(lambda: gateway.app._scrape.counts().alerts == {"sent": 3})
+    until(lambda: gateway.app._scrape.own().alerts == {"sent": 3})
     assert len(receiver.got) == 8
     took = receiver.alerts()[5:]
     assert {one["account"] for one in took} == {f"messages-{number}" for number in range(3)}

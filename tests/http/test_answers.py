@@ -19,7 +19,7 @@ LAST = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 async def pieces(request: Request) -> None:
     request.start(200, b"a: b\r\n")
     await request.write(b"one ")
-    if not request.put(b"two "):
+    if not request.try_write(b"two "):
         assert request.version == "1.0" or request.method == "HEAD"
         await request.write(b"two ")
     await request.write(b"")
@@ -176,7 +176,7 @@ def test_a_client_that_leaves() -> None:
         assert request.gone
         request.start(200)
         await request.write(b"to nobody")
-        assert not request.put(b"x")
+        assert not request.try_write(b"x")
         request.end()
         ended.append("went on")
 
@@ -250,7 +250,7 @@ def test_a_slow_reader_makes_the_application_wait() -> None:
 
 def test_an_unread_answer_holds_its_memory_until_it_is_taken() -> None:
     async def large(request: Request) -> None:
-        assert request.hold(30_000_000)
+        assert request.reserve(30_000_000)
         request.respond(200, b"", b"x" * 30_000_000)
 
     with running(large, Limits(memory_bytes=40_000_000)) as server, server.connect() as sock:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cli.test_running import eventually, free_port
+from tests.cli.serving import eventually, free_port
 from tests.clients.installed import missing
 from tests.gateway.http import call
 from tests.install.sources import ROOT

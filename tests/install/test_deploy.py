@@ -18,7 +18,7 @@ from dragoman.config import parse_config
 from dragoman.demo import KEY, demo_config
 from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.testing import running_gateway
-from tests.cli.test_running import free_port
+from tests.cli.serving import free_port
 from tests.gateway.http import Connection, call
 from tests.install.front import NGINX, nginx, program
 from tests.install.sources import ROOT, tracked

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import dragoman
-from tests.cli.test_running import free_port
+from tests.cli.serving import free_port
 from tests.install.fresh import fresh_venv
 from tests.install.sources import ROOT, build, content, export, tracked, unpacked
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.losses.page import PAGE, page
+from tools.pages.translation_fields import PAGE, page
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text() == page(), "run python -m tests.losses.page"
+    assert PAGE.read_text() == page(), "run python -m tools.pages.translation_fields"

@@ -27,7 +27,6 @@ base_url = "{base_url}"
 websocket = "{websocket}"
 [upstreams.timeouts]
 idle_s = {idle_s}
-websocket_idle_s = {idle_s}
 
 [[accounts]]
 name = "{api}-{label}-1"

@@ -1,6 +1,6 @@
 """Nine cells, full and streaming, judged by the vendors' four SDKs over real sockets.
 
-`docs/matrix.md` is written from the same tables (`python -m tests.matrix.table`).
+`docs/matrix.md` is written from the same tables (`python -m tools.pages.matrix`).
 """
 
 from __future__ import annotations

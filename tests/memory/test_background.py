@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
-from typing import Any
 
 import openai
 import pytest
@@ -14,23 +11,11 @@ from openai.types.responses import ResponseTextDeltaEvent
 from dragoman.lab.simulator.testing import RunningSimulator
 from tests.checkers.framing import frames
 from tests.gateway.http import call
+from tests.memory.asking import client
+from tests.memory.background import SLOW, finished, until
 from tests.memory.conftest import KEY, Start
-from tests.memory.test_kept import client
 
 UPSTREAMS = ["chat", "messages", "responses"]
-SLOW = "sim-text?words=60&delay_ms=50"
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def finished(me: openai.OpenAI, name: str) -> Any:
-    until(lambda: me.responses.retrieve(name).status not in ("queued", "in_progress"))
-    return me.responses.retrieve(name)
 
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)

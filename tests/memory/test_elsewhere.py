@@ -14,23 +14,11 @@ from dragoman.config import read_config
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.http import call
+from tests.memory.asking import client, say
 from tests.memory.conftest import CLIENTS, KEY, OTHER_KEY
-from tests.memory.test_kept import client, say
+from tests.memory.upstreams import ACCOUNT, UPSTREAM
 
 KEYS = ("sk-one", "sk-two", "sk-three")
-UPSTREAM = """
-[[upstreams]]
-name = "native"
-protocol = "openai_responses"
-base_url = "{base_url}"
-stored_responses = "pass"
-"""
-ACCOUNT = """
-[[accounts]]
-name = "{key}"
-upstream = "native"
-key = "{key}"
-"""
 Open = Callable[..., RunningGateway]
 
 

@@ -10,19 +10,12 @@ from typing import Any
 import openai
 import pytest
 
-from dragoman.server.testing import RunningGateway
+from dragoman.storage import opening
 from tests.gateway.http import call
+from tests.memory.asking import client, say
 from tests.memory.conftest import KEY, OTHER_KEY, Start, Talk
 
 Make = Callable[..., Talk]
-
-
-def client(gateway: RunningGateway, key: str = KEY) -> openai.OpenAI:
-    return openai.OpenAI(base_url=gateway.openai_base_url, api_key=key, max_retries=0)
-
-
-def say(text: str) -> Any:
-    return {"type": "message", "role": "user", "content": text}
 
 
 def test_a_response_is_shown_as_it_was_given(start: Start) -> None:
@@ -196,8 +189,11 @@ def test_a_store_that_is_gone_stops_only_who_needs_it(
 
 
 @pytest.mark.parametrize("mode", ["full", "helper"])
-def test_a_store_that_is_full_makes_room_or_says_so(start: Start, talk: Make, mode: str) -> None:
-    me = talk(start(storage="responses_bytes = 20000\nresponse_bytes = 8000"), mode=mode)
+def test_a_store_that_is_full_makes_room_or_says_so(
+    start: Start, talk: Make, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setattr(opening, "LARGEST_RESPONSE", 8000)
+    me = talk(start(storage="responses_bytes = 20000"), mode=mode)
     made = [me.answered("chat/sim-text", input=f"{turn} " + "x" * 2000) for turn in range(12)]
     assert all(one["store"] for one in made)
     error = me.ask("chat/sim-text", input="Hi", previous_response_id=made[0]["id"]).error

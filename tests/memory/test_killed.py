@@ -15,10 +15,10 @@ import pytest
 from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.http import KEY, call
 from tests.gateway.processes import gateway_process
+from tests.memory.asking import client
+from tests.memory.background import finished, until
 from tests.memory.conftest import KEY as MY_KEY
 from tests.memory.conftest import Start
-from tests.memory.test_background import finished, until
-from tests.memory.test_kept import client
 from tests.storage.cluster import running_cluster
 
 

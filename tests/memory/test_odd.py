@@ -11,11 +11,12 @@ import openai
 import pytest
 
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.storage import opening
 from tests.checkers.framing import frames
 from tests.gateway.http import Connection, call
+from tests.memory.asking import client, say
+from tests.memory.background import SLOW, finished, until
 from tests.memory.conftest import KEY, Start, Talk
-from tests.memory.test_background import SLOW, finished, until
-from tests.memory.test_kept import client, say
 
 Make = Callable[..., Talk]
 UPSTREAMS = ["chat", "messages", "responses"]
@@ -312,10 +313,11 @@ def test_cancel_and_the_end_meet(start: Start) -> None:
         assert set(ends) <= {"cancelled", "completed"}
 
 
-def test_too_large_for_the_background(start: Start) -> None:
+def test_too_large_for_the_background(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither what is asked nor what is answered can be polled if it cannot be kept."""
-    with client(start(storage="response_bytes = 20000")) as me:
-        with pytest.raises(openai.BadRequestError, match="may be kept"):
+    monkeypatch.setattr(opening, "LARGEST_RESPONSE", 20_000)
+    with client(start()) as me:
+        with pytest.raises(openai.BadRequestError, match="may be stored"):
             me.responses.create(model="chat/sim-text", input="x" * 30_000, background=True)
         made = me.responses.create(model="chat/sim-echo", input="x" * 12_000, background=True)
         ended = finished(me, made.id)

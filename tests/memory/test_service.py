@@ -15,9 +15,9 @@ import pytest
 from dragoman.config import read_config
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.http import call
+from tests.memory.asking import client
 from tests.memory.conftest import CLIENTS, KEY, OTHER_KEY
-from tests.memory.test_elsewhere import ACCOUNT, UPSTREAM
-from tests.memory.test_kept import client
+from tests.memory.upstreams import ACCOUNT, UPSTREAM
 
 QUEUED = {"id": "resp_theirs", "object": "response", "status": "queued", "output": []}
 DONE = {**QUEUED, "status": "completed", "output": [{"type": "message", "id": "msg_theirs"}]}

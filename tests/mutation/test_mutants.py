@@ -6,9 +6,9 @@ import ast
 
 import pytest
 
-from tests.mutation.counterparts import Place, counterpart
-from tests.mutation.mutants import Sites, mutants_of, sample
-from tests.mutation.sources import core_modules, parse
+from tools.mutation.counterparts import Place, counterpart
+from tools.mutation.mutants import Sites, mutants_of, sample
+from tools.mutation.sources import core_modules, parse
 
 ENUMS = {"Kind": ["ONE", "TWO"]}
 

@@ -135,7 +135,7 @@ def test_a_rule_of_another_form_is_left_out(match: Any) -> None:
 def test_a_rate_that_cannot_be_is_left_out(prices: Any) -> None:
     reading = read_genai(source(model(prices), model({"input_mtok": 1}, {"equals": "fine"})))
     assert [found.names for found in reading.models] == [("fine",)]
-    assert reading.left_out == ("openai/m: a rate that no price has",)
+    assert reading.left_out == ("openai/m: an impossible rate",)
 
 
 def other(**entries: dict[str, Any]) -> Text:

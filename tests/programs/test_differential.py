@@ -31,6 +31,12 @@ def places(old: Any, new: Any) -> list[str]:
         pytest.param([{"type": "x"}], [{"type": "y"}], ["[*] (kind)"], id="kind of an item"),
         pytest.param([1], [1, 2], ["[*] (added)"], id="added item"),
         pytest.param([1, 2], [1], ["[*] (missing)"], id="missing item"),
+        pytest.param(
+            [{"name": "a"}, {"name": "b", "n": 1}],
+            [{"name": "b", "n": 2}],
+            ["[a]", "[b].n"],
+            id="items with names",
+        ),
     ],
 )
 def test_places_of_differences(old: Any, new: Any, expected: list[str]) -> None:

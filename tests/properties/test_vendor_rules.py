@@ -24,7 +24,7 @@ from dragoman.lab.simulator.validation import check_chat, check_messages, check_
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.settings import with_settings
 from tests.fuzz.mutations import damage, encode
-from tests.fuzz.test_requests import merged
+from tests.fuzz.requests import merged
 from tests.library import translate_request
 from tests.losses.requests import CHAT, MESSAGES, RESPONSES, cases
 from tests.properties import strategies as own

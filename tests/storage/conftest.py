@@ -12,8 +12,11 @@ from psycopg.sql import SQL, Identifier
 
 from dragoman.accounts.store import Store
 from dragoman.storage.postgres.store import PostgresStore
+from dragoman.storage.retention import Retention
 from dragoman.storage.sqlite import SqliteStore
 from tests.storage.cluster import Cluster, running_cluster
+
+RETENTION = Retention(days=100, history_days=10, pins_s=600)
 
 Opened = Callable[[], Store]
 """Opens one more handle on the same store, as another worker would."""
@@ -68,12 +71,10 @@ def opened(
     handles: list[Store] = []
 
     def sqlite() -> Store:
-        return SqliteStore(
-            tmp_path / "store.db", history_days=10, usage_days=100, pins_s=600, clock=clock
-        )
+        return SqliteStore(tmp_path / "store.db", retention=RETENTION, clock=clock)
 
     def postgres() -> Store:
-        return PostgresStore(place, history_days=10, usage_days=100, pins_s=600, clock=clock)
+        return PostgresStore(place, retention=RETENTION, clock=clock)
 
     place = request.getfixturevalue("url") if kind == "postgres" else ""
     kinds: dict[str, Opened] = {"sqlite": sqlite, "postgres": postgres}

@@ -8,6 +8,7 @@ import pytest
 
 from dragoman.accounts.store import SWEPT_AT_ONCE, Store
 from dragoman.audit import Actor, Change
+from dragoman.storage.retention import Retention
 from dragoman.storage.sqlite import SqliteStore
 from dragoman.storage.tables import audit
 from tests.storage.conftest import Clock
@@ -61,7 +62,7 @@ def test_old_changes_and_those_beyond_the_most_are_dropped(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit, "MOST_LINES", 5)
-    store = SqliteStore(tmp_path / "store.db", audit_days=2)
+    store = SqliteStore(tmp_path / "store.db", retention=Retention(days=2))
     store.note(ME, [added(str(number)) for number in range(SWEPT_AT_ONCE + 20)])
     at = store.audit(1)[0].at
     assert store.sweep(at) == SWEPT_AT_ONCE

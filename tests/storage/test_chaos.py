@@ -1,5 +1,5 @@
 """Instances that are killed, drained and started, and a database that is restarted and cut off,
-under clients of all protocols: in short what `python -m tests.storage.chaos` does at length."""
+under clients of all protocols: in short what `python -m tools.load.chaos` does at length."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("psycopg")
 
-from tests.storage.chaos import Plan, disturb
+from tools.load.chaos import Plan, disturb
 
 
 def test_nothing_fails_or_is_lost_but_what_was_at_the_instance_that_was_killed(

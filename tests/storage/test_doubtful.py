@@ -20,7 +20,7 @@ from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.postgres.database import PostgresConnection
 from dragoman.storage.postgres.store import PostgresStore
-from tests.accounts.test_sync import until
+from tests.accounts.syncing import until
 
 UP = Upstream(name="up", protocol="openai_chat", base_url="http://127.0.0.1:9")
 ACCOUNT = Account(name="a", upstream="up", key=Secret("sk-a"))

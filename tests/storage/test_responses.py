@@ -356,7 +356,7 @@ def test_what_was_deleted_is_not_in_the_file(make: Make, clock: Clock, tmp_path:
     clock.now += 40 * DAY
     while store.sweep(clock.now):
         pass
-    with store._database.writing_untold():
+    with store._database.writing_unversioned():
         pass
     store.close()
     assert secret.encode() not in (tmp_path / "store.db").read_bytes()

@@ -19,6 +19,7 @@ from dragoman.accounts.store import (
     UsageCount,
     UsageKey,
 )
+from dragoman.storage.retention import Retention
 from dragoman.storage.sqlite import SqliteStore
 from tests.storage.conftest import Clock
 from tests.storage.former import make_sqlite
@@ -119,7 +120,8 @@ def test_all_costs_together_may_be_more_than_a_column_holds(store: Store) -> Non
 
 def test_what_is_old_is_added_up_and_stays_whole(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "store.db"
-    with closing(SqliteStore(path, usage_hours_days=10, usage_days=100, clock=clock)) as store:
+    retention = Retention(days=100, hours_days=10)
+    with closing(SqliteStore(path, retention=retention, clock=clock)) as store:
         for hour in range(48):
             tell(store, *(key(MADE + hour * HOUR, account=f"a{n}", user=f"u{n}") for n in range(3)))
         before = whole(store)
@@ -169,7 +171,7 @@ def test_who_has_used_anything_is_told_at_once(store: Store) -> None:
 
 
 def test_much_that_is_old_is_added_up_a_piece_at_a_time(tmp_path: Path) -> None:
-    with closing(SqliteStore(tmp_path / "store.db", usage_days=100)) as store:
+    with closing(SqliteStore(tmp_path / "store.db", retention=Retention(days=100))) as store:
         tell(store, *(key(user=f"u{number}") for number in range(2 * SWEPT_AT_ONCE + 7)))
         before, done = whole(store), []
         while swept := store.sweep(MADE + 70 * DAY):

@@ -23,8 +23,7 @@ from tests.tables.cells import (
     text_block,
 )
 from tests.tables.odd import Row, check, ids
-from tests.tables.requests import A, C, JsonObject, R
-from tests.tables.test_odd_streams_from_chat import (
+from tests.tables.odd_chat import (
     CALLS,
     PLAIN,
     THOUGHT,
@@ -34,6 +33,7 @@ from tests.tables.test_odd_streams_from_chat import (
     fragment,
     whole_chunk,
 )
+from tests.tables.requests import A, C, JsonObject, R
 
 TWICE = chat_stream(ROLE, delta(content="Go"), delta(content="od"), STOP)
 

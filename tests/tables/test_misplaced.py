@@ -27,9 +27,9 @@ from tests.tables.cells import (
     tool_block,
 )
 from tests.tables.odd import Row, check, ids
+from tests.tables.odd_chat import CALLS, PLAIN, THOUGHT, X, delta, fragment
+from tests.tables.odd_messages import again
 from tests.tables.requests import A, C, JsonObject, R
-from tests.tables.test_odd_streams_from_chat import CALLS, PLAIN, THOUGHT, X, delta, fragment
-from tests.tables.test_odd_streams_from_messages import again
 
 ARGUMENTS = '{"a":1}'
 CALLED = fragment(0, ARGUMENTS, id="c1", type="function", name="f")

@@ -12,16 +12,14 @@ from tests.tables.cells import (
     DONE,
     block,
     message_end,
-    message_start,
     named_stream,
     text_block,
     tool_block,
 )
 from tests.tables.odd import Row, check, ids
+from tests.tables.odd_messages import BEGIN, ENDING, again
 from tests.tables.requests import A, JsonObject
 
-BEGIN = message_start(input_tokens=5)
-ENDING = message_end()
 SAID = named_stream(BEGIN, *text_block(0, "x"), *ENDING)
 A_TOOL = {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}
 
@@ -45,11 +43,6 @@ def amid_answer(*events: JsonObject) -> bytes:
     """A stream with more events in its block."""
     opened, said, closed = text_block(0, "x")
     return named_stream(BEGIN, opened, said, *events, closed, *ENDING)
-
-
-def again(message_id: str) -> JsonObject:
-    """The start of another message."""
-    return {**BEGIN, "message": {**BEGIN["message"], "id": message_id}}
 
 
 FROM_MESSAGES = [

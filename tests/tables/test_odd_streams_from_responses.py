@@ -7,38 +7,22 @@ import pytest
 from dragoman.canonical.errors import FaultKind
 from tests.protocols.openai_responses.upstream import (
     call,
-    custom_call,
     events_of,
     frame_events,
     item_events,
     message,
     reasoning,
-    refusal,
     response,
     stream_of,
     text,
 )
 from tests.tables.odd import Row, check, ids
+from tests.tables.odd_responses import ANSWER, EVENTS, HELLO, NAMELESS
 from tests.tables.requests import JsonObject, R
 
-SPAN = {"type": "url_citation", "url": "https://a", "title": "A", "start_index": 0, "end_index": 3}
-ANSWER = response(
-    reasoning("First", "second", encrypted_content="E"),
-    message(text("Hello", annotations=[SPAN]), refusal("no")),
-    call('{"a":1}'),
-    custom_call("free"),
-)
-EVENTS = events_of(ANSWER)
 EXACT = stream_of(EVENTS)
-HELLO = response(message(text("Hello")))
 CALLING = events_of(response(call('{"a":1}')))
 CALLED_ANEW = {**CALLING[-1], "response": response(call('{"a":1}', call_id="call_9"))}
-NAMELESS = response(
-    message(text("one"), id="msg_u1"),
-    call('{"a":1}', id="fc_u1"),
-    message(text("two"), id="msg_u2"),
-    call('{"b":2}', id="fc_u2", call_id="call_9", name="h"),
-)
 
 
 def without(kind: str) -> bytes:

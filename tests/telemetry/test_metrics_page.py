@@ -32,7 +32,7 @@ from dragoman.edge.record import FailedAttempt, Record
 from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Failure, Fault
 from dragoman.lab.simulator.testing import RunningSimulator
-from dragoman.observability.metrics.board import Board
+from dragoman.observability.metrics.board import read_counts, write_counts
 from dragoman.observability.metrics.counts import Counts
 from dragoman.observability.metrics.exposition import render
 from dragoman.observability.metrics.families import FAMILIES, HistogramFamily, QuotaSample, Snapshot
@@ -346,7 +346,5 @@ def test_counts_that_nobody_believes_break_no_page() -> None:
     usage = Usage(input=huge, output=huge, cached=huge, cache_write=huge, reasoning=huge)
     for _ in range(3):
         counted.finished("/v1/messages", 200, record("m"), usage, 0.5, 0.1)
-    board = Board(1)
-    board.publish(0, counted.counts)
-    assert board.read(0) == counted.counts
+    assert read_counts(write_counts(counted.counts)) == counted.counts
     assert series(counted.counts)

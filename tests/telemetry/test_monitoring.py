@@ -7,7 +7,7 @@ import json
 import re
 
 from dragoman.observability.metrics.families import FAMILIES, HistogramFamily
-from tests.telemetry import monitoring
+from tools.pages import monitoring
 
 SERIES = re.compile(r"\b((?:dragoman|process)_[a-z_]+)(\{[^}]*\})?")
 LABEL = re.compile(r'(\w+)(?:=~|!=|!~|=)"')

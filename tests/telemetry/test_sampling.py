@@ -11,7 +11,7 @@ from dragoman.observability.traces.sampling import Allowance, Sampling, is_disab
 
 @pytest.mark.parametrize("ratio", [0.0, 0.1, 0.5, 1.0])
 def test_the_share_of_traces(ratio: float) -> None:
-    sampling, rng = Sampling(ratio, 0.0), random.Random(7)
+    sampling, rng = Sampling(ratio), random.Random(7)
     drawn = sum(sampling.draws(rng.getrandbits(128)) for _ in range(20_000))
     assert drawn == pytest.approx(ratio * 20_000, abs=300)
 
@@ -21,14 +21,14 @@ def test_all_who_ask_find_the_same() -> None:
     rng = random.Random(7)
     for _ in range(1000):
         trace_id = rng.getrandbits(128)
-        if Sampling(0.1, 0.0).draws(trace_id):
-            assert Sampling(0.5, 0.0).draws(trace_id)
+        if Sampling(0.1).draws(trace_id):
+            assert Sampling(0.5).draws(trace_id)
 
 
 def test_the_share_is_that_of_the_vendor_s_sampler() -> None:
     from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 
-    theirs, ours, rng = TraceIdRatioBased(0.3), Sampling(0.3, 0.0), random.Random(7)
+    theirs, ours, rng = TraceIdRatioBased(0.3), Sampling(0.3), random.Random(7)
     for _ in range(1000):
         trace_id = rng.getrandbits(128)
         told = theirs.should_sample(None, trace_id, "name")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import selectors
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 
@@ -16,6 +17,8 @@ from dragoman.upstream import (
     UpstreamClient,
     UpstreamRequest,
     UpstreamResponse,
+    addresses,
+    dial,
 )
 
 from .servers import OK, PATIENCE, STREAM_HEAD, Call, Handler, Server, answers, chunk, silence
@@ -90,6 +93,40 @@ async def test_a_connection_that_is_spent_is_not_used_again(
         for _ in range(3):
             await read_ok(client, server.url)
         assert server.connections == 3
+
+
+async def test_an_old_connection_is_not_used_again() -> None:
+    async with UpstreamClient(max_age=0.0) as client, Server(answers(OK)) as server:
+        for _ in range(3):
+            await read_ok(client, server.url)
+        assert server.connections == 3
+
+
+async def test_a_misdirected_request_is_not_repeated_on_its_connection(
+    client: UpstreamClient,
+) -> None:
+    misdirected = b"HTTP/1.1 421 Misdirected Request\r\ncontent-length: 2\r\n\r\nok"
+    async with Server(answers(misdirected)) as server:
+        for _ in range(2):
+            await read_ok(client, server.url)
+        assert server.connections == 2
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux has this option")
+async def test_a_host_that_vanished_is_noticed(
+    client: UpstreamClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sockets = []
+
+    async def reach(host: str, port: int) -> socket.socket:
+        sockets.append(await addresses.reach(host, port))
+        return sockets[-1]
+
+    monkeypatch.setattr(dial, "reach", reach)
+    async with Server(answers(OK)) as server:
+        await read_ok(client, server.url)
+        (sock,) = sockets
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
 
 
 async def test_idle_connections_expire() -> None:

@@ -75,7 +75,7 @@ async def test_the_last_event_is_the_last(
 ) -> None:
     """A connection feeds the stream until it is settled what was added, and no longer; who relays
     the stream agrees on its end, and counts all of it. What is not told in time is returned."""
-    monkeypatch.setattr(sockets, "_PARTING_S", 0.2)
+    monkeypatch.setattr(sockets, "_FOLLOWING_S", 0.2)
     sent, expected = LATE[case]
     sends: list[Callable[[bytes], bool]] = []
     turns: list[Any] = []
@@ -99,7 +99,7 @@ async def test_the_last_event_is_the_last(
     async with serving(script) as (server, url), asyncio.timeout(5):
         request = asked(url, [USER])
         assert request.socket is not None
-        use = SocketUse(b"thread", request.socket.call, begun=begun)
+        use = SocketUse(b"thread", request.socket.call, on_begin=begun)
         async with await client.send(replace(request, socket=use)) as answer:
             assert turns[0].add(sends[0], STEER)
             body = await answer.read(1 << 20)

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from websockets.frames import Opcode
 
-from dragoman.http.websocket.frames import BINARY, PING, TEXT, control_frame, text_frame
+from dragoman.http.websocket import text_frame
+from dragoman.http.websocket.messages import control_frame
 from dragoman.sse import Decoder
 from dragoman.upstream import (
     ConnectionReset,
@@ -18,6 +20,7 @@ from dragoman.upstream import (
     Timeouts,
     Truncated,
     UpstreamClient,
+    socket_pool,
     sockets,
 )
 from dragoman.upstream.request import SocketUse
@@ -35,13 +38,12 @@ def raw(opcode: int, payload: bytes, *, first: int = 0x80) -> bytes:
 HOSTILE = {
     "masked": b"\x81\x80\0\0\0\0",
     "reserved bit": b"\xf1\x00",
-    "compressed, unasked": raw(TEXT, b"{}", first=0xC0),
+    "compressed, unasked": raw(Opcode.TEXT, b"{}", first=0xC0),
     "unknown opcode": b"\x83\x00",
-    "control in fragments": raw(PING, b"", first=0),
+    "control in fragments": raw(Opcode.PING, b"", first=0),
     "large control": b"\x89\x7e\x00\x7e" + b"x" * 126,
     "continuation of nothing": raw(0, b"{}"),
-    "message within a message": raw(TEXT, b"{", first=0) + raw(TEXT, b"{}"),
-    "long length for a short one": b"\x81\x7e\x00\x05" + b"\0" * 5,
+    "message within a message": raw(Opcode.TEXT, b"{", first=0) + raw(Opcode.TEXT, b"{}"),
     "length beyond all": b"\x81\x7f" + b"\xff" * 8,
 }
 
@@ -78,12 +80,12 @@ async def test_legal_oddities(client: UpstreamClient) -> None:
             json.dumps(one, indent=1, ensure_ascii=False).replace("\n", "\r\n").encode()
             for one in events
         )
-        peer.writer.write(raw(TEXT, first[:9], first=0) + control_frame(PING, b"p"))
+        peer.writer.write(raw(Opcode.TEXT, first[:9], first=0) + control_frame(Opcode.PING, b"p"))
         peer.writer.write(raw(0, b"", first=0) + raw(0, first[9:]))
         for byte in text_frame(second):
             peer.writer.write(bytes([byte]))
             await asyncio.sleep(0)
-        peer.writer.write(raw(BINARY, third))
+        peer.writer.write(raw(Opcode.BINARY, third))
 
     async with serving(script) as (_, url):
         status, body = await whole(client, asked(url, [USER]))
@@ -99,7 +101,7 @@ async def test_pings_are_no_answer(client: UpstreamClient, begun: bool) -> None:
     def script(peer: Peer, message: dict[str, Any], number: int) -> None:
         async def ping() -> None:
             while True:
-                peer.writer.write(control_frame(PING, b"p"))
+                peer.writer.write(control_frame(Opcode.PING, b"p"))
                 await asyncio.sleep(0.02)
 
         if begun:
@@ -131,7 +133,7 @@ async def test_silence_of_an_upstream_that_answers_pings(client: UpstreamClient)
         request = replace(asked(url, [USER]), timeouts=timeouts)
         assert (await whole(client, request))[0] == 200
         assert server.peers[0].pings >= 3
-        with pytest.raises(IdleTimeout, match="nothing was heard"):
+        with pytest.raises(IdleTimeout, match="nothing came from"):
             await whole(client, request)
         await until(lambda: not client._connections)
 
@@ -214,7 +216,7 @@ async def test_large_messages_take_memory(client: UpstreamClient) -> None:
     async with serving(script) as (_, url):
         request = asked(url, [USER])
         assert request.socket is not None
-        use = SocketUse(b"thread", request.socket.call, hold=hold)
+        use = SocketUse(b"thread", request.socket.call, reserve=hold)
         limit = 500_000
         assert (await whole(client, replace(request, socket=use)))[0] == 200
         assert 330_000 < sum(taken) < 345_000
@@ -244,7 +246,7 @@ async def test_idle_connections_are_few_and_end(
     client: UpstreamClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest make room; each ends when nobody has used it for some time, or it is old."""
-    monkeypatch.setattr(sockets, "_MOST_IDLE", 4)
+    monkeypatch.setattr(socket_pool, "_MAX_IDLE", 4)
     async with serving(plainly) as (server, url):
         for number in range(8):
             request = asked(url, [USER])
@@ -253,12 +255,12 @@ async def test_idle_connections_are_few_and_end(
             await whole(client, replace(request, socket=use))
         await until(lambda: len(client._connections) == 4)
         assert [peer.closed.is_set() for peer in server.peers] == [True] * 4 + [False] * 4
-        monkeypatch.setattr(sockets, "_IDLE_S", 0.1)
+        monkeypatch.setattr(socket_pool, "_IDLE_S", 0.1)
         await whole(client, asked(url, [USER]))
         assert not server.peers[8].closed.is_set()
         async with asyncio.timeout(2):
             await server.peers[8].closed.wait()
-        monkeypatch.setattr(sockets, "_AGE_S", 0.0)
+        monkeypatch.setattr(socket_pool, "_AGE_S", 0.0)
         await whole(client, asked(url, [USER]))
         async with asyncio.timeout(1):
             await server.peers[9].closed.wait()

@@ -11,17 +11,18 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from websockets.frames import Frame, Opcode
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+from websockets.utils import accept_key
 
-from dragoman.http.websocket.frames import (
-    CLOSE,
-    PING,
-    PONG,
-    FrameReader,
-    control_frame,
-    text_frame,
+from dragoman.http.websocket import text_frame
+from dragoman.http.websocket.messages import control_frame
+from dragoman.protocols.openai_responses.upstream_websocket import (
+    MAX_BYTES,
+    socket_turn,
+    streamed,
 )
-from dragoman.http.websocket.handshake import accept_of
-from dragoman.protocols.openai_responses.upstream_websocket import LARGEST, socket_turn, streamed
 from dragoman.upstream import (
     ConnectionReset,
     Truncated,
@@ -50,13 +51,19 @@ class Peer:
 
     def __init__(self, server: Server, reader: asyncio.StreamReader, writer: Any) -> None:
         self.server, self.reader, self.writer = server, reader, writer
-        self.frames = FrameReader(1 << 30, compressed=False)
+        self.protocol = ServerProtocol(state=State.OPEN, max_size=1 << 30)
         self.pongs: list[bytes] = []
         self.pings = 0
         self.is_deaf = False
         """Whether pings are not answered."""
         self.fragments = 0
         self.closed = asyncio.Event()
+
+    def frames(self, data: bytes) -> list[Frame]:
+        """The frames that are whole with these bytes."""
+        self.protocol.receive_data(data)
+        self.protocol.data_to_send()
+        return [one for one in self.protocol.events_received() if isinstance(one, Frame)]
 
     def send(self, event: dict[str, Any]) -> None:
         self.writer.write(text_frame(json.dumps(event, indent=1).encode()))
@@ -103,7 +110,7 @@ class Server:
             key = next(
                 line[19:] for line in head.split(b"\r\n") if line[:17] == b"sec-websocket-key"
             )
-            accept = accept_of(key.strip())
+            accept = accept_key(key.strip().decode()).encode()
             writer.write(
                 b"HTTP/1.1 101 Go\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
                 b"sec-websocket-accept: %b\r\n\r\n" % accept
@@ -121,21 +128,20 @@ class Server:
     async def read(self, peer: Peer) -> None:
         parts: list[bytes] = []
         while data := await peer.reader.read(65536):
-            peer.frames.feed(data)
-            while (piece := peer.frames.next()) is not None:
-                if piece.opcode == CLOSE:
+            for piece in peer.frames(data):
+                if piece.opcode is Opcode.CLOSE:
                     return
-                if piece.opcode == PONG:
-                    peer.pongs.append(piece.data)
+                if piece.opcode is Opcode.PONG:
+                    peer.pongs.append(bytes(piece.data))
                     continue
-                if piece.opcode == PING:
+                if piece.opcode is Opcode.PING:
                     peer.pings += 1
                     if not peer.is_deaf:
-                        peer.writer.write(control_frame(PONG, piece.data))
+                        peer.writer.write(control_frame(Opcode.PONG, bytes(piece.data)))
                     continue
-                parts.append(piece.data)
-                peer.fragments += piece.ends_frame
-                if piece.ends_message:
+                parts.append(bytes(piece.data))
+                peer.fragments += 1
+                if piece.fin:
                     message = json.loads(b"".join(parts))
                     parts = []
                     self.messages.append(message)
@@ -263,7 +269,7 @@ async def test_through_a_proxy_that_forwards_it_is_posted(client: UpstreamClient
 async def test_a_large_request_is_posted(client: UpstreamClient) -> None:
     """W21."""
     async with serving(plainly) as (server, url):
-        large = asked(url, [{**USER, "content": "x" * LARGEST}])
+        large = asked(url, [{**USER, "content": "x" * MAX_BYTES}])
         assert await whole(client, large) == (200, b"posted")
         assert not server.peers
 
@@ -361,7 +367,7 @@ async def test_cut_in_the_middle(client: UpstreamClient) -> None:
         if number == 1:
             peer.writer.close()
         else:
-            peer.writer.write(control_frame(CLOSE, (1000).to_bytes(2, "big")))
+            peer.writer.write(control_frame(Opcode.CLOSE, (1000).to_bytes(2, "big")))
 
     async with serving(script) as (_, url):
         for _ in range(2):
@@ -374,7 +380,7 @@ async def test_an_idle_connection_answers_pings_and_its_end_is_seen(client: Upst
     async with serving(plainly) as (server, url):
         await whole(client, asked(url, [USER]))
         peer = server.peers[0]
-        peer.writer.write(control_frame(PING, b"there?"))
+        peer.writer.write(control_frame(Opcode.PING, b"there?"))
         await until(lambda: peer.pongs == [b"there?"])
         peer.writer.close()
         await until(lambda: not client._connections)
@@ -388,13 +394,12 @@ async def test_pings_are_answered_within_a_large_request(client: UpstreamClient)
 
     class Slow(Server):
         async def read(self, peer: Peer) -> None:
-            peer.writer.write(control_frame(PING, b"p"))
+            peer.writer.write(control_frame(Opcode.PING, b"p"))
             while not peer.pongs:
-                peer.frames.feed(await peer.reader.read(65536))
-                while (piece := peer.frames.next()) is not None:
-                    if piece.opcode == PONG:
-                        peer.pongs.append(piece.data)
-                    seen.append((piece.opcode, piece.ends_message))
+                for piece in peer.frames(await peer.reader.read(65536)):
+                    if piece.opcode is Opcode.PONG:
+                        peer.pongs.append(bytes(piece.data))
+                    seen.append((piece.opcode, piece.fin))
             peer.answer("r")
             await peer.reader.read()
 
@@ -403,8 +408,8 @@ async def test_pings_are_answered_within_a_large_request(client: UpstreamClient)
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1/responses"
         given = [{**USER, "content": "x" * (14 * 1024 * 1024)}]
         assert (await whole(client, asked(url, given)))[0] == 200
-        assert (PONG, True) in seen
-        assert not any(ends for opcode, ends in seen if opcode != PONG)
+        assert (Opcode.PONG, True) in seen
+        assert not any(ends for opcode, ends in seen if opcode is not Opcode.PONG)
         await client.aclose()
 
 
@@ -414,7 +419,7 @@ async def test_an_end_that_crosses_a_request_is_no_failure(client: UpstreamClien
 
     def script(peer: Peer, message: dict[str, Any], number: int) -> None:
         if number in (2, 4, 5):
-            peer.writer.write(control_frame(PING) + control_frame(CLOSE, b"\x03\xe9"))
+            peer.writer.write(control_frame(Opcode.PING) + control_frame(Opcode.CLOSE, b"\x03\xe9"))
         else:
             peer.answer(f"resp_{number}")
 
@@ -431,7 +436,7 @@ async def test_a_message_too_big_for_the_upstream_is_posted(client: UpstreamClie
     """W21: and not tried on another connection."""
 
     def script(peer: Peer, message: dict[str, Any], number: int) -> None:
-        peer.writer.write(control_frame(CLOSE, (1009).to_bytes(2, "big")))
+        peer.writer.write(control_frame(Opcode.CLOSE, (1009).to_bytes(2, "big")))
 
     async with serving(script) as (server, url):
         assert await whole(client, asked(url, [USER])) == (200, b"posted")

@@ -1,16 +1,19 @@
-"""The classes of cases that the Autobahn test suite has (RFC 6455; tests/websocket/autobahn.py runs
+"""The classes of cases that the Autobahn test suite has (RFC 6455; tools/autobahn.py runs
 the suite itself), against the server's WebSocket on a bare socket."""
 
 from __future__ import annotations
 
+import random
 import struct
+import zlib
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
 from tests.http.serving import Running, read_all, running
-from tests.websocket.autobahn import app
 from tests.websocket.client import BINARY, CLOSE, PING, PONG, TEXT, frame, handshake
+from tools.autobahn import app
 
 BAD_CODES = [*range(0, 1000, 333), 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535]
 GOOD_CODES = [*range(1000, 1004), *range(1007, 1015), 3000, 3999, 4000, 4999]
@@ -25,10 +28,21 @@ def server() -> Iterator[Running]:
 def said(server: Running, data: bytes) -> list[tuple[int, bytes]]:
     """The frames of the server until it closes its side, which it has to do by itself: opcodes and
     payloads."""
-    head = "".join(f"{name}: {value}\r\n" for name, value in handshake().items())
+    return frames_of(exchanged(server, data, []))
+
+
+def exchanged(server: Running, data: bytes, cuts: list[int]) -> bytes:
+    """What the server sends after its handshake, until it closes; `data` comes cut there."""
+    headers = handshake(sec_websocket_extensions="permessage-deflate")
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     with server.connect() as sock:
-        sock.sendall(f"GET / HTTP/1.1\r\nhost: x\r\n{head}\r\n".encode() + data)
-        rest = read_all(sock).partition(b"\r\n\r\n")[2]
+        sock.sendall(f"GET / HTTP/1.1\r\nhost: x\r\n{head}\r\n".encode())
+        for start, end in pairwise([0, *sorted(cuts), len(data)]):
+            sock.sendall(data[start:end])
+        return read_all(sock).partition(b"\r\n\r\n")[2]
+
+
+def frames_of(rest: bytes) -> list[tuple[int, bytes]]:
     found = []
     while rest:
         size, start = rest[1], 2
@@ -71,7 +85,8 @@ def test_pings(server: Running) -> None:
 def test_what_may_not_be_sent(server: Running) -> None:
     """3, 4, 5, 7: reserved bits and opcodes, fragments out of order. What came before
     is answered, then the server closes, and waits for nothing."""
-    reserved = [frame(b"a", first=0x80 | bits) for bits in range(0x10, 0x80, 0x10)]
+    reserved = [frame(b"a", first=0x80 | bits) for bits in range(0x10, 0x40, 0x10)]
+    reserved += [frame(b"a", first=0) + frame(b"b", 0, first=0xC0)]
     reserved += [frame(b"a", PING, first=0x80 | bits) for bits in range(0x10, 0x80, 0x10)]
     reserved += [frame(b"a", CLOSE, first=0x90)]
     unknown = [frame(b"a", opcode) for opcode in (3, 4, 5, 6, 7, 11, 12, 13, 14, 15)]
@@ -134,3 +149,38 @@ def test_limits(server: Running) -> None:
             sock.sendall(LEAVE)
             told = read_all(sock).partition(b"\r\n\r\n")[2]
         assert told == b"\x81\x7f" + len(data).to_bytes(8, "big") + data + b"\x88\x02\x03\xe8"
+
+
+def test_cuts(server: Running) -> None:
+    """12, 13: messages, compressed or not, in any number of frames and pieces of TCP."""
+    chosen = random.Random(1)
+    for _ in range(40):
+        texts = ["x" * chosen.choice((0, 1, 200, 9000)) + "é" for _ in range(3)]
+        data = b""
+        for text in texts:
+            payload, packed = text.encode(), chosen.random() < 0.5
+            if packed:
+                deflater = zlib.compressobj(wbits=-15)
+                payload = (deflater.compress(payload) + deflater.flush(zlib.Z_SYNC_FLUSH))[:-4]
+            places = sorted(chosen.randrange(len(payload) + 1) for _ in range(chosen.randrange(4)))
+            parts = [payload[at:end] for at, end in pairwise([0, *places, len(payload)])]
+            for number, part in enumerate(parts):
+                first = 0x80 if number == len(parts) - 1 else 0
+                first |= 0x40 if packed and not number else 0
+                data += frame(part, 0 if number else TEXT, first=first)
+        data += LEAVE
+        cuts = [chosen.randrange(len(data)) for _ in range(chosen.randrange(6))]
+        found = frames_of(exchanged(server, data, cuts))
+        assert found == [*((TEXT, text.encode()) for text in texts), LEFT]
+
+
+def test_noise(server: Running) -> None:
+    """Whatever comes, the server closes by a code of RFC 6455, or waits for more."""
+    chosen = random.Random(2)
+    for _ in range(200):
+        data = frame(b"hi") + chosen.randbytes(chosen.randrange(1, 60))
+        found = frames_of(exchanged(server, data + frame(b"x" * 70_000) * 2 + LEAVE, []))
+        closes = [payload for opcode, payload in found if opcode == CLOSE]
+        codes = {int.from_bytes(payload[:2], "big") for payload in closes if payload}
+        assert found[0] == (TEXT, b"hi")
+        assert codes <= {1000, 1002, 1003, 1007, 1008, 1009}

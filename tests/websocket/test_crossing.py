@@ -21,13 +21,21 @@ from websockets.exceptions import ConnectionClosedOK
 from dragoman.config import Config
 from dragoman.config.settings import WebSocket
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.responses.websocket import service
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.conftest import config_for
 from tests.gateway.http import KEY
 from tests.websocket.client import CLOSE, ENDS, PONG, Closed, Socket, answer_id, frame, opened
 
-IDLE = WebSocket(ping_s=0.2, idle_timeout_s=0.3)
+IDLE = WebSocket(idle_timeout_s=0.3)
 CLIENTS = 32
+
+
+@pytest.fixture(autouse=True)
+def pings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where connections are to be idle it is looked at five times a second."""
+    if "drain" not in request.node.name:
+        monkeypatch.setattr(service, "PING_S", 0.2)
 
 
 def config(simulator: RunningSimulator, why: str = "idle") -> Config:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from dragoman.config import Config, Server, Storage, Timeouts, WebSocket
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.responses.websocket import service
 from dragoman.responses.websocket.session import Session
 from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.serving import exchange
@@ -176,8 +177,10 @@ HOSTILE: dict[str, tuple[bytes, int]] = {
     "close, bad code": (frame(struct.pack("!H", 999), CLOSE), 1002),
     "close, reserved code": (frame(struct.pack("!H", 1005), CLOSE), 1002),
     "close, wrong UTF-8": (frame(b"\x03\xe8\xff", CLOSE), 1007),
-    "long length for a short one": (b"\x81\xfe\x00\x05" + b"\0" * 9, 1002),
-    "length beyond all": (b"\x81\xff" + b"\xff" * 8 + b"\0" * 4, 1002),
+    "length beyond all": (b"\x81\xff" + b"\xff" * 8, 1009),
+    "length of 4 EiB": (b"\x81\xff" + (1 << 62).to_bytes(8, "big"), 1009),
+    "length of 1 GiB": (b"\x81\xff" + (1 << 30).to_bytes(8, "big"), 1009),
+    "length of 1 GiB, compressed": (b"\xc1\xff" + (1 << 30).to_bytes(8, "big"), 1009),
     "no HTTP/1.1, HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 1002),
     "many fragments": (frame(b"a", first=0) + frame(b"", 0, first=0) * 100, 1008),
 }
@@ -298,18 +301,24 @@ def with_sockets(simulator: RunningSimulator, **settings: Any) -> Any:
     return replace(config, websocket=WebSocket(**settings))
 
 
-def test_a_message_that_never_ends(start: Start, simulator: RunningSimulator) -> None:
-    config = with_sockets(simulator, ping_s=0.1)
+def test_a_message_that_never_ends(
+    start: Start, simulator: RunningSimulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "PING_S", 0.1)
+    config = config_for(simulator.base_url)
     gateway = start(replace(config, server=replace(SERVER, body_timeout_s=0.3)))
     with opened(gateway) as sock:
         sock.sock.sendall(frame(b"x", first=0))
         assert sock.closed().code == 1008
 
 
-def test_pings_and_a_client_that_does_not_answer(start: Start, simulator: RunningSimulator) -> None:
+def test_pings_and_a_client_that_does_not_answer(
+    start: Start, simulator: RunningSimulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """W18: pings keep the way open; one that answers none is cut off with 1011, what it asked for
     is cancelled."""
-    gateway = start(with_sockets(simulator, ping_s=0.1))
+    monkeypatch.setattr(service, "PING_S", 0.1)
+    gateway = start()
     with opened(gateway) as sock:
         assert text_of(sock.turn("chat/sim-text?words=3&delay_ms=200"))
         assert sock.pings >= 2
@@ -340,9 +349,9 @@ def test_what_is_silent_by_default() -> None:
     may say nothing for ten minutes before its answer, and within it where pings tell that it is
     there."""
     assert Server().keepalive_s < 300
-    assert WebSocket().ping_s < 100
+    assert service.PING_S < 100
     assert Timeouts().first_byte_s >= 600
-    assert Timeouts().websocket_idle_s >= 600
+    assert Timeouts().idle_s >= 600
 
 
 def test_signs_before_there_is_a_response(start: Start, simulator: RunningSimulator) -> None:
@@ -356,10 +365,12 @@ def test_signs_before_there_is_a_response(start: Start, simulator: RunningSimula
             assert kinds[-1] == "response.completed"
 
 
-def test_ages(start: Start, simulator: RunningSimulator) -> None:
+def test_ages(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the end of its time a connection says so in the words that have clients dial again; what
     runs is finished, what comes then is refused."""
-    gateway = start(with_sockets(simulator, ping_s=0.3, max_age_s=0.5))
+    monkeypatch.setattr(service, "PING_S", 0.3)
+    monkeypatch.setattr(service, "MAX_AGE_S", 0.5)
+    gateway = start()
     with opened(gateway) as sock:
         assert answer_id(sock.turn("chat/sim-text"))
         told = sock.event()
@@ -397,7 +408,9 @@ def test_an_end_does_not_cross_what_comes(
         await asyncio.sleep(0.3)
 
     monkeypatch.setattr(Session, "_run", slowly)
-    gateway = start(with_sockets(simulator, ping_s=20.0, max_age_s=0.1))
+    monkeypatch.setattr(service, "PING_S", 20.0)
+    monkeypatch.setattr(service, "MAX_AGE_S", 0.1)
+    gateway = start()
     with opened(gateway) as sock:
         time.sleep(0.15)
         assert sock.turn(f"chat/sim-{kind}")[-1]["type"] == end
@@ -407,8 +420,11 @@ def test_an_end_does_not_cross_what_comes(
         assert not sock.frames
 
 
-def test_idleness(start: Start, simulator: RunningSimulator) -> None:
-    gateway = start(with_sockets(simulator, ping_s=0.1, idle_timeout_s=0.4))
+def test_idleness(
+    start: Start, simulator: RunningSimulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "PING_S", 0.1)
+    gateway = start(with_sockets(simulator, idle_timeout_s=0.4))
     with opened(gateway) as sock:
         assert answer_id(sock.turn("chat/sim-text?words=8&delay_ms=100"))
         closed = sock.closed()
@@ -484,10 +500,9 @@ def test_a_drain_refuses_handshakes(simulator: RunningSimulator) -> None:
 def test_a_thousand_idle_connections(start: Start) -> None:
     """They stand, others are served meanwhile, and nothing is left of them."""
     gateway = start(clients=None)
-    config = gateway.app.config
     socks = []
     try:
-        for _ in range(config.websocket.max_connections_per_client):
+        for _ in range(service.MOST_OF_A_CLIENT):
             socks.append(opened(gateway))  # noqa: PERF401  # those so far are closed in any case
         assert answer_id(socks[0].turn("chat/sim-text"))
         assert answer_id(socks[-1].turn("chat/sim-text"))

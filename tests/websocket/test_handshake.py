@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.config import Client, Secret, WebSocket
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.responses.websocket import service
 from dragoman.server.testing import RunningGateway
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY, call
@@ -49,12 +50,14 @@ def test_a_key_from_elsewhere_is_refused_before_the_upgrade(
     assert answer.status == 403
 
 
-def test_limits_of_connections(start: Start, simulator: RunningSimulator) -> None:
+def test_limits_of_connections(
+    start: Start, simulator: RunningSimulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """W2: 429 for those of one key, 503 for all, each with the time to come again."""
     clients = tuple(Client(name=name, key=Secret(f"sk-test-{name}")) for name in ("one", "two"))
     settings = config_for(simulator.base_url, clients=clients)
-    limits = WebSocket(max_connections=3, max_connections_per_client=2)
-    gateway = start(replace(settings, websocket=limits))
+    monkeypatch.setattr(service, "MOST_OF_A_CLIENT", 2)
+    gateway = start(replace(settings, websocket=WebSocket(max_connections=3)))
 
     def offer(name: str) -> dict[str, str]:
         return handshake(authorization=f"Bearer sk-test-{name}")
@@ -151,7 +154,10 @@ def test_an_origin_matters_without_keys_only(start: Start, gateway: RunningGatew
         ("permessage-deflate", ""),
         ("x-unknown, permessage-deflate; server_no_context_takeover", ""),
         ("permessage-deflate; server_max_window_bits=10", "; server_max_window_bits=10"),
-        ("permessage-deflate; nonsense, permessage-deflate; client_max_window_bits=12", ""),
+        (
+            "permessage-deflate; nonsense, permessage-deflate; client_max_window_bits=12",
+            "; client_max_window_bits=12",
+        ),
         ("permessage-deflate; server_max_window_bits", None),
         ("permessage-deflate; server_max_window_bits=7", None),
         ("permessage-deflate; client_max_window_bits=16", None),

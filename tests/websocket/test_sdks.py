@@ -9,12 +9,11 @@ from typing import Any
 
 import openai
 import pytest
-from msgspec.structs import replace
 from openai.types.responses import Response, ResponseFunctionToolCall
 from openai.types.websocket_reconnection import ReconnectingEvent
 
-from dragoman.config import WebSocket
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.responses.websocket import service
 from dragoman.server.testing import RunningGateway
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY
@@ -159,17 +158,20 @@ def test_openai_python_leaves(
     assert time.monotonic() - left < SOON
 
 
-def short_lived(start: Start, simulator: RunningSimulator) -> RunningGateway:
+@pytest.fixture
+def short_lived(
+    start: Start, simulator: RunningSimulator, monkeypatch: pytest.MonkeyPatch
+) -> RunningGateway:
     """A gateway that ends connections that are half a second old."""
-    config = config_for(simulator.base_url)
-    return start(replace(config, websocket=WebSocket(ping_s=0.1, max_age_s=0.5)))
+    monkeypatch.setattr(service, "PING_S", 0.1)
+    monkeypatch.setattr(service, "MAX_AGE_S", 0.5)
+    return start(config_for(simulator.base_url))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_openai_python_dials_again(start: Start, simulator: RunningSimulator, kind: str) -> None:
+def test_openai_python_dials_again(short_lived: RunningGateway, kind: str) -> None:
     """After the end of a connection, by itself; and the conversation goes on if all is sent."""
-    gateway = short_lived(start, simulator)
-    client = openai.OpenAI(base_url=gateway.openai_base_url, api_key=KEY)
+    client = openai.OpenAI(base_url=short_lived.openai_base_url, api_key=KEY)
     codes: list[int] = []
 
     def again(event: ReconnectingEvent) -> None:
@@ -227,7 +229,7 @@ def test_openai_node_goes_on_and_leaves(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_openai_node_dials_again(start: Start, simulator: RunningSimulator, kind: str) -> None:
-    told = node(short_lived(start, simulator), [f"{kind}/sim-text"], reconnect=True)
+def test_openai_node_dials_again(short_lived: RunningGateway, kind: str) -> None:
+    told = node(short_lived, [f"{kind}/sim-text"], reconnect=True)
     assert [one["type"] for one in told] == ["error", "reconnected", "response.completed"]
     assert "This connection has reached its end" in told[0]["told"]

@@ -16,6 +16,7 @@ from dragoman.config import Client, Config, OwnPrice, Secret, Storage, Upstream
 from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Failure, Fault
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.responses.websocket import service
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.conftest import PROTOCOLS, Start, config_for
 from tests.gateway.http import KEY, call, events
@@ -495,10 +496,12 @@ def test_a_lane_forgets_what_failed(gateway: RunningGateway) -> None:
         assert answer_id(sock.events())
 
 
-def test_memory_is_bounded_and_given_back(start: Start, simulator: RunningSimulator) -> None:
+def test_memory_is_bounded_and_given_back(
+    start: Start, simulator: RunningSimulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a connection remembers counts among the worker's memory, and goes with it."""
-    config = config_for(simulator.base_url)
-    gateway = start(replace(config, websocket=replace(config.websocket, memory_bytes=100_000)))
+    monkeypatch.setattr(service, "MEMORY_BYTES", 100_000)
+    gateway = start()
     budget = gateway.server.http.budget
     with opened(gateway) as sock:
         first = answer_id(sock.turn("chat/sim-text", "a" * 60_000, stream_id="a"))

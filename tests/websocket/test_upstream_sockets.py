@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from websockets.frames import Opcode
 
-from dragoman.http.websocket.frames import CLOSE, control_frame
+from dragoman.http.websocket.messages import control_frame
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway
 from dragoman.upstream.sockets import SocketConnection
@@ -134,7 +135,7 @@ async def test_an_end_before_any_event_is_not_the_accounts(start: Start) -> None
 
     def script(peer: Peer, message: dict[str, Any], number: int) -> None:
         if 2 <= number <= 4:
-            peer.writer.write(control_frame(CLOSE, (1000).to_bytes(2, "big")))
+            peer.writer.write(control_frame(Opcode.CLOSE, (1000).to_bytes(2, "big")))
         else:
             peer.answer(f"resp_{number}")
 

@@ -92,7 +92,12 @@ def differences(old: Any, new: Any, place: str = "") -> Iterator[tuple[str, Any,
 
 
 def _of_lists(old: list[Any], new: list[Any], place: str) -> Iterator[tuple[str, Any, Any]]:
-    """Differences of lists, up to the first items that are not of one kind."""
+    """Differences of lists: of items with names by these, of others in order, up to the first that
+    are not of one kind."""
+    named = _by_name(old), _by_name(new)
+    if named[0] and named[1]:
+        yield from differences(*named, place)
+        return
     for before, after in zip(old, new, strict=False):
         kinds = _kind(before), _kind(after)
         if kinds[0] != kinds[1]:
@@ -109,6 +114,15 @@ def _of_lists(old: list[Any], new: list[Any], place: str) -> Iterator[tuple[str,
         )
 
 
+def _by_name(items: list[Any]) -> dict[str, Any]:
+    """The items by their names; nothing if one has none, or two have the same."""
+    for member in ("key", "name"):
+        names = [item.get(member) for item in items if isinstance(item, dict)]
+        if len({name for name in names if isinstance(name, str)}) == len(items):
+            return {f"[{name}]": item for name, item in zip(names, items, strict=True)}
+    return {}
+
+
 def _kind(item: Any) -> str:
     """The kind of a list's item: an event's or a block's type, a loss's kind."""
     if not isinstance(item, dict):
@@ -120,7 +134,7 @@ def _kind(item: Any) -> str:
 
 def _held(text: str) -> Any:
     """What a text holds: events or JSON, or itself."""
-    if re.match(r"(event|data|:|id|retry)", text):
+    if re.match(r"(event|data|id|retry)?:", text):
         return [_frame(frame) for frame in re.split(r"\r?\n\r?\n", text) if frame]
     try:
         return msgspec.json.decode(text) if text[:1] in ("{", "[") else text

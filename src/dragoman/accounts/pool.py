@@ -14,7 +14,7 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from math import inf
+from math import inf, nextafter
 
 from msgspec import Struct
 
@@ -22,6 +22,7 @@ from dragoman.accounts.decide.affinity import MOST_PINS
 from dragoman.accounts.decide.availability import OTHER_MODELS
 from dragoman.accounts.decide.decisions import apply, classify
 from dragoman.accounts.decide.members import BUSY
+from dragoman.accounts.decide.refusals import ALL_REFUSED
 from dragoman.accounts.decide.rotation import Choice
 from dragoman.accounts.decide.shortage import AllBusy, NoAccount
 from dragoman.accounts.decide.states import (
@@ -268,6 +269,7 @@ class AccountPool(SuccessiveRoster):
         now = self._clock()
         member, pool = lease.choice.member, self._pools[lease.account.upstream]
         name = member.name
+        pool.refusals.succeeded(name)
         if member.state.exhausted is not None or member.state.cooling:
             self._observe(name, Succeeded(), lease.model, now)
         if lease.choice.trial is not None:
@@ -294,9 +296,28 @@ class AccountPool(SuccessiveRoster):
         if key != self._fingerprints.get(lease.account.name, key):
             # It says nothing of the key that the account has by now.
             return decision
+        name, now = lease.account.name, self._clock()
+        if decision.verdict is Verdict.DISABLE and pool.upstream.account_rules != "sop":
+            refused = pool.refusals.refused(name, now)
+            if refused:
+                decision = Decision(Verdict.COOL, ALL_REFUSED, every_model=True)
+                self._restore(pool, [other for other in refused if other != name], decision, now)
         outcome = Failed(decision, status=symptom.status, key=key, began=lease.taken)
-        self._observe(lease.account.name, outcome, lease.model, self._clock())
+        self._observe(name, outcome, lease.model, now)
         return decision
+
+    def _restore(
+        self, pool: UpstreamPool, names: Iterable[str], decision: Decision, now: float
+    ) -> None:
+        """Have accounts that were disabled for a failure of their upstream rest instead."""
+        for name in names:
+            if name not in pool.rotation:
+                continue
+            state = pool.rotation.member(name).state
+            if state.disabled and not state.by_hand:
+                _log.warning("account %s is enabled again: %s", name, decision.why)
+                self._observe(name, Enabled(source="traffic"), "", now)
+                self._observe(name, Failed(decision, began=nextafter(now, inf)), "", now)
 
     def lease_began(self, lease: Lease, seconds: float, limit: float) -> None:
         """A good answer began after so many seconds, of an account that is held to be avoided."""

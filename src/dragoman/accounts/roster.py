@@ -176,7 +176,10 @@ class Roster:
         upstream, former = self._leaving.pop(name, ("", None))
         pool.rotation.define(settings, now, former if upstream == account.upstream else None)
         self._accounts[name] = account
-        self._fingerprints[name] = fingerprint(account.key)
+        print_of_key = fingerprint(account.key)
+        if self._fingerprints.get(name) != print_of_key:
+            pool.refusals.forget(name)
+        self._fingerprints[name] = print_of_key
         self._tagged[account_tag(name)] = name
         pool.own_proxies += account.proxy is not None
         self._avoidance.add(account, now)
@@ -200,6 +203,7 @@ class Roster:
             self._forget_proxy(pool, account)
             self.quotas.forget(name)
             self._avoidance.forget(name)
+            pool.refusals.forget(name)
             del self._fingerprints[name]
             self._tagged.pop(account_tag(name), None)
         for pool in touched.values():

@@ -12,6 +12,7 @@ from dragoman.accounts.decide.members import Member
 from dragoman.accounts.decide.ordering import ORDERS
 from dragoman.accounts.decide.probing import ProbeSchedule
 from dragoman.accounts.decide.proxies import ProxySet
+from dragoman.accounts.decide.refusals import Refusals
 from dragoman.accounts.decide.rotation import Choice, Rotation
 from dragoman.accounts.decide.rules import table
 from dragoman.accounts.decide.shortage import AllBusy, NoAccount, no_account
@@ -49,6 +50,7 @@ class UpstreamPool:
         "own_proxies",
         "probes",
         "proxies",
+        "refusals",
         "rotation",
         "rules",
         "short",
@@ -67,6 +69,7 @@ class UpstreamPool:
         self.rules = table(upstream.account_rules, upstream.rules)
         self.rotation = Rotation(order=ORDERS[upstream.selection]())
         self.affinity = Affinity(upstream.affinity_s)
+        self.refusals = Refusals()
         self.proxies = ProxySet(len(upstream.proxies)) if upstream.proxies else None
         self.probes = (
             None
@@ -105,6 +108,7 @@ class UpstreamPool:
             self.proxies = former.proxies
         if upstream.base_url == before.base_url:
             self.waits = former.waits
+            self.refusals = former.refusals
 
     def host(self, proxy: Secret | None) -> Host:
         """The host of the upstream as it is reached through `proxy`, None for none."""

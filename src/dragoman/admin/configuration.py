@@ -1,122 +1,135 @@
-"""The configuration below `/admin`, as it is served: read-only, and without its secrets."""
+"""Operations on the configuration, which is shown without its secrets and changed in its file."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
-from msgspec import NODEFAULT, Struct
+from msgspec import NODEFAULT, UNSET, Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
-from dragoman.admin.calls import AdminRoute, Call, Note, Refusal, Reply, only
+from dragoman.admin.call import Call
+from dragoman.admin.gateway import ReloadRequest
+from dragoman.admin.replies import Refusal
 from dragoman.audit import Change
 from dragoman.config import Config, Secret
 from dragoman.config.changes import needs_restart, restart_fields
-from dragoman.operations.configuration import version_of
+from dragoman.operations.configuration_log import version_of
+from dragoman.operations.operation import Command, Http, Nothing, Operation
 from dragoman.processes.reload import Pending, Report
 
 MASK = "•••"
 """Stands for a secret, of whatever length."""
 
-_LISTED = ("upstreams", "routes")
 _COUNTED = ("accounts", "clients", "teams", "prices")
-"""Lists of which the number is told: their entries have paths of their own."""
+"""Lists of which only the length is shown."""
 
 
-class ReloadRequest(Struct, frozen=True):
-    """How the configuration is read anew: `reload` does it for all workers, `pending` tells what
-    that would change of the one that is served, and changes nothing."""
+class Setting(Struct, frozen=True):
+    """A setting with its value. `is_set` says that it is not the default, `restart` that another
+    value needs a restart."""
 
-    reload: Callable[[], Awaitable[Report]]
-    pending: Callable[[Config], Pending]
-
-
-class ConfigurationRoutes:
-    """What serves `/admin/config` and `/admin/reload`. `reload` is None where the configuration
-    came from no file; `note` writes down who has it read."""
-
-    def __init__(self, config: Config, reload: ReloadRequest | None, note: Note) -> None:
-        self._config = config
-        self._reload = reload
-        self._note = note
-
-    def routes(self) -> list[AdminRoute]:
-        """The routes."""
-        return [
-            AdminRoute("config", {"GET": self._show}),
-            AdminRoute("config/pending", {"GET": self._pending}),
-            AdminRoute("reload", {"POST": self._read_anew}),
-        ]
-
-    async def _show(self, call: Call) -> Reply:
-        only(call.query)
-        return 200, configuration_view(self._config)
-
-    async def _pending(self, call: Call) -> Reply:
-        only(call.query)
-        return 200, await self._read()
-
-    async def _read_anew(self, call: Call) -> Reply:
-        query = call.query
-        only(query, "digest")
-        wanted = query.get("digest")
-        if wanted is not None:
-            found = await self._read()
-            # One that cannot be read is refused below, in the same words as ever.
-            if not found.problems and found.digest != wanted:
-                raise Refusal(412, "changed", "The file was changed meanwhile: look again.")
-        asked, version = self._asked(), {"version": version_of(self._config)}
-        # What comes of it the gateway itself writes down, which does not know who asked.
-        await self._note(Change(action="ask_reload", kind="configuration", after=version))
-        report = await asked.reload()
-        if report.problems:
-            message = "The configuration cannot be used; nothing was changed."
-            more = {"problems": report.problems}
-            raise Refusal(400, "invalid_configuration", message, more=more)
-        return 200, report
-
-    async def _read(self) -> Pending:
-        return await asyncio.to_thread(self._asked().pending, self._config)
-
-    def _asked(self) -> ReloadRequest:
-        if self._reload is None:
-            raise Refusal(409, "conflict", "The configuration came from no file.")
-        return self._reload
+    key: str
+    value: Any
+    is_set: bool | UnsetType = UNSET
+    restart: bool | UnsetType = UNSET
 
 
-def configuration_view(config: Config) -> dict[str, object]:
-    """All settings with their values; of lists the entries with what they set, or their number.
-    `is_set` tells that a value is not the default, `restart` that another needs a restart."""
-    sections = []
-    for info in fields(Config):
-        section = getattr(config, info.name)
-        if isinstance(section, Struct):
-            sections.append({"name": info.name, "settings": _settings(section, info)})
-    lists = {
-        name: [{"settings": _set(entry)} for entry in getattr(config, name)] for name in _LISTED
-    }
-    counts = {name: len(getattr(config, name)) for name in _COUNTED}
-    return {"sections": sections, **lists, "counts": counts}
+class Section(Struct, frozen=True):
+    """A table of the configuration."""
+
+    name: str
+    settings: list[Setting]
 
 
-def _settings(section: Struct, of: FieldInfo) -> list[dict[str, object]]:
+class Entry(Struct, frozen=True):
+    """An entry of a list, with what it sets."""
+
+    settings: list[Setting]
+
+
+class ConfigurationView(Struct, frozen=True):
+    """The configuration that is served. Of lists whose entries have paths of their own, `counts`
+    has the number."""
+
+    sections: list[Section]
+    upstreams: list[Entry]
+    routes: list[Entry]
+    counts: dict[str, int]
+
+
+class Reload(Struct, frozen=True):
+    """With `digest`, only what has that digest is read."""
+
+    digest: str | None = None
+
+
+async def _show(call: Call, _: Nothing) -> ConfigurationView:
+    return configuration_view(call.gateway.config)
+
+
+async def _pending(call: Call, _: Nothing) -> Pending:
+    return await asyncio.to_thread(_reload_of(call).pending, call.gateway.config)
+
+
+async def _reload(call: Call, asked: Reload) -> Report:
+    request = _reload_of(call)
+    if asked.digest is not None:
+        found = await _pending(call, Nothing())
+        # One that cannot be read is refused below, in the same words as ever.
+        if not found.problems and found.digest != asked.digest:
+            raise Refusal(412, "changed", "The file was changed meanwhile: look again.")
+    # The gateway itself, which does not know who called, records the outcome.
+    version = {"version": version_of(call.gateway.config)}
+    change = Change(action="ask_reload", kind="configuration", after=version)
+    await call.record(change, needs_store=False)
+    report = await request.reload()
+    if report.problems:
+        message = "The configuration cannot be used; nothing was changed."
+        more = {"problems": report.problems}
+        raise Refusal(400, "invalid_configuration", message, more=more)
+    return report
+
+
+def _reload_of(call: Call) -> ReloadRequest:
+    request = call.gateway.reload
+    if request is None:
+        raise Refusal(409, "conflict", "The configuration came from no file.")
+    return request
+
+
+def configuration_view(config: Config) -> ConfigurationView:
+    """All settings with their values; of lists the entries with what they set, or their number."""
+    sections = [
+        Section(info.name, _settings(section, info))
+        for info in fields(Config)
+        if isinstance(section := getattr(config, info.name), Struct)
+    ]
+    return ConfigurationView(
+        sections,
+        [Entry(_set(entry)) for entry in config.upstreams],
+        [Entry(_set(entry)) for entry in config.routes],
+        {name: len(getattr(config, name)) for name in _COUNTED},
+    )
+
+
+def _settings(section: Struct, of: FieldInfo) -> list[Setting]:
     whole, marked = needs_restart(of.type), restart_fields(type(section))
     return [
-        {
-            "key": info.name,
-            "value": _shown(getattr(section, info.name)),
-            "is_set": not _is_default(section, info),
-            "restart": whole or info.name in marked,
-        }
+        Setting(
+            info.name,
+            _shown(getattr(section, info.name)),
+            not _is_default(section, info),
+            whole or info.name in marked,
+        )
         for info in fields(section)
     ]
 
 
-def _set(entry: Struct) -> list[dict[str, object]]:
+def _set(entry: Struct) -> list[Setting]:
     return [
-        {"key": info.name, "value": _shown(getattr(entry, info.name))}
+        Setting(info.name, _shown(getattr(entry, info.name)))
         for info in fields(entry)
         if not _is_default(entry, info)
     ]
@@ -135,3 +148,39 @@ def _shown(value: object) -> Any:
 
 def _masked(value: object) -> str:
     return MASK if isinstance(value, Secret) else str(value)
+
+
+OPERATIONS = (
+    Operation(
+        name="configuration.show",
+        summary="Show the configuration that is served.",
+        input=Nothing,
+        output=ConfigurationView,
+        role="viewer",
+        run=_show,
+        in_store=False,
+        http=(Http("GET", "config"),),
+    ),
+    Operation(
+        name="configuration.pending",
+        summary="Show what a reload would change.",
+        input=Nothing,
+        output=Pending,
+        role="viewer",
+        run=_pending,
+        in_store=False,
+        http=(Http("GET", "config/pending"),),
+    ),
+    Operation(
+        name="configuration.reload",
+        summary="Read the configuration again, in all workers.",
+        input=Reload,
+        output=Report,
+        role="admin",
+        run=_reload,
+        in_store=False,
+        audit=("ask_reload configuration",),
+        http=(Http("POST", "reload", query=("digest",)),),
+        command=Command("reload", is_own=True),
+    ),
+)

@@ -17,9 +17,9 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
-from dragoman.operations.queries import usage_report
-from dragoman.operations.times import InvalidTime, parse_time
-from dragoman.operations.views import UsageReport, UsageRow
+from dragoman.operations.account_queries import usage_report
+from dragoman.operations.account_views import UsageReport, UsageRow
+from dragoman.times import InvalidTime, parse_time
 
 PATH = "/v1/usage"
 

@@ -11,11 +11,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
-import msgspec
 from msgspec import Struct
 
-from dragoman.admin.calls import Call, Raw, Refusal, Reply
-from dragoman.edge.errors import Headers
+from dragoman.admin.call import Call
+from dragoman.admin.replies import Refusal, Reply
 
 HEADER = b"idempotency-key"
 
@@ -32,8 +31,8 @@ class _Answer(Struct, frozen=True):
 
     digest: bytes
     until: float
-    status: int = 0
-    reply: Raw | None = None
+    is_complete: bool = False
+    reply: Reply | None = None
 
 
 class RepeatedPosts:
@@ -44,12 +43,8 @@ class RepeatedPosts:
         self._answers: OrderedDict[tuple[str, bytes], _Answer] = OrderedDict()
 
     async def answer(
-        self,
-        call: Call,
-        body_limit: int,
-        headers: Headers,
-        handle: Callable[[Call], Awaitable[Reply]],
-    ) -> Reply:
+        self, call: Call, handle: Callable[[], Awaitable[Reply | None]]
+    ) -> Reply | None:
         """Answer a request that has a key by `handle`, or as the one with the same key before.
 
         Raises:
@@ -58,34 +53,32 @@ class RepeatedPosts:
         """
         key = call.incoming.headers[HEADER]
         if len(key) > _LONGEST_KEY:
-            told = f"Idempotency-Key is longer than {_LONGEST_KEY} characters"
-            raise Refusal(400, "invalid_request", told, "Idempotency-Key")
+            message = f"Idempotency-Key is longer than {_LONGEST_KEY} characters"
+            raise Refusal(400, "invalid_request", message, "Idempotency-Key")
         name = call.operator.name, key
-        digest = _digest(call, await call.incoming.body(body_limit))
+        body = await call.incoming.body(call.gateway.config.server.body_limit_bytes)
+        digest = _digest(call, body)
         self._forget()
         known = self._answers.get(name)
         if known is not None:
-            headers.append(_REPLAYED)
             return _repeated(known, digest)
         until = self._clock() + _REMEMBERED_S
         self._answers[name] = _Answer(digest, until)
         try:
-            reply = await handle(call)
+            reply = await handle()
         except BaseException:
-            # Who asks again after a failure is to be served.
+            # A repetition after a failure is a new attempt.
             self._answers.pop(name, None)
             raise
-        if reply is None or reply[0] >= 300:
+        if reply is None:
             self._answers.pop(name, None)
-            return reply
-        status, value = reply
-        written = value if isinstance(value, Raw) else Raw(_encoded(value), b"application/json")
-        is_small = len(written.body) <= _LARGEST_ANSWER
-        self._answers[name] = _Answer(digest, until, status, written if is_small else None)
+            return None
+        is_small = len(reply.data) <= _LARGEST_ANSWER
+        self._answers[name] = _Answer(digest, until, True, reply if is_small else None)
         return reply
 
     def _forget(self) -> None:
-        """Drop what is too old or too much."""
+        """Drop answers that are too old or too many."""
         now = self._clock()
         while self._answers:
             oldest = next(iter(self._answers.values()))
@@ -95,24 +88,21 @@ class RepeatedPosts:
 
 
 def _digest(call: Call, body: bytes) -> bytes:
-    """What makes a request the same: its path, query and body."""
-    asked = hashlib.sha256(call.incoming.path.encode() + b"\0" + call.incoming.query + b"\0")
-    asked.update(body)
-    return asked.digest()
-
-
-def _encoded(value: object) -> bytes:
-    return b"" if value is None else msgspec.json.encode(value)
+    """The SHA-256 of the path, query and body of a request."""
+    digest = hashlib.sha256(call.incoming.path.encode() + b"\0" + call.incoming.query + b"\0")
+    digest.update(body)
+    return digest.digest()
 
 
 def _repeated(known: _Answer, digest: bytes) -> Reply:
     if known.digest != digest:
-        told = "This Idempotency-Key was used for another request. Use a new key for each request."
-        raise Refusal(422, "unprocessable", told)
-    if not known.status:
-        told = "A request with this Idempotency-Key is being answered. Try again for its answer."
-        raise Refusal(409, "conflict", told)
+        message = "This Idempotency-Key was used for another request. Use a new one for each."
+        raise Refusal(422, "unprocessable", message)
+    if not known.is_complete:
+        message = "A request with this Idempotency-Key is being answered. Try again later."
+        raise Refusal(409, "conflict", message)
     if known.reply is None:
-        told = "The request with this Idempotency-Key was answered, and its answer was too large."
-        raise Refusal(422, "unprocessable", told)
-    return known.status, known.reply
+        message = "The request with this Idempotency-Key was answered, and its answer is too large."
+        raise Refusal(422, "unprocessable", message)
+    reply = known.reply
+    return Reply(reply.data, reply.media, reply.status, (*reply.headers, _REPLAYED))

@@ -1,46 +1,33 @@
-"""Requests and losses below `/admin`: what the log of requests tells."""
+"""Operations on the log of requests: what each was, and what was lost in translation."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from dragoman.accounts.cipher import SealError
-from dragoman.admin.calls import (
-    MOST_ON_PAGE,
-    PAGE,
-    AdminRoute,
-    Call,
-    Note,
-    Query,
-    Raw,
-    Refusal,
-    Reply,
-    bad,
-    number,
-    only,
-    times,
-)
+from dragoman.admin.call import Call
+from dragoman.admin.replies import Refusal, Reply
 from dragoman.audit import Change
 from dragoman.edge.kept import BODY_NAMES
 from dragoman.observability.request_log.rows import DetailRow, ListRow
-from dragoman.storage.bodies import BodyFiles
+from dragoman.operations.accounts import PAGE, PageSize
+from dragoman.operations.inputs import InvalidInput, Time, given
+from dragoman.operations.operation import Http, Operation, Text
+from dragoman.operations.usage import span_of
 from dragoman.storage.request_log import Filters, LossCount, LossKey, RequestLogFiles
 
 SEARCH_S = 0.25
 """Seconds for which one request is looked for; the answer tells how far back that was."""
 
-_FILTERS = ("key", "model", "account", "upstream", "error", "loss", "client")
-FILTER_PARAMETERS = (*_FILTERS, "status", "min_ms")
-_STATUS = re.compile(r"[1-5](?:[0-9]{2}|xx)\Z")
-_DIMENSIONS = ("client", "pair", "path", "kind", "upstream", "key")
 _MOST_ROWS = 1000
 _POINTS = 60
 
-_BODY_MEDIA = b"content-type: text/plain; charset=utf-8\r\n"
+Dimension = Literal["client", "pair", "path", "kind", "upstream", "key"]
+
 _BODY_HEADERS = [
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"sandbox; default-src 'none'"),
@@ -51,127 +38,184 @@ _list_row = msgspec.json.Decoder(ListRow).decode
 _detail_row = msgspec.json.Decoder(DetailRow).decode
 
 
-class RequestRoutes:
-    """What serves `/admin/requests` and `/admin/losses`. `files` is None if nothing is logged;
-    `note` writes down who reads a body."""
-
-    def __init__(self, files: RequestLogFiles | None, bodies: BodyFiles, note: Note) -> None:
-        self._files = files
-        self._bodies = bodies
-        self._note = note
-
-    def routes(self) -> list[AdminRoute]:
-        """The routes."""
-        return [
-            AdminRoute("requests", {"GET": self._search}),
-            AdminRoute("requests/*", {"GET": self._show}),
-            AdminRoute("requests/*/bodies", {"GET": self._list_bodies}),
-            AdminRoute(
-                "requests/*/bodies/*", {"GET": self._show_body}, reserved=frozenset({"GET"})
-            ),
-            AdminRoute("losses", {"GET": self._losses}),
-        ]
-
-    async def _search(self, call: Call) -> Reply:
-        query, files = call.query, self._log()
-        only(query, *FILTER_PARAMETERS, "from", "to", "after", "limit")
-        filters = filters_of(query)
-        since, until = times(query, "from", "to")
-        limit = number(query, "limit", PAGE, MOST_ON_PAGE)
-        try:
-            found = await asyncio.to_thread(
-                files.search, filters, since, until, query.get("after"), limit, SEARCH_S
-            )
-        except ValueError:
-            bad("There is no such place to go on from.", "after")
-        return 200, {
-            "rows": list_rows(found.rows),
-            "next": found.next,
-            "searched_to": found.searched_to,
-            "dropped": [
-                {"from": one.first, "to": one.last, "count": one.count} for one in found.dropped
-            ],
-        }
-
-    async def _show(self, call: Call) -> Reply:
-        only(call.query)
-        (name,) = call.names
-        row = await asyncio.to_thread(self._log().find, name[:100])
-        if row is None:
-            raise Refusal(404, "not_found", "Nothing is known of such a request.", "id")
-        if call.operator.role == "viewer":
-            return 200, msgspec.structs.replace(_detail_row(row), address="")
-        return 200, Raw(row, b"application/json")
-
-    async def _list_bodies(self, call: Call) -> Reply:
-        only(call.query)
-        (name,) = call.names
-        return 200, {"bodies": await asyncio.to_thread(self._bodies.lengths, name[:100])}
-
-    async def _show_body(self, call: Call) -> Reply:
-        only(call.query)
-        request_id, name = call.names
-        if name not in BODY_NAMES:
-            bad(f"Expected one of {', '.join(BODY_NAMES)}.", "name")
-        try:
-            found = await asyncio.to_thread(self._bodies.find, request_id[:100], name)
-        except SealError as error:
-            raise Refusal(409, "conflict", str(error)) from None
-        if found is None:
-            raise Refusal(404, "not_kept", "This body is not kept, or no longer.")
-        # Before it is shown: what cannot be written down is not read.
-        await self._note(Change(action="read", kind="request", name=found.id, after={"body": name}))
-        headers = [*_BODY_HEADERS, (b"x-dragoman-length", b"%d" % found.length)]
-        await call.incoming.reply(200, found.text, headers, _BODY_MEDIA)
-        return None
-
-    async def _losses(self, call: Call) -> Reply:
-        query, files = call.query, self._log()
-        only(query, "from", "to", "by", "step", *_DIMENSIONS)
-        since, until = times(query, "from", "to")
-        step = number(query, "step", max(1, int((until - since) / _POINTS)), 10**9)
-        by = [name for name in query.get("by", "client,pair,path,kind").split(",") if name]
-        for name in by:
-            if name not in _DIMENSIONS:
-                bad(f"Expected some of {', '.join(_DIMENSIONS)}.", "by")
-        wanted = {name: query[name] for name in _DIMENSIONS if name in query}
-        return 200, await asyncio.to_thread(_lost, files, since, until, step, by, wanted)
-
-    def _log(self) -> RequestLogFiles:
-        if self._files is None:
-            told = "Requests are not logged: [request_log] is off, or [admin] came later."
-            raise Refusal(409, "conflict", told)
-        return self._files
+Word = Annotated[str, Meta(max_length=300)]
 
 
-def filters_of(query: Query) -> Filters:
-    """The filters of requests that a query has.
+class RequestFilters(Struct, frozen=True, kw_only=True):
+    """Which requests: those of which all of these are so. `error` and `loss` are kinds, `*` stands
+    for any error."""
 
-    Raises:
-        Refusal: one of them is none.
-    """
-    status = query.get("status", "")
-    if status and not _STATUS.match(status):
-        bad("Expected a status such as 429 or 5xx.", "status")
-    found = {name: query.get(name, "")[:300] for name in _FILTERS}
-    return Filters(**found, status=status, min_ms=number(query, "min_ms", 0, 10**9, 0))
+    key: Word = ""
+    model: Word = ""
+    account: Word = ""
+    upstream: Word = ""
+    error: Word = ""
+    loss: Word = ""
+    client: Word = ""
+    status: Annotated[
+        str, Meta(pattern=r"^([1-5]([0-9]{2}|xx))?\Z", description="a status such as 429 or 5xx")
+    ] = ""
+    min_ms: Annotated[int, Meta(ge=0, le=10**9)] = 0
+
+
+class SearchRequests(RequestFilters, frozen=True, kw_only=True):
+    """Which requests to list, the last first; `after` is the `next` of the page before."""
+
+    since: Annotated[Time | None, Meta(description="The beginning, a day before the end.")] = (
+        msgspec.field(default=None, name="from")
+    )
+    until: Annotated[Time | None, Meta(description="The end, now.")] = msgspec.field(
+        default=None, name="to"
+    )
+    after: str | None = None
+    limit: PageSize = PAGE
+
+
+class Gap(Struct, frozen=True, rename={"first": "from", "last": "to"}):
+    """Requests that were not logged, and when."""
+
+    first: float
+    last: float
+    count: int
+
+
+class RequestPage(Struct, frozen=True):
+    """Some requests, the last first. `next` is where to go on, None at the end; `searched_to` is
+    how far back the search came."""
+
+    rows: list[ListRow]
+    next: str | None
+    searched_to: float
+    dropped: list[Gap]
+
+
+class OneRequest(Struct, frozen=True):
+    """Which request."""
+
+    id: str
+
+
+class OneBody(OneRequest, frozen=True):
+    """Which body of which request."""
+
+    name: str
+
+
+class Bodies(Struct, frozen=True):
+    """The bodies of a request that are stored, with their whole lengths."""
+
+    bodies: dict[str, int]
+
+
+class AskLosses(Struct, frozen=True, kw_only=True):
+    """Which losses to count, by which dimensions, in steps of so many seconds."""
+
+    since: Time | None = msgspec.field(default=None, name="from")
+    until: Time | None = msgspec.field(default=None, name="to")
+    by: tuple[Dimension, ...] = ("client", "pair", "path", "kind")
+    step: Annotated[int, Meta(ge=1, le=10**9)] | None = None
+    client: str | UnsetType = UNSET
+    pair: str | UnsetType = UNSET
+    path: str | UnsetType = UNSET
+    kind: str | UnsetType = UNSET
+    upstream: str | UnsetType = UNSET
+    key: str | UnsetType = UNSET
+
+
+class Losses(Struct, frozen=True, rename={"since": "from", "until": "to"}):
+    """Rows of losses, the most frequent first."""
+
+    since: float
+    until: float
+    step_s: int
+    requests: int
+    rows: list[dict[str, Any]]
+
+
+async def _search(call: Call, asked: SearchRequests) -> RequestPage:
+    files = _log(call)
+    since, until = span_of(asked)
+    try:
+        found = await asyncio.to_thread(
+            files.search, filters_of(asked), since, until, asked.after, asked.limit, SEARCH_S
+        )
+    except ValueError:
+        raise InvalidInput.of("after", "there is no such place to go on from") from None
+    return RequestPage(
+        list_rows(found.rows),
+        found.next,
+        found.searched_to,
+        [Gap(one.first, one.last, one.count) for one in found.dropped],
+    )
+
+
+async def _show(call: Call, asked: OneRequest) -> DetailRow | Text:
+    row = await asyncio.to_thread(_log(call).find, asked.id[:100])
+    if row is None:
+        raise Refusal(404, "not_found", "There is no such request in the log.", "id")
+    if call.operator.role == "viewer":
+        return msgspec.structs.replace(_detail_row(row), address="")
+    return Text(row, "application/json")
+
+
+async def _list_bodies(call: Call, asked: OneRequest) -> Bodies:
+    files = call.gateway.observed.bodies
+    return Bodies(await asyncio.to_thread(files.lengths, asked.id[:100]))
+
+
+async def _show_body(call: Call, asked: OneBody) -> Reply:
+    if asked.name not in BODY_NAMES:
+        raise InvalidInput.of("name", f"expected one of {', '.join(BODY_NAMES)}")
+    files = call.gateway.observed.bodies
+    try:
+        found = await asyncio.to_thread(files.find, asked.id[:100], asked.name)
+    except SealError as error:
+        raise Refusal(409, "conflict", str(error)) from None
+    if found is None:
+        raise Refusal(404, "not_kept", "This body is not stored, or no longer.")
+    # Before it is shown: what cannot be recorded is not read.
+    after = {"body": asked.name}
+    await call.record(Change(action="read", kind="request", name=found.id, after=after))
+    length = (b"x-dragoman-length", b"%d" % found.length)
+    return Reply(found.text, b"text/plain; charset=utf-8", headers=(*_BODY_HEADERS, length))
+
+
+async def _losses(call: Call, asked: AskLosses) -> Losses:
+    files = _log(call)
+    since, until = span_of(asked)
+    step = asked.step or max(1, int((until - since) / _POINTS))
+    wanted = given(asked, ("since", "until", "by", "step"))
+    return await asyncio.to_thread(_lost, files, (since, until), step, list(asked.by), wanted)
+
+
+def _log(call: Call) -> RequestLogFiles:
+    files = call.gateway.observed.requests
+    if files is None:
+        message = "Requests are not logged: [request_log] is off, or [admin] came later."
+        raise Refusal(409, "conflict", message)
+    return files
+
+
+def filters_of(asked: RequestFilters) -> Filters:
+    """The filters of a search."""
+    return Filters(**{name: getattr(asked, name) for name in RequestFilters.__struct_fields__})
 
 
 def list_rows(rows: Any) -> list[ListRow]:
-    """The rows of a list, of all that is told of requests."""
+    """The rows of a list, out of whole rows of the log."""
     return [_list_row(row) for row in rows]
 
 
 def _lost(
     files: RequestLogFiles,
-    since: float,
-    until: float,
+    span: tuple[float, float],
     step: int,
-    by: list[str],
+    by: list[Dimension],
     wanted: dict[str, str],
-) -> dict[str, object]:
+) -> Losses:
     """Rows of losses by some dimensions, the most frequent first, each with its share of the
-    requests of the same client, pair and key, as far as the row tells these."""
+    requests of the same client, pair and key, as far as the row has these."""
+    since, until = span
     of_all = [name for name in by if name in ("client", "pair", "key")]
     totals: dict[tuple[str, ...], int] = {}
     rows: dict[tuple[str, ...], LossCount] = {}
@@ -199,11 +243,12 @@ def _lost(
         at = int(max(0.0, key.slot - since) // step)
         points[at] = points.get(at, 0) + count.requests
     most = sorted(rows, key=lambda group: -rows[group].requests)[:_MOST_ROWS]
-    told = []
+    shown: list[dict[str, Any]] = []
     for group in most:
-        row, named = rows[group], dict(zip(by, group, strict=True))
+        row = rows[group]
+        named: dict[str, str] = dict(zip(map(str, by), group, strict=True))
         total = totals.get(tuple(named[name] for name in of_all), 0)
-        told.append(
+        shown.append(
             {
                 **named,
                 "requests": row.requests,
@@ -219,13 +264,69 @@ def _lost(
                 else [],
             }
         )
-    return {"from": since, "to": until, "step_s": step, "requests": requests, "rows": told}
+    return Losses(since, until, step, requests, shown)
 
 
 def _fits(key: LossKey, wanted: dict[str, str]) -> bool:
-    """Whether a count is of what is wanted. That of all requests has no path, kind or upstream."""
+    """Whether a count has the `wanted` values. That of all requests has no path, kind or
+    upstream."""
     return all(
         getattr(key, name) == value
         for name, value in wanted.items()
         if key.path or name in ("client", "pair", "key")
     )
+
+
+OPERATIONS = (
+    Operation(
+        name="requests.search",
+        summary="List requests, the last first.",
+        input=SearchRequests,
+        output=RequestPage,
+        role="viewer",
+        run=_search,
+        in_store=False,
+        http=(Http("GET", "requests"),),
+    ),
+    Operation(
+        name="requests.show",
+        summary="Show all that is recorded of one request.",
+        input=OneRequest,
+        output=DetailRow,
+        role="viewer",
+        run=_show,
+        in_store=False,
+        http=(Http("GET", "requests/{id}"),),
+    ),
+    Operation(
+        name="requests.list_bodies",
+        summary="List the bodies of a request that are stored.",
+        input=OneRequest,
+        output=Bodies,
+        role="viewer",
+        run=_list_bodies,
+        in_store=False,
+        http=(Http("GET", "requests/{id}/bodies"),),
+    ),
+    Operation(
+        name="requests.show_body",
+        summary="Show a body of a request.",
+        input=OneBody,
+        output=Text,
+        role="admin",
+        run=_show_body,
+        in_store=False,
+        audit=("read request",),
+        http=(Http("GET", "requests/{id}/bodies/{name}"),),
+    ),
+    Operation(
+        name="losses.list",
+        summary="Count what was lost in translation.",
+        input=AskLosses,
+        output=Losses,
+        role="viewer",
+        run=_losses,
+        in_store=False,
+        http=(Http("GET", "losses"),),
+    ),
+)

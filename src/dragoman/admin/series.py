@@ -1,48 +1,66 @@
-"""Time series below `/admin`."""
+"""The operation that shows the time series."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
+from typing import Annotated, Any
 
-from dragoman.admin.calls import AdminRoute, Call, Reply, bad, number, only, times
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from dragoman.admin.call import Call
 from dragoman.observability.metrics.series import MOST_POINTS, series
-from dragoman.storage.series import KEPT_S, SLOT_S, STEPS, SeriesFile
+from dragoman.operations.inputs import InvalidInput, Time
+from dragoman.operations.operation import Http, Operation
+from dragoman.operations.usage import span_of
+from dragoman.storage.series import SLOT_S, STEPS, STORED_S
 
 _HOUR_S = 3600
 
 
-class SeriesRoutes:
-    """What serves `/admin/series`."""
+class AskSeries(Struct, frozen=True, kw_only=True):
+    """Which part of the time series, by default the last hour, in steps of so many seconds."""
 
-    def __init__(self, file: SeriesFile) -> None:
-        self._file = file
+    since: Time | None = msgspec.field(default=None, name="from")
+    until: Time | None = msgspec.field(default=None, name="to")
+    step: Annotated[int, Meta(ge=1, le=10**8)] | None = None
+    upstream: str = ""
 
-    def routes(self) -> list[AdminRoute]:
-        """The routes."""
-        return [AdminRoute("series", {"GET": self._series})]
 
-    async def _series(self, call: Call) -> Reply:
-        query = call.query
-        only(query, "from", "to", "step", "upstream")
-        now = time.time()
-        if "from" not in query:
-            query = {**query, "from": str(now - _HOUR_S)}
-        since, until = times(query, "from", "to")
-        until = min(until, now)
-        if since > until:
-            bad("It must not be later than `to`.", "from")
-        least = least_step(since, until, now)
-        step = number(query, "step", least, 10**8)
-        if step % least or (until - since) / step > MOST_POINTS:
-            bad(f"Expected a multiple of {least} seconds, and at most {MOST_POINTS} steps.", "step")
-        upstream = query.get("upstream", "")
-        return 200, await asyncio.to_thread(series, self._file, since, until, step, upstream, now)
+async def _series(call: Call, asked: AskSeries) -> dict[str, Any]:
+    now = time.time()
+    since, until = span_of(replace(asked, since=asked.since or now - _HOUR_S))
+    until = min(until, now)
+    if since > until:
+        raise InvalidInput.of("from", "expected a time that is not later than `to`")
+    least = least_step(since, until, now)
+    step = asked.step or least
+    if step % least or (until - since) / step > MOST_POINTS:
+        message = f"expected a multiple of {least} seconds, and at most {MOST_POINTS} steps"
+        raise InvalidInput.of("step", message)
+    file = call.gateway.observed.series
+    return await asyncio.to_thread(series, file, since, until, step, asked.upstream, now)
 
 
 def least_step(since: float, until: float, now: float) -> int:
-    """The shortest step in which a time can be told: what is kept of its beginning, and no more
-    steps than are told."""
-    kept = next((step for step in STEPS if since >= now - KEPT_S[step] - SLOT_S), STEPS[-1])
-    return kept * max(1, math.ceil((until - since) / kept / MOST_POINTS))
+    """The shortest step in which a time can be shown: that in which its beginning is stored, and
+    not more steps than are shown."""
+    stored = next((step for step in STEPS if since >= now - STORED_S[step] - SLOT_S), STEPS[-1])
+    return stored * max(1, math.ceil((until - since) / stored / MOST_POINTS))
+
+
+OPERATIONS = (
+    Operation(
+        name="series.show",
+        summary="Show requests, times, tokens and cost as a time series.",
+        input=AskSeries,
+        output=dict[str, Any],
+        role="viewer",
+        run=_series,
+        in_store=False,
+        http=(Http("GET", "series"),),
+    ),
+)

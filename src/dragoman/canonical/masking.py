@@ -20,15 +20,14 @@ SHORTEST = 8
 """Characters of the shortest secret that is looked for: self-hosted servers have keys such as
 `none`, which are part of any message."""
 
-# Lengths are bounded, so that no text makes the search slow.
-_NAME = (
-    r"\b(?:sk|pk|rk|org|proj|acct|key|user)[-_]"
-    r"(?=[A-Za-z_.-]{0,100}[0-9*])[A-Za-z0-9_*.-]{6,200}"
-)
+_NAME = r"\b(?:sk|pk|rk|org|proj|acct|key|user)[-_][A-Za-z0-9_*.-]{6,200}"
 _NAMES = re.compile(_NAME)
 _NAMES_IN_BYTES = re.compile(_NAME.encode())
-"""Keys and organisations as vendors name them, whole or starred out. The digit or star that is
-required excludes names of fields."""
+"""Keys and organisations as vendors name them, whole or starred out. Each character is read once:
+the digit or star that tells them from names of fields is looked for in what was found."""
+
+_DIGIT_OR_STAR = re.compile(r"[0-9*]")
+_DIGIT_OR_STAR_IN_BYTES = re.compile(rb"[0-9*]")
 
 
 class Mask:
@@ -51,7 +50,7 @@ class Mask:
 
     def error(self, body: bytes) -> bytes:
         """An upstream's error with secrets and names of accounts hidden."""
-        return _NAMES_IN_BYTES.sub(_HIDDEN, self.secrets_in(body))
+        return _NAMES_IN_BYTES.sub(_hidden_name_in_bytes, self.secrets_in(body))
 
     def fault(self, fault: Fault) -> Fault:
         """A fault with secrets and names of accounts hidden; the same one if it has none."""
@@ -85,4 +84,12 @@ class Mask:
         hidden = self.secrets_in(data)
         if hidden is not data:
             text = hidden.decode("utf-8", "surrogatepass")
-        return _NAMES.sub(HIDDEN, text)
+        return _NAMES.sub(_hidden_name, text)
+
+
+def _hidden_name(found: re.Match[str]) -> str:
+    return HIDDEN if _DIGIT_OR_STAR.search(found[0]) else found[0]
+
+
+def _hidden_name_in_bytes(found: re.Match[bytes]) -> bytes:
+    return _HIDDEN if _DIGIT_OR_STAR_IN_BYTES.search(found[0]) else found[0]

@@ -1,58 +1,59 @@
-"""The `dragoman` command. Each subcommand imports what it runs when it runs."""
+"""The `dragoman` command. Each subcommand is imported when it is used."""
 
 from __future__ import annotations
 
 import os
+from importlib import import_module
 
 import click
 
 import dragoman
-from dragoman.cli.accounts import accounts
-from dragoman.cli.admins import admin
-from dragoman.cli.audit import audit
-from dragoman.cli.check import check
-from dragoman.cli.classify import classify
-from dragoman.cli.doctor import doctor
-from dragoman.cli.guide import guide
-from dragoman.cli.init import init
-from dragoman.cli.keys import key, team
-from dragoman.cli.limits import limit
-from dragoman.cli.prices import prices
-from dragoman.cli.reload import reload
-from dragoman.cli.serve import demo, serve, simulate
-from dragoman.cli.store import store
-from dragoman.cli.translate import translate
-from dragoman.cli.usage import usage
+
+_COMMANDS = {
+    "accounts": "accounts",
+    "admin": "admins",
+    "audit": "audit",
+    "check": "check",
+    "classify": "classify",
+    "demo": "serve",
+    "doctor": "doctor",
+    "guide": "guide",
+    "init": "init",
+    "key": "keys",
+    "limit": "limits",
+    "openapi": "openapi",
+    "prices": "prices",
+    "reload": "reload",
+    "serve": "serve",
+    "simulate": "serve",
+    "store": "store",
+    "team": "keys",
+    "translate": "translate",
+    "usage": "usage",
+}
+"""The modules of the commands, by the names of these."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """A group whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module = import_module(f"dragoman.cli.{_COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(dragoman.__version__, prog_name="dragoman")
 @click.pass_context
 def main(context: click.Context) -> None:
     """Any LLM client, any LLM backend: Chat Completions, Messages and Responses on both sides."""
     if os.environ.get("NO_COLOR"):
         context.color = False
-
-
-for command in (
-    accounts,
-    admin,
-    audit,
-    check,
-    classify,
-    demo,
-    doctor,
-    guide,
-    init,
-    key,
-    limit,
-    prices,
-    reload,
-    serve,
-    simulate,
-    store,
-    team,
-    translate,
-    usage,
-):
-    main.add_command(command)

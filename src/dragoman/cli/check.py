@@ -13,8 +13,8 @@ from dragoman.cli.common import (
     CONFIG,
     FILE,
     JSON,
-    failures_told,
-    faults_of_config_told,
+    config_faults_reported,
+    failures_reported,
     load_config,
     print_json,
     progress,
@@ -43,7 +43,7 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
     def unusable(error: ConfigError) -> object:
         return {"file": str(path), "usable": False, "problems": error.problems}
 
-    with faults_of_config_told(unusable if as_json else None):
+    with config_faults_reported(unusable if as_json else None):
         loaded = load_config(path)
     from dragoman.config.summary import summary
 
@@ -106,10 +106,11 @@ def _accounts(config: Config) -> list[Account]:
     path = config.storage.path
     if not config.storage.place or (path and not os.path.exists(path)):
         return list(config.accounts)
-    from dragoman.operations.opening import open_administration
+    from dragoman.operations.context import open_store
 
-    with failures_told(), open_administration(config) as found:
-        return [found.account(view.name) for view in found.page(with_usage=False).accounts]
+    with failures_reported(), open_store(config) as context:
+        queries = context.queries
+        return [queries.account(view.name) for view in queries.page(with_usage=False).accounts]
 
 
 def _unlisted(config: Config, listed: list[Listing]) -> list[tuple[str, str]]:

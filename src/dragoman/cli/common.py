@@ -1,9 +1,8 @@
-"""What several commands have in common."""
+"""What several commands share: options, messages, tables."""
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +15,15 @@ from dragoman.printable import printable
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
-    from dragoman.accounts.store import Store
     from dragoman.config import Config, ConfigError, Loaded
-    from dragoman.operations.rows import BadRow
+    from dragoman.operations.admin_service import MadeAdmin
+    from dragoman.operations.context import StoreContext
+    from dragoman.operations.errors import BadRow
+    from dragoman.operations.key_service import MadeKey
 
 
 class ProtocolName(click.ParamType[str]):
-    """The name of a protocol; which there are is asked only when a command is run."""
+    """The name of a protocol. Protocols are only imported when a command is run."""
 
     name = "protocol"
 
@@ -57,7 +58,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scr
 
 
 ALWAYS_JSON = click.option(
-    "--json", is_flag=True, expose_value=False, help="As without: it is JSON anyway."
+    "--json", is_flag=True, expose_value=False, help="As without it: the output is always JSON."
 )
 """For commands that print nothing but JSON."""
 
@@ -65,13 +66,12 @@ ALWAYS_JSON = click.option(
 def read_config(
     path: Path, *, serving: bool = True, server: Mapping[str, object] | None = None
 ) -> Config:
-    """The configuration at `path`; faults are all printed and end the command. `server` has
-    settings that win over those of its `[server]`.
+    """The configuration at `path`; all faults are printed and end the command. `server` are
+    settings that override those of its `[server]`.
 
-    Commands that are about `serving` with it need its secrets and its files, and print its
-    warnings; others get by without what they do not use.
+    Commands for `serving` need its secrets and files, and print its warnings; others do without.
     """
-    with faults_of_config_told():
+    with config_faults_reported():
         loaded = load_config(path, serving=serving, server=server)
     for warning in loaded.warnings if serving else ():
         click.echo(f"warning: {warning.located(str(path))}", err=True)
@@ -81,7 +81,7 @@ def read_config(
 def load_config(
     path: Path, *, serving: bool = True, server: Mapping[str, object] | None = None
 ) -> Loaded:
-    """As `read_config`, which also prints.
+    """As `read_config`, without printing anything.
 
     Raises:
         ConfigError: it cannot be used.
@@ -97,7 +97,7 @@ def load_config(
             "let `dragoman init` write one"
         ) from None
     except OSError:
-        pass  # Reading it tells why it cannot be read.
+        pass  # The error of reading it says why.
     loaded = read(path, server=server or {}, secrets_needed=serving)
     if serving:
         from dragoman.server.server import file_faults
@@ -108,9 +108,11 @@ def load_config(
 
 
 @contextmanager
-def faults_of_config_told(in_json: Callable[[ConfigError], object] | None = None) -> Iterator[None]:
-    """End the command with all that is wrong with a configuration; on standard output with the
-    JSON, too, that `in_json` makes of it."""
+def config_faults_reported(
+    in_json: Callable[[ConfigError], object] | None = None,
+) -> Iterator[None]:
+    """End the command with all faults of a configuration, and print the JSON that `in_json` makes
+    of them."""
     from dragoman.config import ConfigError
 
     try:
@@ -124,46 +126,53 @@ def faults_of_config_told(in_json: Callable[[ConfigError], object] | None = None
 
 
 @contextmanager
-def key_store(config: Config) -> Iterator[Store]:
-    """The store of the keys of a configuration; what is wrong is told as commands do."""
-    from dragoman.operations.errors import Conflict
-    from dragoman.operations.keys import Unknown
-    from dragoman.storage.opening import store_for
-
-    store = store_for(config)
-    with failures_told():
-        if store is None:
-            raise Conflict('[storage] path is "", so no key can be kept')
-        try:
-            yield store
-        except Unknown as error:
-            raise click.ClickException(str(error)) from None
-        finally:
-            store.close()
-
-
-@contextmanager
-def failures_told() -> Iterator[None]:
-    """End the command with a message for whatever an operator can get wrong."""
+def failures_reported(file: str = "", as_json: bool = False) -> Iterator[None]:
+    """End the command with a message for whatever an operator can get wrong; `file` is the name of
+    the list that is read."""
     from dragoman.accounts.store import StoreError
     from dragoman.config import SecretError
-    from dragoman.operations.drafts import InvalidDraft
-    from dragoman.operations.errors import Conflict, UnknownAccount
+    from dragoman.operations.errors import BadFile, Conflict, ImportRejected, Unknown
+    from dragoman.operations.inputs import InvalidInput
+    from dragoman.prices.table import PriceError
 
     try:
         yield
-    except InvalidDraft as error:
+    except InvalidInput as error:
         for fault in error.faults:
             click.echo(f"error: {fault.field}: {fault.message}", err=True)
         raise click.exceptions.Exit(1) from None
-    except (Conflict, SecretError, StoreError, UnknownAccount) as error:
+    except BadFile as error:
+        raise click.ClickException(f"{file}: {error}") from None
+    except ImportRejected as error:
+        if as_json:
+            print_json({"bad": error.bad})
+        else:
+            print_bad_rows(error.bad, file)
+        raise click.ClickException(str(error)) from None
+    except (Conflict, PriceError, SecretError, StoreError, Unknown) as error:
         raise click.ClickException(str(error)) from None
 
 
+@contextmanager
+def opened(path: Path) -> Iterator[StoreContext]:
+    """The store of the configuration at `path`; failures end the command."""
+    config = read_config(path, serving=False)
+    from dragoman.operations.context import open_store
+
+    with failures_reported(), open_store(config) as context:
+        yield context
+
+
 def progress(label: str, length: int, *, shown: bool = True) -> ProgressBar[int]:
-    """How far something has come that takes long, for a person at a terminal: `update` moves it."""
+    """A progress bar for a person at a terminal; `update` moves it."""
     hidden = not (shown and sys.stderr.isatty())
     return click.progressbar(length=length, label=label, file=sys.stderr, hidden=hidden)
+
+
+def print_secret(made: MadeKey | MadeAdmin) -> None:
+    """Print a new secret, alone on standard output."""
+    click.echo(made.secret)
+    click.echo(f"{made.name}: it is shown this once", err=True)
 
 
 def print_json(value: object) -> None:
@@ -173,53 +182,21 @@ def print_json(value: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
-def time_span(since: str, until: str) -> tuple[float, float]:
-    """The time that a command is asked for, in Unix seconds; what it cannot be ends the command."""
-    from dragoman.operations.times import InvalidTime, parse_time
-
-    now = time.time()
-    try:
-        begin, end = parse_time(since, now), now if until == "now" else parse_time(until, now)
-    except InvalidTime as error:
-        raise click.ClickException(str(error)) from None
-    if begin > end:
-        raise click.ClickException(f"{since} is after {until}")
-    return begin, end
-
-
-def tell(value: object, as_json: bool, text: str = "") -> None:
-    """Tell what a command has done: as JSON, or in words, if there are any."""
+def report(value: object, as_json: bool, text: str = "") -> None:
+    """Print the outcome of a command: as JSON, or as a text, if there is one."""
     if as_json:
         print_json(value)
     elif text:
         click.echo(text)
 
 
-@contextmanager
-def faults_of_file_told(name: str, as_json: bool) -> Iterator[None]:
-    """Tells what is wrong with a list of rows that was read from a file, as commands do."""
-    from dragoman.operations.errors import ImportRejected
-    from dragoman.operations.rows import BadFile
-
-    try:
-        yield
-    except BadFile as error:
-        raise click.ClickException(f"{name}: {error}") from None
-    except ImportRejected as error:
-        tell_bad(error.bad, name, as_json)
-        raise click.ClickException(str(error)) from None
-
-
 def file_name(file: BinaryIO) -> str:
-    """What the file of a command is called where it is told of."""
+    """The name of a command's file in messages."""
     return "standard input" if file is sys.stdin.buffer else file.name
 
 
-def tell_bad(bad: Iterable[BadRow], name: str, as_json: bool) -> None:
-    """Tell of every fault of the bad rows of a file."""
-    if as_json:
-        print_json({"bad": list(bad)})
-        return
+def print_bad_rows(bad: Iterable[BadRow], name: str) -> None:
+    """Print every fault of the bad rows of a file."""
     for row in bad:
         for fault in row.faults:
             field = ": ".join(part for part in (row.name, fault.field) if part)
@@ -227,12 +204,12 @@ def tell_bad(bad: Iterable[BadRow], name: str, as_json: bool) -> None:
 
 
 _COLOURS = {"active": "green", "cooling": "yellow", "exhausted": "red", "disabled": "red"}
-"""Colours of the words that say how an account is."""
+"""Colours of the states of accounts."""
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns of text, each as wide as it needs to be. Columns without any content are left out,
-    but for the first. Colours are for terminals: `click.echo` takes them out elsewhere."""
+    """A table of text, each column as wide as it needs to be. Columns without any content are left
+    out, but for the first. Colours are for terminals: `click.echo` removes them elsewhere."""
     lines = [tuple(heading), *(tuple(printable(cell) for cell in row) for row in rows)]
     columns = list(zip(*lines, strict=True))
     shown = [column for at, column in enumerate(columns) if at == 0 or any(column[1:])]

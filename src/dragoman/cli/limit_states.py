@@ -14,7 +14,7 @@ from dragoman.keys.records import UsedInHour
 from dragoman.keys.ring import FixedKey, KeyRing
 from dragoman.limits.estimates import FIRST_OUTPUT
 from dragoman.limits.rows import Counters
-from dragoman.operations.limits import NumberedLimit
+from dragoman.operations.limit_service import NumberedLimit
 from dragoman.prices.loading import load_prices
 from dragoman.serving.limit_counters import LimitCounters
 from dragoman.serving.routing import Router
@@ -53,7 +53,7 @@ def simulated(config: Config, store: Store, name: str, fields: Mapping[str, Any]
     """Whether a request with the key of this name would be admitted.
 
     Raises:
-        InvalidDraft: a field is wrong.
+        InvalidInput: a field is wrong.
         PriceError: the table of prices cannot be used.
         StoreError: the store cannot be used.
     """

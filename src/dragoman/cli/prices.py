@@ -1,33 +1,33 @@
-"""`dragoman prices`: what models cost, a newer table of it, and pricing anew what was counted."""
+"""`dragoman prices`: what models cost, a newer table of it, and pricing again what was counted."""
 
 from __future__ import annotations
 
-import fcntl
-import os
+import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dragoman.cli.commands import Form, add_commands
 from dragoman.cli.common import (
     CONFIG,
     FILE,
     JSON,
-    failures_told,
+    failures_reported,
     print_json,
     read_config,
+    report,
     table,
-    tell,
-    time_span,
 )
+from dragoman.operations.usage import OPERATIONS
 from dragoman.printable import count
 
 if TYPE_CHECKING:
     from dragoman.lab.prices.making import Made, Text
+    from dragoman.operations.pricing import Repriced
+    from dragoman.operations.usage import Reprice
 
 GENAI = (
     "https://raw.githubusercontent.com/pydantic/genai-prices/refs/heads/main"
@@ -44,17 +44,7 @@ _SHOWN = 40
 
 @click.group()
 def prices() -> None:
-    """Show what models cost, and price anew."""
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    from dragoman.prices.table import PriceError
-
-    try:
-        yield
-    except PriceError as error:
-        raise click.ClickException(str(error)) from None
+    """Show what models cost, and price again what was counted."""
 
 
 @prices.command()
@@ -75,7 +65,7 @@ def show(config: Path, provider: str | None, as_json: bool, model: str | None) -
     from dragoman.prices.loading import load_prices, load_table, provider_of
     from dragoman.prices.lookup import PriceList
 
-    with _told():
+    with failures_reported():
         if provider is not None:
             own = read_config(config, serving=False).pricing.table if config.exists() else None
             used, found = load_table(own), None
@@ -128,13 +118,13 @@ def show(config: Path, provider: str | None, as_json: bool, model: str | None) -
 @click.option("--from", "first", default=GENAI, help="URL or file of genai-prices' data.json.")
 @click.option("--check", "second", default=LITELLM, help="URL or file of LiteLLM's prices.")
 @click.option("--no-check", is_flag=True, help="Do without a second source.")
-@click.option("--against", type=FILE, help="Table to tell changes from.  [default: the shipped]")
+@click.option("--against", type=FILE, help="Table to compare with.  [default: the shipped]")
 @click.option(
     "--force",
     is_flag=True,
     help="Take rates above 1000 dollars for a million tokens, and a table without most models.",
 )
-@click.option("--dry-run", is_flag=True, help="Only tell what would change.")
+@click.option("--dry-run", is_flag=True, help="Only report what would change.")
 @JSON
 @click.argument("out", type=FILE, default="prices.json")
 def update(
@@ -158,7 +148,7 @@ def update(
     from dragoman.prices.loading import load_table
     from dragoman.prices.table import write_table
 
-    with _told():
+    with failures_reported():
         made = make_from(_read(first), None if no_check else _read(second), time.time())
         old = load_table(None if against is None else read_file(str(against)))
     lacking, known = gone(old, made.table)
@@ -175,17 +165,17 @@ def update(
             }
         )
     else:
-        _tell("changed", list(changes(old, made.table)))
-        _tell_check(made)
-        _tell("cannot be told in a table", list(made.left_out))
-        _tell("read off a page, and known to a source by now", list(made.known))
+        _print_some("changed", list(changes(old, made.table)))
+        _print_check(made)
+        _print_some("cannot be in a table", list(made.left_out))
+        _print_some("read off a page, and known to a source by now", list(made.known))
         if made.high and not force:
-            _tell("above 1000 dollars for a million tokens", list(made.high))
+            _print_some("above 1000 dollars for a million tokens", list(made.high))
     if made.high and not force:
         raise click.ClickException("nothing was written: --force takes these rates as they are")
     if lacking > known / 2 and not force:
-        told = f"{lacking} of {count(known, 'model')} are gone, which --force takes"
-        raise click.ClickException(f"nothing was written: {told}")
+        message = f"{lacking} of {count(known, 'model')} are gone, which --force takes"
+        raise click.ClickException(f"nothing was written: {message}")
     if dry_run:
         return
     try:
@@ -204,14 +194,14 @@ def update(
 def diff(config: Path, as_json: bool, old: Path, new: Path | None) -> None:
     """Show what differs between two tables of prices.
 
-    OLD is compared with NEW, or with the table that the configuration uses. Prices are told as
+    OLD is compared with NEW, or with the table that the configuration uses. Prices are
     those of input, of cached input and of output, in US dollars for a million tokens.
     """
     from dragoman.config.files import read_file
     from dragoman.lab.prices.making import changes
     from dragoman.prices.loading import load_table
 
-    with _told():
+    with failures_reported():
         before = load_table(read_file(str(old)))
         if new is not None:
             after = load_table(read_file(str(new)))
@@ -244,102 +234,34 @@ def diff(config: Path, as_json: bool, old: Path, new: Path | None) -> None:
 @JSON
 @click.argument("model")
 def set_price(config: Path, input_: str, force: bool, as_json: bool, **fields: Any) -> None:
-    """Set a price of your own for a model.
+    """Print a price of your own for a model.
 
-    It is in US dollars; MODEL may have a `*`. It is written to the configuration file, as
-    `[[prices]]` before those that are there, and wins over the table and over them; `*` alone is
-    written behind them, and is the price of what has no other. One for the same model, upstream,
-    tier, length, day and hours is replaced. A running gateway takes it over with
+    It is in US dollars; MODEL may have a `*`. The output is a `[[prices]]` table to paste into the
+    configuration, where it wins over the shipped prices. The first table that fits a request
+    counts, so paste it before those that are more general. A running gateway takes it over with
     `dragoman reload`, what was counted with `dragoman prices reprice`.
     """
-    from dragoman.operations.own_prices import HighPrice, PricesInline, with_price
+    from dragoman.config.checks import HIGH_PRICE, high_rates
+    from dragoman.config.settings import OwnPrice
+    from dragoman.operations.inputs import converted
 
     given = {"model": fields.pop("model"), "input": input_}
     given |= {name: value for name, value in fields.items() if value is not None}
-    read_config(config, serving=False)
-    file = config.resolve()
-    try:
-        with _alone_in(file.parent):
-            # Bytes: lines may end as on Windows.
-            text = with_price(file.read_bytes().decode("utf-8-sig"), given, force=force)
-            _replace(file, text.encode(), check=_check)
-    except (HighPrice, PricesInline) as error:
-        raise click.ClickException(f"nothing was written: {error}") from None
-    except OSError as error:
-        raise click.ClickException(f"cannot write {config}: {error.strerror}") from None
-    tell({"set": given}, as_json)
-
-
-@prices.command()
-@CONFIG
-@click.option("--since", default="24h", show_default=True, help="24h, 7d, a date, or Unix seconds.")
-@click.option("--until", default="now", show_default=True, help="As --since.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would change.")
-@JSON
-def reprice(config: Path, since: str, until: str, dry_run: bool, as_json: bool) -> None:
-    """Price anew what was counted, by the prices of the configuration.
-
-    Whole hours are priced that begin in the time asked for, each as of its beginning. What has no
-    price stays as it is.
-    """
-    from dragoman.operations import pricing
-    from dragoman.prices.loading import load_prices
-    from dragoman.storage.opening import store_for
-
-    begin, end = time_span(since, until)
     settings = read_config(config, serving=False)
-    store = store_for(settings)
-    if store is None:
-        raise click.ClickException('[storage] path is "", so nothing was counted')
-    with _told(), failures_told():
-        try:
-            done = pricing.reprice(
-                store,
-                load_prices(settings),
-                begin,
-                end,
-                pricing.hours_since(settings),
-                dry_run=dry_run,
-            )
-        finally:
-            store.close()
-    if as_json:
-        print_json(done)
-        return
-    verb = "would be priced" if dry_run else "are priced"
-    click.echo(f"{done.changed} of {count(done.rows, 'row')} {verb} anew")
-    click.echo(f"cost: {done.before_usd} -> {done.after_usd} US dollars")
-    if done.unpriced:
-        click.echo(f"{count(done.unpriced, 'answer')} without a known price")
+    with failures_reported():
+        price: OwnPrice = converted(given, OwnPrice)
+    if price.upstream not in (None, *(upstream.name for upstream in settings.upstreams)):
+        raise click.ClickException(f"no upstream named {price.upstream}")
+    for rate in () if force else high_rates(price):
+        message = f"{rate} is more than {HIGH_PRICE} dollars for a million tokens"
+        raise click.ClickException(f"{message}, which --force takes")
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]
+    report({"set": given}, as_json, "\n".join(["[[prices]]", *lines]))
 
 
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Other commands that change a file of the folder wait meanwhile: none undoes what another
-    did."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _check(config: Path) -> None:
-    """Refuse a configuration that cannot be used, of whose file nobody knows."""
-    from dragoman.config import ConfigError
-    from dragoman.config import read_config as read
-
-    try:
-        read(config, secrets_needed=False)
-    except ConfigError as error:
-        told = "; ".join(f"{one.key}: {one.message}" for one in error.problems)
-        raise click.ClickException(f"nothing was written: {told}") from None
-
-
-def _replace(file: Path, data: bytes, check: Callable[[Path], None] | None = None) -> None:
-    """Write a file, unless `check` refuses what was written. Who reads it meanwhile reads the whole
-    of one of the two; its rights stay.
+def _replace(file: Path, data: bytes) -> None:
+    """Write a file at once: whoever reads it meanwhile reads the old one or the new one. Its rights
+    stay.
 
     Raises:
         OSError: it cannot be written, and is as it was.
@@ -350,8 +272,6 @@ def _replace(file: Path, data: bytes, check: Callable[[Path], None] | None = Non
         if file.exists():
             shutil.copy2(file, made)
         made.write_bytes(data)
-        if check is not None:
-            check(made)
         made.replace(file)
     finally:
         made.unlink(missing_ok=True)
@@ -387,25 +307,25 @@ def _read(place: str) -> Text:
     return Text(place, body)
 
 
-def _tell_check(made: Made) -> None:
+def _print_check(made: Made) -> None:
     if made.check is None:
         return
     check = made.check
     click.echo(f"compared: {count(check.equal, 'rate')} agree, {len(check.different)} do not")
-    _tell(
+    _print_some(
         "the sources differ by more than 1 %",
         [
             f"{one.provider}/{one.model} {one.rate}: {one.ours}, the other says {one.theirs}"
             for one in check.different
         ],
     )
-    _tell(
+    _print_some(
         "filled in from the second source",
         [f"{one.provider}/{one.names[0]}" for one in check.missing],
     )
 
 
-def _tell(what: str, lines: list[str]) -> None:
+def _print_some(what: str, lines: list[str]) -> None:
     if not lines:
         return
     click.echo(f"{what} ({len(lines)}):")
@@ -413,3 +333,14 @@ def _tell(what: str, lines: list[str]) -> None:
         click.echo(f"  {line}")
     if len(lines) > _SHOWN:
         click.echo(f"  and {len(lines) - _SHOWN} more")
+
+
+def _print_repriced(done: Repriced, asked: Reprice) -> None:
+    verb = "would be priced" if asked.dry_run else "are priced"
+    click.echo(f"{done.changed} of {count(done.rows, 'row')} {verb} anew")
+    click.echo(f"cost: {done.before_usd} -> {done.after_usd} US dollars")
+    if done.unpriced:
+        click.echo(f"{count(done.unpriced, 'answer')} without a known price")
+
+
+add_commands(prices, OPERATIONS, {"prices.reprice": Form(_print_repriced)})

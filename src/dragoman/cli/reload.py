@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.common import CONFIG, JSON, faults_of_config_told, load_config
+from dragoman.cli.common import CONFIG, JSON, config_faults_reported, load_config
 
 if TYPE_CHECKING:
     from dragoman.config import ConfigError, Server
@@ -35,7 +35,7 @@ def reload(config: Path, host: str | None, port: int | None, as_json: bool) -> N
 
     given = {"host": host, "port": port}
     server = {name: value for name, value in given.items() if value is not None}
-    with faults_of_config_told(unusable if as_json else None):
+    with config_faults_reported(unusable if as_json else None):
         settings = load_config(config, serving=False, server=server).config.server
     try:
         told = ask_to_reload(_address(settings))

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.common import CONFIG, FILE, JSON, failures_told, print_json, read_config, tell
+from dragoman.cli.common import (
+    CONFIG,
+    FILE,
+    JSON,
+    failures_reported,
+    print_json,
+    read_config,
+    report,
+)
 
 if TYPE_CHECKING:
     from dragoman.storage.tables.database import Database
@@ -36,7 +44,7 @@ def check(config: Path, as_json: bool) -> None:
 
     settings = read_config(config, serving=False).storage
     path = settings.place
-    with failures_told():
+    with failures_reported():
         if settings.path or settings.url is None:
             health = sqlite_care.check(_path(config))
         else:
@@ -76,11 +84,11 @@ def prepare(url: str | None, config: Path, as_json: bool) -> None:
         place = settings.path or found or _path(config)
     else:
         place = _revealed(url)
-    with failures_told(), closing(_database(place)) as database:
+    with failures_reported(), closing(_database(place)) as database:
         database.open()
         with database.reading() as connection:
             tables = connection.execute("SELECT max(number) FROM migrations").fetchone()[0]
-    tell({"tables": tables}, as_json, f"tables of version {tables}")
+    report({"tables": tables}, as_json, f"tables of version {tables}")
 
 
 @store.command()
@@ -94,9 +102,9 @@ def backup(to: Path, config: Path, as_json: bool) -> None:
     """
     from dragoman.storage import sqlite_care
 
-    with failures_told():
+    with failures_reported():
         size = sqlite_care.backup(_path(config), to)
-    tell({"path": str(to), "bytes": size}, as_json, f"{to}: {size} bytes")
+    report({"path": str(to), "bytes": size}, as_json, f"{to}: {size} bytes")
 
 
 @store.command()
@@ -110,10 +118,10 @@ def vacuum(config: Path, as_json: bool) -> None:
     from dragoman.storage import sqlite_care
 
     path = _path(config)
-    with failures_told():
+    with failures_reported():
         before, after = sqlite_care.vacuum(path)
     told = {"path": path, "before": before, "after": after}
-    tell(told, as_json, f"{path}: {before} bytes before, {after} after")
+    report(told, as_json, f"{path}: {before} bytes before, {after} after")
 
 
 @store.command()
@@ -150,7 +158,7 @@ def migrate(to: str | None, config: Path, as_json: bool) -> None:
             click.echo(f"\r{so_far} rows copied", nl=False, err=True)
 
     with (
-        failures_told(),
+        failures_reported(),
         closing(_database(settings.path or url or _path(config))) as source,
         closing(_database(target)) as other,
     ):
@@ -158,7 +166,7 @@ def migrate(to: str | None, config: Path, as_json: bool) -> None:
     if so_far and sys.stderr.isatty():
         click.echo(err=True)
     rows = [f"  {table}: {number}" for table, number in copied.items() if number]
-    tell({"copied": copied}, as_json, "\n".join([f"{sum(copied.values())} rows copied", *rows]))
+    report({"copied": copied}, as_json, "\n".join([f"{sum(copied.values())} rows copied", *rows]))
 
 
 def _revealed(place: str) -> str:

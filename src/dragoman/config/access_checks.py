@@ -1,4 +1,4 @@
-"""What types cannot say about the rules of keys and teams."""
+"""Checks of the rules of keys and teams that types cannot express."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dragoman.config.limits import limit_faults
 from dragoman.config.toml_lines import Path
 
 SHORTEST_KEY = 8
-"""Characters of a client's key: with fewer, all there are could be tried."""
+"""Fewest characters of a client's key; shorter ones could be found by trial."""
 
 
 def access_faults(rules: AccessRules, upstreams: Sequence[str]) -> Iterator[tuple[Path, str]]:
-    """What is wrong with the rules of a key or a team, each with where. `upstreams` are the names
-    of those that exist."""
+    """Faults in the rules of a key or a team, each with its path. `upstreams` are the names of the
+    existing upstreams."""
     for field in ("addresses", "addresses_denied"):
         for text in getattr(rules, field) or ():
             if not _is_network(text):
@@ -34,12 +34,14 @@ def access_faults(rules: AccessRules, upstreams: Sequence[str]) -> Iterator[tupl
     for place, limit in enumerate(rules.limits):
         of = limit.upstream
         if of is not None and of not in upstreams:
-            told = f"no upstream named {of}{suggestion(of, upstreams)}"
-            yield ("limits", place, "upstream"), told
+            yield (
+                ("limits", place, "upstream"),
+                f"no upstream named {of}{suggestion(of, upstreams)}",
+            )
 
 
 def key_fault(key: str) -> str | None:
-    """What is wrong with a client's key of the configuration; None if nothing is."""
+    """The fault of a client's key in the configuration; None if there is none."""
     if key.startswith("$"):
         return "looks like the name of a variable: write env:NAME"
     if len(key) < SHORTEST_KEY:

@@ -1,4 +1,4 @@
-"""The rules of client keys and of teams, in the configuration and in the store alike."""
+"""The rules of client keys and teams, in the configuration and in the store."""
 
 from __future__ import annotations
 
@@ -18,68 +18,68 @@ Name = Annotated[
         description="a name of at most 64 letters, digits, _ . and -",
     ),
 ]
-"""A name for logs, metrics and the prefix of models, so it is kept to what these can carry."""
+"""A name that logs, metrics and prefixes of models can contain."""
 
 ANYONE = "anyone"
-"""The name of whoever calls where no key is asked for. What was stored for it is no key's."""
+"""The client's name if no key is required. What is stored for it belongs to no key."""
 
 NonEmpty = Annotated[str, Meta(min_length=1)]
 Moment = Annotated[datetime, Meta(tz=True)]
-"""A point in time, with its zone."""
+"""A point in time with its zone."""
 
 
 class AccessRules(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """What holds for a key, or for all keys of a team. Of both, all must allow a request."""
+    """Rules of a key, or of all keys of a team. Both must allow a request."""
 
     note: str = ""
-    """What it is for; shown to operators only."""
+    """Purpose of the key; shown to operators only."""
     enabled: bool = True
-    """False: every request is refused."""
+    """False: every request is rejected."""
     not_before: Moment | None = None
-    """Requests before this time are refused; a time with its zone."""
+    """Requests before this time are rejected; a time with its zone."""
     expires: Moment | None = None
-    """Requests from this time on are refused; a time with its zone, `2027-01-31T00:00:00Z`."""
+    """Requests from this time on are rejected; a time with its zone, `2027-01-31T00:00:00Z`."""
     addresses: tuple[NonEmpty, ...] | None = None
-    """Addresses or networks (`10.0.0.0/8`) that requests may come from; absent: all. Behind a proxy
-    the client's own address counts, see `trusted_proxies`."""
+    """Addresses or networks (`10.0.0.0/8`) that may send requests; absent: all. Behind a proxy this
+    is the client's own address, see `trusted_proxies`."""
     addresses_denied: tuple[NonEmpty, ...] = ()
-    """Addresses or networks whose requests are refused, also out of `addresses`."""
+    """Addresses or networks whose requests are rejected, even if `addresses` has them."""
     models: tuple[NonEmpty, ...] | None = None
-    """Model names that may be asked for, `*` allowed in each; absent: all. What a name stands for
-    must be in the list too: the name that an alias, or a prefix left out or added, leads to, the
-    model of `upstream/model` (an entry with a slash has both), and models that a request names
-    besides (`fallbacks`, an advisor among its tools). Allowed with their name are what an entry
-    without `*` stands for, and what a route sets."""
+    """Model names that may be requested, `*` allowed in each; absent: all. The list must also have
+    the name that an alias, or an added or removed prefix, leads to, the model of `upstream/model`
+    (an entry with a slash has both), and models that a request names elsewhere (`fallbacks`, an
+    advisor among its tools). The model that an entry without `*` stands for, and the model that a
+    route sets, are allowed with the name."""
     models_denied: tuple[NonEmpty, ...] = ()
-    """Model names that may not be asked for, `*` allowed in each, also out of `models`: neither by
-    that name nor by another that leads to it. An entry with a slash is `upstream/model`. Fallbacks
-    to such models are left out."""
+    """Model names that may not be requested, `*` allowed in each, even if `models` has them:
+    neither by that name nor by another that leads to it. An entry with a slash is `upstream/model`.
+    Fallbacks to such models are skipped."""
     paths: tuple[NonEmpty, ...] | None = None
-    """Paths of the API that may be called, `*` allowed in each: `/v1/messages*` are messages and
-    their counts; absent: all. Lists of models, `/v1/key` and `/v1/usage` always may."""
+    """API paths that may be used, `*` allowed in each: `/v1/messages*` is messages and their token
+    counts; absent: all. Model lists, `/v1/key` and `/v1/usage` are always allowed."""
     upstreams: tuple[Name, ...] | None = None
-    """Names of the upstreams that may be used; absent: all. Fallbacks to others are left out."""
+    """Names of the upstreams that may be used; absent: all. Fallbacks to others are skipped."""
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
-    """Tokens that an answer may have at most: a request that asks for more, or sets no limit, is
-    given this one, and its answer says so in `x-dragoman-clamped`."""
+    """Most output tokens of an answer. A request that asks for more, or sets no limit, gets this
+    limit, and its answer has `x-dragoman-clamped`."""
     limits: tuple[Limit, ...] = ()
     """How much may be used, see `[[clients.limits]]`."""
     show_amounts: bool = True
-    """Tell whoever has the key how much it may use and has used: in refusals, headers and
-    `GET /v1/key`. False: only that a limit is reached, and until when."""
+    """Show the holder of the key its limits and what it has used: in errors, headers and `GET
+    /v1/key`. False: only that a limit is reached, and until when."""
 
 
 class KeyRules(AccessRules, frozen=True, kw_only=True):
-    """What holds for a key."""
+    """Rules of a key."""
 
     team: Name | None = None
-    """Name of the team whose rules hold, too."""
+    """Name of a team whose rules apply as well."""
     policy: Policy | None = None
-    """Which losses refuse this client's requests; overrides the route's."""
+    """Which losses reject this client's requests; takes precedence over the route's."""
     dialect: Dialect | None = None
-    """Contract that this client was written against; overrides the route's."""
+    """Contract that this client was written against; takes precedence over the route's."""
     keep_bodies: bool = False
-    """Keep what this client asks and is answered, and what its upstreams are, in the log of
-    requests: sealed with `[storage] key`, without which nothing is kept, and for admins alone."""
+    """Store this client's requests and answers, and those of its upstreams, in the request log:
+    encrypted with `[storage] key`, without which nothing is stored, and visible to admins only."""

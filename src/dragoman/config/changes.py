@@ -1,6 +1,6 @@
-"""What distinguishes one configuration from another, and what of it needs a restart. Pure.
+"""The difference between two configurations, and what of it needs a restart. Pure.
 
-Only names are told, and no value: a value may be a secret.
+Only names are listed, never values: a value may be a secret.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Config, OwnPrice
 
-MOST_TOLD = 50
-"""Names that are told of one kind of change; the others are only counted."""
+MOST_NAMES = 50
+"""Names that are listed of one kind of change; further ones are only counted."""
 
 
 class Names(Struct, frozen=True, omit_defaults=True):
-    """Names of entries, the first `MOST_TOLD` of them, and how many there are beyond."""
+    """Names of entries, at most `MOST_NAMES`, and how many more there are."""
 
     names: tuple[str, ...] = ()
     more: int = 0
@@ -28,17 +28,13 @@ class Names(Struct, frozen=True, omit_defaults=True):
     def __bool__(self) -> bool:
         return bool(self.names)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _names, (self.names, self.more)
-
     def __str__(self) -> str:
-        told = ", ".join(self.names)
-        return f"{told} and {self.more} more" if self.more else told
+        listed = ", ".join(self.names)
+        return f"{listed} and {self.more} more" if self.more else listed
 
 
 _NONE = Names()
-"""A default is left out where it is told if it is this very one; it stays that in other processes,
-too."""
+"""Defaults are omitted by identity; `__reduce__` keeps the singleton across processes."""
 
 
 def _names(names: tuple[str, ...], more: int) -> Names:
@@ -55,9 +51,6 @@ class TableChanges(Struct, frozen=True, omit_defaults=True):
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _table_changes, (self.added, self.removed, self.changed)
-
 
 _UNCHANGED = TableChanges()
 
@@ -67,8 +60,8 @@ def _table_changes(added: Names, removed: Names, changed: Names) -> TableChanges
 
 
 class Changes(Struct, frozen=True, omit_defaults=True):
-    """What is different. `settings` are other settings that changed, by their dotted names;
-    `restart` those that only take effect after a restart."""
+    """All differences. `settings` are the dotted names of other changed settings, `restart` those
+    that take effect after a restart."""
 
     clients: TableChanges = _UNCHANGED
     teams: TableChanges = _UNCHANGED
@@ -86,7 +79,7 @@ class Changes(Struct, frozen=True, omit_defaults=True):
         return "; ".join(self.lines()) or "nothing changed"
 
     def lines(self) -> Iterator[str]:
-        """The changes in words, one kind to a line."""
+        """The changes as text, one kind to a line."""
         for table in TABLES:
             found: TableChanges = getattr(self, table)
             for how in ("added", "removed", "changed"):
@@ -100,11 +93,11 @@ class Changes(Struct, frozen=True, omit_defaults=True):
 
 
 TABLES = ("clients", "teams", "upstreams", "accounts", "routes", "prices")
-"""The lists of tables whose entries are told by name."""
+"""The lists of tables whose entries are listed by name."""
 
 
 def changes(old: Config, new: Config) -> Changes:
-    """What changes from `old` to `new`."""
+    """The changes from `old` to `new`."""
     found: list[str] = []
     restart: list[str] = []
     for name, kind in _settings():
@@ -118,7 +111,7 @@ def changes(old: Config, new: Config) -> Changes:
         for path in _different(name, before, after):
             (restart if path.rpartition(".")[2] in marked else found).append(path)
     if new.request_log.enabled and new.admin.is_served and not old.admin.is_served:
-        # Nobody was there to ask for it, so it was not begun.
+        # It is only written from the start.
         restart.append("request_log")
     routes = _table(_routes(old), _routes(new))
     if _is_reordered([*_routes(old)], [*_routes(new)]):
@@ -139,19 +132,20 @@ def changes(old: Config, new: Config) -> Changes:
 
 
 def usable_now(old: Config, new: Config) -> Config:
-    """`new` with what needs a restart as it is in `old`: what a gateway that runs can be given."""
-    kept: dict[str, Any] = {}
+    """`new` with the settings of `old` where a change needs a restart: what a running gateway can
+    adopt."""
+    unchanged: dict[str, Any] = {}
     for name, kind in _settings():
         before, after = getattr(old, name), getattr(new, name)
         if needs_restart(kind):
-            kept[name] = before
+            unchanged[name] = before
         elif isinstance(after, Struct) and (marked := restart_fields(type(after))):
-            kept[name] = replace(after, **{field: getattr(before, field) for field in marked})
-    return replace(new, **kept)
+            unchanged[name] = replace(after, **{field: getattr(before, field) for field in marked})
+    return replace(new, **unchanged)
 
 
 def needs_restart(kind: Any) -> bool:
-    """Whether a setting of this type is marked as one that cannot change while running."""
+    """Whether a setting of this type is marked `RESTART`."""
     if get_origin(kind) is not Annotated:
         return False
     return any(
@@ -161,7 +155,7 @@ def needs_restart(kind: Any) -> bool:
 
 
 def restart_fields(table: type[Struct]) -> frozenset[str]:
-    """The settings of a table that cannot change while running."""
+    """The settings of a table that are marked `RESTART`."""
     return frozenset(
         info.name for info in msgspec.structs.fields(table) if needs_restart(info.type)
     )
@@ -173,7 +167,7 @@ def _settings() -> Iterator[tuple[str, Any]]:
 
 
 def _different(name: str, before: object, after: object) -> list[str]:
-    """The dotted names of what differs."""
+    """The dotted names of the settings that differ."""
     if before == after:
         return []
     if not isinstance(before, Struct) or not isinstance(after, Struct):
@@ -189,7 +183,7 @@ def _named(entries: Iterable[Any]) -> dict[str, Any]:
 
 
 def _routes(config: Config) -> dict[str, Any]:
-    """Routes by what they match; a further one of the same pattern by its number too."""
+    """Routes by their pattern; a further one of the same pattern has its number too."""
     seen: Counter[str] = Counter()
     found: dict[str, Any] = {}
     for route in config.routes:
@@ -224,10 +218,10 @@ def _table(old: Mapping[str, object], new: Mapping[str, object]) -> TableChanges
 
 def _shortened(names: Iterable[str]) -> Names:
     found = list(names)
-    return _names(tuple(found[:MOST_TOLD]), max(0, len(found) - MOST_TOLD))
+    return _names(tuple(found[:MOST_NAMES]), max(0, len(found) - MOST_NAMES))
 
 
 def _is_reordered(old: list[Hashable], new: list[Hashable]) -> bool:
-    """Whether those that are in both come in another order."""
-    there, stay = set(old), set(new)
-    return [one for one in old if one in stay] != [one for one in new if one in there]
+    """Whether the entries of both lists are in a different order."""
+    before, after = set(old), set(new)
+    return [one for one in old if one in after] != [one for one in new if one in before]

@@ -1,4 +1,4 @@
-"""What types cannot say about a configuration: references, duplicates, reach."""
+"""Checks that types cannot express: references, duplicates, routes that are never reached."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragoman.config.convert import suggestion
 from dragoman.config.files import BadFileName, file_at
 from dragoman.config.names import covers
 from dragoman.config.secret import Secret, UnavailableSecret
-from dragoman.config.settings import Client, Config, Route, Storage
+from dragoman.config.settings import Client, Config, OwnPrice, Route, Storage
 from dragoman.config.toml_lines import Path
 from dragoman.config.windows import Rolling, parse_window
 from dragoman.protocols import CODECS
@@ -25,7 +25,7 @@ Fault = tuple[Path, str]
 
 
 def errors(config: Config) -> Iterator[Fault]:
-    """What makes `config` unusable, each with the key at fault."""
+    """Faults that make `config` unusable, each with its path."""
     yield from _duplicates("clients", (entry.name for entry in config.clients))
     yield from _duplicates("upstreams", (entry.name for entry in config.upstreams))
     yield from _duplicates("accounts", (entry.name for entry in config.accounts))
@@ -62,18 +62,18 @@ def errors(config: Config) -> Iterator[Fault]:
     yield from _traces(config)
     server = config.server
     if server.tls_key is not None and server.tls_certificate is None:
-        yield ("server", "tls_key"), "is of no use without tls_certificate"
+        yield ("server", "tls_key"), "has no effect without tls_certificate"
     if server.memory_limit_bytes < _COPIES * server.body_limit_bytes:
-        told = f"at least {_COPIES} times body_limit_bytes, or the largest bodies never fit"
-        yield ("server", "memory_limit_bytes"), told
+        message = f"at least {_COPIES} times body_limit_bytes, or the largest bodies never fit"
+        yield ("server", "memory_limit_bytes"), message
     for index, network in enumerate(server.trusted_proxies):
         if not _is_network(network):
             yield (
                 ("server", "trusted_proxies", index),
                 "expected an address, a network such as 10.0.0.0/8, or unix",
             )
-    kept_out = bool(config.clients) or server.require_key
-    if not kept_out and server.unix_socket is None and not is_loopback(server.host):
+    needs_key = bool(config.clients) or server.require_key
+    if not needs_key and server.unix_socket is None and not is_loopback(server.host):
         yield (
             ("server", "host"),
             "anyone who reaches this address could spend your accounts: "
@@ -82,7 +82,7 @@ def errors(config: Config) -> Iterator[Fault]:
 
 
 def warnings(config: Config) -> Iterator[Fault]:
-    """What is allowed but can hardly be meant, each with the key at fault."""
+    """Settings that are allowed but probably not intended, each with its path."""
     yield from _never_reached([route.match for route in config.routes])
     served = {account.upstream for account in config.accounts}
     for index, upstream in enumerate(config.upstreams):
@@ -90,17 +90,15 @@ def warnings(config: Config) -> Iterator[Fault]:
         if upstream.name not in served and config.storage.key is None:
             yield (
                 ("upstreams", index, "name"),
-                "has no account here: nothing is sent to it unless the store has one",
+                "has no account here: it is used only if the store has one",
             )
         yield from rule_checks.warnings(upstream.rules, ("upstreams", index, "rules"))
     for index, price in enumerate(config.prices):
-        for rate in _RATES:
-            told: str | None = getattr(price, rate)
-            if told is not None and Decimal(told) > HIGH_PRICE:
-                yield (
-                    ("prices", index, rate),
-                    f"more than {HIGH_PRICE} dollars for a million tokens: is it meant so?",
-                )
+        for rate in high_rates(price):
+            yield (
+                ("prices", index, rate),
+                f"more than {HIGH_PRICE} dollars for a million tokens: is that intended?",
+            )
     teams = [team.name for team in config.teams]
     for index, client in enumerate(config.clients):
         if client.team is not None and client.team not in teams:
@@ -109,22 +107,28 @@ def warnings(config: Config) -> Iterator[Fault]:
                 f"no [[teams]] named {client.team}: unless the store has it, the key is refused",
             )
     if config.storage.path == "" and config.storage.url is None and _has_long_limits(config):
-        told = "no use is kept: limits of an hour and more begin anew whenever the gateway starts"
-        yield ("storage", "path"), told
+        message = "no usage is stored: limits of an hour and more start again with the gateway"
+        yield ("storage", "path"), message
     if not config.upstreams:
         yield (), "no [[upstreams]]: every request will be refused"
 
 
+def high_rates(price: OwnPrice) -> list[str]:
+    """The rates of a price that are hardly meant so."""
+    rates: dict[str, str | None] = {rate: getattr(price, rate) for rate in _RATES}
+    return [rate for rate, value in rates.items() if value and Decimal(value) > HIGH_PRICE]
+
+
 def _never_reached(patterns: Sequence[str]) -> Iterator[Fault]:
-    """Routes that come after one that matches all that they do."""
+    """Routes after one that matches all their names."""
     exact: dict[str, int] = {}
     starred: list[int] = []
     for later, pattern in enumerate(patterns):
         covering = (one for one in starred if covers(patterns[one], pattern))
         first = min(next(covering, later), exact.get(pattern, later))
         if first != later:
-            told = f"never reached: routes[{first}] ({patterns[first]}) matches first"
-            yield ("routes", later, "match"), told
+            message = f"never reached: routes[{first}] ({patterns[first]}) matches first"
+            yield ("routes", later, "match"), message
         elif "*" in pattern:
             starred.append(later)
         else:
@@ -145,17 +149,17 @@ def _has_long_limits(config: Config) -> bool:
 _HOUR_S = 3600
 _RATES = ("input", "output", "cached", "cache_write", "cache_write_1h", "reasoning")
 HIGH_PRICE = 1000
-"""US dollars for a million tokens above which a rate is hardly meant so."""
+"""US dollars for a million tokens above which a rate is probably a mistake."""
 _SHORTEST_STORAGE_KEY = 16
 _SHORTEST_ADMIN_KEY = 16
 _COPIES = 3
-"""Of a body that are held at most: packed, unpacked, and as it is sent upstream."""
+"""Copies of a body in memory: compressed, decompressed, and as sent upstream."""
 
 _PROXIES = ("http", "https", "socks5", "socks5h")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on `host`."""
+    """Whether only this machine can reach a server on `host`."""
     if host == "localhost":
         return True
     try:
@@ -196,11 +200,11 @@ def _is_short(secret: Secret, least: int) -> bool:
 
 
 def _client_keys(clients: Sequence[Client]) -> Iterator[Fault]:
-    """Each client has a key of its own that is hard to guess."""
+    """Each client needs a key of its own that is hard to guess."""
     seen: dict[str, tuple[int, int]] = {}
     for index, client in enumerate(clients):
         if client.name == ANYONE:
-            yield ("clients", index, "name"), "stands for all who call without a key"
+            yield ("clients", index, "name"), "is the name of clients without a key"
         if not client.secrets:
             yield ("clients", index, "key"), "required, but not set"
         for number, secret in enumerate(client.keys if client.key is None else client.secrets):
@@ -222,8 +226,8 @@ def _access(config: Config) -> Iterator[Fault]:
     known = [upstream.name for upstream in config.upstreams]
     for table, entries in (("clients", config.clients), ("teams", config.teams)):
         for index, entry in enumerate(entries):
-            for path, told in access_faults(entry, known):
-                yield (table, index, *path), told
+            for path, message in access_faults(entry, known):
+                yield (table, index, *path), message
 
 
 def _unknown_upstreams(config: Config) -> Iterator[Fault]:
@@ -245,7 +249,7 @@ def _unknown_upstreams(config: Config) -> Iterator[Fault]:
 
 
 def _fallbacks(route: Route, known: Sequence[str], index: int) -> Iterator[Fault]:
-    """Each leads to an upstream that exists, and to somewhere that was not tried before."""
+    """Each fallback needs an existing upstream, and a destination that was not tried before."""
     tried = {(route.upstream, route.model): "the route itself"}
     for number, fallback in enumerate(route.fallbacks):
         path = ("routes", index, "fallbacks", number)
@@ -279,8 +283,8 @@ def _storage(storage: Storage) -> Iterator[Fault]:
         if key is not None and _is_short(key, _SHORTEST_STORAGE_KEY):
             yield (
                 ("storage", name),
-                f"shorter than {_SHORTEST_STORAGE_KEY} characters: whoever has the file could "
-                "try all there are",
+                f"shorter than {_SHORTEST_STORAGE_KEY} characters: it could be found by trial "
+                "by anyone who has the file",
             )
     if storage.url is not None and not isinstance(storage.url, UnavailableSecret):
         if not storage.url.reveal().startswith(POSTGRESQL):
@@ -288,7 +292,7 @@ def _storage(storage: Storage) -> Iterator[Fault]:
         elif not _can_import("psycopg"):
             yield ("storage", "url"), "needs an extra: pip install 'dragoman[postgres]'"
     if storage.previous_key is not None and storage.key is None:
-        yield ("storage", "previous_key"), "is of no use without key"
+        yield ("storage", "previous_key"), "has no effect without key"
 
 
 def _traces(config: Config) -> Iterator[Fault]:
@@ -308,8 +312,8 @@ def _can_import(module: str) -> bool:
 
 
 def _prices(config: Config) -> Iterator[Fault]:
-    """Each own price has a usual one of its model, and an upstream that exists; of a long prompt,
-    one of a short prompt beside it; none is there twice."""
+    """Each own price needs a default price of its model and an existing upstream; a long-prompt
+    price needs one for short prompts. No price may be repeated."""
     known = [upstream.name for upstream in config.upstreams]
     short = {
         (price.model, price.upstream, price.tier, price.since, price.hours)
@@ -341,7 +345,7 @@ def _secret_url(url: Secret, path: Path, schemes: tuple[str, ...]) -> Iterator[F
 
 
 def _url(url: str, path: Path, schemes: tuple[str, ...]) -> Iterator[Fault]:
-    # The URL itself is not quoted: a proxy's may hold a password.
+    # The URL itself is not quoted: a proxy's may contain a password.
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

@@ -1,4 +1,4 @@
-"""From the plain tables of TOML to typed settings; every fault is reported, not only the first."""
+"""Conversion of TOML tables into typed settings; all faults are reported, not only the first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, Literal, TypeGuard, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -23,26 +23,32 @@ from dragoman.config.toml_lines import Path
 from dragoman.protocols.settings import fields_of, with_settings
 
 Resolve = Callable[[str], Secret]
-"""Turns a reference into its secret or raises `SecretError`."""
+"""Resolves a reference to a secret, or raises `SecretError`."""
 
 ReadFile = Callable[[str], FileText]
 """Reads the file of a name, or raises `BadFileName`."""
 
 
-class Converter:
-    """Converts values and collects what is wrong with them in `faults`.
+class Lookup(NamedTuple):
+    """How references to secrets and names of files are looked up."""
 
-    A value with a fault becomes None; so does a table that holds one. The result as a whole is
-    usable only when `faults` is empty.
+    resolve: Resolve
+    read: ReadFile = read_file
+
+
+class Converter:
+    """Converts values and collects their faults in `faults`.
+
+    A value with a fault becomes None, and so does a table that contains one. The result is usable
+    only if `faults` is empty.
     """
 
-    def __init__(self, resolve: Resolve, read: ReadFile = read_file) -> None:
+    def __init__(self, lookup: Lookup) -> None:
         self.faults: list[tuple[Path, str]] = []
-        self._resolve = resolve
-        self._read = read
+        self._lookup = lookup
 
     def convert(self, value: object, kind: Any, path: Path) -> Any:
-        """Convert `value`, which is at `path`, to the type `kind`."""
+        """Convert `value`, found at `path`, to the type `kind`."""
         plain = _plain(kind)
         origin = get_origin(plain)
         if _is_struct(plain):
@@ -91,9 +97,9 @@ class Converter:
     def _leaf(self, value: object, kind: Any, path: Path) -> Any:
         try:
             if _plain(kind) is Secret:
-                return self._resolve(msgspec.convert(value, str))
+                return self._lookup.resolve(msgspec.convert(value, str))
             if _plain(kind) is FileText:
-                return self._read(msgspec.convert(value, NonEmpty))
+                return self._lookup.read(msgspec.convert(value, NonEmpty))
             if isinstance(value, float) and not math.isfinite(value):
                 raise msgspec.ValidationError("Expected a number that is finite")
             converted = msgspec.convert(value, kind)
@@ -112,12 +118,12 @@ class Converter:
 
 @cache
 def _fields(kind: type[Struct]) -> Mapping[str, FieldInfo]:
-    """The settings of a table. To tell what they are takes longer than to convert them."""
+    """The settings of a table. Inspecting them takes longer than the conversion."""
     return {info.encode_name: info for info in msgspec.structs.fields(kind)}
 
 
 def dotted(path: Path) -> str:
-    """A path as a person writes it, such as `upstreams[0].base_url`."""
+    """A path in the notation of operators, such as `upstreams[0].base_url`."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -133,7 +139,7 @@ def _is_struct(kind: Any) -> TypeGuard[type[Struct]]:
 
 
 def _plain(kind: Any) -> Any:
-    """`kind` without its constraints and without None, which TOML cannot write."""
+    """`kind` without its constraints and without None, which TOML does not have."""
     while True:
         origin = get_origin(kind)
         if origin is Annotated:
@@ -148,8 +154,7 @@ def _plain(kind: Any) -> Any:
 
 
 def registered(kind: Any) -> list[str]:
-    """The names that a kind of text may be, where they are registered (`choices` of its `Meta`);
-    empty for any text."""
+    """The registered names that a text may be (`choices` of its `Meta`); empty for any text."""
     for part in get_args(kind)[1:] if get_origin(kind) is Annotated else ():
         if isinstance(part, msgspec.Meta) and part.extra and "choices" in part.extra:
             return list(part.extra["choices"])
@@ -168,7 +173,7 @@ def _choices(kind: Any) -> list[str]:
 
 
 def _unknown(path: Path, known: Iterable[str]) -> str:
-    """Why a key cannot be set: it was removed, or never was."""
+    """Why a key cannot be set: it was removed, or never existed."""
     instead = REMOVED.get(".".join(part for part in path if isinstance(part, str)))
     if instead is not None:
         return f"was removed: {instead}"
@@ -176,7 +181,7 @@ def _unknown(path: Path, known: Iterable[str]) -> str:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """The end of a message: the known word nearest to `word`, or nothing if none is near."""
+    """The end of a message: the known word closest to `word`, or nothing."""
     near = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {near[0]}?" if near else ""
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a configuration, and how it is reported."""
+"""Faults of a configuration, and how they are reported."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from msgspec import Struct
 
 
 class Problem(Struct, frozen=True):
-    """One thing at fault in a configuration file.
+    """One fault in a configuration file.
 
-    `line` counts from 1. `key` is the dotted path, such as `upstreams[0].base_url`; it is empty
-    when the file as a whole is at fault. `message` never holds a secret.
+    `line` counts from 1. `key` is the dotted path, such as `upstreams[0].base_url`, empty if the
+    whole file is at fault. `message` never contains a secret.
     """
 
     line: int
@@ -17,13 +17,13 @@ class Problem(Struct, frozen=True):
     message: str
 
     def located(self, file: str) -> str:
-        """The problem as one line of text, in the form that editors turn into a link."""
+        """The problem as a line of text that editors turn into a link."""
         return ": ".join(part for part in (f"{file}:{self.line}", self.key, self.message) if part)
 
 
 class ConfigError(Exception):
-    """A configuration cannot be used. `problems` has every fault found, in order of line; `files`
-    are those that it names, as far as it was read: one of them may be at fault."""
+    """A configuration cannot be used. `problems` has all faults in order of line; `files` are those
+    that the configuration names, as far as it was read: one of them may be the cause."""
 
     def __init__(self, file: str, problems: tuple[Problem, ...]) -> None:
         self.file = file
@@ -38,5 +38,5 @@ class ConfigError(Exception):
 
     @property
     def key(self) -> str:
-        """The dotted key of the first fault; empty when the whole file is at fault."""
+        """The dotted key of the first fault; empty if the whole file is at fault."""
         return self.problems[0].key

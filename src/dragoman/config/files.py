@@ -1,4 +1,4 @@
-"""The files that a configuration names, and those of which the text is part of it."""
+"""Files that a configuration names, and files whose text is part of it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 
 class BadFileName(ValueError):
-    """No file can have that name."""
+    """A text cannot be the name of a file."""
 
 
 def file_at(path: str, directory: Path) -> Path:
-    """The file that is named by `path`: from `directory`, where it is not absolute; `~` stands for
-    a home directory.
+    """The file at `path`, relative to `directory` unless absolute; `~` is a home directory.
 
     Raises:
         BadFileName: no file can have that name, or there is no such home directory.
@@ -27,8 +26,8 @@ def file_at(path: str, directory: Path) -> Path:
 
 
 class FileText(NamedTuple):
-    """A file as it was when the configuration was read. `problem` says why it could not be, which
-    matters to who uses it; `text` is empty then."""
+    """The content of a file when the configuration was read. `problem` is why it could not be read;
+    then `text` is empty."""
 
     path: str
     text: bytes = b""
@@ -39,7 +38,7 @@ class FileText(NamedTuple):
 
 
 def read_file(name: str, directory: Path = Path()) -> FileText:
-    """The file of this name, as `file_at` finds it.
+    """The file of this name, found by `file_at`.
 
     Raises:
         BadFileName: as `file_at`.

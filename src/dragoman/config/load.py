@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import checks
-from dragoman.config.convert import Converter, ReadFile, Resolve, dotted
+from dragoman.config.convert import Converter, Lookup, dotted
 from dragoman.config.errors import ConfigError, Problem
 from dragoman.config.files import file_at, read_file
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
@@ -32,14 +32,14 @@ _STORE = "dragoman.db"
 
 
 class Loaded(Struct, frozen=True):
-    """A usable configuration, what was odd about it, and the text that it was read from."""
+    """A usable configuration, warnings about it, and its text."""
 
     config: Config
     warnings: tuple[Problem, ...]
     text: str
 
     def problems(self, faults: Iterable[tuple[KeyPath, str]]) -> tuple[Problem, ...]:
-        """Faults that were found in it later, where they are in the text."""
+        """Faults found later, with their lines in the text."""
         return _problems(TomlLines(self.text), faults)
 
 
@@ -50,14 +50,14 @@ def read_config(
     server: Mapping[str, object] = MappingProxyType({}),
     secrets_needed: bool = True,
 ) -> Loaded:
-    """Read the configuration file at `path`, taking `env:` references from `environ`. `server` has
-    settings that win over those of its `[server]`.
+    """Read the configuration file at `path`, with `env:` references from `environ`. `server` has
+    settings that take precedence over its `[server]`.
 
-    Without `secrets_needed`, a secret that cannot be had here is no fault until it is used: the
-    shell of an operator seldom has the environment of the service.
+    Without `secrets_needed`, a secret that cannot be resolved here is an error only when it is
+    used: an operator's shell seldom has the environment of the service.
 
     Raises:
-        ConfigError: the file cannot be read or used; it names every line and key at fault.
+        ConfigError: the file cannot be read or used; it has the line and key of every fault.
     """
     text, directory = read_text(path), Path(path).parent
     resolve = resolve_secret if secrets_needed else resolve_later
@@ -66,7 +66,10 @@ def read_config(
         file=os.fspath(path),
         directory=directory,
         server=server,
-        resolve=partial(resolve, environ=environ, directory=directory),
+        lookup=Lookup(
+            partial(resolve, environ=environ, directory=directory),
+            partial(read_file, directory=directory),
+        ),
     )
     return with_files(loaded, directory)
 
@@ -79,7 +82,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     """
     file = os.fspath(path)
     try:
-        # Editors of Windows begin a file with a mark of its encoding, which is nothing of its text.
+        # Editors on Windows write a byte order mark.
         return Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         problem = Problem(1, "", f"cannot read the file: {error.strerror}")
@@ -90,20 +93,20 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def with_files(loaded: Loaded, directory: Path) -> Loaded:
-    """The configuration that was read in `directory`, with the paths of its files from there, and
-    that of its store filled in."""
+    """The configuration read from `directory`, with the paths of its files resolved, and the path
+    of its store filled in."""
     storage = loaded.config.storage
     warnings = loaded.warnings
     if storage.url is not None and storage.path is None and (directory / _STORE).exists():
-        told = f"the store is in this database, and {_STORE}, which is there, is not used: "
-        told += f'dragoman store migrate copies it, path = "{_STORE}" names it'
-        warnings = (*warnings, Problem(1, "storage.url", told))
+        message = f"the store is this database, and the existing {_STORE} is not used: "
+        message += f'dragoman store migrate copies it, path = "{_STORE}" selects it'
+        warnings = (*warnings, Problem(1, "storage.url", message))
     config = _with_storage(_with_files(loaded.config, directory), directory)
     return replace(loaded, config=config, warnings=warnings)
 
 
 def _with_files(config: Config, directory: Path) -> Config:
-    """The configuration with the files of its server where they are."""
+    """The configuration with the paths of the server's files resolved."""
     server = config.server
     named = {
         "unix_socket": server.unix_socket,
@@ -136,15 +139,13 @@ def parse_config(
     environ: Mapping[str, str] = os.environ,
     directory: Path = Path(),
     server: Mapping[str, object] = MappingProxyType({}),
-    resolve: Resolve | None = None,
-    read: ReadFile | None = None,
+    lookup: Lookup | None = None,
 ) -> Loaded:
     """Check and resolve the text of a configuration.
 
-    `file` is only for messages; `file:` references and names of files start at `directory`;
-    `server` is as in `read_config`; `resolve` resolves references instead, and `read` reads files.
-    A text says nothing of where a store is,
-    so `storage.path` stays as it is.
+    `file` is only used in messages; `file:` references and file names are relative to `directory`;
+    `server` is as in `read_config`; `lookup` replaces the resolution of references and the reading
+    of files. `storage.path` is not filled in, since a text has no directory.
 
     Raises:
         ConfigError: as `read_config`.
@@ -159,10 +160,10 @@ def parse_config(
     if server and isinstance(own := document.setdefault("server", {}), dict):
         own.update(server)
 
-    converter = Converter(
-        resolve or partial(resolve_secret, environ=environ, directory=directory),
-        read or partial(read_file, directory=directory),
-    )
+    if lookup is None:
+        resolve = partial(resolve_secret, environ=environ, directory=directory)
+        lookup = Lookup(resolve, partial(read_file, directory=directory))
+    converter = Converter(lookup)
     converted = converter.convert(document, Config, ())
     _fail_on(file, lines, converter.faults)
     _fail_on(file, lines, _policies_set_twice(document))
@@ -178,11 +179,11 @@ def _policies_set_twice(document: dict[str, Any]) -> Iterator[tuple[KeyPath, str
 
 
 def _completed(config: Config, document: dict[str, Any]) -> Config:
-    """The configuration with what one table lends another filled in.
+    """The configuration with values that one table takes from another.
 
-    A route takes the options that neither it nor its dialect sets from the top-level `[options]`,
-    and the capabilities it does not set from its upstream; names of `[models]` are added to the
-    built-in ones. `document` shows what was set from what is a default.
+    A route takes options that neither it nor its dialect sets from the top-level `[options]`, and
+    missing capabilities from its upstream; names in `[models]` are added to the built-in ones.
+    `document` shows what was set.
     """
     raw_routes = document.get("routes", [])
     upstreams = {upstream.name: upstream.capabilities for upstream in config.upstreams}
@@ -239,7 +240,7 @@ def _problems(lines: TomlLines, faults: Iterable[tuple[KeyPath, str]]) -> tuple[
 
 
 def _syntax_problem(message: str, text: str) -> Problem:
-    """A problem from the parser's message, which ends in `(at line 3, column 5)` or the like."""
+    """A problem from the parser's message, which ends in `(at line 3, column 5)` or similar."""
     reason, _, where = message.rpartition(" (at ")
     if position := re.fullmatch(r"line (\d+), column \d+\)", where):
         return Problem(int(position.group(1)), "", f"not TOML: {reason}")

@@ -1,4 +1,4 @@
-"""Model names: patterns, and the names that clients use out of habit."""
+"""Patterns of model names, and the built-in aliases."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ ALIASES: Final[dict[str, str]] = {
     "claude-opus-4-6": "anthropic/claude-opus-4-6",
     "gpt-5-mini": "openai/gpt-5-mini",
 }
-"""Short names and the provider's model each stands for."""
+"""Short names and the models they stand for."""
 
 LEGACY: Final[dict[str, str]] = {
     "claude-3-5-sonnet-20241022": "anthropic/claude-sonnet-4-5",
     "claude-3-opus-20240229": "anthropic/claude-opus-4-6",
 }
-"""Names of retired models and what took their place."""
+"""Names of retired models and their replacements."""
 
 PREFIXES: Final[dict[str, str]] = {
     "claude-*": "anthropic/",
@@ -33,10 +33,10 @@ def _parts(pattern: str) -> tuple[str, ...]:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether `name` is what `pattern` describes; `*` stands for any text, also none.
+    """Whether `pattern` matches `name`; `*` matches any text, also none.
 
-    Everything else stands for itself, and case counts. Takes time in proportion to the name, not
-    to a power of it as a regular expression would: clients choose the names.
+    Everything else matches itself, case included. Takes time in proportion to the length of the
+    name, which clients choose; a regular expression could take exponentially long.
     """
     first, *between = _parts(pattern)
     if not between:
@@ -54,6 +54,6 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def covers(general: str, special: str) -> bool:
-    """Whether every name that `special` matches is matched by `general` too."""
-    # A character that no pattern holds can be matched by a star only, so it stands for "anything".
+    """Whether `general` matches every name that `special` matches."""
+    # Only a star matches a character that no pattern contains, so it stands for any text.
     return matches(general, special.replace("*", "\0"))

@@ -1,4 +1,4 @@
-"""The configuration reference, written from the settings themselves.
+"""The configuration reference, generated from the settings.
 
 `python -m dragoman.config.reference FILE` writes it; `make docs` does.
 """
@@ -47,6 +47,7 @@ from dragoman.config.settings import (
     Timeouts,
     Traces,
     Upstream,
+    UsageSettings,
     Webhook,
     WebSocket,
 )
@@ -71,6 +72,7 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[options]` and `[routes.options]`", Options),
     ("`[models]`", Models),
     ("`[storage]`", Storage),
+    ("`[usage]`", UsageSettings),
     ("`[admin]`", Admin),
     ("`[request_log]`", RequestLogSettings),
     ("`[webhook]`", Webhook),
@@ -84,8 +86,8 @@ _INTRODUCTION: Final = """\
 
 This page is generated from the settings by `make docs`; a test keeps it up to date.
 
-One TOML file holds everything: `dragoman serve --config dragoman.toml`. `dragoman check
-dragoman.toml` reads it without serving and names the line and key of each fault.
+One TOML file has all settings: `dragoman serve --config dragoman.toml`. `dragoman check
+dragoman.toml` reads it without serving and lists the line and key of each fault.
 
 ```toml
 [[upstreams]]
@@ -103,16 +105,14 @@ match = "gpt-*"
 upstream = "openai"
 ```
 
-**Secrets.** Where the type is *secret*, `env:NAME` takes the value of an environment variable,
-`file:PATH` the content of a file (a relative path starts at the folder of the configuration), and
-anything else is the value itself. Secrets are resolved when the configuration is read, anew at each
-reload, and are shown nowhere.
+**Secrets.** A value of type *secret* is `env:NAME` for an environment variable, `file:PATH` for the
+content of a file (a relative path starts at the folder of the configuration), or the secret itself.
+Secrets are resolved when the configuration is read, again at each reload, and are never shown.
 
-**Changes.** A [reload](operations.md#changing-the-configuration) takes over everything but the
-settings that are marked "needs a restart": those stay as they are, and the reload names them.
+**Changes.** A [reload](operations.md#changing-the-configuration) adopts all settings except those
+marked "needs a restart", which it names and leaves unchanged.
 
-**Patterns.** `*` stands for any text, also none; everything else stands for itself, and case
-counts.
+**Patterns.** `*` matches any text, also none; everything else matches itself, case included.
 """
 
 _WORDS: Final[dict[Any, str]] = {
@@ -158,14 +158,14 @@ def _section(heading: str, table: type[Struct]) -> str:
 
 
 def _places_of(table: type[Struct]) -> Iterator[FieldInfo]:
-    """The fields of a configuration that are this table, marked in some way."""
+    """The fields of a configuration that are this table and have annotations."""
     for info in msgspec.structs.fields(Config):
         if get_origin(info.type) is Annotated and get_args(info.type)[0] is table:
             yield info
 
 
 def attribute_docs(table: type[Struct]) -> dict[str, str]:
-    """The text under each field of a struct: the string literal that follows its definition."""
+    """The docstring of each field of a struct: the string literal after its definition."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(table))).body
     assert isinstance(definition, ast.ClassDef)
     docs: dict[str, str] = {}
@@ -247,9 +247,8 @@ def _policies() -> str:
     lines = [
         "## Policies",
         "",
-        "What a translation cannot carry is a loss, and a policy decides "
-        "which losses refuse the request. The others are named in the response header "
-        "`x-dragoman-losses`.",
+        "What a translation cannot carry is a loss. A policy decides which losses reject the "
+        "request; the others are listed in the response header `x-dragoman-losses`.",
         "",
     ]
     docs = _enum_docs(Policy)

@@ -1,4 +1,4 @@
-"""What types cannot say about the rules of an upstream."""
+"""Checks of the rules of an upstream that types cannot express."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _IN_LOWER_CASE = ("words", "texts", "headers")
 
 
 def errors(rules: Sequence[Rule], path: Path) -> Iterator[Fault]:
-    """What makes rows at `path` unusable, each with the key at fault."""
+    """Faults that make the rules at `path` unusable, each with its path."""
     for index, rule in enumerate(rules):
         row_path = (*path, index)
         for status in rule.statuses:
@@ -22,30 +22,30 @@ def errors(rules: Sequence[Rule], path: Path) -> Iterator[Fault]:
         for name in _IN_LOWER_CASE:
             for entry in getattr(rule, name):
                 if entry != entry.lower():
-                    yield (*row_path, name), f"would never fit: write it as {entry.lower()}"
+                    yield (*row_path, name), f"would never match: write it as {entry.lower()}"
                 elif not entry.strip():
-                    yield (*row_path, name), "would fit anything: leave it out"
+                    yield (*row_path, name), "would match anything: remove it"
         if not rule.why and rule.verdict is not Verdict.RETURN_TO_CLIENT:
             yield (
                 (*row_path, "why"),
-                "say why: operators are told, and clients when nothing is left",
+                "required: shown to operators, and to clients when no account is left",
             )
 
 
 def warnings(rules: Sequence[Rule], path: Path) -> Iterator[Fault]:
-    """What is allowed but can hardly be meant."""
+    """Rules that are allowed but probably not intended."""
     catch_all: int | None = None
     for index, rule in enumerate(rules):
         row_path = (*path, index)
         if catch_all is not None:
             yield (
                 (*row_path, "verdict"),
-                f"never reached: {path[-1]}[{catch_all}] fits every failure",
+                f"never reached: {path[-1]}[{catch_all}] matches every failure",
             )
         elif not (rule.statuses or rule.words or rule.texts or rule.headers):
             catch_all = index
         if rule.statuses and all(200 <= status <= 299 for status in rule.statuses):
-            yield (*row_path, "statuses"), "never fits: only failures are looked at"
+            yield (*row_path, "statuses"), "never matches: rules apply to failures only"
         for name in ("soft", "every_model"):
             if getattr(rule, name) and rule.verdict is not Verdict.COOL:
-                yield (*row_path, name), "means something with the verdict cool only"
+                yield (*row_path, name), "has an effect with the verdict cool only"

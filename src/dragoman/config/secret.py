@@ -11,14 +11,14 @@ from dragoman.config.files import BadFileName, file_at
 
 
 class SecretError(ValueError):
-    """A reference to a secret cannot be resolved. The message never holds the secret."""
+    """A reference to a secret cannot be resolved. The message never contains the secret."""
 
 
 class Secret:
-    """A value that shows nothing of itself: not in `repr`, `str`, f-strings, or tracebacks' locals.
+    """A value that is not shown by `repr`, `str`, f-strings or tracebacks.
 
-    `reveal()` is the one way to the text, so that a search for it finds every use. Two secrets
-    compare equal in constant time. Secrets cannot be pickled or encoded as JSON.
+    `reveal()` is the only access to the text, so a search for it finds every use. Secrets are
+    compared in constant time. They cannot be pickled or encoded as JSON.
     """
 
     __slots__ = ("_value",)
@@ -46,8 +46,8 @@ class Secret:
 
 
 class UnavailableSecret(Secret):
-    """Stands for a secret whose reference could not be resolved where that does not matter yet:
-    whoever asks for the text gets the reason as a `SecretError`. It equals itself alone."""
+    """A secret whose reference could not be resolved: `reveal` raises a `SecretError` with the
+    reason. It equals only itself."""
 
     __slots__ = ()
 
@@ -63,23 +63,22 @@ class UnavailableSecret(Secret):
 
 
 def fingerprint(secret: Secret | None) -> str:
-    """What distinguishes one key from another without showing the key: 16 hexadecimal digits, empty
-    for no key."""
+    """16 hexadecimal digits that distinguish one key from another without showing it; empty for no
+    key."""
     if secret is None:
         return ""
     return hashlib.sha256(b"dragoman.key\0" + secret.reveal().encode()).hexdigest()[:16]
 
 
 def resolve_secret(reference: str, *, environ: Mapping[str, str], directory: Path) -> Secret:
-    """Turn `env:NAME`, `file:PATH` or a literal into the secret it names.
+    """Resolve `env:NAME`, `file:PATH` or a literal to the secret it names.
 
     A relative `PATH` starts at `directory`, the folder of the configuration file. White space
-    around the content of a file or variable is not part of the secret: files usually end in a
-    newline.
+    around the content of a file or variable is removed: files usually end in a newline.
 
     Raises:
         SecretError: the variable is not set, the file cannot be read, or the value is empty or
-            has characters that an HTTP header cannot carry.
+            has characters that an HTTP header cannot contain.
     """
     if reference.startswith("env:"):
         name = reference[4:]
@@ -110,7 +109,7 @@ def resolve_secret(reference: str, *, environ: Mapping[str, str], directory: Pat
 
 
 def resolve_later(reference: str, *, environ: Mapping[str, str], directory: Path) -> Secret:
-    """`resolve_secret`, where a reference that cannot be resolved matters to who uses it only."""
+    """`resolve_secret`, with an `UnavailableSecret` for a reference that cannot be resolved."""
     try:
         return resolve_secret(reference, environ=environ, directory=directory)
     except SecretError as error:

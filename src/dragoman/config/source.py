@@ -1,4 +1,4 @@
-"""A configuration that can be read again: at a reload, by several processes alike."""
+"""The source of a configuration, which several processes read alike at a reload."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.config.convert import ReadFile, Resolve
+from dragoman.config.convert import Lookup
 from dragoman.config.errors import ConfigError
 from dragoman.config.files import BadFileName, FileText, file_at, read_file
 from dragoman.config.load import Loaded, parse_config, read_text, with_files
@@ -19,18 +19,17 @@ from dragoman.config.secret import Secret, resolve_secret
 from dragoman.config.settings import Config
 
 Stamp = tuple[tuple[int, int, int, int] | None, ...]
-"""What tells that one of some files is another than before."""
+"""The identity of some files, to find out whether one was replaced."""
 
 
 class Source(Struct, frozen=True):
-    """Where a configuration is: the path of its file, and settings that win over those of its
-    `[server]`."""
+    """The path of a configuration file, and settings that take precedence over its `[server]`."""
 
     path: str
     server: dict[str, Any] = {}
 
     def read(self, environ: Mapping[str, str] = os.environ) -> tuple[Snapshot, Loaded]:
-        """All that the file says now, and the configuration that it makes.
+        """The present content of the file, and the configuration made from it.
 
         Raises:
             ConfigError: as `read_config`.
@@ -52,7 +51,7 @@ class Source(Struct, frozen=True):
 
         snapshot = Snapshot(self, read_text(self.path), secrets, files)
         try:
-            return snapshot, snapshot.parse(resolve, read)
+            return snapshot, snapshot.parse(Lookup(resolve, read))
         except ConfigError as error:
             error.files = (
                 *_files_of(named, directory),
@@ -62,9 +61,9 @@ class Source(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """What a file said at one time: its text, what each reference to a secret stood for then, and
-    the files that it names, by their names. It makes the same configuration in every process,
-    whatever the files say meanwhile."""
+    """The content of a configuration file at one time: its text, the secrets its references stood
+    for, and the files that it names, by their names. It makes the same configuration in every
+    process, even if the files change."""
 
     source: Source
     text: str
@@ -76,7 +75,7 @@ class Snapshot(Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """What distinguishes it from others, without showing a secret: 12 hexadecimal digits."""
+        """12 hexadecimal digits that distinguish it from others, without showing a secret."""
         digest = hashlib.sha256(b"dragoman.configuration\0" + self.text.encode())
         for reference, value in sorted(self.secrets.items()):
             digest.update(hashlib.sha256(f"{reference}\0{value}".encode()).digest())
@@ -84,7 +83,7 @@ class Snapshot(Struct, frozen=True):
             digest.update(hashlib.sha256(name.encode() + b"\0" + file.text).digest())
         return digest.hexdigest()[:12]
 
-    def parse(self, resolve: Resolve | None = None, read: ReadFile | None = None) -> Loaded:
+    def parse(self, lookup: Lookup | None = None) -> Loaded:
         """The configuration.
 
         Raises:
@@ -96,8 +95,7 @@ class Snapshot(Struct, frozen=True):
             file=self.source.path,
             directory=directory,
             server=self.source.server,
-            resolve=resolve or self._resolve,
-            read=read or self.texts.__getitem__,
+            lookup=lookup or Lookup(self._resolve, self.texts.__getitem__),
         )
         return with_files(loaded, directory)
 
@@ -126,7 +124,8 @@ def _files_of(references: Iterable[str], directory: Path) -> Iterator[str]:
 
 
 def stamp(files: tuple[str, ...]) -> Stamp:
-    """What the files are now. Links are followed, so that one led elsewhere is another file."""
+    """The present identity of the files. Links are followed, so a link with a new target is a new
+    file."""
     return tuple(_stamp(file) for file in files)
 
 

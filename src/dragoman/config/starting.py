@@ -1,4 +1,4 @@
-"""A configuration to start with, as text: commented, and usable as it stands."""
+"""A first configuration as commented text, usable without changes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from msgspec import Struct
 
 
 class Vendor(Struct, frozen=True):
-    """A service that many use: what it speaks and where, the environment variable that its users
-    keep its key in (empty: it needs none), and the names of its models as a pattern of a route."""
+    """A widely used service: its protocol and address, the environment variable in which its users
+    have its key (empty: no key needed), and the names of its models as a route pattern."""
 
     name: str
     protocol: str
@@ -56,11 +56,11 @@ VENDORS: Mapping[str, Vendor] = {
         Vendor("ollama", "openai_chat", "http://127.0.0.1:11434/v1", "", "*"),
     )
 }
-"""The services that `dragoman init` knows, most special pattern first."""
+"""The services that `dragoman init` knows, most specific pattern first."""
 
 
 class Client(Struct, frozen=True):
-    """Who may call, and a reference to the key that says so."""
+    """A client's name, and a reference to its key."""
 
     name: str
     key: str
@@ -74,8 +74,8 @@ def starting_configuration(
     host: str = "127.0.0.1",
     port: int = 8080,
 ) -> str:
-    """The text of a configuration over `vendors`, in order of their routes. `keys` has references
-    to keys by the names of vendors, where they are not in the usual variables."""
+    """The text of a configuration for `vendors`, in order of their routes. `keys` has references to
+    keys by the names of vendors, if they are not in the usual variables."""
     parts = [_head(host, port), _clients(clients)]
     for vendor in vendors:
         reference = (keys or {}).get(vendor.name) or (vendor.variable and f"env:{vendor.variable}")
@@ -104,7 +104,7 @@ port = {port}
 def _clients(clients: Sequence[Client]) -> str:
     if not clients:
         return """\
-# Who may call. Without clients, only programs on this machine may.
+# Clients that may send requests. Without any, only programs on this machine may.
 # [[clients]]
 # name = "me"
 # key = "env:DRAGOMAN_KEY"   # env:NAME, file:PATH or the key itself
@@ -143,16 +143,16 @@ def _routes(vendors: Sequence[Vendor]) -> str:
 
 
 _OPTIONAL = """\
-# Accounts that are added by command are kept in the store, encrypted with this key.
+# Accounts that are added by command are in the store, encrypted with this key.
 # [storage]
 # key = "env:DRAGOMAN_STORE_KEY"
 
-# The dashboard at /ui and the API of /admin are there for whoever has this key.
+# Key for the dashboard at /ui and the API at /admin.
 # [admin]
 # key = "env:DRAGOMAN_ADMIN_KEY"
 """
 
 
 def _quoted(text: str) -> str:
-    """A basic string of TOML: what JSON makes of text is one."""
+    """A basic string of TOML; JSON text is a valid one."""
     return json.dumps(text, ensure_ascii=False)

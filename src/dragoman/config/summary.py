@@ -1,4 +1,4 @@
-"""A configuration in a few words, for the log and for a terminal."""
+"""A one-line summary of a configuration, for the log and the terminal."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from dragoman.config.settings import Config
 from dragoman.printable import count
 
 
-class Kept(NamedTuple):
-    """How many accounts and keys of clients a store has."""
+class StoredEntries(NamedTuple):
+    """Numbers of accounts and client keys in a store."""
 
     accounts: int = 0
     clients: int = 0
 
 
-def summary(config: Config, kept: Kept | None = None) -> str:
-    """What there is of everything, on one line: no name, no key. `kept` is what the store has,
-    where that is known."""
-    kept = kept or Kept()
+def summary(config: Config, stored: StoredEntries | None = None) -> str:
+    """Numbers of entries on one line, without names or keys. `stored` are the numbers in the store,
+    if known."""
+    stored = stored or StoredEntries()
     parts = [
         count(len(config.upstreams), "upstream"),
-        count(len(config.accounts), "account") + _and(kept.accounts),
+        count(len(config.accounts), "account") + _and(stored.accounts),
         count(len(config.routes), "route"),
-        count(len(config.clients), "client") + _and(kept.clients),
+        count(len(config.clients), "client") + _and(stored.clients),
         f"store {config.storage.place}" if config.storage.place else "no store",
         f"/admin {'on' if config.admin.is_served else 'off'}",
     ]
     return ", ".join(parts)
 
 
-def _and(kept: int) -> str:
-    return f" and {kept} in the store" if kept else ""
+def _and(stored: int) -> str:
+    return f" and {stored} in the store" if stored else ""

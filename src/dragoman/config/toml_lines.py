@@ -1,8 +1,8 @@
 """The line of each key of a TOML document.
 
-The standard library's parser gives values without positions, and an error that names a line is
-worth more than one that does not. This scanner only looks for keys: it runs over text that
-`tomllib` has accepted, so it checks nothing itself.
+The standard library's parser returns values without positions, and an error with a line is better
+than one without. This scanner only finds keys: it runs on text that `tomllib` has accepted, so it
+checks nothing itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tomllib
 from bisect import bisect_right
 
 Path = tuple[str | int, ...]
-"""A position in the document: keys, and indexes into arrays, from the root."""
+"""A position in the document: keys and array indexes from the root."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -70,14 +70,14 @@ class _Scanner:
         self._pos += 2 if is_array else 1
         path: Path = ()
         for part in parts[:-1]:
-            path = self._element(self._note((*path, part), start))
+            path = self._element(self._record((*path, part), start))
         path = (*path, parts[-1])
         if is_array:
             self._array_tables[path] = self._array_tables.get(path, 0) + 1
-        return self._note(self._element(self._note(path, start)), start)
+        return self._record(self._element(self._record(path, start)), start)
 
     def _element(self, path: Path) -> Path:
-        """The newest element of `path` where it is an array of tables, else `path` itself."""
+        """The newest element of `path` if it is an array of tables, otherwise `path` itself."""
         count = self._array_tables.get(path)
         return path if count is None else (*path, count - 1)
 
@@ -85,12 +85,12 @@ class _Scanner:
         start = self._pos
         path = table
         for part in self._key():
-            path = self._note((*path, part), start)
+            path = self._record((*path, part), start)
         self._skip_blank()
         self._value(path)
 
     def _key(self) -> list[str]:
-        """Read a dotted key and the `=` or leave off before the `]` that ends it."""
+        """Read a dotted key and its `=`, or stop before the `]` that ends it."""
         parts: list[str] = []
         while True:
             self._skip_blank()
@@ -126,7 +126,7 @@ class _Scanner:
             if self._peek("]"):
                 self._pos += 1
                 return
-            self._value(self._note((*path, index), self._pos))
+            self._value(self._record((*path, index), self._pos))
             index += 1
 
     def _inline_table(self, path: Path) -> None:
@@ -138,7 +138,7 @@ class _Scanner:
                 return
             self._assignment(path)
 
-    def _note(self, path: Path, position: int) -> Path:
+    def _record(self, path: Path, position: int) -> Path:
         self._lines.setdefault(path, bisect_right(self._newlines, position - 1) + 1)
         return path
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -18,12 +18,18 @@ from msgspec import Struct
 PATH: Final = "/ui"
 FOLDER: Final = Path(__file__).with_name("static")
 PAGE: Final = "index.html"
+_SCRIPTS = frozenset({"app.js", "theme.js"})
+"""What the page loads by itself."""
 
 Headers = list[tuple[bytes, bytes]]
 
 _ASSETS = f"{PATH}/a/"
-_PLACEHOLDER = b"{assets}"
+_ASSETS_MARK = b"{assets}"
 """What `index.html` contains where the path of the other files belongs."""
+
+_MODULES_MARK = b"{modules}"
+"""What it contains where the links belong that make browsers load all modules at once, instead of
+one after the other as they import one another."""
 
 _MEDIA_TYPES = {
     ".html": b"text/html; charset=utf-8",
@@ -78,7 +84,8 @@ def load_files() -> Files:
     for name, body in sorted(contents.items()):
         digest.update(f"{name}\0{len(body)}\0".encode() + body)
     folder = f"{_ASSETS}{digest.hexdigest()[:16]}"
-    page = contents.pop(PAGE).replace(_PLACEHOLDER, folder.encode())
+    page = contents.pop(PAGE).replace(_MODULES_MARK, _module_links(contents))
+    page = page.replace(_ASSETS_MARK, folder.encode())
     return Files(
         _file(PAGE, page, b"no-cache"),
         {
@@ -86,6 +93,13 @@ def load_files() -> Files:
             for name, body in contents.items()
         },
     )
+
+
+def _module_links(names: Iterable[str]) -> bytes:
+    modules = sorted(name for name in names if name.endswith(".js") and name not in _SCRIPTS)
+    return "\n".join(
+        f'<link rel="modulepreload" href="{_ASSETS_MARK.decode()}/{name}">' for name in modules
+    ).encode()
 
 
 def _read(folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -25,7 +25,7 @@ def check_unkeyed(incoming: IncomingRequest) -> None:
     headers = incoming.headers
     host = headers.get(b"host")
     # A Unix socket is out of a browser's reach, and whoever calls it may name any host.
-    if host is not None and incoming.request.address and not _is_loopback(host.decode("latin-1")):
+    if host is not None and incoming.address and not _is_loopback(host.decode("latin-1")):
         raise _refused("Host")
     origin = headers.get(b"origin")
     if origin is None:

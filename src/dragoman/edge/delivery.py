@@ -33,13 +33,12 @@ class Delivery:
     __slots__ = (
         "_clock",
         "_headers",
+        "_incoming",
         "_last",
         "_loop",
-        "_put",
         "_sign",
         "_silence",
         "_timer",
-        "_visit",
         "_writing",
         "committed",
         "keepalive",
@@ -55,8 +54,7 @@ class Delivery:
         keepalive_s: float,
         commit_after_s: float,
     ) -> None:
-        self._visit = incoming
-        self._put = incoming.request.put
+        self._incoming = incoming
         self._headers = headers
         self.keepalive = keepalive
         self._silence = keepalive_s
@@ -82,13 +80,13 @@ class Delivery:
         self._writing = True
         if not self.committed:
             self._commit()
-        await self._visit.write(data)
+        await self._incoming.write(data)
         self._last = self._loop.time()
         self._writing = False
 
-    def put(self, data: bytes) -> bool:
+    def try_write(self, data: bytes) -> bool:
         """Send whole events, if that takes no waiting; else False, and `write` must."""
-        if not self.committed or self._sign is not None or not self._put(data):
+        if not self.committed or self._sign is not None or not self._incoming.try_write(data):
             return False
         self._last = self._loop.time()
         return True
@@ -101,7 +99,7 @@ class Delivery:
             await asyncio.wait((self._sign,))
         if not self.committed:
             self._commit()
-        self._visit.end(data)
+        self._incoming.end(data)
 
     async def withdraw(self) -> None:
         """Stop, so that an error may be sent in place of the stream, if nothing went out so far
@@ -121,7 +119,7 @@ class Delivery:
         self.close()
         if self._silence and not self.over:
             self._timer = self._clock.after(self._silence, self._tick)
-        self._visit.start(200, self._headers, _LINES)
+        self._incoming.start(200, self._headers, _LINES)
 
     def _tick(self) -> None:
         self._timer = None
@@ -142,7 +140,7 @@ class Delivery:
             if not self.committed:
                 self._commit()
             # The head goes out with what follows it, be it nothing.
-            await self._visit.write(self.keepalive() if self._silence else b"")
+            await self._incoming.write(self.keepalive() if self._silence else b"")
             self._last = self._loop.time()
         finally:
             self._sign = None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from io import BytesIO
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.options import Options
@@ -17,6 +19,7 @@ from dragoman.http.clock import Clock
 from dragoman.http.decoding import BadCoding, Inflater
 from dragoman.http.head import header_lines
 from dragoman.http.problems import BodyRefused, ClientGone, Problem
+from dragoman.http.request import Request
 from dragoman.protocols.base import OFFICIAL, Codec, Operation
 from dragoman.translation.call import mint_request_id
 
@@ -26,44 +29,35 @@ _RETRY_S = 5.0
 _FORWARDED = {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"}
 
 _SMALL = 64 * 1024
-"""Bytes of a body that the memory budget is not asked for."""
+"""Bytes of a body that are not taken from the memory budget."""
 
 _TURN_BYTES = 256 * 1024
-"""Bytes that are unpacked before others have their turn."""
+"""Bytes that are decompressed before others have their turn."""
 
 
-class Asked(Protocol):
-    """What a incoming needs of a request: `dragoman.http.Request`, or what stands in for one whose
-    client does not wait."""
+class ReplySink(Protocol):
+    """Where the answer to a request goes: `dragoman.http.Request`, or what takes it instead.
 
-    @property
-    def method(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def query(self) -> bytes: ...
-    @property
-    def headers(self) -> dict[bytes, bytes]: ...
-    @property
-    def address(self) -> str: ...
+    An answer is given either by `respond`, or by `start`, any number of `try_write` and `write`,
+    and `end`. `gone` says that nobody waits for it any more; `on_gone`, where it is set, is called
+    when that happens.
+    """
+
     @property
     def gone(self) -> bool: ...
 
     on_gone: Callable[[], object] | None
 
-    async def body(self, limit: int) -> bytes:
-        """The whole body."""
-
-    def hold(self, size: int) -> bool:
-        """Take so much of the memory budget."""
+    def reserve(self, size: int) -> bool:
+        """Reserve so much of the memory budget until the request is over, if there is so much."""
 
     def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
-        """Give a whole answer."""
+        """Send a whole answer."""
 
     def start(self, status: int, lines: bytes = b"") -> None:
         """Begin an answer."""
 
-    def put(self, data: bytes) -> bool:
+    def try_write(self, data: bytes) -> bool:
         """Send a piece of it, if that takes no waiting."""
 
     async def write(self, data: bytes) -> None:
@@ -73,20 +67,120 @@ class Asked(Protocol):
         """Send the last piece of it."""
 
 
+class ReplyObserver(Protocol):
+    """Sees an answer as it is sent."""
+
+    def on_start(self, status: int, lines: bytes) -> None:
+        """The answer begins, with these header lines."""
+
+    def on_data(self, data: bytes) -> None:
+        """A piece of its body is sent."""
+
+
+class DetachedSink:
+    """The sink of an answer that no client waits for: only its observer takes it."""
+
+    __slots__ = ("gone", "on_gone")
+
+    def __init__(self) -> None:
+        self.gone = False
+        self.on_gone: Callable[[], object] | None = None
+
+    def leave(self) -> None:
+        """Nobody wants the answer any more."""
+        self.gone = True
+        if self.on_gone is not None:
+            self.on_gone()
+
+    def reserve(self, size: int) -> bool:
+        """Reserve nothing: few of these requests run at a time."""
+        return True
+
+    def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
+        """Discard a whole answer."""
+
+    def start(self, status: int, lines: bytes = b"") -> None:
+        """Discard the beginning of an answer."""
+
+    def try_write(self, data: bytes) -> bool:
+        """Discard a piece of it."""
+        return True
+
+    async def write(self, data: bytes) -> None:
+        """Discard a piece of it."""
+
+    def end(self, data: bytes = b"") -> None:
+        """Discard the last piece of it."""
+
+
+ReadBody = Callable[[int], Awaitable[bytes]]
+"""Reads the whole body of a request, of at most so many bytes; raises `BodyRefused`."""
+
+
+class Received(Struct, frozen=True, eq=False):
+    """A request as it was received, over HTTP or otherwise: its head, its body, and where the
+    answer goes. Names of `headers` are in lower case. `continuation` is what a request of a
+    WebSocket continues."""
+
+    method: str
+    path: str
+    query: bytes
+    headers: dict[bytes, bytes]
+    address: str
+    read_body: ReadBody
+    sink: ReplySink
+    continuation: Continuation | None = None
+
+    @classmethod
+    def by_http(cls, request: Request) -> Received:
+        """A request of HTTP."""
+        return cls(
+            request.method,
+            request.path,
+            request.query,
+            request.headers,
+            request.address,
+            request.body,
+            request,
+        )
+
+    @classmethod
+    def internal(
+        cls,
+        path: str,
+        headers: dict[bytes, bytes],
+        body: bytes,
+        sink: ReplySink,
+        address: str = "",
+        continuation: Continuation | None = None,
+    ) -> Received:
+        """A POST that did not come over HTTP. Its body can be read once."""
+
+        async def read_once(limit: int) -> bytes:
+            nonlocal body
+            taken, body = body, b""
+            if len(taken) > limit:
+                raise BodyRefused(Problem.BODY_TOO_LARGE)
+            return taken
+
+        return cls("POST", path, b"", headers, address, read_once, sink, continuation)
+
+
 class IncomingRequest:
     """One request of a client, and the ways to answer it.
 
-    `path` is in the form that routes know, `codec` the client's protocol, `operation` what else the
-    path tells, `options` those of the dialect in which errors are told. `continuation` is what a
-    request of a WebSocket goes on from, None for one of HTTP.
+    `path` is in the form that routes have, `codec` the client's protocol, `operation` what else the
+    path says, `options` those of the dialect in which errors are rendered.
 
-    `headers` have lower-case names. `lines` and `shared` are the headers of every answer, those
-    that are sure to be sound as they are sent and those to be checked; `status` is that of
-    the answer, 0 before there is one, `answered` when it began, on the clock of
-    `time.perf_counter`; `ended` says that it is whole.
+    `lines` and `shared` are the headers of every answer: lines that are known to be valid, and
+    pairs that are still to be checked. `status` is that of the answer, 0 before there is one,
+    `answered` when it began, on the clock of `time.perf_counter`; `ended` says that it is whole.
+    `observer`, where it is set, sees the answer.
     """
 
     __slots__ = (
+        "_read_body",
+        "address",
         "answered",
         "clock",
         "codec",
@@ -95,36 +189,39 @@ class IncomingRequest:
         "headers",
         "lines",
         "method",
+        "observer",
         "operation",
         "options",
         "path",
         "query",
-        "request",
         "request_id",
         "shared",
+        "sink",
         "status",
     )
 
     def __init__(
         self,
-        request: Asked,
+        received: Received,
         codec: Codec,
         clock: Clock,
         path: str,
         operation: Operation | None = None,
         options: Options = OFFICIAL,
-        continuation: Continuation | None = None,
     ) -> None:
-        self.request = request
+        self.sink = received.sink
+        self.observer: ReplyObserver | None = None
+        self._read_body = received.read_body
         self.clock = clock
         self.codec = codec
         self.operation = operation
-        self.continuation = continuation
+        self.continuation = received.continuation
         self.options = options
-        self.method = request.method
+        self.method = received.method
         self.path = path
-        self.query = request.query
-        self.headers = request.headers
+        self.query = received.query
+        self.headers = received.headers
+        self.address = received.address
         self.request_id = mint_request_id()
         minted = self.request_id.encode()
         # Each vendor's SDKs read one of them.
@@ -137,13 +234,13 @@ class IncomingRequest:
     @property
     def gone(self) -> bool:
         """Whether the client left before it was answered."""
-        return self.request.gone
+        return self.sink.gone
 
     @property
     def is_local(self) -> bool:
         """Whether the request comes from this machine, and not from a proxy on it that forwards
         what others ask."""
-        return is_here(self.request.address) and not self.headers.keys() & _FORWARDED
+        return is_here(self.address) and not self.headers.keys() & _FORWARDED
 
     async def body(self, limit: int) -> bytes:
         """The whole body, decompressed.
@@ -157,14 +254,14 @@ class IncomingRequest:
         encoding = self.headers.get(b"content-encoding")
         packed = encoding is not None and _is_packed(encoding)
         try:
-            body = await self.request.body(limit)
+            body = await self._read_body(limit)
         except BodyRefused as refused:
             raise _refused_body(refused.problem, limit) from None
         if packed:
             body = await self._unpacked(body, limit)
         if len(body) > _SMALL:
-            # It is held twice: as it came, and as it is sent upstream.
-            self.hold(len(body))
+            # It is in memory twice: as it came, and as it is sent upstream.
+            self.reserve(len(body))
         return body
 
     async def _unpacked(self, body: bytes, limit: int) -> bytes:
@@ -176,7 +273,7 @@ class IncomingRequest:
                 size += len(piece)
                 if size > limit:
                     raise _refused_body(Problem.BODY_TOO_LARGE, limit)
-                self.hold(len(piece))
+                self.reserve(len(piece))
                 plain.write(piece)
                 if size - turn >= _TURN_BYTES:
                     turn = size
@@ -187,29 +284,44 @@ class IncomingRequest:
             raise refusal(FaultKind.INVALID_REQUEST, told) from None
         return plain.getvalue()
 
-    def hold(self, size: int) -> None:
-        """Take so many bytes of the memory that all requests share, until this one is answered.
+    def reserve(self, size: int) -> None:
+        """Reserve so many bytes of the memory that all requests share, until this one is over.
 
         Raises:
             DragomanError: OVERLOADED: there are not so many.
         """
-        if not self.request.hold(size):
+        if not self.sink.reserve(size):
             raise _refused_body(Problem.NO_MEMORY, 0)
 
     def start(self, status: int, headers: Headers, lines: bytes = b"") -> None:
         """Begin an answer that comes in pieces: its head goes out with the first of them. `lines`
         are headers, each with its line end, that are sure to be sound."""
         self._begin(status)
-        self.request.start(status, self.lines + lines + header_lines(self.shared + headers))
+        lines = self.lines + lines + header_lines(self.shared + headers)
+        if self.observer is not None:
+            self.observer.on_start(status, lines)
+        self.sink.start(status, lines)
+
+    def try_write(self, data: bytes) -> bool:
+        """Send a piece of the answer's body, if that takes no waiting."""
+        if not self.sink.try_write(data):
+            return False
+        if self.observer is not None:
+            self.observer.on_data(data)
+        return True
 
     async def write(self, data: bytes) -> None:
         """Send a piece of the answer's body; waits while the client reads too slowly."""
-        await self.request.write(data)
+        if self.observer is not None:
+            self.observer.on_data(data)
+        await self.sink.write(data)
 
     def end(self, data: bytes = b"") -> None:
         """Send the last piece of the answer's body."""
         self.ended = True
-        self.request.end(data)
+        if self.observer is not None:
+            self.observer.on_data(data)
+        self.sink.end(data)
 
     async def reply(
         self, status: int, body: bytes, headers: Headers | None = None, media: bytes = _JSON
@@ -220,7 +332,11 @@ class IncomingRequest:
         lines = self.lines
         if self.shared or headers:
             lines += header_lines([*self.shared, *(headers or ())])
-        self.request.respond(status, lines + media if body else lines, body)
+        lines = lines + media if body else lines
+        if self.observer is not None:
+            self.observer.on_start(status, lines)
+            self.observer.on_data(body)
+        self.sink.respond(status, lines, body)
 
     async def fail(self, fault: Fault, headers: Headers | None = None) -> None:
         """Answer with an error in the client's own shape."""
@@ -243,8 +359,8 @@ async def while_connected(
     Raises:
         ClientGone: the client left.
     """
-    request = incoming.request
-    if request.gone:
+    sink = incoming.sink
+    if sink.gone:
         work.close()
         raise ClientGone
     task = asyncio.current_task(incoming.clock.loop)
@@ -259,18 +375,18 @@ async def while_connected(
         else:
             task.cancel()
 
-    request.on_gone = task.cancel if linger is None else left
+    sink.on_gone = task.cancel if linger is None else left
     try:
         await work
         if timer is not None:
             raise ClientGone
     except asyncio.CancelledError:
-        if not request.gone:
+        if not sink.gone:
             raise
         task.uncancel()
         raise ClientGone from None
     finally:
-        request.on_gone = None
+        sink.on_gone = None
         if timer is not None:
             timer.cancel()
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 from dragoman.canonical.masking import Mask
-from dragoman.edge.incoming import Asked
 
 BodyName = Literal["client_request", "upstream_request", "upstream_answer", "client_answer"]
 
@@ -34,13 +32,14 @@ class KeptBodies:
         self._masks: list[Mask] = []
         self.size = 0
 
-    def begin(self, mask: Mask | None) -> None:
-        """Another attempt is made, with the account whose secrets `mask` hides."""
+    def on_request(self, mask: Mask, body: bytes) -> None:
+        """Another attempt is made with this body, with the account whose secrets `mask` hides."""
         for name in ("upstream_request", "upstream_answer"):
             self.size -= sum(map(len, self._parts.pop(name, ())))
             self._totals.pop(name, None)
-        if mask is not None and mask not in self._masks:
+        if mask not in self._masks:
             self._masks.append(mask)
+        self.add("upstream_request", body)
 
     def add(self, name: BodyName, data: bytes) -> None:
         """Keep what is said next."""
@@ -51,6 +50,20 @@ class KeptBodies:
             part = data[:room]
             self._parts.setdefault(name, []).append(bytes(part))
             self.size += len(part)
+
+    def on_answer(self, record: object, status: int) -> None:
+        """The upstream begins to answer it."""
+
+    def on_answer_data(self, data: bytes) -> None:
+        """The upstream's answer goes on."""
+        self.add("upstream_answer", data)
+
+    def on_start(self, status: int, lines: bytes) -> None:
+        """The answer to the client begins."""
+
+    def on_data(self, data: bytes) -> None:
+        """The client is sent this."""
+        self.add("client_answer", data)
 
     def bodies(self) -> dict[BodyName, tuple[bytes, int]]:
         """What was kept of each, with the accounts' secrets hidden, and how long it was."""
@@ -63,45 +76,3 @@ class KeptBodies:
         for mask in self._masks:
             data = mask.secrets_in(data)
         return data[: self._most]
-
-
-class CopyingRequest:
-    """A client's request whose answer is copied on its way."""
-
-    def __init__(self, request: Asked, kept: KeptBodies) -> None:
-        self._request = request
-        self._kept = kept
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._request, name)
-
-    @property
-    def on_gone(self) -> Callable[[], object] | None:
-        """What is called when the client leaves."""
-        return self._request.on_gone
-
-    @on_gone.setter
-    def on_gone(self, call: Callable[[], object] | None) -> None:
-        self._request.on_gone = call
-
-    def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
-        """Give a whole answer."""
-        self._kept.add("client_answer", body)
-        self._request.respond(status, lines, body)
-
-    def put(self, data: bytes) -> bool:
-        """Send a piece of an answer, if that takes no waiting."""
-        if not self._request.put(data):
-            return False
-        self._kept.add("client_answer", data)
-        return True
-
-    async def write(self, data: bytes) -> None:
-        """Send a piece of an answer."""
-        self._kept.add("client_answer", data)
-        await self._request.write(data)
-
-    def end(self, data: bytes = b"") -> None:
-        """Send the last piece of an answer."""
-        self._kept.add("client_answer", data)
-        self._request.end(data)

@@ -3,39 +3,71 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import OrderedDict
+from collections.abc import Callable
+
+from msgspec import Struct
 
 from dragoman.http.addresses import counted
+from dragoman.link.messages import Notice, Peer
+from dragoman.link.owner import Owner
 
 _WINDOW_S = 60.0
 _MOST_ADDRESSES = 4096
 _MOST_KNOWN = 1024
 
 
+class Login(Struct, frozen=True):
+    """Someone logged in from an address, with the key of this digest; without one, it failed."""
+
+    address: str
+    key: bytes = b""
+
+
+LOGIN = Notice("logins.login", Login)
+
+
+def relay_logins(owner: Owner) -> None:
+    """At the owner: have each worker know of the logins at the others."""
+
+    def relay(worker: Peer, message: Login) -> None:
+        for peer in owner.peers:
+            if peer is not worker:
+                peer.report(LOGIN, message)
+
+    owner.handlers.receive(LOGIN, relay)
+
+
 class Logins:
-    """Counts failed logins by address, over a minute from the first.
+    """Counts failed logins by address, at all workers, over a minute from the first.
 
     An address that has used them up is refused whatever key it sends: what it learns of a key
     then is nothing. Clients that called with a valid key meanwhile are let through, so that one
     program with an old key does not lock out the others behind its address.
     """
 
-    __slots__ = ("_known", "_most", "failures")
+    __slots__ = ("_clock", "_known", "_link", "_most", "failures")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, link: Peer, clock: Callable[[], float] = time.monotonic) -> None:
         """
         Args:
             most: failed logins of one address in a minute; 0 for any number.
+            link: the link to the owner, by which workers know of each other's logins.
+            clock: monotonic seconds.
         """
         self._most = most
+        self._link = link
+        self._clock = clock
+        link.handlers.receive(LOGIN, self._receive)
         self.failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
         """By address: when the first of them was, and how many there are. While there are none,
         nothing has to be asked."""
         self._known: OrderedDict[tuple[str, bytes], None] = OrderedDict()
 
-    def wait(self, address: str, key: bytes, now: float) -> float:
+    def wait(self, address: str, key: bytes) -> float:
         """Seconds until a login from `address` is looked at, 0 if it is now."""
-        address = counted(address)
+        address, now = counted(address), self._clock()
         began, count = self.failures.get(address, (0.0, 0))
         if not count or count < self._most or now >= began + _WINDOW_S:
             return 0.0
@@ -43,11 +75,35 @@ class Logins:
             return 0.0
         return began + _WINDOW_S - now
 
-    def failed(self, address: str, now: float) -> None:
+    def failed(self, address: str) -> None:
         """A login from `address` failed."""
-        if not self._most:
-            return
+        if self._most:
+            address = counted(address)
+            self._count(address)
+            self._link.report(LOGIN, Login(address))
+
+    def succeeded(self, address: str, key: bytes) -> None:
+        """A login from `address` with this key succeeded."""
         address = counted(address)
+        began, _ = self.failures.get(address, (0.0, 0))
+        if not began:
+            return
+        if self._clock() >= began + _WINDOW_S:
+            del self.failures[address]
+            return
+        digest = _digest(key)
+        if (address, digest) not in self._known:
+            self._remember(address, digest)
+            self._link.report(LOGIN, Login(address, digest))
+
+    def _receive(self, owner: Peer, message: Login) -> None:
+        if message.key:
+            self._remember(message.address, message.key)
+        else:
+            self._count(message.address)
+
+    def _count(self, address: str) -> None:
+        now = self._clock()
         began, count = self.failures.pop(address, (now, 0))
         if now >= began + _WINDOW_S:
             began, count = now, 0
@@ -55,16 +111,8 @@ class Logins:
         if len(self.failures) > _MOST_ADDRESSES:
             self.failures.popitem(last=False)
 
-    def succeeded(self, address: str, key: bytes, now: float) -> None:
-        """A login from `address` with this key succeeded."""
-        address = counted(address)
-        began, _ = self.failures.get(address, (0.0, 0))
-        if not began:
-            return
-        if now >= began + _WINDOW_S:
-            del self.failures[address]
-            return
-        self._known[address, _digest(key)] = None
+    def _remember(self, address: str, digest: bytes) -> None:
+        self._known[address, digest] = None
         if len(self._known) > _MOST_KNOWN:
             self._known.popitem(last=False)
 

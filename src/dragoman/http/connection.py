@@ -258,7 +258,7 @@ class Connection(asyncio.BufferedProtocol, Link):
             return
         if request.unwanted:
             self._throw_away(size)
-        elif not request.hold(request.received - request.held):
+        elif not request.reserve(request.received - request.held):
             request.fail(Problem.NO_MEMORY)
         elif not request.wanted and request.received >= _AHEAD:
             self._pause_reading(True)

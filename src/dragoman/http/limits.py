@@ -7,6 +7,10 @@ from math import inf
 
 from msgspec import Struct
 
+RESERVED_FILES = 0.5
+"""Share of the files this process may open that connections of clients never take: calls of
+upstreams and the store need them."""
+
 _FILES_OF_ITS_OWN = 32
 """Files that a process has open besides its connections."""
 
@@ -39,8 +43,6 @@ class Limits(Struct, frozen=True, kw_only=True):
     is closed, and further ones wait to be accepted."""
     address_connections: int = 1024
     """Connections at once of one address that is not this machine's; 0 for any number."""
-    reserved_files: float = 0.5
-    """Share of the files this process may open that is kept for others than clients."""
     memory_bytes: int = 512 * 1024 * 1024
     """Bytes of all bodies and answers that are held at once; see `Budget`."""
 
@@ -64,7 +66,7 @@ def connections_for(limits: Limits, files: int | None) -> int:
     """How many connections there may be, with so many `files_to_share`."""
     if files is None:
         return limits.connections
-    return max(1, min(limits.connections, int(files * (1.0 - limits.reserved_files))))
+    return max(1, min(limits.connections, int(files * (1.0 - RESERVED_FILES))))
 
 
 class Budget:

@@ -80,8 +80,8 @@ class Request:
     `gone` that the client left before it was answered, after which whatever is sent goes nowhere;
     `status` is that of the answer, 0 before there is one; `answered` says that the answer is whole.
 
-    An application gives one answer: either `respond`, or `start`, any number of `put` and `write`,
-    and `end`. `on_gone`, where it is set, is called when the client leaves before that.
+    An application gives one answer: either `respond`, or `start`, any number of `try_write` and
+    `write`, and `end`. `on_gone`, where it is set, is called when the client leaves before that.
     """
 
     __slots__ = (
@@ -231,9 +231,9 @@ class Request:
             self._waiter = connection.loop.create_future()
             await self._waiter
 
-    def hold(self, size: int) -> bool:
-        """Take so many bytes of the memory budget until the request is done with; False if there
-        are not so many."""
+    def reserve(self, size: int) -> bool:
+        """Reserve so many bytes of the memory budget until the request is over; False if there are
+        not so many."""
         if not self._budget.take(size):
             return False
         self.held += size
@@ -338,7 +338,7 @@ class Request:
             self.keep_alive = False
         self._head = self._rendered(connection, status, lines, framing)
 
-    def put(self, data: bytes) -> bool:
+    def try_write(self, data: bytes) -> bool:
         """Send a piece of the answer, not empty, if that takes no waiting; else False."""
         connection = self.connection
         if connection is None or not self._chunked or self._head:

@@ -1,4 +1,4 @@
-"""Keys of the administration that are kept in a store, and the port of that store."""
+"""Stored keys of the administration, and the interface of their store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StoredAdmin(Struct, frozen=True, kw_only=True):
 
 
 class AdminStore(AuditLog, Protocol):
-    """Where keys of the administration are kept. Every method raises `StoreError` when the store
+    """The store of the administration's keys. Every method raises `StoreError` when the store
     cannot be used, and has then changed nothing."""
 
     def deciding(self) -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""Keys and teams that are kept in a store, and the port of that store."""
+"""Stored keys and teams, and the interface of their store."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from msgspec import Struct
 from dragoman.audit import AuditLog
 from dragoman.config.access_rules import AccessRules, KeyRules
 
-KEPT_SECRETS = 10
-"""Secrets of one key that are kept, those that are refused included."""
+MOST_SECRETS = 10
+"""Secrets stored of one key, refused ones included."""
 
 
 class StoredSecret(Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class StoredKey(Struct, frozen=True, kw_only=True):
 
 
 class StoredTeam(Struct, frozen=True, kw_only=True):
-    """A team: what holds for all of its keys. `removed` is when it was removed, None if it was
+    """A team: the rules of all of its keys. `removed` is when it was removed, None if it was
     not."""
 
     name: str
@@ -71,7 +71,7 @@ Uses = Mapping[bytes, tuple[int, float]]
 
 
 class KeyStore(AuditLog, Protocol):
-    """Where keys and teams are kept, and who changed them. Every method raises `StoreError` when
+    """The store of keys, teams and their changes. Every method raises `StoreError` when
     the store cannot be used, and has then changed nothing."""
 
     def deciding(self) -> AbstractContextManager[None]:
@@ -95,10 +95,10 @@ class KeyStore(AuditLog, Protocol):
 
     def save(self, keys: Iterable[StoredKey] = (), teams: Iterable[StoredTeam] = ()) -> None:
         """Replace the rules of keys, add the secrets that are new, and have others end no later
-        than these say; add teams, or replace those of the same name. All or none.
+        than given here; add teams, or replace those of the same name. All or none.
 
-        Whoever else changes a key at the same time loses no secret by it, and brings none back.
-        What was removed stays removed. Of each key the latest `KEPT_SECRETS` are kept.
+        A concurrent change of the same key loses no secret by it, and brings none back. What was
+        removed stays removed. The latest `MOST_SECRETS` of each key are stored.
         """
 
     def used(self, name: str, since: float, *, is_team: bool = False) -> Sequence[UsedInHour]:
@@ -106,4 +106,4 @@ class KeyStore(AuditLog, Protocol):
         in the hours that begin at `since` (Unix seconds) or later, in their order."""
 
     def users(self, since: float, *, is_team: bool = False) -> frozenset[str]:
-        """Names of the keys, or of the teams, of which `used` tells anything."""
+        """Names of the keys, or of the teams, for which `used` returns anything."""

@@ -42,7 +42,7 @@ class Denial(Enum):
 
 
 class Denied(Exception):
-    """A key is refused. `denial` says why."""
+    """A key is refused. `denial` is the reason."""
 
     def __init__(self, denial: Denial) -> None:
         super().__init__(denial.value)
@@ -67,7 +67,7 @@ class ModelList:
 
     def allows_below(self, name: str, model: str) -> bool:
         """Whether the list has `name`, which is `upstream/model`: `model` by itself, or by an entry
-        that says what stands before the slash."""
+        with the upstream before a slash."""
         return any(matches(pattern, name if "/" in pattern else model) for pattern in self._models)
 
 
@@ -121,8 +121,8 @@ class Caller:
     models that must all have what is asked for, `paths` those of paths, `upstreams` the names of
     those that may be used, None for all. `team` is empty without one. `limits` are those of the
     key, `team_limits` those of its team; `shows_amounts`: the caller may know what they are.
-    `most_output` are the tokens that an answer may have, None for any number. `keeps_bodies`: what
-    it asks and is answered is kept, sealed. `ends` is when the key expires, infinity for never.
+    `most_output` are the tokens that an answer may have, None for any number. `keeps_bodies`: its
+    requests and answers are stored, encrypted. `ends` is when the key expires, infinity for never.
     """
 
     __slots__ = (
@@ -170,7 +170,7 @@ class Caller:
         self.is_limited = bool(limits or team_limits)
         """Whether there are any."""
         self.bound: BoundLimits | None = None
-        """All of them with their counters, for whoever counts; None before that."""
+        """All of them with their counters; None before they are bound."""
         self.shows_amounts = all(one.show_amounts for one in given)
         caps = [one.max_output_tokens for one in given if one.max_output_tokens is not None]
         self.most_output = min(caps) if caps else None
@@ -249,10 +249,10 @@ _NOBODY = AccessRules(enabled=False, note="its team does not exist")
 class KeyRing:
     """The keys of the configuration, and those of the store, as far as they are known.
 
-    A key is looked up by its SHA-256, so that how long it takes tells nothing about the keys:
-    whoever guesses cannot choose what is compared. Keys that were found are remembered as they were
-    sent, under Python's own hash, which is seeded afresh for each process. A name of the
-    configuration wins over the same in the store.
+    A key is looked up by its SHA-256, so that the time of a lookup reveals nothing about the keys:
+    an attacker cannot choose what is compared. Keys that were found are cached as they were sent,
+    under Python's own hash, which is seeded anew for each process. A name of the configuration
+    takes precedence over the same name in the store.
     """
 
     def __init__(
@@ -362,10 +362,10 @@ class KeyRing:
     def retain(self, keys: Iterable[str], teams: Iterable[str]) -> None:
         """Refuse all keys of the store but those of these names, and forget all of its teams but
         those of these names. That there were keys is not forgotten."""
-        kept, kept_teams = set(keys), set(teams)
-        gone = [key for key in self._keys.values() if key.name not in kept]
+        known_keys, known_teams = set(keys), set(teams)
+        gone = [key for key in self._keys.values() if key.name not in known_keys]
         self.update(replace(key, secrets=(), removed=key.removed or 0.0) for key in gone)
-        left = [team for team in self._teams.values() if team.name not in kept_teams]
+        left = [team for team in self._teams.values() if team.name not in known_teams]
         self.update(teams=[replace(team, removed=team.removed or 0.0) for team in left])
 
     def _put_client(self, client: FixedKey) -> None:
@@ -419,7 +419,7 @@ class KeyRing:
         )
 
     def _team(self, name: str) -> AccessRules:
-        """What holds for a team's keys: nobody may call with one of a team that is not there."""
+        """The rules of a team's keys: those of a team that does not exist may not call."""
         if name in self._fixed_teams:
             return self._fixed_teams[name]
         stored = self._teams.get(name)

@@ -1,8 +1,8 @@
-"""The text of a key: how it is made, what can be told of it, and what is kept of it.
+"""The text of a key: its form, its check sum and its stored hash.
 
-A key is `sk-drg-`, 43 signs for 32 random bytes, and 4 signs of check sum, all letters and digits.
-So much chance needs no slow hash: a key is kept as its SHA-256, and looked up by it.
-"""
+A key is `sk-drg-`, 43 characters for 32 random bytes, and 4 characters of check sum, all letters
+and digits. With 256 random bits no slow hash is needed: a key is stored as its SHA-256 and looked
+up by it."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def is_mistyped(key: bytes) -> bool:
 
 
 def digest_of(key: bytes) -> bytes:
-    """What is kept of a key."""
+    """The stored hash of a key."""
     return hashlib.sha256(key).digest()
 
 
 def ending_of(key: str) -> str:
-    """What is shown of a key, to tell it from others: its last four signs."""
+    """The part of a key that may be shown, to identify it: its last four characters."""
     return key[-_SHOWN:]
 
 

@@ -34,6 +34,13 @@ _log = logging.getLogger("dragoman.gateway")
 
 SIGNATURE = "x-dragoman-signature"
 
+RETRIED_S = 86_400.0
+"""For which an alert is sent again until it is accepted."""
+MOST_WAITING = 1000
+"""Alerts that wait in each worker; further ones are dropped, and counted."""
+_TIMEOUT_S = 10.0
+_POOL_LEFT = 0.1
+"""Share of an upstream's accounts that can still be used, at or below which there is an alert."""
 _EVERY_S = 0.5
 _LAST_S = 2.0
 """Seconds in which waiting alerts are sent when the gateway stops."""
@@ -81,7 +88,7 @@ class Webhook:
 
     def offer(self, alert: Alert) -> None:
         """Queue an alert; it is dropped if the queue is full."""
-        if len(self._waiting) >= self._settings.queue_size:
+        if len(self._waiting) >= MOST_WAITING:
             self._metrics.alerted("dropped")
             return
         self._waiting.append(alert)
@@ -115,7 +122,7 @@ class Webhook:
         if not self._failing:
             self._failing = True
             _log.warning("the webhook did not accept an alert of %s: %s", alert.type, problem)
-        if time.time() - alert.at < self._settings.keep_s:
+        if time.time() - alert.at < RETRIED_S:
             self._waiting.append(alert)
         else:
             _log.error("an alert of %s is dropped: the webhook never accepted it", alert.type)
@@ -133,7 +140,7 @@ class Webhook:
         }
         if settings.secret is not None:
             headers[SIGNATURE] = signature(settings.secret.reveal(), int(time.time()), body)
-        limit = settings.timeout_s
+        limit = _TIMEOUT_S
         request = UpstreamRequest(
             method="POST",
             url=settings.url.reveal(),
@@ -281,7 +288,7 @@ class Alerts:
                 found += of_quota(name, upstream, windows, self._settings.thresholds, now)
         for name in pool.upstreams():
             usable, accounts = pool.left(name), pool.size(name)
-            alert = of_pool(name, usable, accounts, self._settings.pool_left, now)
+            alert = of_pool(name, usable, accounts, _POOL_LEFT, now)
             if alert is not None:
                 found.append(alert)
         return found

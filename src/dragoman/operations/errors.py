@@ -1,19 +1,40 @@
-"""What an operator cannot do, and why. The messages hold no secret."""
+"""What an operation cannot do, and why. The messages hold no secret."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from dragoman.config.convert import suggestion
-from dragoman.operations.rows import BadRow
+from dragoman.operations.inputs import FieldError, shortened
 
 
-class UnknownAccount(LookupError):
-    """There is no account of this name."""
+class BadRow(Struct, frozen=True):
+    """A row of a list that cannot be used, and every fault of it. `name` is empty where there is
+    none."""
 
-    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+    at: int
+    name: str
+    faults: tuple[FieldError, ...]
+
+
+class Unknown(LookupError):
+    """There is no such thing of this name."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str] = ()) -> None:
         self.name = name
-        super().__init__(f"no account named {name[:64]}{suggestion(name[:64], known)}")
+        super().__init__(f"no {what} named {shortened(name)}{suggestion(name[:64], list(known))}")
+
+
+class UnknownLimit(Unknown):
+    """There is no limit of this number."""
+
+    def __init__(self, name: str, number: int, count: int) -> None:
+        message = f"{name} has no limit {number}"
+        LookupError.__init__(
+            self, f"{message}: they are numbered from 1 to {count}" if count else message
+        )
 
 
 class Conflict(ValueError):
@@ -30,6 +51,10 @@ class NoModel(Conflict):
     def __init__(self, upstream: str) -> None:
         problem = f"upstream {upstream}: no model to ask for is known"
         super().__init__(f"{problem}: name one, or set upstreams.probe", "model")
+
+
+class BadFile(ValueError):
+    """A file cannot be read as a list; the message says why and repeats no secret."""
 
 
 class ImportRejected(ValueError):

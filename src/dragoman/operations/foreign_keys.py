@@ -1,8 +1,8 @@
-"""Client keys of other gateways, as these export them: what each row says in words of ours.
+"""Client keys of other gateways, as these export them: what each row means here.
 
 Sources: LiteLLM's table `LiteLLM_VerificationToken` (schema.prisma; `token` is the SHA-256 of the
 whole key, in hexadecimal), new-api's table `tokens` (model/token.go; `key` is the key without its
-`sk-`, in plain text), and OpenRouter's list of keys (`GET /api/v1/keys`), which tells no key.
+`sk-`, in plain text), and OpenRouter's list of keys (`GET /api/v1/keys`), which has no key in it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dragoman import jsontext
 from dragoman.config.limits import MOST, MOST_DOLLARS
 from dragoman.jsontext import JsonError
 from dragoman.keys.secrets import digest_of, ending_of
-from dragoman.operations.drafts import FieldError, shortened
-from dragoman.operations.rows import BadFile, BadRow
+from dragoman.operations.errors import BadFile, BadRow
+from dragoman.operations.inputs import FieldError, shortened
 
 Source = Literal["litellm", "new-api", "openrouter"]
 
@@ -56,14 +56,14 @@ _MEANINGLESS: Mapping[Source, Collection[str]] = {
         ),
     ),
 }
-"""What exports say of a key that nothing would come of here: when it was made, and by whom, and use
-that what is left of a limit has in it."""
+"""Columns that mean nothing here: when a key was made and by whom, and use that the rest of a limit
+includes."""
 
 
 class ForeignKey(Struct, frozen=True, kw_only=True):
     """A key to be added. `digest` is the SHA-256 of its secret, None where nobody knows that, and
-    `ending` its last signs. `team` is what the other gateway calls its team; `left_out` names what
-    is not taken over. Of rows with the same `name`, `id` tells them apart."""
+    `ending` its last characters. `team` is its team at the other gateway; `left_out` names what is
+    not taken over. Of rows with the same `name`, `id` distinguishes them."""
 
     at: int
     name: str
@@ -76,7 +76,7 @@ class ForeignKey(Struct, frozen=True, kw_only=True):
 
 
 class _Reader:
-    """Reads the values of one row, and notes what is wrong with them."""
+    """Reads the values of one row, and collects what is wrong with them in `faults`."""
 
     def __init__(self, values: Values) -> None:
         self._values = values
@@ -147,9 +147,9 @@ class _Reader:
         return [one for one in value if one]
 
     def left_out(self, meaningless: Collection[str]) -> tuple[str, ...]:
-        """What the row says that nobody has read, but for what is meaningless elsewhere: of an
-        object its members."""
-        told: list[str] = []
+        """The columns that were not read, without those that are `meaningless`; of an object its
+        members."""
+        names: list[str] = []
         for name, value in self._values.items():
             if name in self._read or name in meaningless:
                 continue
@@ -158,10 +158,10 @@ class _Reader:
                 with suppress(JsonError):
                     inner = jsontext.decode(value)
             if isinstance(inner, dict):
-                told += [f"{name}.{member}" for member, one in inner.items() if _is_set(one)]
+                names += [f"{name}.{member}" for member, one in inner.items() if _is_set(one)]
             elif _is_set(value):
-                told.append(name)
-        return tuple(shortened(name) for name in told)
+                names.append(name)
+        return tuple(shortened(name) for name in names)
 
     def plain_key(self, name: str, text: str) -> bytes | None:
         """The SHA-256 of a key in plain text."""
@@ -180,8 +180,8 @@ def _is_set(value: object) -> bool:
 
 def _limit(kind: str, amount: Decimal, window: str | None) -> dict[str, Any]:
     """A limit as the configuration has it."""
-    told: int | str = f"{amount:.6f}".rstrip("0").rstrip(".") if kind == "cost" else int(amount)
-    limit: dict[str, Any] = {"kind": kind, "amount": told}
+    value: int | str = f"{amount:.6f}".rstrip("0").rstrip(".") if kind == "cost" else int(amount)
+    limit: dict[str, Any] = {"kind": kind, "amount": value}
     return limit if window is None else {**limit, "window": window}
 
 
@@ -227,7 +227,7 @@ def _litellm(row: _Reader, at: int) -> ForeignKey:
 
 
 def _window(row: _Reader, name: str) -> str:
-    """LiteLLM's span of a budget as a window of ours."""
+    """LiteLLM's span of a budget as the window of a limit."""
     text = row.text(name)
     if not text:
         return "total"
@@ -305,7 +305,7 @@ _READERS: Mapping[str, Callable[[_Reader, int], ForeignKey]] = {
 
 def read_keys(file: BinaryIO, source: Source) -> list[ForeignKey | BadRow]:
     """The keys of an export: CSV whose first line names the columns, a JSON list of objects or an
-    object that has one, or JSON lines. What was deleted there is passed over.
+    object that has one, or JSON lines. What was deleted there is skipped.
 
     Raises:
         BadFile: it is none of these. The message repeats nothing of it.
@@ -333,7 +333,7 @@ def read_keys(file: BinaryIO, source: Source) -> list[ForeignKey | BadRow]:
 
 
 def fitting_name(key: ForeignKey, taken: Iterable[str]) -> str:
-    """The name of a key in letters that names have here, told from others in the same list."""
+    """The name of a key in the characters that names have here, unlike others in the same list."""
     name = _NOT_IN_NAMES.sub("-", key.name).strip("-_.")[:_LONGEST_NAME] or f"key-{key.id}"
     if name not in taken:
         return name
@@ -365,8 +365,8 @@ def _rows(document: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _lines(text: str) -> StringIO:
-    """The lines of a file with their ends, of whatever system. Other signs that Unicode calls the
-    end of a line, such as U+2028, are signs of texts."""
+    """The lines of a file with their ends, of whatever system. Other characters that Unicode calls
+    the end of a line, such as U+2028, are part of texts."""
     return StringIO(text, newline="")
 
 

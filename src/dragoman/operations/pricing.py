@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from dragoman.accounts.store import ChargeCount, ChargeKey, Store
 from dragoman.accounts.usage import OTHER
 from dragoman.audit import Actor, Change
-from dragoman.config import Config
 from dragoman.operations.people import this_user
 from dragoman.prices.lookup import Basis, Prices
 from dragoman.prices.rates import PER_MILLION, Price, dollars
+from dragoman.storage.retention import USUAL
 
 _SEARCHES = 1000
 _DAY_S = 86400
@@ -110,9 +110,9 @@ def price_views(prices: Sequence[Price]) -> Iterator[PriceView]:
         )
 
 
-def hours_since(config: Config) -> float:
-    """Since when usage is kept by the hour, in Unix seconds; before, it is by the day."""
-    return time.time() - config.storage.usage_hours_days * _DAY_S
+def hours_since() -> float:
+    """Since when usage is stored by the hour, in Unix seconds; before, it is by the day."""
+    return time.time() - USUAL.hours_days * _DAY_S
 
 
 def _clock(minute: int) -> str:

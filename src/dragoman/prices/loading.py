@@ -1,4 +1,4 @@
-"""The prices of a configuration, from the table that is shipped or one of its own."""
+"""The prices of a configuration, from the shipped table or one of its own."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dragoman.prices.rates import Price, pico_per_token
 from dragoman.prices.table import PriceError, Table, read_table
 
 SNAPSHOT = "snapshot.json"
-"""File of the package that holds the table that is shipped."""
+"""File of the package with the shipped table."""
 
 NO_LIST = "none"
-"""In place of a provider: no list applies."""
+"""Stands for a provider: no list applies."""
 
 _PER_THOUSAND = 1000
 
 
 def load_table(file: FileText | None = None) -> Table:
-    """The table in a file, or the one that is shipped.
+    """The table in a file, or the shipped one.
 
     Raises:
         PriceError: the file cannot be read, or is no table.
@@ -39,7 +39,7 @@ def load_prices(config: Config, unknown: Callable[[str, str], None] | None = Non
     """The prices of a configuration's upstreams. `unknown` is as for `Prices`.
 
     Raises:
-        PriceError: its table cannot be read, or does not know the provider an upstream names.
+        PriceError: its table cannot be read, or lacks the provider of an upstream.
     """
     table = load_table(config.pricing.table)
     lists = {upstream.name: _list_of(upstream, table, config) for upstream in config.upstreams}
@@ -49,7 +49,7 @@ def load_prices(config: Config, unknown: Callable[[str, str], None] | None = Non
 
 
 def price_faults(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """What keeps the prices of a configuration from being loaded, with the key at fault."""
+    """Faults that prevent loading the prices of a configuration, each with its path."""
     try:
         table = load_table(config.pricing.table)
     except PriceError as error:
@@ -63,7 +63,7 @@ def price_faults(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
 
 
 def provider_of(upstream: Upstream, table: Table) -> str | None:
-    """Whose price list applies to an upstream; None if no one's."""
+    """The provider whose price list applies to an upstream; None if none does."""
     if upstream.prices is None:
         return table.provider_of(upstream.base_url)
     return None if upstream.prices == NO_LIST else upstream.prices
@@ -79,7 +79,7 @@ def _list_of(upstream: Upstream, table: Table, config: Config) -> PriceList:
         if price.upstream in (None, upstream.name):
             own.setdefault((price.model, price.upstream), []).append(_own(price))
     for prices in own.values():
-        # Of those that hold at a time the last counts.
+        # The last of those that apply is used.
         prices.sort(key=lambda one: (one.since, one.begins != one.ends))
     lists = [[model for model in table.models if model.provider == name] for name in names]
     return PriceList(((model, prices) for (model, _), prices in own.items()), lists)
@@ -91,8 +91,8 @@ def _lists_of(upstream: Upstream, table: Table) -> Sequence[str]:
 
 
 def _own(price: OwnPrice) -> Price:
-    def rate(told: str | None, otherwise: int = 0) -> int:
-        return otherwise if told is None else pico_per_token(Decimal(told))
+    def rate(amount: str | None, otherwise: int = 0) -> int:
+        return otherwise if amount is None else pico_per_token(Decimal(amount))
 
     begins, ends = (0, 0) if price.hours is None else map(_minute, price.hours.split("-"))
     since = 0

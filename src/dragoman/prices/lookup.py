@@ -1,4 +1,4 @@
-"""What an answer costs, found at once: prices by upstream and model."""
+"""Lookup of prices by upstream and model, and the cost of an answer."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from dragoman.prices.table import (
 )
 
 MOST_MODELS = 1024
-"""Models whose prices are remembered; where a pattern leads to an upstream, clients choose them."""
+"""Models whose prices are cached; clients can choose them if a route is a pattern."""
 
 STEPS = (32_000, 100_000, 128_000, 199_999, 200_000, 256_000, 272_000, 512_000, 524_288)
-"""Lengths of prompts from which vendors have other prices. What has no price yet is counted apart
-by them, so that it can be priced later."""
+"""Prompt lengths from which vendors have other prices. Usage without a price is counted apart by
+them, so that it can be priced later."""
 
 MOST_COST = 10**16
-"""Pico-dollars that an answer may cost, which is ten thousand dollars. An upstream that tells of
-more is not believed, or its sums would not fit the store."""
+"""Most pico-dollars of an answer, ten thousand dollars. A higher usage report of an upstream is not
+believed, since its sums would not fit the store."""
 
 _LONGEST_NAME = 200
 
 _OTHERS = "*"
-"""The own price of what has no other."""
+"""The own price of all models without another."""
 
 
 class Basis(NamedTuple):
-    """By what an answer is priced: everything besides its counts.
+    """What an answer is priced by, besides its counts.
 
-    `tier` is one of `TIERS` or empty, `above` the length of the prompt above which the price holds,
+    `tier` is one of `TIERS` or empty, `above` the prompt length above which the price applies,
     `prices` the version of the table. Empty: no price is known.
     """
 
@@ -55,8 +55,8 @@ class Basis(NamedTuple):
 
 
 class Charge(Struct, frozen=True, gc=False):
-    """What one answer costs, in pico-dollars; None if no price is known. Where it is not `billed`,
-    its account is paid by subscription, and this is what it would have cost by the token."""
+    """The cost of one answer in pico-dollars; None if no price is known. If it is not `billed`, its
+    account is paid by subscription, and this is what it would have cost."""
 
     basis: Basis
     cost: int | None
@@ -64,14 +64,13 @@ class Charge(Struct, frozen=True, gc=False):
 
 
 _Steps = tuple[Sequence[int], Sequence[tuple[Basis, Price | None]]]
-"""Lengths of prompts, and what holds up to the first of them, from there to the next, and so on."""
+"""Prompt lengths, and the price up to the first of them, from there to the next, and so on."""
 
 
 class Quote:
     """The prices of one model until a time (Unix seconds). `billed`: its account is paid by the
-    token. `writes_cost_more`: what is written to a prompt cache costs more than other input.
-    `usual` is the price of the usual tier, None if it depends on the length of prompts or is not
-    known."""
+    token. `writes_cost_more`: writing to a prompt cache costs more than other input. `usual` is the
+    price of the default tier, None if it is unknown or depends on the prompt length."""
 
     __slots__ = ("billed", "tiers", "until", "usual", "writes_cost_more")
 
@@ -88,18 +87,18 @@ class Quote:
         )
 
     def priced(self, tier: str | None, length: int) -> tuple[Basis, Price | None]:
-        """The price of a prompt of so many tokens, None if it is not known, and what it is."""
+        """The price of a prompt of so many tokens, None if it is unknown, and its basis."""
         steps, priced = self.tiers.get(tier) or self.tiers[None]
-        # The step holds for prompts that are longer than it says.
+        # The step applies to longer prompts.
         return priced[bisect_left(steps, length) if steps else 0]
 
 
 class PriceList:
-    """What models cost at one upstream: own prices first, then the lists that apply to it, and last
+    """The prices of models at one upstream: own prices first, then the lists that apply, and last
     an own price for all others, `*`, which ends the own prices.
 
-    A name that is spelled out wins over a pattern, and of patterns that which spells out most, the
-    earlier one if they are alike. Of own prices the first that fits wins.
+    An exact name takes precedence over a pattern, and a pattern with more literal characters over
+    others, the earlier one if equal. Of own prices the first that matches is used.
     """
 
     __slots__ = ("_exact", "_others", "_own", "_patterns")
@@ -126,12 +125,12 @@ class PriceList:
             self._patterns.append(patterns)
 
     def prices(self, model: str) -> Sequence[Price]:
-        """All prices of a model, at whatever time; none if it is not known."""
+        """All prices of a model, at whatever time; none if it is unknown."""
         return self._found(model)[1]
 
     def listed(self) -> Iterator[tuple[str, Sequence[Price], bool]]:
-        """All names and patterns with their prices, and whether they are own ones. Those that an
-        earlier one stands before are left out."""
+        """All names and patterns with their prices, and whether they are own ones, except those
+        that an earlier one covers."""
         seen: set[str] = set()
         own = ((name, prices, True) for name, prices in (*self._own, self._others) if prices)
         shipped = (
@@ -148,7 +147,7 @@ class PriceList:
                 yield row
 
     def listed_as(self, model: str) -> str:
-        """The name or pattern under which the price of a model stands; empty if it has none."""
+        """The name or pattern of a model's price; empty if it has none."""
         return self._found(model)[0]
 
     def _found(self, model: str) -> tuple[str, Sequence[Price]]:
@@ -166,15 +165,14 @@ class PriceList:
 
 
 class Prices:
-    """Prices by the name of an upstream and a model of it.
+    """Prices by upstream and model.
 
-    `lists` are those of the upstreams, `version` names all that they are made of, `sources` where
-    that was read. `unknown` is told
-    the upstream and the model of an answer that has no price, once for each while it is remembered.
-    Accounts of `subscriptions` are not paid by the token.
+    `lists` are those of the upstreams, `version` identifies all of them, `sources` are where they
+    came from. `unknown` is called with the upstream and the model of an answer without a price,
+    once for each while it is cached. Accounts of `subscriptions` are not paid by the token.
     """
 
-    __slots__ = ("_quotes", "_told", "_unknown", "lists", "sources", "subscriptions", "version")
+    __slots__ = ("_quotes", "_reported", "_unknown", "lists", "sources", "subscriptions", "version")
 
     def __init__(
         self,
@@ -189,7 +187,7 @@ class Prices:
         self.version = version
         self.lists = lists
         self._unknown = unknown
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self._quotes: dict[tuple[str, str], Quote] = {}
 
     def quote(self, upstream: str, model: str, now: float) -> Quote:
@@ -200,22 +198,22 @@ class Prices:
         return quote
 
     def charge(self, upstream: str, model: str, usage: Usage, now: float) -> Charge:
-        """What an answer of `usage` at `now` (Unix seconds) costs."""
+        """The cost of an answer of `usage` at `now` (Unix seconds)."""
         quote = self.quote(upstream, model, now)
         basis, price = quote.priced(usage.tier, usage.input)
         if price is None:
-            self._tell(upstream, model)
+            self._report_unknown(upstream, model)
             return Charge(basis, None, quote.billed)
         cost = price.cost_of(usage)
         if cost > MOST_COST:
-            self._tell(upstream, model)
+            self._report_unknown(upstream, model)
             return Charge(basis, None, quote.billed)
         return Charge(basis, cost, quote.billed)
 
     def price(self, basis: Basis, at: float, until: float) -> tuple[Basis, Price] | None:
-        """The price, and what it is priced by, of what was counted under `basis` from one time to
-        another; None if none is known, or none that holds all of it. Steps that were not told apart
-        then cannot be now."""
+        """The price, and its basis, of usage that was counted under `basis` from one time to
+        another; None if it is unknown, or no single price applies. Steps that were not counted
+        apart cannot be separated now."""
         quote = self._quote(basis.upstream, basis.model, at, keep=False)
         if quote.until < until:
             return None
@@ -230,25 +228,25 @@ class Prices:
         if keep:
             if len(self._quotes) >= MOST_MODELS:
                 self._quotes.clear()
-                self._told.clear()
+                self._reported.clear()
             self._quotes[upstream, model] = quote
         return quote
 
-    def _tell(self, upstream: str, model: str) -> None:
-        if self._unknown is not None and (upstream, model) not in self._told:
-            self._told.add((upstream, model))
+    def _report_unknown(self, upstream: str, model: str) -> None:
+        if self._unknown is not None and (upstream, model) not in self._reported:
+            self._reported.add((upstream, model))
             self._unknown(upstream, model)
 
 
 def _tiers(
     upstream: str, model: str, prices: Sequence[Price], version: str, at: float
 ) -> Mapping[str | None, _Steps]:
-    holding: dict[str, tuple[int, int, int]] = {}
+    applying: dict[str, tuple[int, int, int]] = {}
     for price in prices:
-        if price.holds(at):
-            holding[price.tier] = price.period
+        if price.applies(at):
+            applying[price.tier] = price.period
     tiers: dict[str | None, _Steps] = {}
-    for tier, period in holding.items():
+    for tier, period in applying.items():
         rows = sorted(
             (price for price in prices if price.tier == tier and price.period == period),
             key=lambda price: price.above,
@@ -260,7 +258,7 @@ def _tiers(
     else:
         usual_steps, usual = tiers[None]
         for tier in TIERS:
-            # What has no price of its own is charged as usual, and told apart all the same.
+            # A tier without a price of its own is charged as the default, and counted apart.
             named = [(basis._replace(tier=tier), price) for basis, price in usual]
             tiers.setdefault(tier, (usual_steps, named))
     return tiers
@@ -271,7 +269,7 @@ def _unpriced(upstream: str, model: str, tier: str) -> _Steps:
 
 
 def _next_change(prices: Sequence[Price], at: float) -> float:
-    """When another price may hold."""
+    """When another price may apply."""
     changes = [float(price.since) for price in prices if price.since > at]
     if any(price.begins != price.ends for price in prices):
         changes.append(at // 60 * 60 + 60)
@@ -279,7 +277,7 @@ def _next_change(prices: Sequence[Price], at: float) -> float:
 
 
 def version_with(table: Table, own: Sequence[object]) -> str:
-    """The name of a table together with own prices over it."""
+    """The version of a table with own prices."""
     if not own:
         return table.version
     digest = hashlib.sha256(msgspec.json.encode(own)).hexdigest()

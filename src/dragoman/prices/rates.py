@@ -1,4 +1,4 @@
-"""A price, and what usage comes to by it. Whole numbers of pico-dollars throughout."""
+"""A price, and the cost of usage by it, in whole pico-dollars."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ PICO: Final = 10**12
 """Pico-dollars in a US dollar. One for a token is a millionth of a dollar for a million tokens."""
 
 PER_MILLION: Final = 10**6
-"""Pico-dollars for one token that costs one US dollar for a million."""
+"""Pico-dollars for one token at one US dollar for a million."""
 
 BATCH, FLEX, PRIORITY, FAST, ULTRAFAST = "batch", "flex", "priority", "fast", "ultrafast"
 TIERS: Final = (BATCH, FLEX, PRIORITY, FAST, ULTRAFAST)
-"""Service tiers with prices of their own, by the vendors' names (`Usage.tier`). The usual tier is
+"""Service tiers with prices of their own, by the vendors' names (`Usage.tier`). The default tier is
 the empty text."""
 
 
@@ -23,7 +23,7 @@ _MOST: Final = 2**63 - 1
 
 
 class Counts(Protocol):
-    """Counts as in `Usage`: what is None is not known, and counts as none."""
+    """Counts as in `Usage`; None is unknown, and counts as none."""
 
     @property
     def input(self) -> int: ...
@@ -42,13 +42,13 @@ class Counts(Protocol):
 
 
 class Price(Struct, frozen=True, array_like=True, gc=False):
-    """What the tokens of a model cost from `since` (Unix seconds) on, in one service tier, where
-    the prompt has more than `above` tokens.
+    """The price of a model's tokens from `since` (Unix seconds) on, in one service tier, for
+    prompts of more than `above` tokens.
 
-    `begins` and `ends` are the minutes of the day (UTC) between which it holds, over midnight if
+    `begins` and `ends` are the minutes of the day (UTC) between which it applies, past midnight if
     `ends` is less; both 0: all day. Then the rates in pico-dollars: for a token of plain input, of
     input read from a cache, written to one, written to one for an hour, of output, of reasoning;
-    for one of the vendor's web searches; and for the request as such.
+    for a web search of the vendor; and for the request itself.
     """
 
     since: int
@@ -67,12 +67,12 @@ class Price(Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def period(self) -> tuple[int, int, int]:
-        """When it holds: what prices that hold together have in common."""
+        """When it applies; the same for prices that apply together."""
         return self.since, self.begins, self.ends
 
     @property
     def rates(self) -> tuple[int, ...]:
-        """What a token costs, of each kind."""
+        """The cost of a token of each kind."""
         return (
             self.input,
             self.cached,
@@ -84,11 +84,11 @@ class Price(Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def is_possible(self) -> bool:
-        """Whether nothing of it is below zero, nor beyond what a table can hold."""
+        """Whether no rate is negative or too large for a table."""
         return all(0 <= rate <= _MOST for rate in (*self.rates, self.search, self.request))
 
-    def holds(self, at: float) -> bool:
-        """Whether it holds at a time (Unix seconds)."""
+    def applies(self, at: float) -> bool:
+        """Whether it applies at a time (Unix seconds)."""
         if at < self.since:
             return False
         if self.begins == self.ends:
@@ -99,13 +99,13 @@ class Price(Struct, frozen=True, array_like=True, gc=False):
         return minute >= self.begins or minute < self.ends
 
     def written(self, *, for_an_hour: bool) -> int:
-        """Pico-dollars for a token that is written to a prompt cache, to be kept for an hour or
-        for as long as usual."""
+        """Pico-dollars for a token written to a prompt cache, for an hour or for the default
+        time."""
         return self.cache_write_1h if for_an_hour else self.cache_write
 
     def cost_of(self, counts: Counts, requests: int = 1) -> int:
         """Pico-dollars for the counts of one answer, or for the sums of several `requests`, in
-        which no part is more than its whole (see `dragoman.canonical.usage.consistent`)."""
+        which no part exceeds its whole (see `dragoman.canonical.usage.consistent`)."""
         total = requests * self.request + counts.input * self.input + counts.output * self.output
         cached = counts.cached
         if cached:
@@ -131,7 +131,7 @@ def pico_per_token(dollars: Decimal) -> int:
 
 
 def dollars(pico: int) -> str:
-    """An amount as US dollars, exact, without zeros at the end: `0.00425`, `12`."""
+    """An amount in US dollars, exact, without trailing zeros: `0.00425`, `12`."""
     sign, rest = ("-", -pico) if pico < 0 else ("", pico)
     whole, part = divmod(rest, PICO)
     return f"{sign}{whole}.{part:012d}".rstrip("0").rstrip(".")

@@ -1,4 +1,4 @@
-"""A table of prices: whose list, which models, and what they cost when."""
+"""A table of prices: providers, models, and their prices over time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PriceError(ValueError):
 
 
 class Source(Struct, frozen=True):
-    """Where prices came from: a name, its address or file, and the SHA-256 of what was read."""
+    """Where prices came from: a name, its address or file, and the SHA-256 of the content."""
 
     name: str
     address: str
@@ -27,8 +27,8 @@ class Source(Struct, frozen=True):
 
 
 class Provider(Struct, frozen=True):
-    """Someone who has a list of prices. `url` is a regular expression for the beginning of its
-    base URLs; models that are not on its list are looked for on those of `others`."""
+    """A provider with a price list. `url` is a regular expression for the beginning of its base
+    URLs; models that its list lacks are looked up in those of `others`."""
 
     name: str
     url: str
@@ -38,8 +38,8 @@ class Provider(Struct, frozen=True):
 class ModelPrices(Struct, frozen=True):
     """The prices of one model of a provider, under each of its names.
 
-    In a name `*` stands for any text and `#` for one digit; case does not count. Of `prices`, a
-    later one wins over an earlier one that holds at the same time.
+    In a name `*` matches any text and `#` one digit; case does not count. Of `prices`, a later one
+    takes precedence over an earlier one that applies at the same time.
     """
 
     provider: str
@@ -48,7 +48,7 @@ class ModelPrices(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True, kw_only=True):
-    """A whole table. `version` names it: the day it was made, and a digest of its prices."""
+    """A whole table. `version` is the day on which it was made, and a digest of its prices."""
 
     version: str
     sources: tuple[Source, ...] = ()
@@ -56,14 +56,14 @@ class Table(Struct, frozen=True, kw_only=True):
     models: tuple[ModelPrices, ...] = ()
 
     def provider_of(self, base_url: str) -> str | None:
-        """Who has the price list of the service at a URL; None if nobody known does."""
+        """The provider of the service at a URL; None if it is unknown."""
         for provider in self.providers:
             if re.match(provider.url, base_url):
                 return provider.name
         return None
 
     def lists_for(self, provider: str) -> tuple[str, ...]:
-        """The providers whose lists count for one, in order: its own first.
+        """The providers whose lists apply to one, in order: its own first.
 
         Raises:
             PriceError: there is none of this name.
@@ -98,7 +98,7 @@ def read_table(text: bytes) -> Table:
     """The table in a file.
 
     Raises:
-        PriceError: it is none, or its prices are not those it was made with.
+        PriceError: it is no table, or was edited by hand.
     """
     try:
         table = _read_table(text)
@@ -111,7 +111,7 @@ def read_table(text: bytes) -> Table:
 
 
 def write_table(table: Table) -> bytes:
-    """A table as a file, a line for each model: changes can be read."""
+    """A table as a file, a line for each model, so that changes can be read."""
     head = msgspec.json.encode(msgspec.structs.replace(table, providers=(), models=()))
     head = head.removesuffix(b',"providers":[],"models":[]}')
     return b"\n".join((head + b",", *_lines("providers", table.providers, b"],"), b"")) + (
@@ -128,12 +128,12 @@ def _lines(name: str, rows: Iterable[Struct], end: bytes) -> Iterator[bytes]:
 
 
 def literal_length(pattern: str) -> int:
-    """How many characters of a name a pattern spells out: the more, the more it tells of it."""
+    """The number of literal characters of a pattern; the more, the more specific it is."""
     return len(pattern) - pattern.count("*")
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a name stands for several."""
+    """Whether a name matches several models."""
     return "*" in name or "#" in name
 
 
@@ -144,7 +144,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 def names_model(pattern: str, model: str) -> bool:
-    """Whether `pattern` stands for the model of this name, which is in lower case."""
+    """Whether `pattern` matches the model of this name, in lower case."""
     if not is_pattern(pattern):
         return pattern.lower() == model
     return _expression(pattern).fullmatch(model) is not None

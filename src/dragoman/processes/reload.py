@@ -1,31 +1,24 @@
 """Reading a configuration anew, in all processes of a gateway or in none.
 
-The process that watches the workers reads the file once, and has each worker make it ready
-(`prepare`). Only if all can, all are told to serve it (`commit`); else to forget it (`drop`).
+The owner reads the file once, and has each worker make it ready (`PREPARE`). Only if all can, all
+are told to serve it (`COMMIT`); else to forget it (`DROP`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import select
-import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import count
 from typing import Any
 
 from msgspec import Struct
 
 from dragoman.config.changes import Changes
 from dragoman.config.source import Snapshot, stamp
-from dragoman.processes.helper import receive, send
+from dragoman.link.messages import LinkError, Notice, Peer, Question
 
 _log = logging.getLogger("dragoman.gateway")
-
-ANSWER_S = 15.0
-"""Seconds in which a worker has to make a configuration ready, or to begin to serve it."""
 
 WATCHED_EVERY_S = 1.0
 
@@ -148,190 +141,92 @@ class Watch:
         self._last += found
 
 
-class WorkerLink:
-    """A worker's end of the link to the process that watches it. `prepare` makes a configuration
-    ready, or raises `ReloadError`; `adopt` serves what `prepare` gave."""
+class ReloadAsked(Struct, frozen=True):
+    """A worker asks for the configuration to be read anew, by all."""
+
+
+class Prepare(Struct, frozen=True):
+    """A worker is to make a configuration ready, which would be number `number`."""
+
+    attempt: int
+    snapshot: Snapshot
+    number: int
+
+
+class Prepared(Struct, frozen=True):
+    """Why a configuration could not be made ready, if it could not."""
+
+    problems: tuple[str, ...] = ()
+
+
+class Commit(Struct, frozen=True):
+    """A worker is to serve what it has made ready."""
+
+    attempt: int
+
+
+class Committed(Struct, frozen=True):
+    """Whether it does."""
+
+    is_served: bool
+
+
+class Drop(Struct, frozen=True):
+    """A worker is to forget what it has made ready."""
+
+    attempt: int
+
+
+RELOAD = Question("reload", ReloadAsked, Report)
+PREPARE = Question("reload.prepare", Prepare, Prepared)
+COMMIT = Question("reload.commit", Commit, Committed)
+DROP = Notice("reload.drop", Drop)
+
+
+class WorkerReload:
+    """Has a worker serve what the owner tells it to. `prepare` makes a configuration ready, or
+    raises `ReloadError`; `adopt` serves what `prepare` gave."""
 
     def __init__(
         self,
-        sock: socket.socket,
+        link: Peer,
         prepare: Callable[[Snapshot, int], Awaitable[Any]],
         adopt: Callable[[Any], None],
     ) -> None:
-        self._sock = sock
+        self._link = link
         self._prepare = prepare
         self._adopt = adopt
         self._attempt = 0
         """That in which a configuration is made ready; 0 in none."""
         self._ready: Any = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._asked: dict[int, asyncio.Future[Report]] = {}
-        self._numbers = count(1)
-
-    def start(self) -> None:
-        """Hear what is told, in the running loop."""
-        # The loop has it return at once; so the rest of a message that is not all there is awaited.
-        self._sock.settimeout(ANSWER_S)
-        asyncio.get_running_loop().add_reader(self._sock, self._hear)
+        link.handlers.answer(PREPARE, self._make_ready)
+        link.handlers.answer(COMMIT, self._commit)
+        link.handlers.receive(DROP, self._drop)
 
     async def reload(self) -> Report:
-        """Have the configuration read anew, by all workers.
-
-        Raises:
-            ReloadError: nobody is there to do it.
-        """
-        number = next(self._numbers)
-        self._asked[number] = asked = asyncio.get_running_loop().create_future()
+        """Have the configuration read anew, by all workers."""
         try:
-            send(self._sock, ("reload", number, None), b"")
-            report: Report = await asked
-        except OSError:
-            raise ReloadError(("the gateway is ending",)) from None
-        finally:
-            del self._asked[number]
-        return report
+            return await self._link.ask(RELOAD, ReloadAsked())
+        except LinkError:
+            return Report(0, problems=("the gateway is ending",))
 
-    def _hear(self) -> None:
-        try:
-            (told, number, value), _ = receive(self._sock)
-        except (EOFError, OSError):
-            asyncio.get_running_loop().remove_reader(self._sock)
-            for one in tuple(self._asked):
-                self._answer(one, Report(0, problems=("the gateway is ending",)))
-            return
-        if told == "prepare":
-            self._attempt, self._ready = number, None
-            task = asyncio.create_task(self._make_ready(number, *value))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        elif told == "commit" and self._attempt == number and self._ready is not None:
-            self._adopt(self._ready)
-            self._attempt, self._ready = 0, None
-            self._tell("adopted", number, None)
-        elif told == "drop":
-            self._attempt, self._ready = 0, None
-        elif told == "report":
-            self._answer(number, value)
-
-    async def _make_ready(self, attempt: int, snapshot: Snapshot, number: int) -> None:
-        problems: tuple[str, ...] = ()
+    async def _make_ready(self, owner: Peer, asked: Prepare) -> Prepared:
+        self._attempt, self._ready = asked.attempt, None
         try:
             with failures_told():
-                ready = await self._prepare(snapshot, number)
-            if self._attempt == attempt:  # It may have taken too long.
-                self._ready = ready
+                ready = await self._prepare(asked.snapshot, asked.number)
         except ReloadError as error:
-            problems = error.problems
-        self._tell("prepared", attempt, problems)
+            return Prepared(error.problems)
+        if self._attempt == asked.attempt:  # It may have taken too long.
+            self._ready = ready
+        return Prepared()
 
-    def _answer(self, number: int, report: Report) -> None:
-        asked = self._asked.get(number)
-        if asked is not None and not asked.done():
-            asked.set_result(report)
+    def _commit(self, owner: Peer, asked: Commit) -> Committed:
+        if self._attempt != asked.attempt or self._ready is None:
+            return Committed(is_served=False)
+        self._adopt(self._ready)
+        self._attempt, self._ready = 0, None
+        return Committed(is_served=True)
 
-    def _tell(self, told: str, number: int, value: object) -> None:
-        try:
-            send(self._sock, (told, number, value), b"")
-        except OSError:
-            return
-
-
-class WorkerLinks:
-    """The links to all workers, in the process that watches them. `asked` is who wants to be told
-    the report of a reload: workers, and the number of what each asked."""
-
-    def __init__(self, workers: int) -> None:
-        self._ours: list[socket.socket | None] = [None] * workers
-        self._theirs: socket.socket | None = None
-        self.asked: set[tuple[int, int]] = set()
-
-    def open(self, number: int) -> None:
-        """A process is about to be started for worker `number`."""
-        former = self._ours[number]
-        if former is not None:
-            former.close()
-        self._ours[number], self._theirs = socket.socketpair()
-
-    def opened(self) -> None:
-        """In this process: it was started."""
-        if self._theirs is not None:
-            self._theirs.close()
-            self._theirs = None
-
-    def hold(self) -> socket.socket:
-        """In the worker: its own end, and nothing of the others."""
-        for one in self._ours:
-            if one is not None:
-                one.close()
-        assert self._theirs is not None
-        return self._theirs
-
-    def hear(self) -> None:
-        """Hear what workers want, without waiting."""
-        self._gather({}, "", 0, 0.0)
-
-    def tell(self, told: str, number: int, value: object = None) -> dict[int, object]:
-        """Tell all workers that are there; the workers that could be told."""
-        reached: dict[int, object] = {}
-        for worker, sock in enumerate(self._ours):
-            if sock is None:
-                continue
-            try:
-                sock.settimeout(ANSWER_S)
-                send(sock, (told, number, value), b"")
-                reached[worker] = None
-            except OSError:
-                self._close(worker)
-        return reached
-
-    def ask(self, told: str, number: int, answer: str, value: object = None) -> dict[int, object]:
-        """Tell all workers that are there, and wait for their answers: by worker, `NO_ANSWER` of
-        one that gave none in time. Those that end meanwhile are left out."""
-        waiting = dict.fromkeys(self.tell(told, number, value), NO_ANSWER)
-        return self._gather(waiting, answer, number, ANSWER_S)
-
-    def _gather(
-        self, found: dict[int, object], answer: str, number: int, seconds: float
-    ) -> dict[int, object]:
-        missing = set(found)
-        until = time.monotonic() + seconds
-        while True:
-            links = {sock: worker for worker, sock in enumerate(self._ours) if sock is not None}
-            left = max(0.0, until - time.monotonic()) if missing else 0.0
-            readable = select.select(list(links), [], [], left)[0]
-            if not readable:
-                return found
-            for sock in readable:
-                worker = links[sock]
-                try:
-                    sock.settimeout(ANSWER_S)
-                    (told, about, value), _ = receive(sock)
-                except (EOFError, OSError):
-                    self._close(worker)
-                    missing.discard(worker)
-                    found.pop(worker, None)
-                    continue
-                if told == "reload":
-                    self.asked.add((worker, about))
-                elif told == answer and about == number and worker in missing:
-                    missing.discard(worker)
-                    found[worker] = value
-
-    def report(self, asked: Iterable[tuple[int, int]], report: Report) -> None:
-        """Tell those who asked."""
-        for worker, number in asked:
-            sock = self._ours[worker]
-            if sock is not None:
-                try:
-                    send(sock, ("report", number, report), b"")
-                except OSError:
-                    self._close(worker)
-
-    def _close(self, worker: int) -> None:
-        sock, self._ours[worker] = self._ours[worker], None
-        if sock is not None:
-            sock.close()
-        self.asked = {one for one in self.asked if one[0] != worker}
-
-
-NO_ANSWER = object()
+    def _drop(self, owner: Peer, asked: Drop) -> None:
+        self._attempt, self._ready = 0, None

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
-import selectors
 import signal
+import socket
 import sys
 import time
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import uvloop
+
+from dragoman.link.owner import Owner
 from dragoman.processes.backoff import BackOff
-from dragoman.processes.reload import WorkerLinks
+from dragoman.processes.forks import Forks
 from dragoman.processes.table import WorkerTable
 from dragoman.processes.take_over import Offer
 from dragoman.processes.worker import SHOW_STACK, Lifeline, reset_signals
@@ -21,6 +25,7 @@ from dragoman.processes.worker import SHOW_STACK, Lifeline, reset_signals
 _log = logging.getLogger("dragoman.gateway")
 
 _POLL_S = 0.1
+_KILLED_S = 0.01
 _OVER_GRACE_S = 5.0
 """Seconds that workers have beyond those of their requests, to close what they hold."""
 
@@ -50,59 +55,70 @@ class _Worker:
     """Whether its stack was logged since the last sign of life."""
 
 
-class Reloads(Protocol):
-    """Reads the configuration anew, for all workers; each has a link."""
+class Supervised(Protocol):
+    """What is supervised. All but `work` is called in the event loop of the supervisor."""
 
-    @property
-    def links(self) -> WorkerLinks:
-        """The links to the workers."""
+    def work(self, number: int, sock: socket.socket) -> None:
+        """Be worker `number`, in a process of its own; `sock` is linked to the owner."""
 
-    def ask(self) -> None:
-        """Do it when there is time for it. Called from a handler of signals."""
+    async def start(self) -> None:
+        """Begin, before there is a worker."""
 
-    def work(self) -> None:
-        """Do what there is to do."""
+    def on_serving(self) -> None:
+        """All workers serve, for the first time."""
+
+    def on_hangup(self) -> None:
+        """SIGHUP came."""
+
+    async def on_stop(self) -> None:
+        """The workers are told to stop next: give up here what they share, such as the sockets they
+        listen on."""
+
+    async def close(self) -> None:
+        """The workers have ended."""
 
 
 class Supervisor:
-    """Forks the workers of `table`, each of which calls `work` with its number, and replaces those
-    that end or give no sign of life for `stuck_after_s` seconds (0: however long).
+    """Forks the workers of `table` and replaces those that end, or give no sign of life for
+    `stuck_after_s` seconds (0: however long). Each is linked to `owner`.
 
     A worker that keeps ending is started at growing intervals; the others serve on. SIGINT and
     SIGTERM are passed on, and processes that are not gone `grace_s` seconds later, and a little,
-    are killed; SIGHUP has `reloads` read the configuration anew. Workers stop by themselves when
-    this process is gone. `on_serving` is called when all workers serve for the first time;
-    `on_stop` before they are told to stop: it gives up here what they share, such as the sockets
-    they listen on.
+    are killed. Workers stop by themselves when this process is gone.
+
+    All but the forks happens in an event loop, which stands still while a process is forked: so the
+    child begins outside of it. `forks` prevents them while threads of this process work.
     """
 
     def __init__(
         self,
         table: WorkerTable,
-        work: Callable[[int], None],
+        supervised: Supervised,
         *,
         grace_s: float,
         stuck_after_s: float,
         offer: Offer,
-        on_serving: Callable[[], None],
-        on_stop: Callable[[], None],
-        reloads: Reloads | None = None,
+        owner: Owner,
+        forks: Forks,
     ) -> None:
-        self._reloads = reloads
         self._table = table
-        self._work = work
+        self._supervised = supervised
         self._grace_s = grace_s
         self._stuck_after_s = stuck_after_s
         self._offer = offer
-        self._on_serving = on_serving
-        self._on_stop = on_stop
+        self._owner = owner
+        self._forks = forks
         self._workers = [_Worker(number) for number in range(table.workers)]
+        self._unaccepted: list[tuple[socket.socket, int]] = []
         self._lifeline = Lifeline()
         self._stopping = False
+        self._is_hung_up = False
         self._any_served = False
         self._all_served = False
         self._failed_starts = 0
+        self._has_failed = False
         self._looked = time.monotonic()
+        self._woken = asyncio.Event()
 
     def run(self) -> None:
         """Serve until told to stop.
@@ -111,30 +127,23 @@ class Supervisor:
             SystemExit: no worker could begin to serve.
         """
         before = {number: signal.signal(number, self._on_signal) for number in _HANDLED}
-        waking, woken = os.pipe()
-        for end in (waking, woken):
-            os.set_blocking(end, False)
-        before_wakeup = signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
-        selector = selectors.DefaultSelector()
-        selector.register(waking, selectors.EVENT_READ)
-        selector.register(self._offer, selectors.EVENT_READ)
+        loop = uvloop.new_event_loop()
+        loop.add_reader(self._offer.fileno(), self._offer.work)
         try:
+            loop.run_until_complete(self._supervised.start())
             while not self._stopping:
-                self._look_after()
-                if not self._stopping:
-                    selector.select(_POLL_S)
-                    _drain(waking)
-                    self._offer.work()
+                self._start_workers()
+                loop.run_until_complete(self._look_after())
         finally:
-            selector.close()
+            loop.remove_reader(self._offer.fileno())
             self._offer.close()
-            self._stop()
+            loop.run_until_complete(self._stop())
             self._lifeline.close()
-            signal.set_wakeup_fd(before_wakeup)
-            for end in (waking, woken):
-                os.close(end)
+            loop.close()
             for number, handler in before.items():
                 signal.signal(number, handler)
+        if self._has_failed:
+            raise SystemExit(1)
 
     def stop(self) -> None:
         """End as if told to by a signal."""
@@ -143,8 +152,9 @@ class Supervisor:
     def _on_signal(self, number: int, frame: object) -> None:
         if number in _STOP:
             self._stopping = True
-        elif number == signal.SIGHUP and self._reloads is not None:
-            self._reloads.ask()
+        elif number == signal.SIGHUP:
+            self._is_hung_up = True
+        self._woken.set()
 
     def replace(self, number: int) -> None:
         """Have worker `number` end what it serves, and start another."""
@@ -152,21 +162,42 @@ class Supervisor:
         if worker.pid:
             _send(worker.pid, signal.SIGTERM)
 
-    def _look_after(self) -> None:
-        self._reap()
-        now = time.monotonic()
-        for worker in self._workers:
-            if not worker.pid and now >= worker.due:
-                self._fork(worker)
-        self._watch(now)
-        if self._reloads is not None:
-            self._reloads.work()
+    async def _look_after(self) -> None:
+        """Look after the workers until another is to be started, or all are to stop."""
+        self._forks.forked()
+        for sock, number in self._unaccepted:
+            await self._owner.accept(sock, number)
+        self._unaccepted.clear()
+        while True:
+            self._woken.clear()
+            self._reap()
+            now = time.monotonic()
+            self._watch(now)
+            self._look_who_serves()
+            if self._is_hung_up:
+                self._is_hung_up = False
+                self._supervised.on_hangup()
+            if self._stopping or (self._due(now) and self._forks.may_fork()):
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_S):
+                    await self._woken.wait()
+
+    def _look_who_serves(self) -> None:
         if not self._all_served:
             serving = self._table.count_serving()
             self._any_served = self._any_served or serving > 0
             if serving == self._table.workers:
                 self._all_served = True
-                self._on_serving()
+                self._supervised.on_serving()
+
+    def _due(self, now: float) -> list[_Worker]:
+        """The workers that are to be started."""
+        return [worker for worker in self._workers if not worker.pid and now >= worker.due]
+
+    def _start_workers(self) -> None:
+        for worker in self._due(time.monotonic()):
+            self._fork(worker)
 
     def _fork(self, worker: _Worker) -> None:
         """Start a worker. Signals wait meanwhile: one that comes between the fork and the worker's
@@ -175,14 +206,14 @@ class Supervisor:
         worker.born = time.monotonic()
         worker.silent_s, worker.shown = 0.0, False
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
-        if self._reloads is not None:
-            self._reloads.links.open(worker.number)
+        ours, theirs = socket.socketpair()
         worker.pid = os.fork()
         if worker.pid:
-            if self._reloads is not None:
-                self._reloads.links.opened()
+            theirs.close()
+            self._unaccepted.append((ours, worker.number))
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             return
+        ours.close()
         status = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -190,7 +221,10 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             self._lifeline.hold(self._grace_s + _OVER_GRACE_S)
             self._offer.forget()
-            self._work(worker.number)
+            self._owner.forget()
+            for sock, _ in self._unaccepted:
+                sock.close()
+            self._supervised.work(worker.number, theirs)
             status = 0
         except KeyboardInterrupt:
             status = 0
@@ -229,7 +263,7 @@ class Supervisor:
                 self._failed_starts += 1
                 if self._failed_starts >= _MOST_FAILED_STARTS:
                     _log.error("workers end before they serve")
-                    raise SystemExit(1)
+                    self._has_failed = self._stopping = True
 
     def _watch(self, now: float) -> None:
         """See to workers that give no sign of life: their stack is logged when half of their time
@@ -263,18 +297,19 @@ class Supervisor:
                 )
                 _send(worker.pid, SHOW_STACK)
 
-    def _stop(self) -> None:
+    async def _stop(self) -> None:
         self._stopping = True
-        self._on_stop()
+        await self._supervised.on_stop()
         self._tell(signal.SIGTERM)
         deadline = time.monotonic() + self._grace_s + _OVER_GRACE_S
         while any(worker.pid for worker in self._workers) and time.monotonic() < deadline:
             self._reap()
-            time.sleep(_POLL_S / 2)
+            await asyncio.sleep(_POLL_S / 2)
         self._tell(signal.SIGKILL)
-        for worker in self._workers:
-            if worker.pid:
-                os.waitpid(worker.pid, 0)
+        while any(worker.pid for worker in self._workers):
+            self._reap()
+            await asyncio.sleep(_KILLED_S)
+        await self._supervised.close()
 
     def _tell(self, number: signal.Signals) -> None:
         for worker in self._workers:
@@ -297,11 +332,3 @@ def _how_ended(status: int) -> str:
         return signal.Signals(-code).name
     except ValueError:
         return f"signal {-code}"
-
-
-def _drain(pipe: int) -> None:
-    try:
-        while os.read(pipe, 4096):
-            pass
-    except BlockingIOError:
-        return

@@ -24,9 +24,9 @@ from dragoman.protocols.openai_responses.response_object import queued
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
 from dragoman.responses.background_run import (
     STOPPED,
-    AskedInBackground,
     BackgroundRun,
     Run,
+    StoredRequest,
     cancelled,
     failed,
     is_end,
@@ -193,7 +193,7 @@ class Background:
             ClientGone: the client left while it waited for its turn.
         """
         responses = self._responses()
-        asked = AskedInBackground.of(incoming, request)
+        asked = StoredRequest.of(incoming, request)
         request = await self._admit(incoming, caller, record, request)
         if len(self._running) >= self._most:
             raise DragomanError(_BUSY)
@@ -251,9 +251,9 @@ class Background:
             DragomanError: its key is not valid any more, or a limit refuses it.
         """
         stored = left.stored
-        asked = msgspec.msgpack.decode(left.request, type=AskedInBackground)
+        asked = msgspec.msgpack.decode(left.request, type=StoredRequest)
         caller = self._keys.named(stored.owner)
-        request = await self._conversations.kept_request(
+        request = await self._conversations.stored_request(
             asked.protocol, asked.body, msgspec.json.decode(asked.shown)
         )
         keep = PendingResponse(

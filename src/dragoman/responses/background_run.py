@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dragoman import jsontext
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.edge.auth import Caller, without_keys
-from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.incoming import DetachedSink, IncomingRequest, Received
 from dragoman.edge.record import Record
 from dragoman.http.clock import Clock
 from dragoman.http.problems import ClientGone
@@ -63,13 +63,15 @@ class BackgroundRun:
         clock: Clock,
         stored: StoredResponse,
         keep: PendingResponse,
-        asked: AskedInBackground,
+        asked: StoredRequest,
         caller: Caller,
         after: int = -1,
     ) -> None:
         """Its events are numbered from the one after number `after`."""
-        self._request = _Unattended(asked, self.take)
-        self.incoming = IncomingRequest(self._request, CODECS[asked.protocol], clock, asked.path)
+        self._sink = DetachedSink()
+        received = Received.internal(asked.path, asked.headers, b"", self._sink)
+        self.incoming = IncomingRequest(received, CODECS[asked.protocol], clock, asked.path)
+        self.incoming.observer = self
         self.record = Record()
         self.record.caller, self.record.team = caller.name, caller.team
         self._conversations = conversations
@@ -91,7 +93,7 @@ class BackgroundRun:
 
     def stop(self) -> None:
         """Make it no further, and tell nothing of that in its events."""
-        self._request.gone = True
+        self._sink.gone = True
         self.task.cancel()
 
     async def _run(self, caller: Caller, request: ClientRequest) -> None:
@@ -116,10 +118,13 @@ class BackgroundRun:
         record.error = record.error or (fault.kind if fault is not None else "")
         await self._end(fault)
 
-    def take(self, status: int, data: bytes) -> None:
-        """A piece of the answer, whose status is this, was made."""
+    def on_start(self, status: int, lines: bytes) -> None:
+        """The answer begins."""
         self._status = status
-        if status != 200:
+
+    def on_data(self, data: bytes) -> None:
+        """A piece of the answer was made."""
+        if self._status != 200:
             self._body += data
             return
         events = _events(self._decoder.feed(data), self._shift)
@@ -208,9 +213,9 @@ def _append(stored: StoredResponse, events: list[StoredEvent], store: ResponseSt
     return store.append(stored.id, events, stored.taken)
 
 
-class AskedInBackground(msgspec.Struct, frozen=True):
-    """What a background response answers, as it is kept for whoever takes it over: the request as
-    it is answered, what of it is shown, and its path and headers, without keys."""
+class StoredRequest(msgspec.Struct, frozen=True):
+    """The request of a background response, as it is stored for another worker to take over: the
+    request as it is answered, what of it is shown, and its path and headers, without keys."""
 
     protocol: str
     path: str
@@ -219,7 +224,7 @@ class AskedInBackground(msgspec.Struct, frozen=True):
     shown: bytes
 
     @classmethod
-    def of(cls, incoming: IncomingRequest, request: ClientRequest) -> AskedInBackground:
+    def of(cls, incoming: IncomingRequest, request: ClientRequest) -> StoredRequest:
         """That of a request that came."""
         return cls(
             request.codec.name,
@@ -228,47 +233,6 @@ class AskedInBackground(msgspec.Struct, frozen=True):
             request.body,
             to_json(dict(request.shown)),
         )
-
-
-class _Unattended:
-    """Stands in for the request of a client that does not wait: what it is answered is given to
-    `take`, with the status."""
-
-    __slots__ = ("_status", "_take", "gone", "headers", "on_gone", "path")
-
-    method = "POST"
-    query = b""
-    address = ""
-
-    def __init__(self, asked: AskedInBackground, take: Callable[[int, bytes], None]) -> None:
-        self.path = asked.path
-        self.headers = asked.headers
-        self.gone = False
-        self.on_gone: Callable[[], object] | None = None
-        self._take = take
-        self._status = 0
-
-    async def body(self, limit: int) -> bytes:
-        return b""
-
-    def hold(self, size: int) -> bool:
-        return True
-
-    def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
-        self._take(status, body)
-
-    def start(self, status: int, lines: bytes = b"") -> None:
-        self._status = status
-
-    def put(self, data: bytes) -> bool:
-        self._take(self._status, data)
-        return True
-
-    async def write(self, data: bytes) -> None:
-        self._take(self._status, data)
-
-    def end(self, data: bytes = b"") -> None:
-        self._take(self._status, data)
 
 
 def _events(frames: Iterable[Frame], shift: int) -> list[StoredEvent]:

@@ -35,7 +35,7 @@ from dragoman.protocols.openai_responses.conversations import (
 from dragoman.protocols.raw import join_list, join_object, split_list, split_object
 from dragoman.responses.large_body_tasks import items_given
 from dragoman.responses.response_store import ResponseStoreThread
-from dragoman.serving.large import LargeBodies, is_large
+from dragoman.serving.large import LargeBodies
 from dragoman.serving.recorder import AnswerRecorder
 from dragoman.serving.routing import Target
 from dragoman.sse import Frame, encode, last_event
@@ -157,6 +157,46 @@ def _unkept(response: bytes) -> bytes:
     return response if members is None else bytes(join_object({**members, "store": _FALSE}))
 
 
+class _Plan(Struct, frozen=True, kw_only=True):
+    """What a request continues, and what is stored. `remembered` is the conversation before it,
+    where its connection knows that. `strips`: a service that may answer would store the response,
+    and is asked not to."""
+
+    previous: str | None
+    stores: bool
+    background: bool
+    remembered: Sequence[bytes] | None
+    strips: bool
+
+
+class _History(Struct, frozen=True):
+    """The members of a request with all of its conversation: the items `earlier` and its `own`.
+    `strips`: they are still to be stripped of what its service would look up."""
+
+    members: Mapping[str, Raw]
+    own: GivenItems
+    earlier: Sequence[bytes]
+    strips: bool
+
+
+def _pending(
+    request: ClientRequest, caller: Caller, plan: _Plan, history: _History
+) -> PendingResponse:
+    """The response to store."""
+    items, previous = history.own, plan.previous
+    if plan.remembered is not None:
+        # The store does not have what precedes it.
+        items, previous = given_items(history.members.get("input")) or GivenItems(), None
+    return PendingResponse(
+        id=mint(request.codec.endpoint.id_prefix),
+        owner=caller.name,
+        created=time.time(),
+        input=Items(items.body, items.ids),
+        previous=previous,
+        background=plan.background,
+    )
+
+
 class StoredConversations:
     """Puts the stored conversation before a request's own items, and stores answers. Without
     `responses`, the store, nothing is stored, and what was stored before is not found."""
@@ -174,93 +214,136 @@ class StoredConversations:
         answered: bool = True,
         continuation: Continuation | None = None,
     ) -> tuple[ClientRequest, PendingResponse | None]:
-        """The request as if its client had sent the whole conversation, and what is to be kept;
-        None if nothing is, as of one that is not `answered`, but counted. Its `continuation` may
-        know what it goes on from, and is told the conversation if nobody else keeps it.
+        """The request as if its client had sent the whole conversation, and the response that is to
+        be stored; None if none is, as of a request that is not `answered`, but counted. A
+        `continuation` may know the conversation before the request, and is given the one with it
+        where nothing is stored.
 
         Raises:
-            DragomanError: what it goes on from is not there, or cannot be had.
+            DragomanError: what the request continues is not there, or cannot be read.
         """
         if not request.codec.endpoint.stores_responses:
             return request, None
+        plan = self._plan(request, target, answered=answered, continuation=continuation)
+        if self.responses is None and continuation is None:
+            return await self._unstored(request, plan), None
+        is_complete = continuation is None and not plan.stores and plan.previous is None
+        if is_complete and not await self.references(request):
+            return request, None
+        own = await self._given_items(request)
+        if own is None:
+            return request, None
+        history = await self._history(request, own, plan, caller, continuation)
+        if continuation is not None and (not plan.stores or continuation.prepares):
+            added = history.own.body[1:-1].strip()
+            continuation.pieces = (*history.earlier, *([added] if added else ()))
+        pending = _pending(request, caller, plan, history) if plan.stores else None
+        return await self._rebuilt(request, plan, history, pending, continuation), pending
+
+    def _plan(
+        self,
+        request: ClientRequest,
+        target: Target,
+        *,
+        answered: bool,
+        continuation: Continuation | None,
+    ) -> _Plan:
+        """What the request continues, and whether its response is stored.
+
+        Raises:
+            InvalidRequest: that is not possible here.
+        """
         if request.member("conversation") is not None:
             raise no_conversations()
         previous = _text(request, "previous_response_id")
-        wanted = _flag(request, "store") is not False and answered
+        wants_store = _flag(request, "store") is not False and answered
         background = answered and _flag(request, "background") is True
-        if background and not wanted:
+        if background and not wants_store:
             raise InvalidRequest.at("background", "needs the response to be stored (store)")
-        given = request.members.get("input")
-        if given is None and not _keeps(target) and request.member("prompt") is not None:
-            raise InvalidRequest.at("prompt", "is kept at OpenAI; send its text as input")
+        has_input = request.members.get("input") is not None
+        if not has_input and not _stores(target) and request.member("prompt") is not None:
+            raise InvalidRequest.at("prompt", "is stored at OpenAI; send its text as input")
         remembered = None if continuation is None else continuation.find(previous)
         if self.responses is None:
             if previous is not None and remembered is None:
                 raise previous_not_found(previous)
             if background:
                 raise InvalidRequest.at("background", "needs a gateway that stores responses")
-            if continuation is None:
-                if wanted and _kept_there(target):
-                    request = await self._with_members(
-                        request, unstored_members(request.members), {"store": False}
-                    )
-                return request, None
-            wanted = False
-        is_whole = continuation is None and not wanted and previous is None
-        if is_whole and not await self.references(request):
-            return request, None  # it has all that it needs, and nothing of it is kept
-        own = await self._given_items(request)
-        if own is None:
-            return request, None
+            if continuation is not None:
+                wants_store = False
+        return _Plan(
+            previous=previous,
+            stores=wants_store,
+            background=background,
+            remembered=remembered,
+            strips=(wants_store or continuation is not None) and _may_store(target),
+        )
+
+    async def _unstored(self, request: ClientRequest, plan: _Plan) -> ClientRequest:
+        """The request for services that would store its response, where there is no store here."""
+        if not plan.strips:
+            return request
+        members = unstored_members(request.members)
+        return await self._with_members(request, members, {"store": False})
+
+    async def _history(
+        self,
+        request: ClientRequest,
+        own: GivenItems,
+        plan: _Plan,
+        caller: Caller,
+        continuation: Continuation | None,
+    ) -> _History:
+        """The request's members with the conversation before its `own` items.
+
+        Raises:
+            DragomanError: some of it is not there, or cannot be read.
+        """
         members: Mapping[str, Raw] = request.members
-        unstored = (wanted or continuation is not None) and _kept_there(target)
-        if unstored and continuation is not None and (previous is None or remembered is not None):
-            # What is remembered is as it was sent there, so only what is new is looked at.
-            unstored = False
+        strips, remembered = plan.strips, plan.remembered
+        if (
+            strips
+            and continuation is not None
+            and (plan.previous is None or remembered is not None)
+        ):
+            # What is remembered has no stored ids any more, so only what is new is stripped.
+            strips = False
             members = unstored_members({**members, "input": Raw(own.body)})
             own = given_items(members["input"]) or own
             continuation.unstored = True
         earlier: Sequence[bytes] = remembered or ()
-        if previous is not None or own.references:
+        if plan.previous is not None or own.references:
             if remembered is None:
-                turns = await self._turns(previous, caller)
+                turns = await self._turns(plan.previous, caller)
                 earlier = [body for turn in turns for body in (*turn.input, *turn.output)]
             if own.references and self.responses is not None:
                 own = await self._resolved(own, caller)
             members = whole_members(members, earlier, own)
-        if continuation is not None and (not wanted or continuation.prepares):
-            added = own.body[1:-1].strip()
-            continuation.pieces = (*earlier, added) if added else tuple(earlier)
+        return _History(members, own, earlier, strips)
+
+    async def _rebuilt(
+        self,
+        request: ClientRequest,
+        plan: _Plan,
+        history: _History,
+        pending: PendingResponse | None,
+        continuation: Continuation | None,
+    ) -> ClientRequest:
+        """The request with its history; what its client sees of it stays as it was."""
         shown: JsonObject = {}
-        if previous is not None:
-            shown["previous_response_id"] = previous
-        pending = None
-        if wanted:
-            kept, parent = Items(own.body, own.ids), previous
-            if remembered is not None:
-                # The store does not know what precedes it.
-                whole = given_items(members.get("input")) or GivenItems()
-                kept, parent = Items(whole.body, whole.ids), None
-            pending = PendingResponse(
-                id=mint(request.codec.endpoint.id_prefix),
-                owner=caller.name,
-                created=time.time(),
-                input=kept,
-                previous=parent,
-                background=background,
-            )
+        if plan.previous is not None:
+            shown["previous_response_id"] = plan.previous
+        if pending is not None:
             shown |= {"store": True, "id": pending.id}
-        if unstored:
-            members = unstored_members(members)
-        if members is not request.members:
-            known = None if continuation is None else continuation.parent
-            # The shape of what is remembered was found right when it was answered.
-            is_right = known is not None and known.was_answered
-            own_body = request.body if is_right else None
-            request = await self._with_members(request, members, shown, own=own_body)
-        else:
+        members = unstored_members(history.members) if history.strips else history.members
+        if members is request.members:
             request.shown = shown
-        return request, pending
+            return request
+        parent = None if continuation is None else continuation.parent
+        # The shape of a remembered conversation was checked when it was answered.
+        is_checked = parent is not None and parent.was_answered
+        own = request.body if is_checked else None
+        return await self._with_members(request, members, shown, own=own)
 
     async def references(self, request: ClientRequest) -> list[tuple[int, str]]:
         """The items of a request's input that refer to stored ones, as `references`."""
@@ -285,17 +368,15 @@ class StoredConversations:
     ) -> ClientRequest:
         """The request with another body; `own` is as in `ClientRequest`."""
         body = to_json(dict(members))
-        if is_large(body):
-            return await self._large.read(request.codec.name, body, shown=shown)
-        return ClientRequest(request.codec.name, body, shown, members=members, own=own)
+        return await self._large.read(
+            request.codec.name, body, shown=shown, members=members, own=own
+        )
 
-    async def kept_request(
+    async def stored_request(
         self, protocol: str, body: bytes, shown: Mapping[str, Any]
     ) -> ClientRequest:
-        """A request that was read before, and kept."""
-        if is_large(body):
-            return await self._large.read(protocol, body, shown=shown)
-        return ClientRequest(protocol, body, shown)
+        """A request that was read before, and stored."""
+        return await self._large.read(protocol, body, shown=shown)
 
     async def keep(
         self,
@@ -419,14 +500,14 @@ def item_not_found(name: str, number: int) -> DragomanError:
     )
 
 
-def _keeps(target: Target) -> bool:
-    """Whether its service would keep the response unless it is asked not to."""
+def _stores(target: Target) -> bool:
+    """Whether its service would store the response unless it is asked not to."""
     return target.upstream.codec.endpoint.stores_responses
 
 
-def _kept_there(target: Target) -> bool:
-    """Whether that holds of any service that may answer."""
-    return any(map(_keeps, (target, *target.fallbacks)))
+def _may_store(target: Target) -> bool:
+    """Whether any service that may answer would."""
+    return any(map(_stores, (target, *target.fallbacks)))
 
 
 def _with(output: Raw, inserted: Sequence[tuple[int, bytes]]) -> Raw:

@@ -233,7 +233,7 @@ class UpstreamResponses:
                 if is_stream(answer, b""):
                     await self._send(incoming, answer, ResumedStream(builder.mask))
                     return
-                body = builder.mask.secrets_in(await answer.read(MOST_BYTES, incoming.hold))
+                body = builder.mask.secrets_in(await answer.read(MOST_BYTES, incoming.reserve))
         except CallError as error:
             raise DragomanError(failed_call(error, account.upstream).fault) from None
         if incoming.method == "DELETE":

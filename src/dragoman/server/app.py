@@ -15,26 +15,27 @@ from contextlib import suppress
 from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
-from dragoman.admin.configuration import ReloadRequest
+from dragoman.admin.gateway import ReloadRequest
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.edge.auth import Caller, Guessed, presented_key
 from dragoman.edge.browsers import check_unkeyed
 from dragoman.edge.errors import fault_of, refusal
-from dragoman.edge.incoming import Asked, IncomingRequest
-from dragoman.edge.lanes import Continuation
+from dragoman.edge.incoming import IncomingRequest, Received
 from dragoman.edge.logins import Logins
 from dragoman.edge.paths import implied_codec, normal_path
 from dragoman.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
-from dragoman.http import ClientGone
+from dragoman.http import ClientGone, Request
 from dragoman.http.addresses import Proxies, is_here
-from dragoman.http.websocket import is_offered
+from dragoman.http.websocket import is_requested
+from dragoman.link.messages import Handlers, Peer
 from dragoman.observability.metrics.exposition import content_type, takes_openmetrics
 from dragoman.observability.metrics.scrape import WorkerSlot
 from dragoman.protocols.base import to_json
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
 from dragoman.responses.websocket.service import WebSockets
+from dragoman.server.common import Common
 from dragoman.server.front_page import front_page
 from dragoman.server.routes import Route, Routes
 from dragoman.server.services import Generation, Services
@@ -73,9 +74,10 @@ class Gateway:
     It needs `start` and `close`, in the loop that serves, for its connections to upstreams and its
     store. `account_sync` writes what the pool learns to the store, and the usage that `meter`
     counts; None if nothing is stored. While `draining`, `/readyz` fails. `log` is called with the
-    line of each request, None for no lines; `slot` is where this worker publishes its counts for
-    the others, None if there are none. `reload` reads the configuration anew, None where it came
-    from no file; `number` is how many configurations this gateway has had.
+    line of each request, None for no lines; `slot` is this worker's among others, None if there are
+    none. `reload` reads the configuration anew, None where it came from no file; `number` is how
+    many configurations this gateway has had; `link` is that to the owner of what workers have in
+    common, None if this process is one by itself.
     """
 
     def __init__(
@@ -85,14 +87,16 @@ class Gateway:
         slot: WorkerSlot | None = None,
         reload: ReloadRequest | None = None,
         number: int = 1,
+        link: Peer | None = None,
     ) -> None:
+        link = link or Common(config).owner.join(Handlers())
         self._log = log
         self.draining = False
         self._is_first = slot is None or not slot.number
-        self._logins = Logins(config.server.failed_logins)
+        self._logins = Logins(config.server.failed_logins, link)
         self._serving = 0
         services = self._services = Services(
-            config, log, slot, lambda: self._serving, reload, number, lambda: self.draining
+            config, log, slot, lambda: self._serving, reload, number, lambda: self.draining, link
         )
         self.meter = services.meter
         self.account_sync = services.account_sync
@@ -101,7 +105,7 @@ class Gateway:
         self._recorder = services.recorder
         self._current = self._with_routes(services.generation)
         self._recorder.fixed_paths = frozenset(self._current.routes)
-        self.websockets = WebSockets(config, self, lambda: self.draining)
+        self.websockets = WebSockets(config, self.answer, services.large, lambda: self.draining)
 
     @property
     def config(self) -> Config:
@@ -170,23 +174,27 @@ class Gateway:
         """Close the connections to upstreams, and write to the store what it does not know yet."""
         await self._services.close()
 
-    async def __call__(self, request: Asked, continuation: Continuation | None = None) -> None:
-        """Answer a request; `continuation` is what one of a WebSocket goes on from."""
+    async def __call__(self, request: Request) -> None:
+        """Answer a request of HTTP."""
+        await self.answer(Received.by_http(request))
+
+    async def answer(self, received: Received) -> None:
+        """Answer a request, whatever happens."""
         record = Record()
         # It ends on this, whatever is served meanwhile.
         serving = self._current
         now = serving.generation
-        path = request.path
+        path = received.path
         route = serving.routes.get(path)
         if route is None:
             path = normal_path(path)
             route = serving.routes.get(path) or serving.find(path)
         codec = None if route is None else route.codec
         if codec is None:
-            codec = implied_codec(request.headers)
+            codec = implied_codec(received.headers)
         operation = None if route is None else route.operation
         incoming = IncomingRequest(
-            request, codec, self._client.clock, path, operation, now.config.options, continuation
+            received, codec, self._client.clock, path, operation, now.config.options
         )
         if self.draining:
             incoming.shared.append((b"connection", b"close"))
@@ -245,7 +253,7 @@ class Gateway:
                 message += ": switch it on with [admin] key in the configuration"
             raise refusal(FaultKind.NOT_FOUND, message, code="not_found")
         handler = route.methods.get(incoming.method)
-        wants_socket = handler is None and is_offered(incoming.headers)
+        wants_socket = handler is None and is_requested(incoming.headers)
         if wants_socket and route.upgrades and self.websockets.is_served:
             handler = self.websockets.serve
         if handler is None:
@@ -302,7 +310,7 @@ class Gateway:
             raise
         if self._logins.failures:
             key = presented_key(incoming.headers) or b""
-            self._logins.succeeded(_address(incoming, now), key, incoming.clock.loop.time())
+            self._logins.succeeded(_address(incoming, now), key)
         if caller.dialect is not None:
             incoming.options = with_settings(incoming.options, DIALECTS[caller.dialect])
         return caller
@@ -314,7 +322,7 @@ class Gateway:
             DragomanError: RATE_LIMITED.
         """
         key = presented_key(incoming.headers) or b""
-        wait = self._logins.wait(_address(incoming, now), key, incoming.clock.loop.time())
+        wait = self._logins.wait(_address(incoming, now), key)
         if wait:
             told = "There were too many logins from this address that failed."
             raise refusal(FaultKind.RATE_LIMITED, told, retry_after=wait)
@@ -322,7 +330,7 @@ class Gateway:
     def _note_failed_login(self, incoming: IncomingRequest, now: Generation) -> None:
         address = _address(incoming, now)
         if not is_here(address):
-            self._logins.failed(address, incoming.clock.loop.time())
+            self._logins.failed(address)
 
     async def _metrics(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         admin = self._current.generation.admin
@@ -348,7 +356,7 @@ class Gateway:
 
 def _address(incoming: IncomingRequest, now: Generation) -> str:
     """The address of the client, behind the proxies that are trusted."""
-    return now.proxies.client(incoming.request.address, incoming.headers)
+    return now.proxies.client(incoming.address, incoming.headers)
 
 
 _ADMIN = "/admin/"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.canonical.envelope import Sealer
 from dragoman.config import Config, Team
-from dragoman.http.limits import files_to_share
+from dragoman.http.limits import RESERVED_FILES, files_to_share
 from dragoman.keys.ring import FixedKey
 from dragoman.keys.secrets import digest_of
 
@@ -51,7 +51,7 @@ def idle_connections(config: Config) -> int:
     files = files_to_share()
     if files is None:
         return _MOST_IDLE
-    room = int(files * config.server.files_kept_back) // (2 * max(1, len(config.upstreams)))
+    room = int(files * RESERVED_FILES) // (2 * max(1, len(config.upstreams)))
     return max(1, min(_MOST_IDLE, room))
 
 

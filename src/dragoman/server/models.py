@@ -29,6 +29,8 @@ Fetch = Callable[[Upstream], Awaitable[list[JsonObject]]]
 _PATIENCE_S = 10.0
 """Seconds that an upstream has to list its models: clients wait for the lists of all."""
 
+_FRESH_S = 300.0
+"""For which an upstream's list of models is not asked for again."""
 _RETRY_S = 30.0
 """Seconds after which an upstream that failed is asked again."""
 
@@ -44,7 +46,7 @@ class ListedModel(Struct, frozen=True):
 class Catalogue:
     """All models: those of the routes, the aliases, and those of the upstreams.
 
-    Upstreams are asked at most every `models.list_cache_s` seconds, all at once, and all clients
+    Upstreams are asked at most every five minutes, all at once, and all clients
     that wait share one fetch. An upstream that fails keeps its last list, and so does one that is
     the same in the configuration before, whose catalogue `former` is.
     """
@@ -91,7 +93,7 @@ class Catalogue:
         await asyncio.gather(*(self._fetch_list(upstream) for upstream in stale))
 
     async def _fetch_list(self, upstream: Upstream) -> None:
-        patience = self._config.models.list_cache_s
+        patience = _FRESH_S
         if upstream.models is not None:
             self._lists[upstream.name] = [{"id": model} for model in upstream.models]
         else:

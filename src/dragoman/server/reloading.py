@@ -13,15 +13,23 @@ from dragoman.config import Config, ConfigError
 from dragoman.config.changes import Changes, changes, usable_now
 from dragoman.config.checks import errors
 from dragoman.config.source import Snapshot, Source
-from dragoman.operations.configuration import note_reload
+from dragoman.link.messages import LinkClosed, LinkError, Peer
+from dragoman.link.owner import Owner
+from dragoman.operations.configuration_log import record_reload
+from dragoman.processes.forks import Forks
 from dragoman.processes.reload import (
-    NO_ANSWER,
+    COMMIT,
+    DROP,
+    PREPARE,
+    RELOAD,
+    Commit,
+    Drop,
     Pending,
+    Prepare,
     ReloadError,
     Report,
     Seen,
     Watch,
-    WorkerLinks,
     failures_told,
     log_report,
     shortened,
@@ -146,135 +154,102 @@ class Held:
         return Report(self.number, self._digest, problems=shortened(problems))
 
 
-class OwnReload:
-    """Reloads a gateway of one process."""
+class Reload:
+    """Has all workers of `owner` serve what the file says, or none. `replace` ends the worker of a
+    number, for another to be started in its place."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(
+        self, held: Held, owner: Owner, forks: Forks, replace: Callable[[int], None]
+    ) -> None:
         self._held = held
+        self._owner = owner
+        self._forks = forks
+        self._replace = replace
         self._lock = asyncio.Lock()
-        self._tasks: set[asyncio.Task[Report]] = set()
+        self._next: asyncio.Task[Report] | None = None
         self._watching: asyncio.Task[None] | None = None
-        self.server: Server | None = None
+        self._attempts = 0
+        owner.handlers.answer(RELOAD, lambda peer, asked: asyncio.shield(self.begin()))
 
-    def start(self) -> None:
-        """Watch the file from now on, where that is wanted, in the running loop. Called again with
-        each configuration."""
-        if self._watching is None and self._held.config.server.watch_config:
-            self._watching = asyncio.create_task(self._watch())
+    async def start(self) -> None:
+        """Watch the file from now on, where that is wanted."""
+        self._watching = asyncio.create_task(self._watch())
 
-    def ask(self) -> None:
-        """Reload, in a task of its own."""
-        self._begin()
-
-    def begin_for(self, answer: Callable[[Report], None]) -> None:
-        """The same, and tell somebody of it."""
-        self._begin().add_done_callback(
-            lambda done: None if done.cancelled() else answer(done.result())
-        )
-
-    def _begin(self) -> asyncio.Task[Report]:
-        task = asyncio.create_task(self.reload())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    def close(self) -> None:
+    async def close(self) -> None:
         """Reload no more."""
-        for task in (*self._tasks, *([] if self._watching is None else [self._watching])):
-            task.cancel()
+        for task in (self._next, self._watching):
+            if task is not None:
+                task.cancel()
 
-    async def reload(self) -> Report:
-        """Read the file anew, and serve what it says, whole or not at all."""
-        server, held = self.server, self._held
-        assert server is not None
-        async with self._lock:
-            try:
-                with failures_told():
-                    other = await asyncio.to_thread(held.read)
-                    prepared = await asyncio.to_thread(server.prepare, other.read, other.number)
-            except ReloadError as error:
-                report = held.refuse(error.problems)
-            else:
-                server.adopt(prepared)
-                report = held.serve(other)
-                self.start()
-                await asyncio.to_thread(_note, other)
-            log_report(report)
-            return report
+    def begin(self) -> asyncio.Task[Report]:
+        """Reload. Who asks while a file is read may have changed it since: it is read once more,
+        for all who asked meanwhile."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._reload())
+        return self._next
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_S)
             if self._held.has_changed:
-                await self.reload()
+                await asyncio.shield(self.begin())
 
+    async def _reload(self) -> Report:
+        # A worker that is started serves what was served when it was forked.
+        async with self._lock, self._forks.prevented():
+            self._next = None
+            report = await self._served()
+            log_report(report)
+            return report
 
-_LOOK_S = 0.25
-
-
-class WorkersReload:
-    """Reloads a gateway of several workers, in the process that watches them. `replace` ends a
-    worker, for another to be started in its place."""
-
-    def __init__(self, held: Held, workers: int, replace: Callable[[int], None]) -> None:
-        self._held = held
-        self._replace = replace
-        self.links = WorkerLinks(workers)
-        self._answers: list[Callable[[Report], None]] = []
-        self._is_asked = False
-        self._attempts = 0
-
-    def ask(self) -> None:
-        """Reload when there is time for it. May be called from a handler of signals."""
-        self._is_asked = True
-
-    def begin_for(self, answer: Callable[[Report], None]) -> None:
-        """The same, and tell somebody of it."""
-        self._answers.append(answer)
-        self._is_asked = True
-
-    def work(self) -> None:
-        """Reload, if anybody asked for it or the file changed."""
-        self.links.hear()
-        if not (self._is_asked or self.links.asked or self._held.has_changed):
-            return
-        # Who asks while the file is read may have changed it since, and has it read once more.
-        self._is_asked = False
-        answers, self._answers = self._answers, []
-        asked, self.links.asked = self.links.asked, set()
-        report = self._reload()
-        log_report(report)
-        for answer in answers:
-            answer(report)
-        self.links.report(asked, report)
-
-    def _reload(self) -> Report:
-        held, links = self._held, self.links
+    async def _served(self) -> Report:
+        held = self._held
         try:
             with failures_told():
-                other = held.read()
+                other = await asyncio.to_thread(held.read)
         except ReloadError as error:
             return held.refuse(error.problems)
-        self._attempts = attempt = self._attempts + 1
-        prepared = links.ask("prepare", attempt, "prepared", (other.snapshot, other.number))
-        problems: dict[str, None] = {}
-        for worker, told in prepared.items():
-            if told is NO_ANSWER:
-                problems[f"worker {worker} does not answer"] = None
-            elif isinstance(told, tuple):
-                problems |= dict.fromkeys(told)
-        if problems:
-            links.tell("drop", attempt)
-            return held.refuse(tuple(problems))
+        self._attempts += 1
+        workers = list(self._owner.peers)
+        found = await asyncio.gather(*(self._prepared(peer, other) for peer in workers))
+        if problems := tuple(dict.fromkeys(one for some in found for one in some)):
+            for peer in workers:
+                peer.report(DROP, Drop(self._attempts))
+            return held.refuse(problems)
         # From here on there is no way back: a worker that is started serves it too.
         report = held.serve(other)
-        adopted = links.ask("commit", attempt, "adopted")
-        for worker in prepared:
-            if adopted.get(worker) is NO_ANSWER:
-                _log.error("worker %d does not take the configuration, and is replaced", worker)
-                self._replace(worker)
-        _note(other)
+        await asyncio.gather(*(self._commit(peer) for peer in workers))
+        await asyncio.to_thread(_note, other)
         return report
+
+    async def _prepared(self, worker: Peer, other: Next) -> tuple[str, ...]:
+        """Why a worker cannot serve a configuration. One that has ended can."""
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                asked = Prepare(self._attempts, other.snapshot, other.number)
+                return (await worker.ask(PREPARE, asked)).problems
+        except LinkClosed:
+            return ()
+        except (LinkError, TimeoutError):
+            return (f"worker {worker.number} does not answer",)
+
+    async def _commit(self, worker: Peer) -> None:
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                if (await worker.ask(COMMIT, Commit(self._attempts))).is_served:
+                    return
+        except LinkClosed:
+            return
+        except (LinkError, TimeoutError):
+            pass
+        _log.error("worker %d does not take the configuration, and is replaced", worker.number)
+        self._replace(worker.number)
+
+
+_ANSWER_S = 15.0
+"""Seconds in which a worker has to make a configuration ready, or to begin to serve it."""
+
+_LOOK_S = 0.25
 
 
 def _note(served: Next) -> None:
@@ -282,7 +257,7 @@ def _note(served: Next) -> None:
     if not served.changes:
         return
     try:
-        note_reload(served.config, served.changes)
+        record_reload(served.config, served.changes)
     except StoreError as error:
         _log.warning("reload: could not be written down: %s", error)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import uvloop
 from msgspec import Struct
 
-from dragoman.admin.configuration import ReloadRequest
+from dragoman.admin.gateway import ReloadRequest
 from dragoman.config import Config
 from dragoman.config import Server as Settings
 from dragoman.config.changes import usable_now
@@ -22,6 +22,7 @@ from dragoman.http import Limits
 from dragoman.http import Server as HTTPServer
 from dragoman.http.addresses import is_here
 from dragoman.http.server import Listener
+from dragoman.link.messages import Peer
 from dragoman.observability.metrics.scrape import WorkerSlot
 from dragoman.prices.loading import price_faults
 from dragoman.processes.reload import ReloadError
@@ -34,6 +35,7 @@ def build_app(
     slot: WorkerSlot | None = None,
     reload: ReloadRequest | None = None,
     number: int = 1,
+    link: Peer | None = None,
 ) -> Gateway:
     """The gateway as an application, for a server or for tests.
 
@@ -43,7 +45,7 @@ def build_app(
     """
     if config.server.unix_socket is None:
         check_reach(config, config.server.host)
-    return Gateway(config, log, slot, reload, number)
+    return Gateway(config, log, slot, reload, number, link)
 
 
 def check_reach(config: Config, host: str) -> None:
@@ -213,17 +215,11 @@ def server_tls(settings: Settings) -> ssl.SSLContext | None:
 def limits_of(settings: Settings) -> Limits:
     """What clients may take, as the settings have it."""
     return Limits(
-        head_bytes=settings.head_limit_bytes,
         head_s=settings.head_timeout_s,
         body_s=settings.body_timeout_s,
-        rate=settings.least_rate_bytes,
         idle_s=settings.idle_timeout_s,
         send_s=settings.send_timeout_s,
-        send_bytes=settings.send_buffer_bytes,
-        linger_s=settings.linger_s,
-        linger_bytes=settings.linger_bytes,
         connections=settings.max_connections,
         address_connections=settings.max_connections_per_address,
-        reserved_files=settings.files_kept_back,
         memory_bytes=settings.memory_limit_bytes,
     )

@@ -10,18 +10,17 @@ import resource
 import signal
 import socket
 import sys
-import time
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from tempfile import TemporaryDirectory
-from typing import Any, TextIO
+from typing import TextIO
 
 import msgspec
 import uvloop
 from msgspec import Struct
 
-from dragoman.admin.configuration import ReloadRequest
+from dragoman.admin.gateway import ReloadRequest
 from dragoman.config import Config, LogFormat
 from dragoman.config.source import Source
 from dragoman.config.summary import summary
@@ -33,9 +32,10 @@ from dragoman.edge.log_format import (
     is_text,
     line_form,
 )
-from dragoman.observability.metrics.board import Board
+from dragoman.link.messages import Handlers, Peer
+from dragoman.link.peers import SocketPeer
 from dragoman.observability.metrics.scrape import WorkerSlot
-from dragoman.operations.configuration import note_start
+from dragoman.operations.configuration_log import record_start
 from dragoman.processes.listening import (
     HANDSHAKE_S,
     address_of,
@@ -47,16 +47,20 @@ from dragoman.processes.listening import (
     resolve,
     url_of,
 )
-from dragoman.processes.reload import Report, WorkerLink
+from dragoman.processes.reload import Report, WorkerReload
 from dragoman.processes.supervisor import Supervisor
 from dragoman.processes.table import WorkerTable
 from dragoman.processes.take_over import Offer, Predecessor, ask
 from dragoman.processes.worker import Attendance, handled_signals, show_stacks
 from dragoman.server.allocation import configure_allocator
-from dragoman.server.reloading import Held, OwnReload, WorkersReload, prepared_for
+from dragoman.server.owner_services import OwnerServices
+from dragoman.server.reloading import Held, Reload, prepared_for
 from dragoman.server.server import Prepared, Server, build_app, check_reach, server_tls
 from dragoman.storage.opening import prepare
 
+STUCK_AFTER_S = 30.0
+"""After which a worker that does nothing at all, not even give a sign of life, is replaced by
+another, if there are several; its stack is logged after half of them."""
 _FILES = 65536
 """Open files that suffice for any number of requests that one process can serve."""
 
@@ -88,7 +92,7 @@ def serve(
     build_app(config)
     configure_log(config.server.log_level, config.server.log_format)
     kept = prepare(config)
-    note_start(config)
+    record_start(config)
     _raise_file_limit()
     tls = server_tls(config.server) is not None
     opened = _open(config, as_service)
@@ -156,126 +160,157 @@ def _turn_away_newcomers(opened: _Opened, offer: Offer) -> bool:
 
 def _run_alone(held: Held, opened: _Opened, as_service: bool) -> None:
     """Serve in this process."""
-    reloads = OwnReload(held)
     sockets, predecessor = opened.sockets, opened.predecessor
 
-    async def main(server: Server) -> None:
+    async def main() -> None:
         loop = asyncio.get_running_loop()
-        offer = Offer(sockets, server.stop, partial(_reload_for, reloads))
-        reloads.server = server
-        told_to_stop = False
+        owned = OwnerServices(held, lambda number: None)
+        with _worker(held, owned.owner.join(Handlers()), None) as server:
+            offer = Offer(sockets, server.stop, partial(_answer_reload, owned.reload))
+            told_to_stop = False
 
-        def stop(number: signal.Signals) -> None:
-            nonlocal told_to_stop
-            is_first, told_to_stop = not told_to_stop, True
-            if is_first and _turn_away_newcomers(opened, offer):
-                loop.call_later(HANDSHAKE_S, server.on_signal, number)
-            else:
-                server.on_signal(number)
+            def stop(number: signal.Signals) -> None:
+                nonlocal told_to_stop
+                is_first, told_to_stop = not told_to_stop, True
+                if is_first and _turn_away_newcomers(opened, offer):
+                    loop.call_later(HANDSHAKE_S, server.on_signal, number)
+                else:
+                    server.on_signal(number)
 
-        def on_started() -> None:
-            if predecessor is not None:
-                predecessor.stop()
-            reloads.start()
-            if as_service:
-                offer.open(address_of(sockets[0]))
-                loop.add_reader(offer.fileno(), offer.work)
+            def on_started() -> None:
+                if predecessor is not None:
+                    predecessor.stop()
+                if as_service:
+                    offer.open(address_of(sockets[0]))
+                    loop.add_reader(offer.fileno(), offer.work)
 
-        server.on_started = on_started
-        with handled_signals(stop, reloads.ask if as_service else None):
-            try:
-                await server.serve(sockets)
-            finally:
-                reloads.close()
-                loop.remove_reader(offer.fileno())
-                offer.close()
+            server.on_started = on_started
+            await owned.start()
+            with handled_signals(stop, owned.on_hangup if as_service else None):
+                try:
+                    await server.serve(sockets)
+                finally:
+                    await owned.close()
+                    loop.remove_reader(offer.fileno())
+                    offer.close()
 
-    _run_server(held, None, main, reloads.reload)
+    configure_allocator()
+    uvloop.run(main())
 
 
-def _reload_for(reloads: OwnReload | WorkersReload, answer: Callable[[bytes], None]) -> None:
-    reloads.begin_for(lambda report: answer(msgspec.json.encode(report)))
+def _answer_reload(reload: Reload, answer: Callable[[bytes], None]) -> None:
+    """Reload for a command that waits for the report."""
+
+    def done(task: asyncio.Task[Report]) -> None:
+        if not task.cancelled():
+            answer(msgspec.json.encode(task.result()))
+
+    reload.begin().add_done_callback(done)
 
 
 def _run_workers(held: Held, opened: _Opened, as_service: bool) -> None:
     """Serve in several processes, which this one watches."""
     config = held.config
-    sockets, predecessor = opened.sockets, opened.predecessor
-    count = config.server.workers
-    dealt = deal(sockets, count)
-    board, table = Board(count), WorkerTable(count)
+    table = WorkerTable(config.server.workers)
     counts = _directory_for_counts(config)
-
-    def work(number: int) -> None:
-        link = WorkerLink(
-            reloads.links.hold(),
-            lambda snapshot, configuration: prepared_for(running[0], snapshot, configuration),
-            lambda prepared: adopt(prepared),
-        )
-        running: list[Server] = []
-
-        def adopt(prepared: Prepared) -> None:
-            running[0].adopt(prepared)
-            table.configured(number, running[0].app.number)
-
-        async def main(server: Server) -> None:
-            running.append(server)
-            attendance = Attendance(table, number, dealt, server.listen)
-            own = dealt[number]
-
-            def stop(number: signal.Signals) -> None:
-                attendance.close()
-                for sock in sockets:
-                    if sock not in own:
-                        # Its own worker may be gone already: whoever closes it last loses what
-                        # waits in it.
-                        server.http.accept_waiting(sock)
-                        sock.close()
-                server.on_signal(number)
-
-            def on_started() -> None:
-                table.configured(number, server.app.number)
-                attendance.serving()
-                link.start()
-
-            server.on_started = on_started
-            attendance.start()
-            with handled_signals(stop, None):
-                await server.serve(own)
-
-        shared = None if counts is None else f"{counts.name}/counts"
-        slot = WorkerSlot(board, number, count, table, shared)
-        _run_server(held, slot, main, link.reload)
-
-    def on_serving() -> None:
-        if predecessor is not None:
-            predecessor.stop()
-        if as_service:
-            offer.open(address_of(sockets[0]))
-
-    def on_stop() -> None:
-        if _turn_away_newcomers(opened, offer):
-            time.sleep(HANDSHAKE_S)
-        for sock in sockets:
-            sock.close()
-
-    reloads = WorkersReload(held, count, lambda number: supervisor.replace(number))
-    offer = Offer(sockets, lambda: supervisor.stop(), partial(_reload_for, reloads))
+    owned = OwnerServices(held, lambda number: supervisor.replace(number))
+    offer = Offer(opened.sockets, lambda: supervisor.stop(), partial(_answer_reload, owned.reload))
+    shared = None if counts is None else f"{counts.name}/counts"
     supervisor = Supervisor(
         table,
-        work,
+        _Workers(owned, table, opened, offer, shared, as_service=as_service),
         grace_s=config.server.shutdown_grace_s,
-        stuck_after_s=config.server.stuck_after_s,
+        stuck_after_s=STUCK_AFTER_S,
         offer=offer,
-        on_serving=on_serving,
-        on_stop=on_stop,
-        reloads=reloads,
+        owner=owned.owner,
+        forks=owned.forks,
     )
     try:
         supervisor.run()
     finally:
         if counts is not None:
             counts.cleanup()
+
+
+class _Workers:
+    """Several processes that serve. Implements `dragoman.processes.supervisor.Supervised`."""
+
+    def __init__(
+        self,
+        owned: OwnerServices,
+        table: WorkerTable,
+        opened: _Opened,
+        offer: Offer,
+        shared: str | None,
+        *,
+        as_service: bool,
+    ) -> None:
+        self._owned = owned
+        self._table = table
+        self._opened = opened
+        self._offer = offer
+        self._shared = shared
+        self._as_service = as_service
+        self._dealt = deal(opened.sockets, table.workers)
+
+    def work(self, number: int, sock: socket.socket) -> None:
+        """See `Supervised.work`."""
+        configure_allocator()
+        uvloop.run(self._serve(number, sock))
+
+    async def _serve(self, number: int, sock: socket.socket) -> None:
+        table, dealt, sockets = self._table, self._dealt, self._opened.sockets
+        link = await SocketPeer.open(sock, Handlers(), number)
+        before = self._owned.common.board.of(number)
+        slot = WorkerSlot(number, table.workers, table, before, self._shared)
+        with _worker(self._owned.held, link, slot) as server:
+            attendance = Attendance(table, number, dealt, server.listen)
+            own = dealt[number]
+
+            def stop(signal_: signal.Signals) -> None:
+                attendance.close()
+                for one in sockets:
+                    if one not in own:
+                        # Its own worker may be gone already: whoever closes it last loses what
+                        # waits in it.
+                        server.http.accept_waiting(one)
+                        one.close()
+                server.on_signal(signal_)
+
+            def on_started() -> None:
+                table.configured(number, server.app.number)
+                attendance.serving()
+
+            server.on_started = on_started
+            attendance.start()
+            with handled_signals(stop, None):
+                await server.serve(own)
+
+    async def start(self) -> None:
+        """See `Supervised.start`."""
+        await self._owned.start()
+
+    def on_serving(self) -> None:
+        """See `Supervised.on_serving`."""
+        if self._opened.predecessor is not None:
+            self._opened.predecessor.stop()
+        if self._as_service:
+            self._offer.open(address_of(self._opened.sockets[0]))
+
+    def on_hangup(self) -> None:
+        """See `Supervised.on_hangup`."""
+        self._owned.on_hangup()
+
+    async def on_stop(self) -> None:
+        """See `Supervised.on_stop`."""
+        if _turn_away_newcomers(self._opened, self._offer):
+            await asyncio.sleep(HANDSHAKE_S)
+        for sock in self._opened.sockets:
+            sock.close()
+
+    async def close(self) -> None:
+        """See `Supervised.close`."""
+        await self._owned.close()
 
 
 def _directory_for_counts(config: Config) -> TemporaryDirectory[str] | None:
@@ -290,25 +325,31 @@ def _directory_for_counts(config: Config) -> TemporaryDirectory[str] | None:
         return None
 
 
-def _run_server(
-    held: Held,
-    slot: WorkerSlot | None,
-    main: Callable[[Server], Coroutine[Any, Any, None]],
-    reload: Callable[[], Awaitable[Report]],
-) -> None:
-    """Run `main` in a loop of its own, with the log of requests that it needs. `reload` reads the
-    configuration anew."""
+@contextmanager
+def _worker(held: Held, link: Peer, slot: WorkerSlot | None) -> Iterator[Server]:
+    """The server of a worker, which does what the owner tells it to, and the log of its requests.
+    To be used in the running event loop."""
     config = held.config
-    configure_allocator()
     wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
     lines = LineWriter(
         sys.stderr.fileno(), line_form(config.server.log_format, sys.stderr.isatty())
     )
+
+    def adopt(prepared: Prepared) -> None:
+        server.adopt(prepared)
+        if slot is not None:
+            slot.table.configured(slot.number, server.app.number)
+
+    reload = WorkerReload(
+        link,
+        lambda snapshot, number: prepared_for(server, snapshot, number),
+        adopt,
+    )
     try:
-        reads_anew = None if held.source is None else ReloadRequest(reload, held.pending)
-        server = Server(build_app(config, lines if wanted else None, slot, reads_anew, held.number))
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(main(server))
+        request = None if held.source is None else ReloadRequest(reload.reload, held.pending)
+        log = lines if wanted else None
+        server = Server(build_app(config, log, slot, request, held.number, link))
+        yield server
     finally:
         lines.flush()
 

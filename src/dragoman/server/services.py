@@ -20,12 +20,13 @@ from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.store import Counts
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
-from dragoman.admin.configuration import ReloadRequest
 from dragoman.admin.events import Events
+from dragoman.admin.gateway import Gateway, Observed, ReloadRequest
 from dragoman.admin.operators import Operators
 from dragoman.admin.own_usage import OwnUsage
 from dragoman.admin.repeated import RepeatedPosts
-from dragoman.admin.service import Admin
+from dragoman.admin.server import Admin
+from dragoman.admin.sessions import Sessions
 from dragoman.admin.workbench.sending import Bench
 from dragoman.config import Config
 from dragoman.edge.auth import Keyring
@@ -37,6 +38,7 @@ from dragoman.keys.ring import KeyRing
 from dragoman.limits.bound_limits import BoundLimit
 from dragoman.limits.crossings import Crossing
 from dragoman.limits.shares import Spent
+from dragoman.link.messages import Peer
 from dragoman.observability.current import Current
 from dragoman.observability.metrics.listed import listed_models
 from dragoman.observability.metrics.metrics import Metrics, Signal
@@ -91,11 +93,9 @@ from dragoman.storage.opening import (
     ledgers_for,
     limits_for,
     responses_for,
-    sessions_for,
     slots_for,
     store_for,
 )
-from dragoman.storage.shared_sessions import Sessions
 from dragoman.upstream.client import UpstreamClient
 
 _log = logging.getLogger("dragoman")
@@ -128,8 +128,8 @@ class Services:
     `exporting` if nothing is traced.
 
     `log` and `slot` are as for `Gateway`; `in_flight` tells how many requests are being served,
-    `reload` reads the configuration anew, None where it came from no file; `is_draining` whether
-    the gateway is ending.
+    `reload` reads the configuration anew, None where it came from no file; `is_draining` tells
+    whether the gateway is ending, `link` is that to the owner.
     """
 
     def __init__(
@@ -138,9 +138,10 @@ class Services:
         log: Callable[[bytes], None] | None,
         slot: WorkerSlot | None,
         in_flight: Callable[[], int],
-        reload: ReloadRequest | None = None,
-        number: int = 1,
-        is_draining: Callable[[], bool] = lambda: False,
+        reload: ReloadRequest | None,
+        number: int,
+        is_draining: Callable[[], bool],
+        link: Peer,
     ) -> None:
         """
         Raises:
@@ -165,7 +166,7 @@ class Services:
         self._unpriced = _UnpricedModels()
         self.background = BackgroundTasks(self._conversations)
         self.current = Current()
-        self.scrape = Scrape(self.current, self.account_sync, in_flight, slot)
+        self.scrape = Scrape(self.current, self.account_sync, in_flight, slot, link)
         counts = None if slot is None else slot.counts
         self.limits = LimitCounters(
             partial(limits_for, config, counts),
@@ -217,8 +218,14 @@ class Services:
             self._traces,
             None if self.request_log is None else self.request_log.add,
         )
-        self._open_sessions = partial(sessions_for, config, counts)
-        self._opened_sessions: Sessions | None = None
+        self._observed = Observed(
+            self.scrape,
+            None if self.request_log is None else self.request_log.files,
+            self._watching.bodies,
+            self._watching.series,
+            self.events,
+        )
+        self._sessions = Sessions(link)
         self._own_usage = OwnUsage(self.account_sync)
         self.generation = self._made(config, number, None, pool)
         self.current.generation = self.generation
@@ -294,9 +301,7 @@ class Services:
         def exchange_of(router: Router, upstreams: Upstreams, prices: Prices = prices) -> Exchange:
             return Exchange(
                 server,
-                RequestResolver(
-                    router, self.large, server.body_limit_bytes, server.body_limit_values
-                ),
+                RequestResolver(router, self.large, server.body_limit_bytes),
                 upstreams,
                 self.large,
                 prices,
@@ -363,25 +368,18 @@ class Services:
                 None if former is None else former.catalogue,
             ),
             admin=Admin(
-                config,
-                pool,
-                self.account_sync,
-                self.client,
-                self.scrape,
-                prices,
-                Operators(config.admin, self.account_sync, self._sessions, proxies),
-                None if self.request_log is None else self.request_log.files,
-                self._watching.bodies,
-                self._watching.series,
-                self.events,
-                keys,
-                Bench(config, router, upstreams, exchange_of, self._count),
-                sealer.key,
-                SimulatedAdmission(
-                    self.keys, router, prices, self.limits, self._admission.expected.output
+                Gateway(
+                    Bench(config, router, upstreams, prices, exchange_of, self._count, sealer.key),
+                    self.account_sync,
+                    keys,
+                    SimulatedAdmission(
+                        self.keys, router, prices, self.limits, self._admission.expected.output
+                    ),
+                    Operators(config.admin, self.account_sync, self._sessions, proxies),
+                    self._observed,
+                    self._reload,
                 ),
                 self._repeated,
-                self._reload,
             ),
         )
 
@@ -416,12 +414,6 @@ class Services:
         if self._log is not None:
             route = f"{incoming.method} {incoming.path}"
             self._log(record.line(incoming.request_id, route, incoming.status))
-
-    def _sessions(self) -> Sessions:
-        """Who is signed in to the administration."""
-        if self._opened_sessions is None:
-            self._opened_sessions = self._open_sessions()
-        return self._opened_sessions
 
     def _tell_of_limit(self, crossing: Crossing) -> None:
         """Tell the log and the webhook that a share of a limit was reached."""
@@ -505,8 +497,6 @@ class Services:
         await asyncio.to_thread(self._watching.close)
         await self.scrape.close()
         self.large.close()
-        if self._opened_sessions is not None:
-            self._opened_sessions.close()
 
 
 def _prices(config: Config, former: Generation | None, unknown: _UnpricedModels) -> Prices:

@@ -1,5 +1,5 @@
-"""Which conversation a request belongs to, so that it can stay with one account: the one that holds
-its prompt cache, and that can read its reasoning.
+"""The conversation of a request, so that it can stay with one account: the one that has its prompt
+cache and can read its reasoning.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class ConversationKeys(Struct, frozen=True):
 
     The account of the conversation is looked up under `lookup`; empty: any account may answer.
     Once an account has answered, it is remembered under the `aliases` as well. `named` is whether
-    the client itself tells its conversations apart. If it does not, two that begin alike have the
-    same digests, and `account`, the one whose reasoning the request brings back, goes before what
-    is remembered; empty if none is known.
+    the client itself names its conversations. If it does not, two that begin alike have the
+    same digests, and `account`, the one whose reasoning the request brings back, takes precedence
+    over what is remembered; empty if none is known.
     """
 
     lookup: bytes = b""
@@ -141,17 +141,17 @@ _named = decoder(_Named)
 
 def names_in(data: bytes) -> tuple[str, str]:
     """The id of an answer, and the model that it names, from all of it or the beginning of its
-    stream; each empty if it is not told."""
+    stream; each empty if it is missing."""
     if not data.startswith(b"{"):
         frame = next(iter(Decoder().feed(data)), None)
         data = b"" if frame is None else frame.data
     try:
-        told = _named(data)
+        found = _named(data)
     except JsonError:
         return "", ""
-    told = told.message or told.response or told
-    return told.id if isinstance(told.id, str) else "", (
-        told.model if isinstance(told.model, str) else ""
+    found = found.message or found.response or found
+    return found.id if isinstance(found.id, str) else "", (
+        found.model if isinstance(found.model, str) else ""
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from math import inf
 
 from msgspec.structs import replace
 
@@ -22,7 +21,6 @@ from dragoman.serving.answers import (
     drain,
     is_error_object,
     is_stream,
-    translate_whole,
 )
 from dragoman.serving.context import RequestContext
 from dragoman.serving.failures import Failure, broken_thought, failed_call
@@ -51,6 +49,9 @@ Responses client is told a text four times, each of them put together from piece
 _PIECE = 256 * 1024
 """Bytes of the last events that are sent at once."""
 
+BLANK_ARGUMENTS_S = 30.0
+"""For which a tool's arguments may run on as nothing but white space, as those of some models do
+until their output limit."""
 _BLANK_RUN = 100
 """Characters of white space in arguments that are no mere indentation."""
 
@@ -64,18 +65,13 @@ async def deliver_whole(
         UpstreamError: the answer is an error, or unusable.
         CallError: the answer broke off.
     """
-    hold = context.incoming.hold
+    hold = context.incoming.reserve
     seconds = time.perf_counter() - context.record.sent_at
     body = await answer.read(MOST_BYTES, hold)
     _note_names(context, body, mask)
     _begins(context, lease, seconds)
     call, outcome = context.call, context.outcome
-    name = ""
-    if is_large(body):
-        reply, name = await context.large.answer(call, body, mask, outcome, streamed=False)
-    else:
-        body = mask.secrets_in(body)
-        reply = translate_whole(call, body, mask, outcome)
+    reply, name = await context.large.answer(call, body, mask, outcome, streamed=False)
     _report_success(lease, outcome)
     context.remember_account(lease)
     if context.recorder is not None:
@@ -155,16 +151,11 @@ async def _deliver_whole_as_stream(
 ) -> None:
     """Send the answer of an upstream that did not stream although it was asked to. `chunk` is what
     was read of it, which began after so many seconds."""
-    body = chunk + await answer.read(MOST_BYTES, context.incoming.hold)
+    body = chunk + await answer.read(MOST_BYTES, context.incoming.reserve)
     _note_names(context, body, mask)
     _begins(context, lease, seconds)
     call, outcome = context.call, context.outcome
-    name = ""
-    if is_large(body):
-        events, name = await context.large.answer(call, body, mask, outcome, streamed=True)
-    else:
-        body = mask.secrets_in(body)
-        events = call.response_as_stream(body, outcome)
+    events, name = await context.large.answer(call, body, mask, outcome, streamed=True)
     _report_success(lease, outcome)
     context.remember_account(lease)
     if context.recorder is not None:
@@ -200,7 +191,7 @@ async def _hold_back(
         if limit and time.perf_counter() - context.record.sent_at > limit:
             raise _nothing_came(context)
         if size > paid:
-            context.incoming.hold(size - paid)
+            context.incoming.reserve(size - paid)
             paid = size
     fault = stream.outcome.fault
     if not stream.begun and size <= _MOST_HELD and (fault is not None or not stream.outcome.ended):
@@ -226,8 +217,7 @@ async def _relay(
         Failure: it did.
     """
     cause = ""
-    feed, put, codec = stream.feed, delivery.put, context.incoming.codec
-    patience = context.target.upstream.timeouts.blank_arguments_s or inf
+    feed, try_write, codec = stream.feed, delivery.try_write, context.incoming.codec
     recorder = context.recorder
     blank_since = 0.0
     data = b"".join(held)
@@ -251,11 +241,11 @@ async def _relay(
             kept = stream.kept
             if recorder is not None and not kept:
                 # What passes as it is is not kept here, but its last event may repeat all of it.
-                context.incoming.hold(_STEP)
+                context.incoming.reserve(_STEP)
             steps = kept // _STEP - paid
             if steps > 0:
                 paid += steps
-                context.incoming.hold(steps * _STEP * _COPIES)
+                context.incoming.reserve(steps * _STEP * _COPIES)
         data = feed(chunk)
         if of_first is not None:
             data = of_first(data)
@@ -265,7 +255,7 @@ async def _relay(
             thoughts = b""
             context.release()
         blank_since = 0.0
-        if data and ((recorder is not None and recorder.follows) or not put(data)):
+        if data and ((recorder is not None and recorder.follows) or not try_write(data)):
             return False
         data = b""
         return True
@@ -280,8 +270,8 @@ async def _relay(
             if stream.blank >= _BLANK_RUN:
                 now = time.monotonic()
                 blank_since = blank_since or now
-                if now - blank_since >= patience:
-                    late = f"a tool's arguments were white space for {patience:g} s"
+                if now - blank_since >= BLANK_ARGUMENTS_S:
+                    late = f"a tool's arguments were white space for {BLANK_ARGUMENTS_S:g} s"
                     data += stream.fail(_timeout(context, late))
                     cause = "blank_arguments"
                     answer.close()

@@ -14,7 +14,7 @@ from dragoman.upstream.response import UpstreamResponse
 MOST_BYTES = 256 * 1024 * 1024
 """Largest whole answer that is read."""
 
-_ERROR_BYTES = 1024 * 1024
+_ERROR_BYTES = 128 * 1024
 _DRAIN_S = 0.5
 _SSE_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _BOM = b"\xef\xbb\xbf"

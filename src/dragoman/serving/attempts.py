@@ -1,5 +1,4 @@
-"""Which account is asked next, how long it may be silent, and the error for the client when none is
-left."""
+"""The attempts at a request: the next account, its time limit, and the error when none is left."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ SILENT = "silent"
 """The kind of an attempt that failed since nothing came until its client left."""
 
 _LONGEST_MODEL = 200
-"""Characters of a model's name that are told of an attempt."""
+"""Characters of a model's name that are recorded of an attempt."""
 
 
 class GaveUp(Struct, frozen=True):
@@ -53,7 +52,7 @@ class GaveUp(Struct, frozen=True):
 
 
 class Ruling(Struct, frozen=True):
-    """What was decided upon a failure, as in `FailedAttempt`."""
+    """The decision on a failure, as in `FailedAttempt`."""
 
     verdict: str = ""
     why: str = ""
@@ -83,7 +82,7 @@ class Attempts:
 
     An attempt may take as long as the limits of the call allow if there is time for another
     afterwards. Else it is ended after half of the time that is left, unless an answer has `begun`,
-    so that accounts that hang are never the last that a client hears of while others are left.
+    so that an account that hangs never uses up the time while others are left.
     """
 
     __slots__ = (
@@ -108,7 +107,7 @@ class Attempts:
     )
 
     def __init__(self, pool: AccountPool, record: Record, *, explains: bool = False) -> None:
-        """`explains`: note what the first account of an upstream is chosen from."""
+        """`explains`: record the accounts among which the first one of an upstream was chosen."""
         self._explains = explains
         self._pool = pool
         self._record = record
@@ -129,9 +128,9 @@ class Attempts:
         only: str = "",
         following: Sequence[Target] = (),
     ) -> None:
-        """Go on with the accounts of the target's upstream. `conversation` tells its account;
-        `only` is the name of the one account that may be asked, empty for any; `following` are the
-        targets that are left if none of these answers."""
+        """Go on with the accounts of the target's upstream. `conversation` identifies its
+        conversation; `only` is the name of the one account that may be asked, empty for any;
+        `following` are the targets that are left if none of these answers."""
         upstream = target.upstream
         self._target = target
         self._following = following
@@ -148,7 +147,7 @@ class Attempts:
 
     async def next(self) -> Lease | None:
         """A lease of the next account, to be given back by the caller. None if nothing more can be
-        tried; `gave_up` says why."""
+        tried; `gave_up` gives the reason."""
         if self.gave_up is not None:
             return None
         if self._host_down:
@@ -238,16 +237,16 @@ class Attempts:
         of an answer had come for far too long, the account has failed."""
         seconds = time.time() - lease.taken
         if not lease.has_begun and lease.is_late(seconds, stream=self._record.stream):
-            self._note(lease, SILENT, 0)
+            self._record_failure(lease, SILENT, 0)
             lease.fell_silent(ended=True)
 
     def failed(self, lease: Lease, failure: Failure) -> None:
         """The attempt with this lease failed. The pool decides whether another account is asked. A
-        call that did not get through its proxy is held against the proxy."""
+        call that did not get through its proxy counts against the proxy."""
         without_traceback(failure)
         kind = failure.cause or failure.fault.kind
         if failure.by_model:
-            self._note(lease, kind, failure.status)
+            self._record_failure(lease, kind, failure.status)
             self._failed_by_model(failure)
             return
         upstream = self._target.upstream
@@ -263,7 +262,9 @@ class Attempts:
             self._host_unreached(lease, failure)
         ended = time.time()
         decision = lease.failed(failure.symptom)
-        self._note(lease, kind, failure.status, ended, self._ruling(failure.symptom, decision))
+        self._record_failure(
+            lease, kind, failure.status, ended, self._ruling(failure.symptom, decision)
+        )
         if decision.tries_next:
             self._failure = more_informative(self._failure, failure)
         else:
@@ -272,7 +273,7 @@ class Attempts:
     def broke_off(self, lease: Lease, fault: Fault, cause: str) -> None:
         """The answer of this lease ended in an error after the client was sent its beginning.
         `cause` is as in `Failure`."""
-        self._note(lease, cause or fault.kind, fault.status or 0)
+        self._record_failure(lease, cause or fault.kind, fault.status or 0)
 
     def _ruling(self, symptom: Symptom, decision: Decision) -> Ruling:
         """What was decided upon a failure, and after which row of the rules."""
@@ -290,7 +291,7 @@ class Attempts:
             None if decision.rest is None else round(decision.rest, 3),
         )
 
-    def _note(
+    def _record_failure(
         self,
         lease: Lease,
         kind: str,
@@ -395,7 +396,7 @@ def _has_other_proxy(upstream: Upstream, lease: Lease) -> bool:
 
 
 def without_traceback(error: E) -> E:
-    """An error to keep, without its traceback and context: their frames hold all of the request,
-    and each other."""
+    """An error to store, without its traceback and context: their frames refer to the whole request
+    and to each other."""
     error.__context__ = None
     return error.with_traceback(None)

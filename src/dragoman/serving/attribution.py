@@ -1,4 +1,4 @@
-"""Whom a request is counted for, besides the key it came with: the end user and its tags."""
+"""Attribution of a request besides its key: the end user and tags."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LONGEST_TAG = 64
 
 
 class Attributor:
-    """Notes in a record whom a request is for. Of what names an end user the first counts: the
-    configured headers in their order, then what the body tells."""
+    """Sets the end user and the tags of a record. The first name of an end user counts: of the
+    configured headers in their order, then of the body."""
 
     __slots__ = ("_headers", "_tag_headers", "_user_headers")
 
@@ -27,22 +27,22 @@ class Attributor:
         self._tag_headers = tuple(name.lower().encode() for name in settings.tag_headers)
         self._headers = frozenset((*self._user_headers, *self._tag_headers))
 
-    def note(
+    def attribute(
         self,
         record: Record,
         codec: Codec,
         headers: Mapping[bytes, bytes],
         members: Mapping[str, msgspec.Raw],
     ) -> None:
-        """Note the end user and the tags of a request with these headers, in lower case, and
+        """Set the end user and the tags of a request with these headers, in lower case, and
         top-level members."""
         endpoint = codec.endpoint
         if endpoint.attributed_by.isdisjoint(members) and self._headers.isdisjoint(headers):
             return
         user, tags = endpoint.attribution(members)
         for name in self._user_headers:
-            if name in headers and (told := _text(headers[name]).strip()):
-                user = told
+            if name in headers and (text := _text(headers[name]).strip()):
+                user = text
                 break
         if user:
             record.user = _clean(user, _LONGEST_USER)

@@ -91,9 +91,6 @@ class Conversations:
     async def _drop(
         self, context: RequestContext, *, bound: bool = False, moved: bool = False, least: int = 0
     ) -> int:
-        call, request = context.call, context.request
-        if call.may_drop(bound=bound, moved=moved, least=least) and request.is_large:
-            return await self._large.drop_reasoning(
-                call, request, bound=bound, moved=moved, least=least
-            )
-        return call.drop_reasoning(bound=bound, moved=moved, least=least)
+        return await self._large.drop_reasoning(
+            context.call, context.request, bound=bound, moved=moved, least=least
+        )

@@ -1,59 +1,46 @@
-"""An upstream's answer, told to somebody else as it is read."""
+"""Upstream calls that an observer sees: for copies of bodies, and for the workbench."""
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
-from dragoman.edge.kept import KeptBodies
+from dragoman.canonical.masking import Mask
+from dragoman.edge.record import Record
 from dragoman.serving.context import RequestContext
 from dragoman.upstream.client import Caller, UpstreamClient
 from dragoman.upstream.request import UpstreamRequest
 from dragoman.upstream.response import UpstreamResponse
 
-Note = Callable[[bytes], object]
+_MAX_EVENT_BYTES = 1024 * 1024
+"""Bytes of an event that are waited for; a larger one is passed on in pieces."""
+
+_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?!\n))")
 
 
-class CopiedResponse(UpstreamResponse):
-    """The answer of another client; `note` is called with what is read of it."""
+class UpstreamObserver(Protocol):
+    """Sees the upstream calls of one request."""
 
-    __slots__ = ("_answer", "_note")
+    def on_request(self, mask: Mask, body: bytes) -> None:
+        """An attempt is made with this body; `mask` hides the secrets of its account."""
 
-    def __init__(self, answer: UpstreamResponse, note: Note) -> None:
-        super().__init__(answer._incoming, answer.headers, answer._inflater)
-        self._answer = answer  # while it is held, its connection is
-        self._note = note
+    def on_answer(self, record: Record, status: int) -> None:
+        """An upstream begins to answer it. `record` is that of the request."""
 
-    async def read(self, limit: int, hold: Callable[[int], None] = lambda size: None) -> bytes:
-        """The whole body, in one piece."""
-        body = await self._answer.read(limit, hold)
-        self._note(body)
-        return body
-
-    def __anext__(self) -> Awaitable[bytes]:
-        """The next piece."""
-        return self._next()
-
-    async def _next(self) -> bytes:
-        piece = await anext(self._answer)
-        self._note(piece)
-        return piece
-
-    async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
-        """Give the body to `sink`, piece by piece."""
-        async for piece in self:
-            if not sink(piece):
-                return True
-        return False
+    def on_answer_data(self, data: bytes) -> None:
+        """The upstream's answer goes on: a whole body, or an event of a stream."""
 
 
-class CopyingClient(UpstreamClient):
-    """Sends over the connections of another client, and keeps what is said. It has none of its own,
-    and is never started."""
+class ObservedClient(UpstreamClient):
+    """Sends over the connections of another client. It has none of its own, and is never
+    started."""
 
-    def __init__(self, client: UpstreamClient, kept: KeptBodies) -> None:
+    def __init__(self, client: UpstreamClient, observer: UpstreamObserver) -> None:
         super().__init__()
-        self._over = client
-        self._kept = kept
+        self._client = client
+        self._observer = observer
 
     async def send(
         self,
@@ -62,9 +49,65 @@ class CopyingClient(UpstreamClient):
         on_silent: Callable[[], bool] | None = None,
         caller: Caller | None = None,
     ) -> UpstreamResponse:
-        """Send a request of an attempt."""
-        kept = self._kept
-        kept.begin(caller.call.mask if isinstance(caller, RequestContext) else None)
-        kept.add("upstream_request", request.body)
-        answer = await self._over.send(request, silent_s, on_silent, caller)
-        return CopiedResponse(answer, lambda piece: kept.add("upstream_answer", piece))
+        """Send a request; the observer sees it if it is an attempt."""
+        if not isinstance(caller, RequestContext):
+            return await self._client.send(request, silent_s, on_silent, caller)
+        mask = caller.call.mask
+        assert mask is not None  # the account of the attempt has one
+        self._observer.on_request(mask, request.body)
+        answer = await self._client.send(request, silent_s, on_silent, caller)
+        self._observer.on_answer(caller.record, answer.status)
+        return _ObservedResponse(answer, self._observer)
+
+
+class _ObservedResponse(UpstreamResponse):
+    """The answer of another client, which is passed on event by event."""
+
+    __slots__ = ("_answer", "_events", "_observer", "_rest")
+
+    def __init__(self, answer: UpstreamResponse, observer: UpstreamObserver) -> None:
+        super().__init__(answer._incoming, answer.headers, answer._inflater)
+        self._answer = answer  # its connection lasts as long as it
+        self._observer = observer
+        self._events: deque[bytes] = deque()
+        self._rest = b""
+
+    async def read(self, limit: int, hold: Callable[[int], None] = lambda size: None) -> bytes:
+        """The whole body, in one piece."""
+        body = await self._answer.read(limit, hold)
+        self._observer.on_answer_data(body)
+        return body
+
+    def __anext__(self) -> Awaitable[bytes]:
+        """The next event, or piece of one."""
+        return self._next()
+
+    async def _next(self) -> bytes:
+        while not self._events:
+            try:
+                self._split(await anext(self._answer))
+            except StopAsyncIteration:
+                if not self._rest:
+                    raise
+                self._events.append(self._rest)
+                self._rest = b""
+        event = self._events.popleft()
+        self._observer.on_answer_data(event)
+        return event
+
+    def _split(self, chunk: bytes) -> None:
+        data, start = self._rest + chunk, 0
+        for end in _BLANK_LINE.finditer(data):
+            self._events.append(data[start : end.end()])
+            start = end.end()
+        self._rest = data[start:]
+        if len(self._rest) > _MAX_EVENT_BYTES:
+            self._events.append(self._rest)
+            self._rest = b""
+
+    async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
+        """Give the body to `sink`, event by event."""
+        async for event in self:
+            if not sink(event):
+                return True
+        return False

@@ -28,7 +28,7 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.delivery import Delivery
 from dragoman.edge.errors import fault_of
 from dragoman.edge.incoming import IncomingRequest, while_connected
-from dragoman.edge.kept import CopyingRequest, KeptBodies
+from dragoman.edge.kept import KeptBodies
 from dragoman.edge.record import Record
 from dragoman.edge.trace_context import HEADER as TRACEPARENT
 from dragoman.observability.traces.traces import Traces
@@ -46,7 +46,7 @@ from dragoman.serving.attempts import Attempts, GaveUp
 from dragoman.serving.attribution import Attributor
 from dragoman.serving.context import RequestContext
 from dragoman.serving.conversations import Conversations
-from dragoman.serving.copies import CopyingClient
+from dragoman.serving.copies import ObservedClient
 from dragoman.serving.failures import (
     Failure,
     failed_call,
@@ -64,7 +64,7 @@ from dragoman.serving.routing import (
 )
 from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.serving.upstreams import Upstreams
-from dragoman.translation import Call, ClientRequest
+from dragoman.translation import ClientRequest
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import SocketUse, UpstreamRequest
 
@@ -128,7 +128,7 @@ class Exchange:
         if request is None:
             request = await self.resolver.read(incoming)
         if self._attributor is not None:
-            self._attributor.note(record, incoming.codec, incoming.headers, request.members)
+            self._attributor.attribute(record, incoming.codec, incoming.headers, request.members)
         if target is None:
             target = self.resolver.resolve(request, caller, record)
         if self._traces is not None:
@@ -149,7 +149,7 @@ class Exchange:
         if caller.keeps_bodies and self._kept_bytes:
             kept = record.kept = KeptBodies(self._kept_bytes)
             kept.add("client_request", request.body)
-            incoming.request = CopyingRequest(incoming.request, kept)
+            incoming.observer = kept
         attempts = Attempts(self._upstreams.pool, record, explains=self._explains)
         context = RequestContext(
             incoming,
@@ -200,7 +200,7 @@ class Exchange:
         if not caller.is_limited:
             return request
         if self._attributor is not None:
-            self._attributor.note(record, incoming.codec, incoming.headers, request.members)
+            self._attributor.attribute(record, incoming.codec, incoming.headers, request.members)
         target = self.resolver.resolve(request, caller, record)
         if caller.most_output is not None:
             request = capped(incoming, request, caller.most_output)
@@ -217,10 +217,7 @@ class Exchange:
         """
         settings = self.resolver.settings(context.incoming, context.caller, target)
         request, upstream = context.request, target.upstream.protocol
-        if request.is_large:
-            call = await self._large.translate(request, upstream, settings)
-        else:
-            call = Call(request, upstream, settings)
+        call = await self._large.translate(request, upstream, settings)
         call.request_id = context.incoming.request_id
         if context.recorder is not None:
             call.response_id = context.recorder.response_id
@@ -335,7 +332,7 @@ class Exchange:
         """
         client, builder = self._upstreams.client, self._upstreams.builders.of(lease.account)
         if context.record.kept is not None:
-            client = CopyingClient(client, context.record.kept)
+            client = ObservedClient(client, context.record.kept)
         context.call.account, context.call.mask = builder.tag, builder.mask
         dropped = 0
         if context.has_choice or context.attempts.made > 1:
@@ -424,11 +421,11 @@ def _socket_use(context: RequestContext) -> SocketUse | None:
     keys = context.keys
     known = keys.aliases[0] if keys.aliases else keys.lookup
     digests = digest(context.caller.name, upstream.name, "websocket", known)
-    use = SocketUse(digests, turn, upstream.websocket == "on", context.incoming.hold)
+    use = SocketUse(digests, turn, upstream.websocket == "on", context.incoming.reserve)
     if continuation is None or not context.call.passes_through:
         return use
     told = _nobody if context.recorder is None else context.recorder.added
-    return replace(use, begun=partial(continuation.can_add, told))
+    return replace(use, on_begin=partial(continuation.can_add, told))
 
 
 def _nobody(addition: object) -> None:

@@ -46,12 +46,12 @@ class Failure(Exception):
     """An attempt that failed before the client was sent anything of an answer.
 
     `fault` is the error for the client if nothing else helps. `body` is the upstream's own error,
-    with its `status`, where there was one. `cause` is what went wrong with the call, in one word,
-    empty where the upstream's answer tells. `unanswered` says that not even the head of an answer
-    came, `at_proxy` that the proxy never passed the request on. `by_model` says that the service
-    did its work, and the model's answer is of no use: it was paid for, and no account is at fault.
-    `unreached` says that there was no connection, "timed out" or "failed", through the proxy if
-    there is one; `silent` that nothing of an answer came within the time for it.
+    with its `status`, where there was one. `cause` is the transport error in one word, empty
+    if the upstream answered. `unanswered`: not even the head of an answer came; `at_proxy`: the
+    proxy never forwarded the request. `by_model`: the service did its work, and the model's answer
+    is unusable: it was paid for, and no account is at fault. `unreached`: there was no connection,
+    "timed out" or "failed", through the proxy if there is one; `silent`: nothing of an answer came
+    within its time limit.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ _CAUSES = {
     "connect_timeout": "did not answer in time: no connection came about",
     "proxy_failed": "could not be reached: the proxy failed",
 }
-"""What clients are told of a connection that did not come about, by its cause."""
+"""The problem of a failed connection, for clients, by its cause."""
 
 
 def _unreached(error: CallError) -> Literal["", "failed", "timed out"]:
@@ -176,7 +176,7 @@ _LONG_S = 3600.0
 """Seconds for which nobody waits for an answer."""
 
 _NOT_YOURS = (
-    "This concerns the gateway's own accounts, not your key: whoever runs the gateway has to act"
+    "This concerns the gateway's own accounts, not your key: the operator of the gateway has to act"
 )
 
 _BLOCKED_AFTER: Mapping[FaultKind, frozenset[FaultKind]] = {
@@ -190,8 +190,8 @@ _BLOCKED_AFTER: Mapping[FaultKind, frozenset[FaultKind]] = {
         }
     ),
 }
-"""The failures, by kind, after which a client is told that waiting does not help, by what it is
-told. Others tell of the upstream or of the request, and not of an account."""
+"""The kinds of failure after which a client gets an error that it does not retry, by the kind of
+that error. Other failures concern the upstream or the request, not an account."""
 
 
 def final_fault(
@@ -234,10 +234,10 @@ def none_left(rules: RuleSet, shortage: NoAccount) -> Fault:
     """The error for the client when there was no account to begin with, with the time after which
     one may be back. Where waiting does not help, it is one after which clients do not ask again."""
     fault = shortage.fault
-    told = replace(fault, message=fault.message + _when(fault.retry_after))
+    retried = replace(fault, message=fault.message + _when(fault.retry_after))
     if rules.final == "none_left":
-        return told
-    return _blocked(shortage, told.message) or told
+        return retried
+    return _blocked(shortage, retried.message) or retried
 
 
 def _blocked(shortage: NoAccount, message: str) -> Fault | None:

@@ -1,4 +1,4 @@
-"""Large bodies: read and translated in other processes, so that nobody waits for it."""
+"""Work on bodies, in another process where a body is large, so that nobody else waits for it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, TypeVarTuple
 
+from msgspec import Raw
+
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.masking import Mask
 from dragoman.processes.helper import Unfinished
 from dragoman.processes.helpers import Helpers
 from dragoman.protocols.base import Operation
+from dragoman.serving.answers import translate_whole
 from dragoman.serving.large_body_tasks import (
     Source,
     answered,
@@ -73,8 +76,7 @@ def _has_many_parts(body: bytes, stride: int) -> bool:
 
 
 class LargeBodies:
-    """What is done with large bodies, in other processes. For each there is a function that does
-    the same with others, here."""
+    """Does the work on bodies: that on large ones in other processes, the rest here."""
 
     def __init__(self) -> None:
         self.helpers = Helpers(_MOST_S, _MOST_MEMORY)
@@ -90,14 +92,19 @@ class LargeBodies:
         operation: Operation | None = None,
         shown: Mapping[str, Any] | None = None,
         most_values: int | None = None,
+        *,
+        members: Mapping[str, Raw] | None = None,
+        own: bytes | None = None,
     ) -> ClientRequest:
-        """As `ClientRequest`, of a body that holds at most `most_values` values.
+        """As `ClientRequest`, of a body that holds at most `most_values` values if it is large.
 
         Raises:
             DragomanError: as there, or TOO_LARGE.
         """
+        if not is_large(body):
+            return ClientRequest(protocol, body, shown, operation, members=members, own=own)
         source = Source(protocol, operation, shown or {})
-        outline, mended = await self._done(outlined, body, source, most_values)
+        outline, mended = await self.run(outlined, body, source, most_values)
         request = ClientRequest.outlined(protocol, mended or body, operation, outline)
         request.shown = source.shown
         return request
@@ -110,6 +117,8 @@ class LargeBodies:
         Raises:
             DragomanError: as there, or TOO_LARGE.
         """
+        if not request.is_large:
+            return Call(request, upstream, settings)
         call, body = await self.work(translated, request, upstream, settings)
         call.complete(request, body)
         return call
@@ -117,11 +126,13 @@ class LargeBodies:
     async def drop_reasoning(
         self, call: Call, request: ClientRequest, *, bound: bool, moved: bool, least: int
     ) -> int:
-        """As `Call.drop_reasoning`, where that has to look.
+        """As `Call.drop_reasoning`.
 
         Raises:
             DragomanError: as there, or TOO_LARGE.
         """
+        if not (request.is_large and call.may_drop(bound=bound, moved=moved, least=least)):
+            return call.drop_reasoning(bound=bound, moved=moved, least=least)
         call.restore()
         (left_out, ledger), body = await self.work(
             reduced,
@@ -140,11 +151,16 @@ class LargeBodies:
     async def answer(
         self, call: Call, body: bytes, mask: Mask, outcome: Outcome, *, streamed: bool
     ) -> tuple[bytes, str]:
-        """What the client is sent, and the id of the answer.
+        """What the client is sent, and the id of the answer where that was looked for.
 
         Raises:
             UpstreamError: as `Call.translate_response`.
         """
+        if not is_large(body):
+            body = mask.secrets_in(body)
+            if streamed:
+                return call.response_as_stream(body, outcome), ""
+            return translate_whole(call, body, mask, outcome), ""
         call.reduce()
         try:
             given, made = await self.helpers.run(answered, body, call, mask, streamed)
@@ -176,16 +192,21 @@ class LargeBodies:
             request.mended,
             request.is_lowered,
         )
-        return await self._done(function, request.body, source, *arguments)
+        return await self.run(function, request.body, source, *arguments)
 
-    async def _done(
+    async def run(
         self,
-        work: Callable[[bytes, *Arguments], tuple[T, bytes]],
+        function: Callable[[bytes, *Arguments], tuple[T, bytes]],
         body: bytes,
         *arguments: *Arguments,
     ) -> tuple[T, bytes]:
+        """What the function, a module's own, makes of a body.
+
+        Raises:
+            DragomanError: that of the function, or TOO_LARGE.
+        """
         try:
-            return await self.helpers.run(work, body, *arguments)
+            return await self.helpers.run(function, body, *arguments)
         except Unfinished as failure:
             _tell(failure)
             if not failure.is_too_much:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dragoman.translation import ClientRequest
 
-_SAID = frozenset(
+_NOT_SEARCHED = frozenset(
     {
         "client_metadata",
         "input",
@@ -24,7 +24,7 @@ _SAID = frozenset(
         "text",
     }
 )
-"""Members that hold what is said, schemas of answers, and what clients note for themselves."""
+"""Members with content, schemas of answers, or metadata of clients."""
 
 _NAMES_MODELS = re.compile("(?:^|_)models?$", re.IGNORECASE)
 _IN_CAMEL_CASE = re.compile("[a-z]Models?$")
@@ -37,16 +37,16 @@ def models_besides(request: ClientRequest) -> Iterator[str]:
     """Each of them, wherever it stands: `fallbacks` and an advisor among `tools`
     (beta/message_create_params.py of anthropic), an image generator among `tools`
     (response_create_params.py of openai), `models` and `plugins` (OpenRouter), what clients put
-    into `extra_body`, and `model` in other letters, which servers that do not tell them apart read.
+    into `extra_body`, and `model` in other letters, which some servers read as the same.
 
     Raises:
         InvalidRequest: a member is not JSON text.
     """
     for name, raw in request.members.items():
-        if name in _SAID:
+        if name in _NOT_SEARCHED:
             continue
         if _names_models(name) or name == "fallbacks":
-            yield from _told(request.member(name))
+            yield from _named_in(request.member(name))
         elif _HINT.search(raw) is not None:
             # In a tool's schema everything may be called `model`.
             yield from _within(request.member(name), 2 if name == "tools" else _DEEPEST)
@@ -56,7 +56,7 @@ def _names_models(name: str) -> bool:
     return _NAMES_MODELS.search(name) is not None or _IN_CAMEL_CASE.search(name) is not None
 
 
-def _told(value: Any) -> Iterator[str]:
+def _named_in(value: Any) -> Iterator[str]:
     """The models that a value names: as text, or as the `model` of an object."""
     for entry in value if isinstance(value, list) else [value]:
         if isinstance(entry, str):
@@ -75,6 +75,6 @@ def _within(value: Any, depth: int) -> Iterator[str]:
     elif isinstance(value, dict):
         for name, inner in value.items():
             if _names_models(name):
-                yield from _told(inner)
+                yield from _named_in(inner)
             else:
                 yield from _within(inner, depth - 1)

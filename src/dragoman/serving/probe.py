@@ -30,8 +30,8 @@ from dragoman.canonical.requests import Request, Turn
 from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
+from dragoman.operations.context import StoreContext
 from dragoman.operations.errors import NoModel
-from dragoman.operations.service import Administration
 from dragoman.printable import printable
 from dragoman.serving.answers import holds_events, read_error
 from dragoman.serving.failures import Failure, failed_call, refused, unusable
@@ -210,17 +210,16 @@ def _settings(upstream: Upstream, model: str) -> CallSettings:
     )
 
 
-def probe_all(
-    config: Config, administration: Administration, names: Iterable[str], model: str | None
-) -> Iterator[Finding]:
-    """Probe accounts, some at once, and record the outcome of each. Findings are yielded as they
-    are made. For programs without an event loop.
+def probe_all(context: StoreContext, names: Iterable[str], model: str | None) -> Iterator[Finding]:
+    """Probe accounts, some at once, and apply the outcome of each to its state. Findings are
+    yielded as they are made. For programs without an event loop.
 
     Raises:
         NoModel, Unknown, Conflict: an account cannot be tested.
     """
-    waiting = [administration.account(name) for name in names]
-    states = administration.states()
+    config, queries = context.config, context.queries
+    waiting = [queries.account(name) for name in names]
+    states = queries.states()
     for account in waiting:
         if not model:
             model_for(config, config.upstream(account.upstream), account)
@@ -243,7 +242,7 @@ def probe_all(
                 ]
                 for finding, transition in runner.run(_all(calls)):
                     if transition is not None:
-                        administration.observe(transition)
+                        context.accounts.observe(transition)
                     yield finding
         finally:
             runner.run(client.aclose())

@@ -1,4 +1,4 @@
-"""What is called with an answer that is to be stored, before the client is sent it."""
+"""The interface of what records an answer before it is sent to the client."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class AnswerRecorder(ABC):
-    """Records one answer on its way to the client: stores it, or notes which upstream does."""
+    """Records one answer on its way to the client: stores it, or records which upstream does."""
 
     __slots__ = ()
 
@@ -31,11 +31,11 @@ class AnswerRecorder(ABC):
         than one response in it."""
         return False
 
-    def added(self, addition: Any) -> None:  # noqa: B027 - most are never told
-        """The response under way was sent this input."""
+    def added(self, addition: Any) -> None:  # noqa: B027 - most ignore it
+        """Record input that was added to the response in flight."""
 
     async def follow(self, data: bytes) -> bytes:
-        """Record what these events of the stream tell, which are not its last. Returns the events
+        """Record events of the stream that are not its last. Returns the events
         to send."""
         return await self.stream(data)
 
@@ -45,4 +45,4 @@ class AnswerRecorder(ABC):
 
     @abstractmethod
     async def stream(self, data: bytes) -> bytes:
-        """Record the answer that the last events of a stream hold. Returns the events to send."""
+        """Record the answer in the last events of a stream. Returns the events to send."""

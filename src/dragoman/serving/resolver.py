@@ -12,7 +12,7 @@ from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
-from dragoman.serving.large import LargeBodies, is_large
+from dragoman.serving.large import LargeBodies
 from dragoman.serving.routing import (
     Router,
     Target,
@@ -26,23 +26,23 @@ from dragoman.translation import CallSettings, ClientRequest
 POLICY = b"x-dragoman-policy"
 """Header that names the policy of a request."""
 
+MOST_VALUES = 1_000_000
+"""Values that a body may hold, counted by its commas and the beginnings of its objects and lists.
+Each takes some 300 bytes of memory while the body is translated."""
+
 _LONGEST_MODEL = 1024
 """Characters of a model's name. Names are remembered in several places, so they are kept small."""
 
 
 class RequestResolver:
-    """Reads requests, of bodies of at most `most_bytes` that hold at most `most_values` values, and
-    finds where `router` leads them."""
+    """Reads requests, of bodies of at most `most_bytes`, and finds where `router` leads them."""
 
-    __slots__ = ("_large", "_most_bytes", "_most_values", "_router")
+    __slots__ = ("_large", "_most_bytes", "_router")
 
-    def __init__(
-        self, router: Router, large: LargeBodies, most_bytes: int, most_values: int
-    ) -> None:
+    def __init__(self, router: Router, large: LargeBodies, most_bytes: int) -> None:
         self._router = router
         self._large = large
         self._most_bytes = most_bytes
-        self._most_values = most_values
 
     async def read(self, incoming: IncomingRequest, body: bytes | None = None) -> ClientRequest:
         """The client's request; `body` is given where it was taken before.
@@ -53,11 +53,9 @@ class RequestResolver:
         """
         if body is None:
             body = await incoming.body(self._most_bytes)
-        if is_large(body):
-            return await self._large.read(
-                incoming.codec.name, body, incoming.operation, most_values=self._most_values
-            )
-        return ClientRequest(incoming.codec.name, body, None, incoming.operation)
+        return await self._large.read(
+            incoming.codec.name, body, incoming.operation, most_values=MOST_VALUES
+        )
 
     def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:
         """The target of the request's model.

@@ -32,7 +32,7 @@ class Target(Struct, frozen=True):
     fallbacks.
 
     `name` is the name that led here: the one sent, or what it stands for; empty in fallbacks and
-    detours. `addressed` says that it is `upstream/model`, which no route matches.
+    detours. `addressed`: the name is `upstream/model`, which no route matches.
     `longest_silence_s` is that of the upstream's time limits.
     """
 

@@ -14,7 +14,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.http.addresses import parse
 from dragoman.keys.ring import Caller, Denial, KeyRing
 from dragoman.limits.admission import Verdict
-from dragoman.operations.drafts import FieldError, InvalidDraft
+from dragoman.operations.inputs import FieldError, InvalidInput
 from dragoman.prices.lookup import Prices
 from dragoman.prices.rates import TIERS, dollars
 from dragoman.serving.limit_counters import LimitCounters, LimitView
@@ -112,15 +112,15 @@ class SimulatedAdmission:
         """Whether a request with the key of this name would be admitted.
 
         Raises:
-            InvalidDraft: a field is wrong.
+            InvalidInput: a field is wrong.
         """
         try:
             question = msgspec.convert(fields, Question)
         except msgspec.ValidationError as error:
-            raise InvalidDraft((FieldError("request", str(error)),)) from None
+            raise InvalidInput((FieldError("request", str(error)),)) from None
         if question.tier is not None and question.tier not in TIERS:
             told = f"expected one of {', '.join(TIERS)}"
-            raise InvalidDraft((FieldError("tier", told),))
+            raise InvalidInput((FieldError("tier", told),))
         caller = self._keys.caller(key)
         if caller is None:
             return Answer(False, "The key cannot be used.")
@@ -128,7 +128,7 @@ class SimulatedAdmission:
         if question.address is not None:
             address = parse(question.address)
             if address is None:
-                raise InvalidDraft((FieldError("address", "expected an IP address"),))
+                raise InvalidInput((FieldError("address", "expected an IP address"),))
         for denial in caller.denials(time.time(), address):
             if denial is not Denial.ELSEWHERE or address is not None:
                 return Answer(False, f"The API key {denial.value}.")

@@ -17,9 +17,11 @@ _USER_AGENT = f"dragoman/{dragoman.__version__}"
 
 Header = tuple[str, str]
 
+_SOCKET_IDLE = 3.0
+"""How many times `idle_s` an answer over WebSocket may be silent while pings are answered."""
 _MOST_MADE = 16_384
-"""Accounts for which the parts that never change are kept, about 1 KB each. Where accounts take
-turns, a bound below their number would have them made anew for every request."""
+"""Accounts whose constant request parts are cached, about 1 KB each. Where accounts take turns, a
+bound below their number would build them anew for every request."""
 
 _METHODS: dict[str, Literal["GET", "POST", "DELETE"]] = {
     "GET": "GET",
@@ -64,7 +66,7 @@ class UpstreamDefaults:
             connect=limits.connect_s,
             first_byte=limits.first_byte_s,
             idle=limits.idle_s,
-            socket_idle=limits.websocket_idle_s,
+            socket_idle=_SOCKET_IDLE * limits.idle_s,
             total=limits.total_s,
         )
 

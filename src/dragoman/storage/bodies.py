@@ -1,4 +1,4 @@
-"""Bodies of requests, for keys that have them kept: sealed, in partitions of their own."""
+"""Encrypted request and answer bodies, for keys with `keep_bodies`, in partitions of their own."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ CREATE TABLE IF NOT EXISTS bodies (
 
 
 class Body(Struct, frozen=True):
-    """A body: of which request, which of its bodies, when that ended (Unix seconds), how long it
-    was, and as much of it as is kept."""
+    """One body of a request: the request's id, the name of the body, when the request ended (Unix
+    seconds), the length of the body, and the stored part of it."""
 
     id: str
     name: str
@@ -39,8 +39,8 @@ class Body(Struct, frozen=True):
 
 
 class BodyFiles(Partitions):
-    """Bodies, packed and sealed by `cipher`. One that is older than `days` is not there, although
-    its file may be for a while."""
+    """Bodies, compressed and encrypted by `cipher`. A body older than `days` is not returned, even
+    while its file still exists."""
 
     _schema = _SCHEMA
 
@@ -56,10 +56,10 @@ class BodyFiles(Partitions):
         self._cipher = cipher
 
     def write(self, bodies: Sequence[Body]) -> None:
-        """Keep bodies, all or none.
+        """Store bodies, all or none.
 
         Raises:
-            SealError: there is no key to seal them with.
+            SealError: there is no key to encrypt them with.
             OSError: they cannot be written.
             sqlite3.Error: as above.
         """
@@ -77,7 +77,7 @@ class BodyFiles(Partitions):
             raise
 
     def lengths(self, request_id: str) -> dict[str, int]:
-        """Which bodies of a request are there, and how long they were."""
+        """The lengths of the stored bodies of a request, by name."""
         for connection in self._readings():
             with closing(connection):
                 found = connection.execute(
@@ -89,10 +89,10 @@ class BodyFiles(Partitions):
         return {}
 
     def find(self, request_id: str, name: str) -> Body | None:
-        """A body, None if it is not there.
+        """A body, None if it is not stored.
 
         Raises:
-            SealError: it cannot be opened.
+            SealError: it cannot be decrypted.
         """
         for connection in self._readings():
             with closing(connection):
@@ -107,7 +107,7 @@ class BodyFiles(Partitions):
         return None
 
     def _readings(self) -> list[sqlite3.Connection]:
-        """Of all partitions, the latest first."""
+        """Connections to all partitions, the latest first."""
         found = (reading(path, "bodies") for path in reversed(self.partitions()))
         return [connection for connection in found if connection is not None]
 

@@ -1,15 +1,11 @@
-"""Secrets at rest: the key, headers and proxy of an account, encrypted for the store.
+"""Encryption of secrets in the store: the key, headers and proxy of an account, and stored bodies.
 
-AES-256-GCM with the account's name as associated data, so that what is sealed for one account
-opens as no other. The key is derived from `storage.key` by scrypt (RFC 7914), since people choose
-such keys by hand. What is sealed:
+AES-256-GCM with the purpose and the account's name as associated data, so that a sealed value is
+only valid for them. The key is derived from `storage.key` by scrypt (RFC 7914), since people choose
+such keys by hand. A sealed value consists of 1 byte for the version of this format, 4 bytes of a
+hash that identifies the key, a nonce of 12 bytes, and the ciphertext with its tag.
 
-    1 byte    version of this form
-    4 bytes   which key it was, by a hash
-    12 bytes  nonce
-    the rest  ciphertext and tag
-
-An account without secrets is kept with nothing sealed, and needs no key.
+An account without secrets is stored with an empty value, and needs no key.
 """
 
 from __future__ import annotations
@@ -37,12 +33,12 @@ _NONCE_BYTES = 12
 _ACCOUNT, _BODY = b"dragoman.account\0", b"dragoman.body\0"
 """What something is sealed for: it opens as nothing else."""
 _SALT = b"dragoman.storage.key.v1"
-"""The same everywhere: what is derived must be so in every process, before anything is read."""
+"""Constant, since every process must derive the same key before it reads anything."""
 _SCRYPT = {"n": 2**14, "r": 8, "p": 1, "dklen": 64}
 
 
 class _Secrets(Struct, omit_defaults=True):
-    """What is encrypted of an account, as JSON."""
+    """The secrets of an account, encrypted as JSON."""
 
     key: str | None = None
     headers: dict[str, str] = {}
@@ -58,8 +54,7 @@ class _Key(Struct, frozen=True):
     @classmethod
     @lru_cache(maxsize=4)
     def derived(cls, secret: Secret) -> _Key:
-        """The key made of `secret`; made once, so that workers have it of the process they were
-        forked from."""
+        """The key derived from `secret`, cached so that forked workers inherit it."""
         # Takes time and memory, and is only needed where accounts with secrets are stored.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -68,9 +63,9 @@ class _Key(Struct, frozen=True):
 
 
 class AesGcmCipher:
-    """Seals accounts with `key`, and opens what was sealed with it or with one of `previous`.
+    """Encrypts accounts with `key`, and decrypts values encrypted with it or one of `previous`.
 
-    Keys are derived when they are first needed, which takes some 50 ms each.
+    Keys are derived on first use, which takes some 50 ms each.
     """
 
     def __init__(self, key: Secret | None, previous: Iterable[Secret] = ()) -> None:
@@ -95,10 +90,10 @@ class AesGcmCipher:
         )
 
     def open(self, definition: Definition) -> Account:
-        """The account with its secrets.
+        """The account with its secrets decrypted.
 
         Raises:
-            SealError: they cannot be decrypted with the keys that there are.
+            SealError: they cannot be decrypted with these keys.
         """
         secrets = self._opened(definition)
         return Account(
@@ -115,7 +110,8 @@ class AesGcmCipher:
         )
 
     def resealed(self, definitions: Iterable[Definition]) -> list[Definition]:
-        """Those of `definitions` that were sealed with a previous key, sealed with the present one.
+        """Those of `definitions` that were encrypted with a previous key, encrypted with the
+        present one.
 
         Raises:
             SealError: one of them cannot be decrypted.
@@ -159,21 +155,21 @@ class AesGcmCipher:
             raise SealError(f"the secrets of {name} are damaged") from None
 
     def seal_body(self, text: bytes, name: str) -> bytes:
-        """A body of a request, which opens by that name alone.
+        """A body of a request, encrypted for that name.
 
         Raises:
             SealError: there is no key to encrypt it with.
         """
         keys = self._derived()
         if not keys:
-            raise SealError("bodies are only kept encrypted: set [storage] key")
+            raise SealError("bodies are only stored encrypted: set [storage] key")
         return _encrypted(keys[0], text, _BODY, name)
 
     def open_body(self, sealed: bytes, name: str) -> bytes:
-        """What `seal_body` has sealed by that name.
+        """The body that `seal_body` has encrypted for that name.
 
         Raises:
-            SealError: it cannot be decrypted with the keys that there are.
+            SealError: it cannot be decrypted with these keys.
         """
         return self._decrypted(sealed, _BODY, name, "the bytes of a body")
 

@@ -1,4 +1,4 @@
-"""Moving a store from one database to another, whichever they are."""
+"""Copying a store from one database to another."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from dragoman.storage.tables.table import Table
 from dragoman.storage.tables.usage import SUMS
 
 _NOT_MOVED = frozenset({"migrations", "clock", "responses_held", "workers"})
-"""What the target has of its own, or counts itself; workers tell of themselves."""
+"""Tables that the target fills itself, and workers, which report to it again."""
 
 _AT_ONCE = 1000
 _LARGE_AT_ONCE = 50
-"""Rows of the tables whose rows may be large."""
+"""Rows copied at once of the tables with large rows."""
 _LARGE = frozenset({"responses", "response_events"})
 
 
 def move(
     source: Database, target: Database, on_copied: Callable[[int], object] = lambda rows: None
 ) -> Mapping[str, int]:
-    """Copy all of `source`, as it is at one moment, to `target`, in one transaction there. Returns
-    the rows of each table; `on_copied` is told of them as they are copied.
+    """Copy the present state of `source` to `target`, in one transaction. Returns the number of
+    rows of each table; `on_copied` is called with the number of rows as they are copied.
 
     Raises:
         StoreError: one of them cannot be used, or the target is not empty; nothing was copied.
@@ -33,7 +33,7 @@ def move(
     source.open()
     target.open()
     copied: dict[str, int] = {}
-    with source.reading() as origin, target.writing_untold() as copy:
+    with source.reading() as origin, target.writing_unversioned() as copy:
         tables = moved_tables()
         for table in tables:
             if copy.execute(f"SELECT 1 FROM {table.name} LIMIT 1").fetchone() is not None:
@@ -45,19 +45,19 @@ def move(
                 copied[table.name] += len(rows)
                 on_copied(len(rows))
         version = origin.execute("SELECT version FROM clock").fetchone()[0]
-        # Who had exchanged with the source is told everything by the target.
+        # Workers that exchanged with the source get everything from the target.
         copy.execute("UPDATE clock SET version = ?", (version + 1,))
         copy.moved()
     return copied
 
 
 def moved_tables() -> tuple[Table, ...]:
-    """The tables that are moved."""
+    """The tables that are copied."""
     return tuple(table for table in TABLES if table.name not in _NOT_MOVED)
 
 
 def _rows(connection: Connection, table: Table) -> Iterator[list[Any]]:
-    """All rows in the order of their keys, some at a time."""
+    """All rows in the order of their keys, in pieces."""
     most = _LARGE_AT_ONCE if table.name in _LARGE else _AT_ONCE
     keys = ", ".join(table.key)
     places = [table.names.index(key) for key in table.key]

@@ -1,4 +1,4 @@
-"""The store and the cipher that a configuration names."""
+"""The store and the cipher of a configuration."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 
 from dragoman.accounts.store import Counts, Store
 from dragoman.config import Config
-from dragoman.config.summary import Kept
+from dragoman.config.summary import StoredEntries
 from dragoman.limits.ledgers import Ledgers
 from dragoman.limits.rows import Counters
 from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.request_log import RequestLogFiles
 from dragoman.storage.responses import ResponseStore
+from dragoman.storage.retention import Retention
 from dragoman.storage.series import SeriesFile
-from dragoman.storage.shared_sessions import Sessions, SharedSessions, private_sessions
+from dragoman.storage.sessions import SessionFile
 
 if TYPE_CHECKING:
     from dragoman.storage.tables.pool import PoolOptions
@@ -29,18 +30,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("dragoman.accounts")
 
 _SHORTEST_PINS_S = 60.0
+LARGEST_RESPONSE = 64 * 1024 * 1024
+"""Bytes of the largest stored response, with the input of its turn."""
 
 
 def store_for(config: Config) -> Store | None:
-    """The store of `config`, not opened yet; None if nothing is kept."""
+    """The store of `config`, not opened yet; None if nothing is stored."""
     settings = config.storage
-    options: PoolOptions = {
-        "history_days": settings.history_days,
-        "usage_days": settings.usage_days,
-        "usage_hours_days": settings.usage_hours_days,
-        "audit_days": settings.audit_days,
-        "pins_s": max((one.affinity_s for one in config.upstreams), default=_SHORTEST_PINS_S),
-    }
+    pins_s = max((one.affinity_s for one in config.upstreams), default=_SHORTEST_PINS_S)
+    options: PoolOptions = {"retention": Retention(days=settings.keep_days, pins_s=pins_s)}
     if settings.path:
         from dragoman.storage.sqlite import SqliteStore
 
@@ -107,9 +105,8 @@ def limits_for(config: Config, shared: str | None) -> Counters:
 
 
 class Watching:
-    """What an operator sees of the past: the log of requests, and time series. Both are shared by
-    the processes that use the same store, or else by those that have a file `shared` for their
-    requests in flight, beside that; else they end with this object."""
+    """The records for operators: the request log and time series. Both are shared by the processes
+    that use the same store, or the same file `shared`; otherwise they end with this object."""
 
     def __init__(self, config: Config, shared: str | None) -> None:
         settings, base = config.request_log, config.storage.path or shared
@@ -117,13 +114,13 @@ class Watching:
         if base is None:
             base = f"{gettempdir()}/dragoman-{secrets.token_hex(16)}"
         self.series = SeriesFile(f"{base}-series")
-        self.requests = RequestLogFiles(f"{base}-requests", settings.days, settings.most_bytes)
+        self.requests = RequestLogFiles(f"{base}-requests", settings.keep_days, settings.keep_bytes)
         self.bodies = BodyFiles(
-            f"{base}-bodies", settings.body_days, settings.most_body_bytes, cipher_for(config)
+            f"{base}-bodies", settings.body_days, settings.keep_bytes, cipher_for(config)
         )
 
     def close(self) -> None:
-        """Remove what nobody else uses. Harmless if it was done before."""
+        """Delete what no other process uses. Safe to call twice."""
         if self._is_own:
             shutil.rmtree(self.requests.directory, ignore_errors=True)
             shutil.rmtree(self.bodies.directory, ignore_errors=True)
@@ -131,20 +128,11 @@ class Watching:
                 os.unlink(self.series.path)
 
 
-def sessions_for(config: Config, shared: str | None) -> Sessions:
-    """Who is signed in to the administration, over the processes that use the same store, or else
-    over those that have a file `shared` for their requests in flight, beside that; in this process
-    alone if there is neither, or it cannot be used, which is logged."""
-    base = config.storage.path or shared
-    if base is None:
-        return private_sessions()
-    path = f"{base}-sessions"
-    try:
-        return SharedSessions(path)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        _log.error("%s: %s: each worker has its own sessions", path, reason)
-        return private_sessions()
+def sessions_for(config: Config) -> SessionFile | None:
+    """Where it is stored who is signed in to the administration: beside the database, if that is a
+    file."""
+    path = config.storage.path
+    return SessionFile(f"{path}-sessions") if path else None
 
 
 def ledgers_for(config: Config) -> Ledgers | None:
@@ -158,15 +146,15 @@ def ledgers_for(config: Config) -> Ledgers | None:
 
 
 def responses_for(config: Config) -> ResponseStore | None:
-    """The store of responses of `config`, not opened yet; None if none is kept, nor by an upstream
-    whose responses belong to several clients."""
+    """The store of responses of `config`, not opened yet; None if no response is stored, neither
+    here nor by an upstream with several clients."""
     settings = config.storage
     elsewhere = any(upstream.stored_responses == "pass" for upstream in config.upstreams)
     if not (settings.responses or elsewhere):
         return None
     options: ResponseOptions = {
         "most_bytes": settings.responses_bytes,
-        "largest_bytes": settings.response_bytes,
+        "largest_bytes": LARGEST_RESPONSE,
     }
     if settings.path:
         from dragoman.storage.sqlite import SqliteResponses
@@ -180,15 +168,15 @@ def responses_for(config: Config) -> ResponseStore | None:
 
 
 def cipher_for(config: Config) -> AesGcmCipher:
-    """What seals and opens the secrets of stored accounts."""
+    """The cipher for the secrets of stored accounts."""
     settings = config.storage
     previous = () if settings.previous_key is None else (settings.previous_key,)
     return AesGcmCipher(settings.key, previous)
 
 
-def prepare(config: Config) -> Kept:
-    """Make the store ready before anything is served: its tables are brought up to date, and what
-    was sealed with the previous key is sealed with the present one. Returns what is in it.
+def prepare(config: Config) -> StoredEntries:
+    """Prepare the store before serving: its tables are upgraded, and values encrypted with the
+    previous key are encrypted with the present one. Returns the numbers of its entries.
 
     Raises:
         StoreError: the store cannot be used.
@@ -196,7 +184,7 @@ def prepare(config: Config) -> Kept:
     """
     store = store_for(config)
     if store is None:
-        return Kept()
+        return StoredEntries()
     try:
         definitions = store.definitions()
         cipher = cipher_for(config)
@@ -206,6 +194,6 @@ def prepare(config: Config) -> Kept:
         if sealed is not None and not resealed:
             cipher.open(sealed)
         keys = [one for one in store.client_keys.all_keys() if one.removed is None]
-        return Kept(len(definitions), len(keys))
+        return StoredEntries(len(definitions), len(keys))
     finally:
         store.close()

@@ -1,9 +1,9 @@
-"""Files that are written one after the other, and dropped with the oldest.
+"""Files that are written one after another, and deleted oldest first.
 
-A directory of partitions, SQLite files: each takes what comes until it is old or large enough, and
-is then only read. What is too old, or too much, goes with the oldest file: nothing is ever deleted
-from within one. All workers of a machine write to the same one, in batches; losing the last of them
-when the machine fails is accepted, so nothing waits for the disk.
+A directory of partitions, which are SQLite files: the last one is written until it is old or large
+enough. Rows are never deleted; when they are too old or too many, the oldest file is deleted. All
+workers of a machine write in batches; losing the last of them in a power failure is accepted, so no
+write waits for the disk.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import ClassVar
 
 PARTITIONS = 8
-"""Files that share the room and the time for which is kept."""
+"""Number of files over which the age and size limits are divided."""
 
 _DAY_S = 24 * 3600.0
 LOCK_S = 1.0
 
 
 class Partitions(ABC):
-    """The partitions in `directory`, which is made, for its owner alone, if it is not there. What
-    is older than `days` or beyond `most_bytes` in all is dropped.
+    """The partitions in `directory`, which is created for its owner alone. Files older than `days`,
+    or beyond `most_bytes` in total, are deleted.
 
-    Several processes and threads may use it, each with an object of its own.
+    Several processes and threads may use a directory, each with an object of its own.
     """
 
     _schema: ClassVar[str]
@@ -47,15 +47,15 @@ class Partitions(ABC):
         self._written: tuple[Path, sqlite3.Connection] | None = None
 
     def close(self) -> None:
-        """Close what is written to. Harmless if it was done before."""
+        """Close the file that is written to. Safe to call twice."""
         if self._written is not None:
             written, self._written = self._written, None
             with suppress(sqlite3.Error):
                 written[1].close()
 
     def sweep(self) -> None:
-        """Drop the oldest partitions, as far as they are too old or too much, and whatever is left
-        of dropped ones."""
+        """Delete the oldest partitions that are too old or too many, and remains of deleted
+        ones."""
         files = self.partitions()
         total, now = 0, self._clock()
         for place, path in enumerate(reversed(files)):
@@ -68,17 +68,17 @@ class Partitions(ABC):
 
     @abstractmethod
     def _ended(self, path: Path) -> float:
-        """When the last row of a partition is of, 0 if it has none or cannot be read."""
+        """The time of the last row of a partition, 0 if it has none or cannot be read."""
 
     def partitions(self) -> list[Path]:
-        """All of them, the oldest first."""
+        """All partitions, the oldest first."""
         try:
             return sorted(path for path in self.directory.iterdir() if path.suffix == ".db")
         except FileNotFoundError:
             return []
 
     def connection(self) -> sqlite3.Connection:
-        """To the partition that is written to."""
+        """A connection to the partition that is written to."""
         files, now = self.partitions(), self._clock()
         latest = files[-1] if files else None
         if latest is None or self._is_full(latest, now):
@@ -105,7 +105,7 @@ class Partitions(ABC):
 
 
 def _began(path: Path) -> float:
-    """When a partition was made, in Unix seconds."""
+    """When a partition was created, in Unix seconds."""
     return int(path.stem) / 1000 if path.stem.isdecimal() else 0.0
 
 
@@ -118,7 +118,8 @@ def _size(path: Path) -> int:
 
 
 def reading(path: Path, table: str) -> sqlite3.Connection | None:
-    """A connection to read a partition that has a table; None if it is gone, or cannot be read."""
+    """A read connection to a partition that has a table; None if it was deleted or cannot be
+    read."""
     try:
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=LOCK_S, isolation_level=None

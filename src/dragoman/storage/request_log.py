@@ -1,4 +1,4 @@
-"""The log of requests, in partitions of its own, apart from the store."""
+"""The request log, in partitions apart from the store."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LOSS_SLOT_S = 600
 """Seconds over which losses are counted together."""
 
 _WINDOW = 4000
-"""Rows that are looked through between two looks at the clock."""
+"""Rows that are searched between two checks of the time limit."""
 _DISORDER_S = 5.0
-"""Seconds by which rows may be out of their order: each worker writes its batch when it can."""
-_MOST_TALLIES = 20_000
-"""Rows of counts of losses in one partition; further ones are counted under `OTHER`."""
+"""Seconds by which rows may be out of order: each worker writes its batch when it can."""
+_MOST_LOSS_ROWS = 20_000
+"""Rows of loss counts in one partition; further ones are counted under `OTHER`."""
 
 OTHER = "(other)"
 
@@ -72,9 +72,9 @@ _COUNT = (
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """A request in the log: what can be searched by, and `row`, all that is told of it, as JSON.
-    `accounts` are those that were asked, `losses` the kinds of what was lost; `notable` ones are
-    shown before others where not all can be."""
+    """A logged request: its searchable fields, and `row`, all of its data as JSON. `accounts` are
+    those tried, `losses` the kinds of its losses; `notable` entries are shown first when there are
+    too many."""
 
     at: float
     id: str
@@ -92,8 +92,8 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 class LossKey(Struct, frozen=True):
-    """What losses are counted by. The `path` without indexes is empty for all requests of these
-    together, whether they lost anything or not."""
+    """The key by which losses are counted. `path`, without indexes, is empty for the number of all
+    requests, with losses or without."""
 
     slot: int
     client: str
@@ -105,8 +105,8 @@ class LossKey(Struct, frozen=True):
 
 
 class LossCount(Struct):
-    """How many requests lost it, and how many were refused for it; when first and last, and the id
-    of the last."""
+    """Requests with a loss, and requests rejected for it; the first and last time, and the id of
+    the last request."""
 
     requests: int
     refused: int
@@ -116,7 +116,7 @@ class LossCount(Struct):
 
 
 class Dropped(Struct, frozen=True):
-    """Requests that were not written down, between two times."""
+    """Requests between two times that were not logged."""
 
     first: float
     last: float
@@ -124,7 +124,7 @@ class Dropped(Struct, frozen=True):
 
 
 class Filters(Struct, frozen=True, kw_only=True):
-    """What is looked for; what is empty fits all. `error` is a kind, or `*` for any."""
+    """Search conditions; an empty one matches all. `error` is a kind, or `*` for any."""
 
     key: str = ""
     model: str = ""
@@ -138,8 +138,9 @@ class Filters(Struct, frozen=True, kw_only=True):
 
 
 class Found(Struct, frozen=True):
-    """What was found of a search, the latest first: `rows` as JSON, where to go on (None: nowhere),
-    up to when back everything was looked through, and what was not written down in that time."""
+    """The result of a search, the latest first: `rows` as JSON, where to continue (None: at the
+    end), the time back to which everything was searched, and requests that were not logged in that
+    time."""
 
     rows: Sequence[bytes]
     next: str | None
@@ -148,7 +149,7 @@ class Found(Struct, frozen=True):
 
 
 class RequestLogFiles(Partitions):
-    """Requests, and counts of what they lost."""
+    """Logged requests, and counts of their losses."""
 
     _schema = _SCHEMA
 
@@ -165,7 +166,7 @@ class RequestLogFiles(Partitions):
         losses: Mapping[LossKey, LossCount],
         dropped: Dropped | None = None,
     ) -> None:
-        """Write down what there is, all or nothing.
+        """Write all of it, or nothing.
 
         Raises:
             OSError: it cannot be written.
@@ -179,9 +180,9 @@ class RequestLogFiles(Partitions):
                 row = (dropped.first, dropped.last, dropped.count)
                 connection.execute("INSERT INTO dropped VALUES (?, ?, ?)", row)
             if losses:
-                room = _MOST_TALLIES - _count(connection, "losses")
+                room = _MOST_LOSS_ROWS - _count(connection, "losses")
                 for key, count in losses.items():
-                    connection.execute(_COUNT, _tally(key, count, is_full=room <= 0))
+                    connection.execute(_COUNT, _loss_row(key, count, is_full=room <= 0))
             connection.execute("COMMIT")
         except BaseException:
             self.close()
@@ -196,11 +197,11 @@ class RequestLogFiles(Partitions):
         limit: int,
         seconds: float,
     ) -> Found:
-        """Look for requests that ended between two times, the latest first, for so many seconds at
-        most. `after` is where to go on, as told before.
+        """Search requests that ended between two times, the latest first, for at most `seconds`.
+        `after` is where to continue: `next` of the result before.
 
         Raises:
-            ValueError: `after` is no such place.
+            ValueError: `after` is not valid.
         """
         ends = time.monotonic() + seconds
         where, values = _where(filters)
@@ -234,7 +235,7 @@ class RequestLogFiles(Partitions):
         return Found(rows, None, since, self._dropped(since, until))
 
     def find(self, request_id: str) -> bytes | None:
-        """All that is told of a request, None if there is nothing."""
+        """The data of a request, None if it is not logged."""
         for path in reversed(self.partitions()):
             connection = reading(path, "losses")
             if connection is None:
@@ -250,8 +251,8 @@ class RequestLogFiles(Partitions):
         return None
 
     def tail(self, filters: Filters, after: str, limit: int) -> tuple[list[bytes], int, str]:
-        """What fits and was written after a place, empty for the end: at most `limit`, notable
-        ones first and then the latest; how many there are; and the next place."""
+        """Matching requests written after a position, empty for the end: at most `limit`, notable
+        ones first and then the latest; their number; and the next position."""
         files = self.partitions()
         if not files:
             return [], 0, "0:0"
@@ -281,7 +282,7 @@ class RequestLogFiles(Partitions):
         return [row for _, row in rows], seen, f"{path.stem}:{end}"
 
     def losses(self, since: float, until: float) -> Iterator[tuple[LossKey, LossCount]]:
-        """What was counted as lost between two times, and how many requests there were."""
+        """Loss counts between two times, and the numbers of requests."""
         for path in self.partitions():
             connection = reading(path, "losses")
             if connection is None:
@@ -296,8 +297,6 @@ class RequestLogFiles(Partitions):
                         LossKey(slot, client, pair, path_lost, kind, upstream, key),
                         LossCount(*count),
                     )
-
-    # Within
 
     def _dropped(self, since: float, until: float) -> list[Dropped]:
         found: list[Dropped] = []
@@ -334,11 +333,11 @@ def _values(entry: Entry) -> tuple[object, ...]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names, each between line breaks, to be found by."""
+    """Names between line breaks, so that a whole name can be searched."""
     return f"\n{chr(10).join(names)}\n" if names else ""
 
 
-def _tally(key: LossKey, count: LossCount, *, is_full: bool) -> tuple[object, ...]:
+def _loss_row(key: LossKey, count: LossCount, *, is_full: bool) -> tuple[object, ...]:
     path, upstream, client_key = key.path, key.upstream, key.key
     if is_full:
         path, upstream, client_key = path and OTHER, OTHER, OTHER
@@ -364,7 +363,7 @@ def _count(connection: sqlite3.Connection, table: str) -> int:
 
 
 def _where(filters: Filters) -> tuple[str, list[object]]:
-    """The condition in SQL, that begins with AND, and its values."""
+    """The condition in SQL, starting with AND, and its values."""
     conditions: list[str] = []
     values: list[object] = []
     for name in ("key", "model", "upstream", "client"):
@@ -401,7 +400,7 @@ def _place(after: str | None) -> tuple[str, int]:
 
 
 def _number_at(connection: sqlite3.Connection, at: float) -> int:
-    """The number of about the last row at a time: rows are nearly in the order of their times."""
+    """The number of roughly the last row at a time: rows are nearly ordered by time."""
     low, high = 0, _last(connection)
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,5 +1,5 @@
-"""What all workers of a machine counted, over time, in a small file: slots of ten seconds, which
-become slots of a minute and of an hour. It outlives the processes."""
+"""Time series of all workers of a machine, in a small file: slots of ten seconds, which are added
+up to slots of a minute and of an hour. The file outlives the processes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from msgspec import Struct, field
 
 SLOT_S = 10
 STEPS = (SLOT_S, 60, 3600)
-"""Seconds of the slots that are kept."""
+"""Seconds of each kind of slot."""
 
-KEPT_S = {10: 3600, 60: 24 * 3600, 3600: 31 * 24 * 3600}
-"""Seconds for which each of them is kept, at least."""
+STORED_S = {10: 3600, 60: 24 * 3600, 3600: 31 * 24 * 3600}
+"""Seconds for which each kind of slot is stored at least."""
 
 _SLACK_S = 3600 + 120
 _LOCK_S = 1.0
@@ -32,9 +32,8 @@ _REST = "(other)"
 
 
 class Slot(Struct, array_like=True):
-    """What was counted of one upstream in one slot: requests by outcome, the buckets of how long
-    they took and of when they began to say something, tokens by kind, pico-dollars, requests
-    without a price, and errors by kind."""
+    """Counts of one upstream in one slot: requests by outcome, histograms of duration and of time
+    to first content, tokens by kind, pico-dollars, requests without a price, and errors by kind."""
 
     requests: list[int]
     duration: list[int]
@@ -57,7 +56,7 @@ class Slot(Struct, array_like=True):
 
 
 Slots = dict[str, Slot]
-"""By upstream; empty for requests that went to none."""
+"""By upstream; the empty name is for requests that reached none."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Slots).decode
@@ -76,16 +75,16 @@ def merged(parts: Sequence[Mapping[str, Slot]]) -> Slots:
 
 
 class SeriesFile:
-    """The file at `path`, which is made, for its owner alone, if it is not there. Each call opens
-    it; any thread may call, and any process read what another writes."""
+    """The file at `path`, which is created for its owner alone. Each call opens it; any thread may
+    call, and any process may read what another writes."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
 
     def write(self, at: int, slots: Slots) -> None:
-        """Write down the ten seconds from `at` on (Unix seconds), beside what another gateway with
-        the same file has counted in them. What became whole before is added up, and what is too
-        old dropped.
+        """Add the counts of the ten seconds from `at` (Unix seconds) to those of other gateways
+        with the same file. Longer slots that have ended are added up, and expired slots are
+        dropped.
 
         Raises:
             OSError: it cannot be written.
@@ -93,34 +92,34 @@ class SeriesFile:
         """
         with closing(self._opened()) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            there = connection.execute(
+            present = connection.execute(
                 "SELECT data FROM slots WHERE step = ? AND at = ?", (SLOT_S, at)
             ).fetchone()
-            if there is not None:
-                slots = merged([_decode(there[0]), slots])
+            if present is not None:
+                slots = merged([_decode(present[0]), slots])
             connection.execute(_PUT, (SLOT_S, at, _encode(_bounded(slots))))
             for fine, coarse in pairwise(STEPS):
                 for begin in _whole(connection, fine, coarse, at):
                     self._add_up(connection, fine, coarse, begin)
-            for step, kept in KEPT_S.items():
+            for step, stored_s in STORED_S.items():
                 connection.execute(
-                    "DELETE FROM slots WHERE step = ? AND at < ?", (step, at - kept - _SLACK_S)
+                    "DELETE FROM slots WHERE step = ? AND at < ?", (step, at - stored_s - _SLACK_S)
                 )
-            connection.execute("DELETE FROM marks WHERE at < ?", (at - KEPT_S[3600],))
+            connection.execute("DELETE FROM marks WHERE at < ?", (at - STORED_S[3600],))
             connection.execute("COMMIT")
 
     def mark(self, at: float, text: str) -> None:
-        """Note that something happened that may explain what follows."""
+        """Record an event that may explain what follows."""
         with closing(self._opened()) as connection:
             connection.execute("INSERT INTO marks VALUES (?, ?)", (at, text))
 
     def read(self, since: float, until: float, now: float) -> Iterator[tuple[int, Slots]]:
-        """What began between two times, in the finest slots that there are, in order. One is in
-        memory at a time."""
+        """Slots that began between two times, the finest stored ones, in order. One is in memory at
+        a time."""
         if not os.path.exists(self.path):
             return
-        hours = -int(-(now - KEPT_S[60]) // 3600) * 3600
-        minutes = -int(-(now - KEPT_S[10]) // 60) * 60
+        hours = -int(-(now - STORED_S[60]) // 3600) * 3600
+        minutes = -int(-(now - STORED_S[10]) // 60) * 60
         with closing(self._opened()) as connection:
             for step, begin, end in (
                 (3600, since, hours),
@@ -136,7 +135,7 @@ class SeriesFile:
                     yield at, _decode(data)
 
     def marks(self, since: float, until: float) -> list[tuple[float, str]]:
-        """What was noted between two times."""
+        """Events recorded between two times."""
         if not os.path.exists(self.path):
             return []
         with closing(self._opened()) as connection:
@@ -164,7 +163,7 @@ class SeriesFile:
 
 
 def _whole(connection: sqlite3.Connection, fine: int, coarse: int, now: int) -> list[int]:
-    """When the longer slots began that have ended, and that are not added up yet."""
+    """The beginnings of longer slots that have ended, and are not added up yet."""
     rows = connection.execute(
         "SELECT DISTINCT at / ?1 * ?1 FROM slots WHERE step = ?2 AND at >="
         " (SELECT ifnull(max(at) + ?1, 0) FROM slots WHERE step = ?1) AND at < ?3 / ?1 * ?1",
@@ -177,13 +176,13 @@ _PUT = "INSERT OR REPLACE INTO slots VALUES (?, ?, ?)"
 
 
 def _bounded(slots: Slots) -> Slots:
-    """Of very many upstreams those with the most requests, and the rest together."""
+    """The upstreams with the most requests, and the sum of the others."""
     if len(slots) <= _MOST_UPSTREAMS:
         return slots
     ranked = sorted(slots, key=lambda name: -sum(slots[name].requests))
-    kept = {name: slots[name] for name in ranked[:_MOST_UPSTREAMS]}
+    largest = {name: slots[name] for name in ranked[:_MOST_UPSTREAMS]}
     rest = merged([{_REST: slots[name]} for name in ranked[_MOST_UPSTREAMS:]])
-    return merged([kept, rest])
+    return merged([largest, rest])
 
 
 def _sum(mine: list[int], its: list[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The store in one SQLite file: for any number of processes on one machine."""
+"""The store in one SQLite file, for any number of processes on one machine."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dragoman.storage.tables.responses import ResponseOptions, ResponseTables
 
 
 class SqliteStore(PoolTables):
-    """The store in the file at `path`, which is made if it is not there. `lock_s` is how long to
-    wait for other writers; everything else is as in `PoolTables`."""
+    """The store in the file at `path`, which is created if it does not exist. `lock_s` is how long
+    to wait for other writers; all else is as in `PoolTables`."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, lock_s: float = 5.0, **options: Unpack[PoolOptions]
@@ -21,8 +21,8 @@ class SqliteStore(PoolTables):
 
 
 class SqliteResponses(ResponseTables):
-    """Stored responses in the file at `path`, which may be that of a store. What is deleted is
-    overwritten. Everything else is as in `ResponseTables`."""
+    """Stored responses in the file at `path`, which may be that of a store. Deleted data is
+    overwritten. All else is as in `ResponseTables`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Care of a store's file from outside the gateway: whether it is whole, a copy of it, its room."""
+"""Maintenance of a store's file: checking it, copying it, and giving back its unused space."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _LOCK_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a check found. `unused` of the `bytes` hold nothing; `tables` is the version of the
-    tables, and `newest` the one that this program makes; no `faults`: it is whole."""
+    """The result of a check. `unused` of the `bytes` are free pages; `tables` is the version of the
+    tables, and `newest` the one of this program; without `faults` the store is intact."""
 
     bytes: int
     unused: int
@@ -31,13 +31,13 @@ class Health:
 
 
 def check(path: str | os.PathLike[str]) -> Health:
-    """Read all of the store at `path`, which is not changed, nor brought up to date.
+    """Read all of the store at `path`, without changing or upgrading it.
 
     Raises:
-        StoreError: it is not there, is not a store, or cannot be read at all.
+        StoreError: it does not exist, is not a store, or cannot be read at all.
     """
     with _opened(Path(path), "ro") as connection:
-        # One state throughout, whoever writes meanwhile.
+        # One state throughout, even if another process writes meanwhile.
         connection.execute("BEGIN")
         tables = tables_version(connection, Path(path))
         pages, unused, size = (
@@ -52,11 +52,11 @@ def check(path: str | os.PathLike[str]) -> Health:
 
 
 def backup(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> int:
-    """Copy the store at `path`, as it is at one moment, to a new file `to` for its owner alone,
-    which is there only once it is whole. Returns its bytes.
+    """Copy the present state of the store at `path` to a new file `to` for its owner alone, which
+    appears when it is complete. Returns its bytes.
 
     Raises:
-        StoreError: there is something at `to`, or the store cannot be copied or is damaged.
+        StoreError: `to` exists, or the store cannot be copied or is damaged.
     """
     source, target = Path(path), Path(to)
     with _opened(source, "ro") as connection:
@@ -83,11 +83,11 @@ def backup(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> int:
 
 
 def vacuum(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """Give the unused pages of the store at `path` back to the disk. Returns its bytes before and
-    after. Nobody else can write meanwhile.
+    """Give the unused pages of the store at `path` back to the file system. Returns its bytes
+    before and after. Nobody else can write meanwhile.
 
     Raises:
-        StoreError: it is not there, is not a store, or is locked for long.
+        StoreError: it does not exist, is not a store, or is locked for too long.
     """
     file = Path(path)
     with _opened(file, "rw") as connection:
@@ -109,16 +109,16 @@ def _copy(connection: sqlite3.Connection, to: Path) -> None:
 
 
 def wrong_sums(connection: Connection) -> Iterator[str]:
-    """What a store counts as a sum, and has otherwise."""
-    held = connection.execute("SELECT sum(bytes) FROM responses_held").fetchone()[0]
+    """Sums in a store that differ from the rows they are of."""
+    counted = connection.execute("SELECT sum(bytes) FROM responses_held").fetchone()[0]
     found = connection.execute("SELECT coalesce(sum(bytes), 0) FROM responses").fetchone()[0]
-    if held != found:
-        yield f"stored responses have {found} bytes, and {held} are counted"
+    if counted != found:
+        yield f"stored responses have {found} bytes, and {counted} are counted"
 
 
 @contextmanager
 def _opened(path: Path, mode: str) -> Iterator[SqliteConnection]:
-    """A connection to a store that is there; it is not made, and its tables stay as they are."""
+    """A connection to an existing store, which is neither created nor upgraded."""
     if not path.is_file():
         raise StoreError(f"{path}: there is no store")
     try:

@@ -1,4 +1,4 @@
-"""One SQLite file: made, opened, brought up to date, and opened again after a failure."""
+"""One SQLite file: created, opened, upgraded, and opened again after a failure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _encode = msgspec.json.Encoder().encode
 
 _LOCK_POLL_S = 0.02
 _PAGE_BYTES = 8192
-"""Of a file that is made. Stored responses of 100 KB take a third less time than in pages of 4096
-bytes, and the small rows of the pool no more."""
+"""Page size of a new file. Stored responses of 100 KB take a third less time than with pages of
+4096 bytes, and the small rows of the pool no more."""
 
 _WAL_KEPT_BYTES = 16 * 1024 * 1024
 
@@ -46,7 +46,9 @@ class SqliteConnection(sqlite3.Connection):
 
     def insert(self, into: str, types: Sequence[type], rows: Sequence[Any], then: str = "") -> None:
         """See `Connection.insert`."""
-        self.execute(f"INSERT INTO {into} {_told(len(types))} {then}", (_encode(rows).decode(),))
+        self.execute(
+            f"INSERT INTO {into} {_json_rows(len(types))} {then}", (_encode(rows).decode(),)
+        )
 
     def fill(self, table: Table, rows: Sequence[Sequence[Any]]) -> None:
         """See `Connection.fill`."""
@@ -54,14 +56,14 @@ class SqliteConnection(sqlite3.Connection):
 
     def add(self, table: Table, rows: Sequence[Any]) -> None:
         """See `Connection.add`."""
-        statement = adding(table, _told(len(table.columns)))
+        statement = adding(table, _json_rows(len(table.columns)))
         self.execute(statement, (_encode(rows).decode(),))
 
     def queue(self) -> None:
-        """See `Connection.queue`. There is one who writes at a time."""
+        """See `Connection.queue`. SQLite has one writer at a time."""
 
     def moved(self) -> None:
-        """See `Connection.moved`. SQLite does by itself."""
+        """See `Connection.moved`. SQLite numbers rows after the highest one by itself."""
 
     def gathered(self, columns: Sequence[str], rows: str) -> str:
         """See `Connection.gathered`."""
@@ -70,19 +72,18 @@ class SqliteConnection(sqlite3.Connection):
 
 
 @lru_cache
-def _told(columns: int) -> str:
-    """What selects the rows of a JSON array of arrays with so many values."""
+def _json_rows(columns: int) -> str:
+    """The SELECT for the rows of a JSON array of arrays with so many values."""
     values = ", ".join(f"json_extract(value, '$[{column}]')" for column in range(columns))
     return f"SELECT {values} FROM json_each(?) WHERE true"
 
 
 class SqliteFile:
-    """The file at `path`, which is made, for its owner alone, if it is not there.
+    """The file at `path`, which is created for its owner alone if it does not exist.
 
-    `lock_s` is how long to wait for other writers. What is deleted in one that `erases` is
-    overwritten, not merely let go. `opened` counts how often it was opened, and
-    `replaced` tells that it was not the same file the last time. One thread may use it at a time,
-    whichever it is.
+    `lock_s` is how long to wait for other writers. With `erases`, deleted data is overwritten.
+    `opened` counts how often it was opened, and `replaced` says that it was another file the last
+    time. One thread at a time may use it.
     """
 
     def __init__(
@@ -97,11 +98,11 @@ class SqliteFile:
         self._connection: SqliteConnection | None = None
         self._identity: tuple[int, int] | None = None
         self._made = 0.0
-        self._joined: SqliteConnection | None = None
-        self._joined_version: int | None = None
+        self._open_transaction: SqliteConnection | None = None
+        self._open_version: int | None = None
 
     def open(self) -> None:
-        """Open the file, and bring its tables up to date.
+        """Open the file, and upgrade its tables.
 
         Raises:
             StoreError: it cannot be opened, is not a store, or is one of a newer version.
@@ -110,7 +111,7 @@ class SqliteFile:
             self._connected()
 
     def close(self) -> None:
-        """Close the file. Harmless when it was closed before."""
+        """Close the file. Safe to call twice."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(sqlite3.Error):
@@ -118,35 +119,34 @@ class SqliteFile:
 
     @contextmanager
     def deciding(self) -> Iterator[None]:
-        """One transaction for all that is read and written inside: nobody else writes meanwhile,
-        so what is written follows from what was read.
+        """See `Database.deciding`.
 
         Raises:
             StoreError: nothing of it was done.
         """
         with self._transaction("IMMEDIATE") as connection:
-            self._joined, self._joined_version = connection, None
+            self._open_transaction, self._open_version = connection, None
             try:
                 yield
             finally:
-                self._joined = None
+                self._open_transaction = None
 
     @contextmanager
     def writing(self) -> Iterator[tuple[SqliteConnection, int]]:
-        """A transaction that writes what workers are told of, and the version that it makes.
+        """See `Database.writing`.
 
         Raises:
             StoreError: nothing of it was done.
         """
         with self._transaction("IMMEDIATE") as connection:
-            if self._joined is None or self._joined_version is None:
+            if self._open_transaction is None or self._open_version is None:
                 connection.execute("UPDATE clock SET version = version + 1")
-                self._joined_version = version_of(connection)
-            yield connection, self._joined_version
+                self._open_version = version_of(connection)
+            yield connection, self._open_version
 
     @contextmanager
-    def writing_untold(self) -> Iterator[SqliteConnection]:
-        """A transaction that changes nothing that workers are told of, and so makes no version.
+    def writing_unversioned(self) -> Iterator[SqliteConnection]:
+        """See `Database.writing_unversioned`.
 
         Raises:
             StoreError: nothing of it was done.
@@ -156,7 +156,7 @@ class SqliteFile:
 
     @contextmanager
     def reading(self) -> Iterator[SqliteConnection]:
-        """A transaction that sees one state of the store throughout.
+        """See `Database.reading`.
 
         Raises:
             StoreError: it cannot be read.
@@ -166,8 +166,8 @@ class SqliteFile:
 
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[SqliteConnection]:
-        if self._joined is not None:
-            yield self._joined
+        if self._open_transaction is not None:
+            yield self._open_transaction
             return
         with self._failing():
             connection = self._connected()
@@ -185,7 +185,7 @@ class SqliteFile:
     def _connected(self) -> SqliteConnection:
         if self._connection is not None:
             if self._found() != self._identity:
-                # What is written to a file that was unlinked is gone when it is closed.
+                # Data written to an unlinked file is lost when it is closed.
                 raise StoreError(f"{self.path}: the file was removed or replaced")
             return self._connection
         self._make()
@@ -206,14 +206,14 @@ class SqliteFile:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Make every failure a `StoreError`, after which the file is opened anew."""
+        """Turn every failure into a `StoreError`, after which the file is opened again."""
         try:
             yield
         except StoreError:
             self.close()
             raise
         except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError):
-            # It is what was to be written that is at fault, not the file.
+            # The written data is at fault, not the file.
             raise
         except sqlite3.Error as error:
             self.close()
@@ -223,7 +223,7 @@ class SqliteFile:
             raise StoreError(f"{self.path}: {error.strerror}") from error
         except JsonError as error:
             self.close()
-            raise StoreError(f"{self.path}: holds what no version wrote: {error}") from error
+            raise StoreError(f"{self.path}: contains what no version wrote: {error}") from error
 
     def _found(self) -> tuple[int, int] | None:
         try:
@@ -233,10 +233,10 @@ class SqliteFile:
         return found.st_dev, found.st_ino
 
     def _make(self) -> None:
-        """Make the file if it is not there.
+        """Create the file if it does not exist.
 
-        It is opened here only then: closing another descriptor of an open SQLite file would give
-        up the locks that this process has on it.
+        It is opened here only then: closing another descriptor of an open SQLite file would release
+        the locks of this process.
         """
         if self.path.exists():
             return
@@ -250,7 +250,7 @@ class SqliteFile:
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         deadline = time.monotonic() + self._lock_s
         while True:
-            # SQLite does not wait for whoever else is just changing the mode.
+            # SQLite does not wait for another process that changes the mode.
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
                 break
@@ -306,14 +306,14 @@ def tables_version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _made_at(connection: SqliteConnection) -> float:
-    """When the tables were made, in Unix seconds. It tells a file from one before it that had the
-    same number on its disk."""
+    """When the tables were created, in Unix seconds. It distinguishes a file from a former one with
+    the same inode."""
     at: float = connection.execute("SELECT min(applied) FROM migrations").fetchone()[0]
     return at
 
 
 def explained(error: sqlite3.Error) -> str:
-    """What a failure means to an operator."""
+    """The meaning of a failure for an operator."""
     code = getattr(error, "sqlite_errorcode", None)
-    said = _EXPLAINED.get(code & 0xFF) if code is not None else None
-    return said or str(error)
+    message = _EXPLAINED.get(code & 0xFF) if code is not None else None
+    return message or str(error)

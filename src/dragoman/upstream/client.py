@@ -34,7 +34,8 @@ from dragoman.upstream.request import (
     render_head,
 )
 from dragoman.upstream.response import UpstreamResponse
-from dragoman.upstream.sockets import SocketConnection, SocketPool, offer_of
+from dragoman.upstream.socket_pool import SocketPool, handshake_of
+from dragoman.upstream.sockets import SocketConnection
 
 C = TypeVar("C", Connection, SocketConnection)
 
@@ -63,16 +64,19 @@ class UpstreamClient:
         tls: ssl.SSLContext | None = None,
         max_idle: int = 512,
         idle_expiry: float = 30.0,
+        max_age: float = 300.0,
     ) -> None:
         """
         Args:
             tls: context for upstreams and proxies; None trusts the system's authorities.
-            max_idle: idle connections kept per origin and proxy.
-            idle_expiry: seconds for which an idle connection is kept.
+            max_idle: idle connections stored per origin and proxy.
+            idle_expiry: seconds after which an idle connection is closed.
+            max_age: seconds after which a connection carries no further request.
         """
         self._tls = tls
         self._max_idle = max_idle
         self._idle_expiry = idle_expiry
+        self._max_age = max_age
         self._connections: set[Connection | SocketConnection] = set()
         self._drained: asyncio.Event | None = None
         self._started = False
@@ -81,7 +85,12 @@ class UpstreamClient:
         """Make ready for `send`; must be awaited in the loop that the client is for."""
         self._loop = asyncio.get_running_loop()
         self.clock = Clock(self._loop)
-        self._pool = ConnectionPool(self._loop, max_idle=self._max_idle, expiry=self._idle_expiry)
+        self._pool = ConnectionPool(
+            self._loop,
+            max_idle=self._max_idle,
+            expiry=self._idle_expiry,
+            max_age=self._max_age,
+        )
         self._sockets = SocketPool(self.clock, self._lost)
         self._tls_lock = asyncio.Lock()
         self._buffer = memoryview(bytearray(READ_BUFFER))
@@ -181,7 +190,7 @@ class UpstreamClient:
         on_silent: Callable[[], bool] | None,
         caller: Caller | None,
     ) -> IncomingResponse | None:
-        offer = prepared(offer_of(request))
+        handshake = prepared(handshake_of(request))
         limits = replace(request.timeouts, idle=request.timeouts.socket_idle)
 
         def begin(connection: SocketConnection) -> IncomingResponse:
@@ -192,8 +201,8 @@ class UpstreamClient:
         return await self._sockets.send(
             use,
             request,
-            offer,
-            lambda make: self._dial(offer, request.timeouts, total_at, make),
+            handshake,
+            lambda make: self._dial(handshake, request.timeouts, total_at, make),
             begin,
         )
 

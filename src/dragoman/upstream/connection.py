@@ -15,6 +15,9 @@ READ_BUFFER = 32 * 1024
 
 _HEAD_LIMIT = 64 * 1024
 
+_MISDIRECTED = 421
+"""Misdirected Request (RFC 9110, section 15.5.20): to be retried on another connection."""
+
 _PIECE = 256 * 1024
 """Bytes of a request that are sent in one go: TLS takes three milliseconds for a megabyte, and
 others have their turn in between."""
@@ -57,6 +60,8 @@ class Connection(asyncio.BufferedProtocol):
         """What is left of a large body; None if nothing is."""
         self._full = False
         """Whether the transport holds as much as it should."""
+        self.opened_at = loop.time()
+        """Loop time at which the connection was made."""
         self.idle_since = 0.0
         """Loop time at which the last exchange ended."""
 
@@ -202,7 +207,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         # An upstream that answers before it has read the request is not waited for.
         unread = self._unsent is not None or transport.get_write_buffer_size()
-        if unread or not self._parser.should_keep_alive():
+        is_misdirected = self._parser.get_status_code() == _MISDIRECTED
+        if unread or is_misdirected or not self._parser.should_keep_alive():
             transport.abort()
             return
         if incoming.paused:

@@ -9,16 +9,21 @@ from dragoman.upstream.connection import Connection
 class ConnectionPool:
     """Idle connections by key; the one used last is taken first, so that spares expire."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, max_idle: int, expiry: float) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, max_idle: int, expiry: float, max_age: float
+    ) -> None:
         """
         Args:
             loop: the running loop.
-            max_idle: connections kept per key.
+            max_idle: connections stored per key.
             expiry: seconds after which an idle connection is closed.
+            max_age: seconds after which a connection carries no further exchange, so that names
+                are looked up again.
         """
         self._loop = loop
         self._max_idle = max_idle
         self._expiry = expiry
+        self._max_age = max_age
         self._idle: dict[Hashable, list[Connection]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -34,9 +39,10 @@ class ConnectionPool:
         return None
 
     def put(self, key: Hashable, connection: Connection) -> None:
-        """Keep a connection for later, or close it where enough are kept."""
+        """Store a connection for later; close it if enough are stored or it is too old."""
         idle = self._idle.setdefault(key, [])
-        if len(idle) >= self._max_idle:
+        is_old = connection.idle_since - connection.opened_at >= self._max_age
+        if is_old or len(idle) >= self._max_idle:
             connection.abort()
             return
         idle.append(connection)
@@ -44,7 +50,7 @@ class ConnectionPool:
             self._timer = self._loop.call_later(self._expiry, self._sweep)
 
     def forget(self, key: Hashable, connection: Connection) -> None:
-        """The connection is gone."""
+        """Drop a connection that was closed."""
         idle = self._idle.get(key)
         if idle and connection in idle:
             idle.remove(connection)
@@ -54,8 +60,8 @@ class ConnectionPool:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        kept, self._idle = self._idle, {}
-        for idle in kept.values():
+        stored, self._idle = self._idle, {}
+        for idle in stored.values():
             for connection in idle:
                 connection.abort()
 

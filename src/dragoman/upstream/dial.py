@@ -15,9 +15,15 @@ from dragoman.upstream.urls import Target
 
 C = TypeVar("C", bound=asyncio.BaseProtocol)
 
-_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
-"""Seconds, seconds and count: a model may think for minutes, and a router on the way forgets
-connections that are silent, which would look like an upstream that never answers."""
+_TCP_OPTIONS = {
+    "TCP_KEEPIDLE": 60,
+    "TCP_KEEPINTVL": 15,
+    "TCP_KEEPCNT": 4,
+    "TCP_USER_TIMEOUT": 15_000,
+}
+"""Keepalive in seconds, seconds and probes: a model may think for minutes, and a router on the way
+forgets silent connections, which would look like an upstream that never answers. Sent data that is
+not acknowledged within `TCP_USER_TIMEOUT` milliseconds ends the connection: the host vanished."""
 
 
 async def dial(
@@ -49,7 +55,7 @@ async def dial(
             transport = await _connect(
                 lambda: connection, target.host, target.port, context, "the upstream", ConnectFailed
             )
-        _keep_alive(transport)
+        _set_options(transport)
         return connection
 
     shake = Handshake()
@@ -66,7 +72,7 @@ async def dial(
     except TimeoutError:
         raise ProxyFailed(f"the proxy at {proxy.host}:{proxy.port} did not answer") from None
     try:
-        _keep_alive(transport)
+        _set_options(transport)
         async with asyncio.timeout_at(deadline):
             await _through_proxy(transport, shake, target, proxy, context, connection)
     except BaseException:
@@ -125,19 +131,19 @@ async def _connect(
             raise ProxyFailed(f"TLS with the proxy failed: {_reason(error)}") from error
         raise _tls_failed(error) from error
     except socket.gaierror as error:
-        told = f"the name {host} did not resolve: {error.strerror}"
-        raise _caused(fault(told), "name_not_resolved") from error
+        message = f"the name {host} did not resolve: {error.strerror}"
+        raise _caused(fault(message), "name_not_resolved") from error
     except OSError as error:
         # The text of the error itself depends on the event loop.
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        told = f"{who} at {host}:{port} cannot be reached: {reason}"
-        raise _caused(fault(told), _refusal(error)) from error
+        message = f"{who} at {host}:{port} cannot be reached: {reason}"
+        raise _caused(fault(message), _refusal(error)) from error
     return transport
 
 
 def _caused(error: ConnectFailed | ProxyFailed, cause: str) -> ConnectFailed | ProxyFailed:
-    """The error with its cause, unless the proxy is at fault: that is all there is to know. Who
-    raises it must not give it a name: its traceback would hold it, and all of the request."""
+    """The error with its cause, unless the proxy is at fault: that is all there is to know. It must
+    be raised without a name: its traceback would refer to it, and to all of the request."""
     if cause and isinstance(error, ConnectFailed):
         error.cause = cause
     return error
@@ -160,12 +166,12 @@ def _reason(error: Exception) -> str:
     return type(error).__name__
 
 
-def _keep_alive(transport: asyncio.Transport) -> None:
+def _set_options(transport: asyncio.Transport) -> None:
     sock = transport.get_extra_info("socket")
     if sock is None:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE.items():
+    for name, value in _TCP_OPTIONS.items():
         option = getattr(socket, name, None)
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)

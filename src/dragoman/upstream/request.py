@@ -42,16 +42,16 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     """Between two reads of the body. Runs only while the caller waits for bytes, so a caller
     that reads slowly is not the upstream's silence."""
     socket_idle: float = 1800.0
-    """As `idle`, between the messages of an answer over WebSocket; `idle` is then how long nothing
-    at all may be heard, not even answers to pings."""
+    """As `idle`, between the messages of an answer over WebSocket; `idle` then limits the time
+    without any byte, answers to pings included."""
     total: float = 0.0
     """From the start of the call to the end of the body."""
 
 
 class SocketFailure(Protocol):
     """An error that came as a message, as the answer that HTTP would have had: its status, headers
-    and body, or the `event` of a stream that has begun. `again` says that the same call can be made
-    on another connection, whole: nothing was done on this one."""
+    and body, or the `event` of a stream that has begun. `is_retryable`: nothing was done, and the
+    same call can be made on another connection, with the whole request."""
 
     @property
     def status(self) -> int: ...
@@ -62,52 +62,61 @@ class SocketFailure(Protocol):
     @property
     def event(self) -> bytes: ...
     @property
-    def again(self) -> bool: ...
+    def is_retryable(self) -> bool: ...
+
+
+class SocketContext(Protocol):
+    """What a connection remembers of its last response, so that the next request need not send
+    it; `size` in bytes."""
+
+    @property
+    def size(self) -> int: ...
 
 
 class SocketCall(Protocol):
-    """What a protocol makes of a call over a connection. `over` says that the last event came, and
-    `held` what the connection remembers from then on (None for nothing); it has a `size` in bytes.
-    `error` is what came in place of an answer, or of the rest of one. `lingers`: the answer has an
-    end, and another may follow it."""
+    """A call over a connection, as a protocol defines it. `is_complete`: the terminal event came,
+    and the connection remembers `context` from then on (None for nothing). `error` came in place of
+    an answer, or of the rest of one. `awaits_following`: the response has ended, and another may
+    follow it in the same answer."""
 
     @property
-    def over(self) -> bool: ...
+    def is_complete(self) -> bool: ...
     @property
-    def lingers(self) -> bool: ...
+    def awaits_following(self) -> bool: ...
     @property
-    def held(self) -> Any: ...
+    def context(self) -> SocketContext | None: ...
     @property
     def error(self) -> SocketFailure | None: ...
 
-    def message(self, held: Any = None) -> bytes | None:
-        """The message to send; without what a connection holds. None if it does not hold that."""
+    def message(self, context: Any) -> bytes | None:
+        """The message to send, without what a connection with this context has; None if the
+        request does not continue it."""
 
-    def take(self, message: bytes) -> bytes:
-        """What a message that came is in the body of the answer by HTTP."""
+    def receive(self, message: bytes) -> bytes:
+        """What a received message is in the body of the answer by HTTP."""
 
-    def part(self) -> bytes:
-        """The rest of the body where nothing follows an end after which something might have."""
+    def give_up(self) -> bytes:
+        """The rest of the body where no response followed."""
 
-    def spoils(self, message: bytes) -> bool:
-        """Whether one that came after the end would be taken for the answer to the next call."""
+    def is_late_error(self, message: bytes) -> bool:
+        """Whether a message after the end would be taken for the answer to the next call."""
 
 
 class SocketUse(Struct, frozen=True):
-    """That a request may go over a connection.
+    """How a request may go over a WebSocket connection.
 
-    Connections are kept for each `conversation`. `call` says what a body is as a message, None if
-    it can only be posted. `always` has a host asked again each time, though it refused before.
-    `hold` takes bytes of memory for a large message of the answer; what it raises ends the call.
-    `begun` is told, each time that the call is made on a connection, of the call and of the way to
-    send further messages while it lasts; that says whether one was sent.
+    Connections are kept per `conversation`. `call` makes the call of a body, None if it can only be
+    posted. `always` tries a host again although its handshake failed before. `reserve` reserves
+    memory for a large message of the answer; what it raises ends the call. `on_begin` is called
+    each time that the call is made on a connection, with the call and a function that sends further
+    messages while it lasts, and returns whether it did.
     """
 
     conversation: bytes
     call: Callable[[bytes], SocketCall | None]
     always: bool = False
-    hold: Callable[[int], None] = lambda size: None
-    begun: Callable[[Any, Callable[[bytes], bool]], None] = lambda call, send: None
+    reserve: Callable[[int], None] = lambda size: None
+    on_begin: Callable[[Any, Callable[[bytes], bool]], None] = lambda call, send: None
 
 
 class UpstreamRequest(Struct, frozen=True, kw_only=True):
@@ -129,7 +138,7 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
     by the proxy), with `user:password@` where the proxy asks for it. The environment's proxy
     variables are not looked at."""
     socket: SocketUse | None = None
-    """Absent: the request goes by HTTP. Else as a message, if the upstream offers WebSocket."""
+    """Present: the request goes as a WebSocket message where the upstream offers that."""
 
     def __repr__(self) -> str:
         """Method and size only: URL, headers, body and proxy may hold secrets."""

@@ -47,6 +47,14 @@ _QUOTA_TEXTS = (
 )
 _WINDOW_WORDS = (WINDOW_SPENT, "usage_limit_reached")
 _POOR_TEXTS = ("insufficient tokens", "upgrade your plan", "limit reached")
+_PLAN_TEXTS = (
+    "not supported when using",  # "... when using Codex with a ChatGPT account"
+    "organization must be verified",
+    "not available for this key",
+    "not available on your plan",
+    "not available in your plan",
+)
+"""Texts of a 400, 403 or 404 that is about the plan of one account, not about the request."""
 _NO_STATUSES = (*range(100, 400), *range(600, 1000))
 _LIMITED = "rate limited"
 _OUT_OF_QUOTA = "out of quota"
@@ -133,10 +141,18 @@ DEFAULT = RuleSet(
             words=("model_not_found",),
             soft=True,
         ),
+        Rule(
+            Verdict.COOL,
+            "its plan lacks the model",
+            statuses=(400, 403, 404),
+            texts=_PLAN_TEXTS,
+            soft=True,
+        ),
         Rule(Verdict.TRY_NEXT, "not permitted", statuses=(403,)),
         # The service as a whole.
         Rule(Verdict.COOL, "the upstream is overloaded", statuses=(503, 529), soft=True),
         Rule(Verdict.TRY_NEXT, "the upstream gave up waiting", statuses=(408, 425)),
+        Rule(Verdict.TRY_NEXT, "the host does not serve this name", statuses=(421,)),
         Rule(Verdict.COOL, "the upstream failed", statuses=tuple(range(500, 600)), soft=True),
         _UNREACHABLE,
         # A redirect, an informational status or one beyond HTTP is no answer of an API.

@@ -15,6 +15,8 @@ from dragoman.accounts.decide.limits import limits_of
 from dragoman.canonical.errors import ErrorReport, Fault, FaultKind
 
 _LONGEST_WORD = 200
+_LONGEST_TEXT = 10_000
+"""Characters of an error message that rules are compared with."""
 _NO_HEADERS: Mapping[str, str] = {}
 _NO_REPORT = ErrorReport()
 
@@ -23,10 +25,9 @@ class Symptom(Struct, frozen=True):
     """What a failure looks like.
 
     `status` is the upstream's HTTP status, 0 when there was no answer at all; `words` are its
-    machine-readable types and codes, `text` is its message, `headers` those of the answer by
-    lower-case name; words, text and header values are in lower case. `retry_after` is for how many
-    seconds the upstream wants to be left alone, None if it is not reported.
-    """
+    machine-readable types and codes, `text` is the beginning of its message, `headers` those of the
+    answer by lower-case name; words, text and header values are in lower case. `retry_after` is for
+    how many seconds the upstream wants to be left alone, None if it is not reported."""
 
     status: int
     words: frozenset[str] = frozenset()
@@ -47,7 +48,7 @@ def symptom_of_answer(
     `headers` have lower-case names; `report` is the content of the body (`Fault.report`); `now` is
     Unix time, which dates are measured against."""
     report = report or _NO_REPORT
-    text = report.text.lower()
+    text = report.text[:_LONGEST_TEXT].lower()
     found = limits_of(status, headers, report.resets, text, now)
     return Symptom(
         status,
@@ -86,7 +87,7 @@ def symptom_of_fault(fault: Fault, now: float | None = None) -> Symptom:
     """
     status = fault.status or _STATUS_OF_KIND.get(fault.kind, 502)
     report = fault.report or _NO_REPORT
-    text = (report.text or fault.message).lower()
+    text = (report.text or fault.message)[:_LONGEST_TEXT].lower()
     words = report.words if fault.code is None else (fault.code, *report.words)
     wait = fault.retry_after
     if wait is None:

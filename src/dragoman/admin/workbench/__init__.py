@@ -1,1 +1,1 @@
-"""The workbench: what becomes of a request in each protocol, and what is said when it is sent."""
+"""The workbench: a request in each protocol, and how it is answered when it is sent."""

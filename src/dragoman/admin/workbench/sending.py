@@ -11,16 +11,17 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
-from dragoman.admin.workbench.tap import Tap, Told, WatchedClient, WatchedRequest
+from dragoman.admin.workbench.tap import Tap, Told
 from dragoman.canonical.losses import Loss
 from dragoman.config import AccessRules, Account, Config, Secret, Upstream
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import fault_of
-from dragoman.edge.incoming import IncomingRequest
+from dragoman.edge.incoming import DetachedSink, IncomingRequest, Received
 from dragoman.edge.record import CLIENT_GONE, Record
 from dragoman.http import ClientGone
 from dragoman.prices.lookup import Prices
 from dragoman.protocols import CODECS, ProtocolName
+from dragoman.serving.copies import ObservedClient
 from dragoman.serving.exchange import Exchange
 from dragoman.serving.resolver import POLICY
 from dragoman.serving.routing import Router
@@ -74,14 +75,16 @@ class ExchangeOf(Protocol):
 
 
 class Bench(Struct, frozen=True):
-    """What requests are sent with: the parts of one configuration, and what counts a request that
-    has ended."""
+    """What requests are sent with: the parts of one configuration. `count` counts a request that
+    has ended, `envelope_key` opens the reasoning that clients send back."""
 
     config: Config
     router: Router
     upstreams: Upstreams
+    prices: Prices
     exchange: ExchangeOf
     count: Callable[[IncomingRequest, Record], None]
+    envelope_key: bytes
 
 
 class Sending:
@@ -96,9 +99,11 @@ class Sending:
         headers = {b"content-type": b"application/json"}
         if wish.policy:
             headers[POLICY] = wish.policy.encode()
-        self._request = WatchedRequest(path, headers, _named(wish), self._tap)
+        self._sink = DetachedSink()
+        received = Received.internal(path, headers, _named(wish), self._sink)
         clock, options = bench.upstreams.client.clock, bench.config.options
-        self._incoming = IncomingRequest(self._request, codec, clock, path, options=options)
+        self._incoming = IncomingRequest(received, codec, clock, path, options=options)
+        self._incoming.observer = self._tap
         self._record = Record()
         self._caller = Caller(CALLER, rules=(AccessRules(max_output_tokens=wish.most_output),))
 
@@ -123,7 +128,7 @@ class Sending:
                 await tell(b"".join(map(event, batch)))
             await tell(event(self._done()))
         finally:
-            self._request.leave()
+            self._sink.leave()
             with suppress(asyncio.CancelledError):
                 await work
 
@@ -154,7 +159,7 @@ class Sending:
 
     def _watched(self, upstreams: Upstreams) -> Upstreams:
         """The same upstreams, called by a client that notes what they answer."""
-        client = WatchedClient(upstreams.client, self._tap)
+        client = ObservedClient(upstreams.client, self._tap)
         return Upstreams(upstreams.pool, upstreams.builders, client)
 
     async def _simulated(self) -> None:

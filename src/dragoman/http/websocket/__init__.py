@@ -1,19 +1,38 @@
-"""WebSocket (RFC 6455): all of it for the server, and what a client needs.
+"""WebSocket connections of the server. Framing and handshakes are those of `websockets` (Sans-I/O).
 
     class Echo(WebSocket):
-        def on_message(self, text: str) -> None:
-            self.send(text_frame(text.encode()))
+        def on_message(self, data: bytes) -> None:
+            self.send(text_frame(data))
 
     async def app(request: Request) -> None:
-        request.take_over(Echo(agree(request), b"", limits, clock, request.budget))
+        request.take_over(Echo(accept(request, limits), clock, request.budget))
 
-- `handshake` decides about an offer
-- `frames` reads and writes frames without I/O, and undoes compression within bounds
-- `connection` is a connection that stands
-- `client` is the handshake of a client; upstream/sockets.py is its connection
+- `handshake` accepts or rejects the request for a connection
+- `messages` writes text frames, and reads the payload of a message in bounded pieces
+- `connection` is an open connection
+
+The client side is in upstream/sockets.py.
 """
 
-from dragoman.http.websocket.connection import WebSocket, WebSocketLimits
-from dragoman.http.websocket.handshake import Agreed, BadOffer, agree, is_offered
+from websockets.frames import CloseCode
 
-__all__ = ["Agreed", "BadOffer", "WebSocket", "WebSocketLimits", "agree", "is_offered"]
+from dragoman.http.websocket.connection import WebSocket
+from dragoman.http.websocket.handshake import (
+    Accepted,
+    BadHandshake,
+    WebSocketLimits,
+    accept,
+    is_requested,
+)
+from dragoman.http.websocket.messages import text_frame
+
+__all__ = [
+    "Accepted",
+    "BadHandshake",
+    "CloseCode",
+    "WebSocket",
+    "WebSocketLimits",
+    "accept",
+    "is_requested",
+    "text_frame",
+]

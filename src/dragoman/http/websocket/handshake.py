@@ -1,23 +1,51 @@
-"""The opening handshake: what a client offers, and what is agreed (RFC 6455, 4.2; RFC 7692, 7)."""
+"""The opening handshake of the server (RFC 6455, 4.2; RFC 7692, 7)."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from websockets.datastructures import Headers
+from websockets.extensions import Extension
+from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request as Handshake
+from websockets.protocol import Protocol, Side
+from websockets.server import ServerProtocol
+from websockets.typing import ExtensionParameter
 
 from dragoman.http.request import Request
 
-_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _VERSION = b"13"
-_WINDOWS = frozenset(str(bits) for bits in range(8, 16))
+_READ = (
+    b"connection",
+    b"upgrade",
+    b"sec-websocket-key",
+    b"sec-websocket-version",
+    b"sec-websocket-extensions",
+)
+"""The headers that decide; subprotocols are not offered."""
+_WRITTEN = ("Upgrade", "Connection", "Sec-WebSocket-Accept", "Sec-WebSocket-Extensions")
+
+SILENT = logging.getLogger("dragoman.websocket.frames")
+"""Logger of protocol objects, which would log payloads."""
+SILENT.disabled = True
 
 
-class BadOffer(Exception):
-    """An offer that cannot be agreed to: the status and header lines of the answer, and why."""
+class WebSocketLimits(Struct, frozen=True, kw_only=True):
+    """What a client may use. Sizes in bytes, times in seconds."""
+
+    message_bytes: int = 32 * 1024 * 1024
+    """Largest message, inflated."""
+    message_s: float = 120.0
+    """From the first to the last byte of a message, to within `ping_s`; 0 for no limit."""
+    ping_s: float = 25.0
+    """Between two pings. Proxies end connections that are silent for a minute or two."""
+
+
+class BadHandshake(Exception):
+    """A rejected handshake: status and headers of the answer, and why."""
 
     def __init__(self, status: int, message: str, headers: list[tuple[bytes, bytes]]) -> None:
         super().__init__(message)
@@ -26,90 +54,80 @@ class BadOffer(Exception):
         self.headers = headers
 
 
-class Agreed(Struct, frozen=True):
-    """What was agreed. `lines` are the header lines of the answer that belong to it; `compressed`
-    says that the client may compress its messages."""
+class Accepted(Struct, frozen=True):
+    """An accepted handshake: the head of its answer, the state of the connection's framing, and the
+    limits of its messages."""
 
-    lines: bytes
-    compressed: bool
-
-
-def is_offered(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether the head of a request (lower-case names) offers a WebSocket."""
-    return b"websocket" in _tokens(headers.get(b"upgrade", b""))
+    head: bytes
+    protocol: Protocol
+    limits: WebSocketLimits
 
 
-def agree(request: Request) -> Agreed:
-    """What is agreed with the client of a request that offers a WebSocket.
+def is_requested(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether the head of a request (lower-case names) asks for a WebSocket."""
+    upgrade = headers.get(b"upgrade", b"")
+    return b"websocket" in [token.strip().lower() for token in upgrade.split(b",")]
 
-    No subprotocol is chosen. A client may compress each message by itself; what it is sent is
+
+def accept(request: Request, limits: WebSocketLimits, lines: bytes = b"") -> Accepted:
+    """Accept the handshake of a request; `lines` are further headers of the answer, each with its
+    line end.
+
+    No subprotocol is selected. A client may compress each message by itself; what it is sent is
     never compressed, which the extension leaves to the sender (RFC 7692, 6), so that neither side
     keeps a window between messages.
 
     Raises:
-        BadOffer: it is no offer of this version.
+        BadHandshake: the request does not ask for a connection of this version.
     """
     headers = request.headers
     if headers.get(b"sec-websocket-version", b"").strip() != _VERSION:
-        told = "Only version 13 of the WebSocket protocol is spoken here."
-        raise BadOffer(426, told, [(b"sec-websocket-version", _VERSION)])
-    key = headers.get(b"sec-websocket-key", b"").strip()
-    if request.method != "GET" or not request.upgrade or not _is_key(key):
-        raise BadOffer(400, "This is not a valid WebSocket handshake.", [])
-    lines = (
-        b"upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-accept: %b\r\n"
-        % accept_of(key)
+        message = "The WebSocket protocol version must be 13."
+        raise BadHandshake(426, message, [(b"sec-websocket-version", _VERSION)])
+    server = ServerProtocol(extensions=[_DEFLATE], logger=SILENT)
+    given = {
+        name.decode(): headers[name].decode("latin-1").strip() for name in _READ if name in headers
+    }
+    answer = server.accept(Handshake(request.path, Headers(given)))
+    if request.method != "GET" or not request.upgrade or answer.status_code != 101:
+        raise BadHandshake(400, "This is not a valid WebSocket handshake.", [])
+    # Of half the size: it stays for as long as the connection.
+    protocol = Protocol(Side.SERVER, max_size=limits.message_bytes, logger=SILENT)
+    protocol.extensions = server.extensions
+    own = "".join(
+        f"{name}: {answer.headers[name]}\r\n" for name in _WRITTEN if name in answer.headers
     )
-    extension = _deflate(headers.get(b"sec-websocket-extensions", b"").decode("latin-1"))
-    if extension:
-        lines += b"sec-websocket-extensions: %b\r\n" % extension.encode()
-    return Agreed(lines, bool(extension))
+    head = b"HTTP/1.1 101 Switching Protocols\r\n%b%b\r\n" % (own.encode(), lines)
+    return Accepted(head, protocol, limits)
 
 
-def accept_of(key: bytes) -> bytes:
-    """What a server answers to this key, to show that it understood the offer."""
-    return base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest())
+class CompressedFrame(Frame):
+    """The first frame of a compressed message, as it came."""
 
 
-def _is_key(key: bytes) -> bool:
-    try:
-        return len(base64.b64decode(key, validate=True)) == 16
-    except binascii.Error:
-        return False
+class _PerMessageDeflate(Extension):
+    """Marks compressed messages instead of inflating them: `websockets` would inflate a frame in
+    one step, before memory for it is reserved."""
+
+    name = ServerPerMessageDeflateFactory.name
+
+    def decode(self, frame: Frame, *, max_size: int | None = None) -> Frame:
+        if not frame.rsv1 or frame.opcode not in (Opcode.TEXT, Opcode.BINARY):
+            return frame
+        return CompressedFrame(
+            frame.opcode, frame.data, frame.fin, rsv2=frame.rsv2, rsv3=frame.rsv3
+        )
+
+    def encode(self, frame: Frame) -> Frame:
+        return frame
 
 
-def _tokens(value: bytes) -> list[bytes]:
-    return [token.strip().lower() for token in value.split(b",")]
+class _DeflateFactory(ServerPerMessageDeflateFactory):
+    def process_request_params(  # type: ignore[override]  # another extension of the same name
+        self, params: Sequence[ExtensionParameter], accepted_extensions: Sequence[Extension]
+    ) -> tuple[list[ExtensionParameter], Extension]:
+        answer, _ = super().process_request_params(params, accepted_extensions)
+        return answer, _PerMessageDeflate()
 
 
-def _deflate(offered: str) -> str:
-    """The answer to the first offer of permessage-deflate that can be accepted, empty if there is
-    none."""
-    for offer in offered.split(","):
-        name, *parameters = (part.strip() for part in offer.split(";"))
-        accepted = _accepted(parameters) if name.lower() == "permessage-deflate" else None
-        if accepted is not None:
-            return "; ".join(["permessage-deflate", *accepted])
-    return ""
-
-
-def _accepted(offered: list[str]) -> list[str] | None:
-    """The parameters of the answer to an offer; None if it has to be declined."""
-    accepted = ["server_no_context_takeover", "client_no_context_takeover"]
-    seen = set()
-    for parameter in offered:
-        name, given, value = (part.strip() for part in parameter.partition("="))
-        value = value.strip('"')
-        if name in seen:
-            return None
-        seen.add(name)
-        if name == "server_max_window_bits":
-            if value not in _WINDOWS:
-                return None
-            accepted.append(f"{name}={value}")
-        elif name == "client_max_window_bits":
-            if given and value not in _WINDOWS:
-                return None
-        elif name not in accepted or given:
-            return None
-    return accepted
+_DEFLATE = _DeflateFactory(server_no_context_takeover=True, client_no_context_takeover=True)

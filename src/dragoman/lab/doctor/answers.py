@@ -1,6 +1,6 @@
 """An answer as it was received: bytes, times and the events in them.
 
-Reads streams without forgiving anything: what is odd about the framing is kept as a problem.
+Reads streams without forgiving anything: oddities of the framing are recorded as problems.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SEPARATORS = "\u2028\u2029\u0085"
 
 class Answer(Struct, frozen=True):
     """One answer. `pieces` are (seconds since the request went out, bytes), as they came in;
-    `failure` says why the body is not whole. `status` is 0 if there was no answer at all."""
+    `failure` is why the body is not whole. `status` is 0 if there was no answer at all."""
 
     status: int
     headers: Mapping[str, str]
@@ -38,7 +38,7 @@ class Answer(Struct, frozen=True):
             return None
 
     def description(self) -> str:
-        """The answer in a few words, for a person: its status and what it says of an error."""
+        """The answer in a few words, for a person: its status and its error."""
         if not self.status:
             return self.failure
         message = error_message(self.json)
@@ -66,7 +66,7 @@ class Event(Struct, frozen=True):
 
 
 class Stream(Struct, frozen=True):
-    """The events of a stream, and what is wrong with its framing, by the name of the check."""
+    """The events of a stream, and the problems of its framing by the names of checks."""
 
     events: tuple[Event, ...]
     problems: Mapping[str, str]

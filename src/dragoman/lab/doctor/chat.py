@@ -118,7 +118,7 @@ def tools(answer: Answer, model: str, findings: Findings) -> None:
 
 
 def _gather(piece: dict[str, Any], calls: dict[Any, dict[str, Any]]) -> str:
-    """Put a piece of a call to the others of its index; what is wrong with it."""
+    """Append a piece of a call to the others of its index; returns what is wrong with it."""
     index = piece.get("index")
     function = piece.get("function") or {}
     if type(index) is not int:

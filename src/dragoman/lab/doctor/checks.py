@@ -1,4 +1,4 @@
-"""The checks: what is looked at, which clients break without it, and what to do about it.
+"""The checks: what is examined, which clients break without it, and the remedy.
 
 Which client breaks was measured by taking one thing at a time out of the streams of whole tool
 loops (Claude Code 2.1, Codex 0.169, opencode 1.18, pi 0.73, qwen-code 0.24, cline 3.0, AI SDK 7).
@@ -106,7 +106,7 @@ def _everywhere(protocol: str) -> tuple[Check, ...]:
         ),
         Check(
             f"{protocol}.usage",
-            "the answer tells its tokens",
+            "the answer reports its tokens",
             "no context meter; agents do not know when to compact, opencode hangs without it",
             "report the upstream's counts, or zeros",
         ),
@@ -130,7 +130,7 @@ def _everywhere(protocol: str) -> tuple[Check, ...]:
         ),
         Check(
             f"{protocol}.content_type",
-            "the stream says text/event-stream",
+            "the stream has the type text/event-stream",
             "the AI SDK and browsers do not read it as a stream",
             "send content-type: text/event-stream; charset=utf-8",
         ),
@@ -150,7 +150,7 @@ def _everywhere(protocol: str) -> tuple[Check, ...]:
         Check(
             f"{protocol}.compression",
             "the stream is not compressed",
-            "compressors hold events back",
+            "compressors buffer events",
             "leave text/event-stream out of gzip and brotli",
             _WARNING,
         ),
@@ -199,7 +199,7 @@ CHAT = (
     Check(
         "chat.finish",
         "a choice has its finish_reason before [DONE]",
-        "opencode hangs, cline and qwen-code fail, the AI SDK says interrupted",
+        "opencode hangs, cline and qwen-code fail, the AI SDK reports an interruption",
         "send a chunk with finish_reason; an answer without one is an error, not an end",
     ),
     Check(
@@ -211,7 +211,7 @@ CHAT = (
     ),
     Check(
         "chat.role",
-        "the first delta says role: assistant, no other does",
+        "the first delta has role: assistant, no other does",
         "the SDKs' stream helpers build no message",
         "put the role into the first chunk only",
         _WARNING,
@@ -345,7 +345,7 @@ RESPONSES = (
     Check(
         "responses.completed",
         "response.completed carries the whole response",
-        "Codex says stream disconnected; opencode hangs; SDK helpers return nothing",
+        "Codex reports a disconnected stream; opencode hangs; SDK helpers return nothing",
         "end with response.completed, .incomplete or .failed, holding output and usage",
     ),
     Check(
@@ -377,7 +377,7 @@ RESPONSES = (
         "responses.websocket_memory",
         "a connection remembers its last response, also with store: false",
         "every turn of Codex and openai-agents is asked twice",
-        "keep the last response of a connection in memory, and take its previous_response_id",
+        "store the last response of a connection in memory, and accept its previous_response_id",
     ),
 )
 

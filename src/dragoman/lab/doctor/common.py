@@ -17,7 +17,7 @@ BURST = 0.05
 """All events within this part of the wait before them have come in one burst."""
 
 LEAST_EVENTS = 8
-"""Fewer events than this tell nothing about bursts."""
+"""The fewest events from which bursts can be recognised."""
 
 _FRAMING = ("lines", "blank_lines", "json", "separators")
 

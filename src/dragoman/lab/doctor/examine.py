@@ -52,12 +52,12 @@ async def examine(
     key: str = "",
     model: str | None = None,
     protocols: Iterable[str] = PROTOCOLS,
-    say: Callable[[str], None] = lambda line: None,
+    report: Callable[[str], None] = lambda line: None,
 ) -> Findings:
     """Play the clients of `protocols` against the instance at `url`.
 
     `model` is by default the first one that the instance lists. About five short answers are
-    asked for in each protocol. `say` is called with what is being done.
+    asked for in each protocol. `report` is called with what is being done.
 
     Raises:
         Unreachable: there is no answer at all.
@@ -73,12 +73,12 @@ async def examine(
         asked = model or (listed[0] if listed else None)
         if asked is None:
             raise NoModel("no model is listed")
-        say(f"asking the model {asked} (each call may take {PATIENCE_S:g} s)")
+        report(f"asking the model {asked} (each call may take {PATIENCE_S:g} s)")
         await _look_at_keys(caller, names, asked, findings)
         preflight = await caller.preflight(_PATHS[names[0]])
         findings.judge("server.cors", _cors_problem(preflight))
         for protocol in names:
-            say(f"playing a client of {_PATHS[protocol]}")
+            report(f"playing a client of {_PATHS[protocol]}")
             await _EXAMINERS[protocol](caller, asked, findings)
             wrong = await caller.post(_PATHS[protocol], _wrong(protocol, asked))
             look_at_error(protocol, wrong, findings)
@@ -163,11 +163,11 @@ def _wrong(protocol: str, model: str) -> dict[str, Any]:
     return {**_text(protocol, model), "input" if protocol == "responses" else "messages": 7}
 
 
-def _text(protocol: str, model: str, said: str = _COUNT, **more: Any) -> dict[str, Any]:
+def _text(protocol: str, model: str, text: str = _COUNT, **more: Any) -> dict[str, Any]:
     body: dict[str, Any] = {"model": model, **more}
     if protocol == "responses":
-        return {**body, "input": said, "max_output_tokens": _MOST_TOKENS, "store": False}
-    body["messages"] = [{"role": "user", "content": said}]
+        return {**body, "input": text, "max_output_tokens": _MOST_TOKENS, "store": False}
+    body["messages"] = [{"role": "user", "content": text}]
     if protocol == "messages":
         return {**body, "max_tokens": _MOST_TOKENS}
     return body

@@ -188,12 +188,12 @@ def thinking(answer: Answer, model: str, findings: Findings) -> None:
 def _blocks(
     events: list[dict[str, Any]], kind: str
 ) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """The heads of all blocks of a type, each with its deltas."""
-    heads: dict[Any, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
+    """The first events of all blocks of a type, each with its deltas."""
+    blocks: dict[Any, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
     for event in events:
         block, delta = event.get("content_block"), event.get("delta")
         if event.get("type") == "content_block_start" and isinstance(block, dict):
-            heads[event.get("index")] = (block, [])
-        elif event.get("index") in heads and isinstance(delta, dict):
-            heads[event.get("index")][1].append(delta)
-    return [pair for pair in heads.values() if pair[0].get("type") == kind]
+            blocks[event.get("index")] = (block, [])
+        elif event.get("index") in blocks and isinstance(delta, dict):
+            blocks[event.get("index")][1].append(delta)
+    return [pair for pair in blocks.values() if pair[0].get("type") == kind]

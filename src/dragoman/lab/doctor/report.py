@@ -21,7 +21,7 @@ class State(StrEnum):
 
 
 class Finding(Struct, frozen=True):
-    """One check's outcome; `problem` says what is wrong, or why there was nothing to see."""
+    """One check's outcome; `problem` is what is wrong, or why the check could not be made."""
 
     check: Check
     state: State
@@ -47,7 +47,7 @@ class Findings:
         self._judged: set[str] = set()
 
     def judge(self, check: str, problem: str | None) -> None:
-        """A check was made: `problem` says what is wrong, None or empty that nothing is.
+        """Record a check that was made: `problem` is what is wrong, None or empty if nothing is.
 
         Raises:
             KeyError: there is no such check.

@@ -139,19 +139,19 @@ def _items(events: list[dict[str, Any]]) -> str:
 
 
 def _texts(events: list[dict[str, Any]]) -> str:
-    """Whether the pieces of each text part are what its end says."""
-    said: dict[Any, str] = {}
+    """Why the deltas of a text part differ from its done event, empty if they do not."""
+    texts: dict[Any, str] = {}
     parts = 0
     for event in events:
         position = (event.get("output_index"), event.get("content_index"))
         kind = event.get("type")
         if kind == "response.output_text.delta":
-            said[position] = said.get(position, "") + str(event.get("delta", ""))
+            texts[position] = texts.get(position, "") + str(event.get("delta", ""))
         elif kind == "response.output_text.done":
             parts += 1
-            if said.get(position, "") != event.get("text"):
+            if texts.get(position, "") != event.get("text"):
                 return "output_text.done says something else than the deltas"
-    return "a text has no output_text.done" if len(said) > parts else ""
+    return "a text has no output_text.done" if len(texts) > parts else ""
 
 
 def _look_at_end(events: list[dict[str, Any]], model: str, findings: Findings) -> None:

@@ -19,7 +19,7 @@ class _Failure(msgspec.Struct, frozen=True):
     status: int = 400
     headers: list[tuple[bytes, bytes]] = []
     event: bytes = b""
-    again: bool = False
+    is_retryable: bool = False
 
 
 class _Turn:
@@ -30,16 +30,15 @@ class _Turn:
         self.asked = False
         """Whether there was a connection to ask."""
         self.events: list[dict[str, Any]] = []
-        self.over = False
-        self.lingers = False
-        self.held = None
+        self.is_complete = self.awaits_following = False
+        self.context = None
         self.error: _Failure | None = None
 
-    def message(self, held: object = None) -> bytes:
+    def message(self, context: object) -> bytes:
         self.asked = True
         return msgspec.json.encode({"type": "response.create", **self._body})
 
-    def take(self, message: bytes) -> bytes:
+    def receive(self, message: bytes) -> bytes:
         try:
             event = msgspec.json.decode(message)
         except msgspec.DecodeError:
@@ -51,20 +50,20 @@ class _Turn:
             self.error = _Failure(message)
             return b""
         self.events.append(event)
-        self.over = event.get("type") in _TERMINALS
+        self.is_complete = event.get("type") in _TERMINALS
         return message
 
-    def part(self) -> bytes:
+    def give_up(self) -> bytes:
         return b""
 
-    def spoils(self, message: bytes) -> bool:
+    def is_late_error(self, message: bytes) -> bool:
         return False
 
     def problem(self, failure: str) -> str:
         """What is wrong with the turn, empty if nothing is; `failure` is the call's own."""
         if self.error is not None:
             return f"it is answered {self.error.body[:300].decode(errors='replace')}"
-        if failure or not self.over:
+        if failure or not self.is_complete:
             return failure or "it has no terminal event"
         if self.events[0].get("type") != "response.created":
             return f"its first event is {self.events[0].get('type')}"

@@ -80,11 +80,11 @@ wire_api = "responses\"""",
         "tool search, encrypted reasoning, compaction, `codex exec resume`.",
         "`web_search` elsewhere than on Responses: only its vendor can run it; with "
         '`hosted_tools = "map"` in the options Messages upstreams search with their own. '
-        "The grammar of a free-text tool is told to the model in words and not enforced. "
+        "The grammar of a free-text tool is described to the model and not enforced. "
         "`text.verbosity` on Messages, `client_metadata` everywhere but on Responses.",
         "`env_key` is the name of a variable, never the key itself. Set `model_context_window` to "
         "what the model has, if Codex does not know it. "
-        "With `supports_websockets = true` in the provider it holds its conversation over a "
+        "With `supports_websockets = true` in the provider it conducts its conversation over a "
         "WebSocket and sends only what is new ([more](websocket.md)). "
         "Codex offers more tools to models whose names it knows. To give them to another model, "
         'route such a name: `match = "gpt-5.5"`, `model = "qwen3-coder"`. Messages upstreams '
@@ -134,7 +134,7 @@ qwen --auth-type openai --model {model}""",
         "Tool loops on all three kinds of upstream; tool results in parts, reasoning sent back.",
         "On Messages, for a model it does not know, it asks for as many thinking tokens as output "
         "tokens, which the service refuses: the gateway makes room, and reports it.",
-        "`--continue` lists the folder anew at the beginning of the conversation, so that the "
+        "`--continue` lists the folder again at the beginning of the conversation, so that the "
         "upstream's cache finds little of it if files were written. "
         "`--auth-type openai-responses` speaks Responses with the same variables; "
         "`--auth-type anthropic` speaks Messages with `ANTHROPIC_BASE_URL={url}` and "

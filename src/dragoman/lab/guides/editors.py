@@ -20,7 +20,7 @@ Manage > choose {model}""",
         ),
         "Chat, Messages and Responses, streamed, with reasoning shown, images and tools (MCP).",
         "The vendor's own web search, on an upstream of another kind.",
-        "It reads streams with the AI SDK. If nothing is shown, `dragoman doctor` says which "
+        "It reads streams with the AI SDK. If nothing is shown, `dragoman doctor` reports which "
         "event is missing.",
     ),
     Guide(
@@ -41,8 +41,8 @@ Add Custom Model:         {model}""",
         "do not run it.",
         "Not measured.",
         "Cursor's servers make the calls: the gateway must be reachable from the internet, with "
-        "TLS, and the key goes through Cursor. Make a client key for it alone. The override holds "
-        "for all of Cursor's OpenAI models while it is on.",
+        "TLS, and the key goes through Cursor. Make a client key for it alone. The override "
+        "applies to all of Cursor's OpenAI models while it is on.",
     ),
     Guide(
         "Zed",

@@ -1,4 +1,4 @@
-"""What is told of one client."""
+"""The description of one client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Guide(Struct, frozen=True):
 
     `setup` are pairs of where it goes (a file, `shell`, `python`, `javascript`, `settings`) and
     the text, in which `{url}` (without `/v1`) and `{model}` stand for the instance's. The key is
-    never in it: each client is told in its own way to read the environment variable
+    never in it: each client reads it in its own way from the environment variable
     `DRAGOMAN_KEY`; only in `settings`, which are typed by hand, `{key}` stands for it.
     `speaks` are the protocols it can speak, in the words of the page. `works`, `lost` and
     `notes` are Markdown.

@@ -61,7 +61,7 @@ console.log(answer.content);""",
         ),
         "Messages with stream helpers, tool runner, `count_tokens` and the list of models, on all "
         "three kinds of upstream; API versions 2023-06-01 and 2026-10-21.",
-        "Server-held threads: the tool runner is told so and goes on with full histories. "
+        "Threads stored by the server: the tool runner is refused and goes on with full histories. "
         "Server tools, containers, batches.",
     ),
     Guide(
@@ -109,8 +109,8 @@ print(Runner.run_sync(agent, "Hello!").final_output)""",
         "Hosted tools elsewhere than on Responses, but for web searches with "
         '`hosted_tools = "map"` in the options.',
         "Tracing sends data to OpenAI with your OpenAI key unless it is turned off. "
-        "`OpenAIResponsesWSModel` in place of `OpenAIResponsesModel` holds the conversation over "
-        "a [WebSocket](websocket.md); in JavaScript `useResponsesWebSocket: true` of the "
+        "`OpenAIResponsesWSModel` in place of `OpenAIResponsesModel` conducts the conversation "
+        "over a [WebSocket](websocket.md); in JavaScript `useResponsesWebSocket: true` of the "
         "`OpenAIProvider` of `@openai/agents` does, and any error is then a `ModelBehaviorError`.",
     ),
     Guide(

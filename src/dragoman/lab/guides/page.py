@@ -34,15 +34,15 @@ export DRAGOMAN_KEY=sk-dragoman-demo
 Both key headers work on every route, and a base URL works with or without `/v1` where the client
 does not insist on one. What every client loses on every upstream, path by path, is in
 [client-losses.md](client-losses.md), measured with the clients' own requests; the header
-`x-dragoman-losses` tells it of each request. On an upstream of the client's own protocol nothing
+`x-dragoman-losses` reports it for each request. On an upstream of the client's own protocol nothing
 is lost.
 
 **A client shows nothing?** `dragoman doctor http://127.0.0.1:8080` plays the client of each
-protocol with the key of `DRAGOMAN_KEY`, looks at everything that clients are known to need, and
-tells what is wrong, what it breaks in which client, and what to do. It works against any gateway.
+protocol with the key of `DRAGOMAN_KEY`, checks everything that clients are known to need, and
+reports what is wrong, what it breaks in which client, and the remedy. It works against any gateway.
 See [operations.md](operations.md).
 
-What is said here of each client was found in one of these ways:
+The statements about each client were found in one of these ways:
 
 - **Run by the tests** on all three kinds of upstream, as the real program: Claude Code, Codex,
   opencode, pi, qwen-code, cline, the AI SDK and openai-agents; of the vendors' SDKs, both

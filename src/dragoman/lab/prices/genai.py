@@ -1,10 +1,10 @@
 """Prices from the data of genai-prices (github.com/pydantic/genai-prices, MIT).
 
-Its form (`prices/new_data/v2/data.json`): a list of providers, each with models. A model has a rule
-by which names match, its `prices` (one set, or several with a date or a time of day from which each
-holds, the later winning), and `price_variants` for service tiers and batches, which replace some of
-them. A price is dollars for a million tokens, or a base and the lengths of prompts above which
-others hold.
+Its format (`prices/new_data/v2/data.json`): a list of providers, each with models. A model has a
+rule that matches names, its `prices` (one set, or several with the date or time of day from which
+each applies, the later taking precedence), and `price_variants` for service tiers and batches,
+which replace some of them. A price is dollars for a million tokens, or a base and the prompt
+lengths above which others apply.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ _decoder = msgspec.json.Decoder(list[dict[str, Any]], float_hook=Decimal)
 
 
 class Reading(Struct, frozen=True):
-    """What was read: providers, the prices of their models, and what could not be said in a table,
-    in words."""
+    """The result of reading: providers, the prices of their models, and descriptions of what a
+    table cannot express."""
 
     providers: tuple[Provider, ...]
     models: tuple[ModelPrices, ...]
@@ -86,10 +86,10 @@ def read_genai(text: bytes) -> Reading:
     """The prices in genai-prices' data.
 
     Raises:
-        PriceError: it is not of the form above.
+        PriceError: it does not have the format above.
     """
     try:
-        # Numbers are kept as they are written: a float is not what the vendor's page says.
+        # Numbers are read as decimals: a float may differ from the vendor's page.
         found = msgspec.convert(_decoder.decode(text), list[_Provider], strict=False)
     except (msgspec.MsgspecError, JsonError) as error:
         raise PriceError(f"not the data of genai-prices: {error}") from None
@@ -101,7 +101,7 @@ def read_genai(text: bytes) -> Reading:
             names = tuple(dict.fromkeys(_names(model.match, where, left_out)))
             prices = tuple(_prices(model, where, left_out))
             if not all(price.is_possible for price in prices):
-                left_out.append(f"{where}: a rate that no price has")
+                left_out.append(f"{where}: an impossible rate")
             elif names and prices:
                 models.append(ModelPrices(provider.id, names, prices))
     if not models:
@@ -111,9 +111,6 @@ def read_genai(text: bytes) -> Reading:
         for one in found
     )
     return Reading(providers, tuple(models), tuple(left_out))
-
-
-# Names
 
 
 def _names(rule: object, where: str, left_out: list[str]) -> Iterator[str]:
@@ -144,13 +141,13 @@ def _names(rule: object, where: str, left_out: list[str]) -> Iterator[str]:
 
 
 def _rule(rule: object) -> object:
-    """What a rule says, without its kind where it is one of the simple ones."""
+    """The content of a rule, without its kind if it is a simple one."""
     return rule["regex"] if isinstance(rule, dict) and "regex" in rule else rule
 
 
 def _literal(text: str) -> str:
     if "*" in text or "#" in text:
-        raise PriceError(f"a name that cannot be told from a pattern: {text}")
+        raise PriceError(f"a name that looks like a pattern: {text}")
     return text
 
 
@@ -159,7 +156,7 @@ _PIECE = re.compile(r"\\d(?:\{(?P<digits>\d)\})?|\\(?P<escaped>[.\-/])|(?P<plain
 
 
 def _pattern(expression: str) -> str | None:
-    """A pattern for the simple regular expressions: `^name-\\d{8}$`. None for others."""
+    """A pattern for a simple regular expression such as `^name-\\d{8}$`. None for others."""
     rest = expression
     pattern = "" if rest.startswith("^") else "*"
     rest = rest.removeprefix("^")
@@ -179,11 +176,8 @@ def _pattern(expression: str) -> str | None:
     return pattern + end
 
 
-# Prices
-
-
 def _prices(model: _Model, where: str, left_out: list[str]) -> Iterator[Price]:
-    """The prices of a model in the order in which later ones win."""
+    """The prices of a model, later ones taking precedence."""
     usual = model.prices if isinstance(model.prices, list) else [_Conditional(model.prices)]
     variants: dict[str, list[_Variant]] = {"": []}
     for variant in model.price_variants or ():
@@ -198,7 +192,7 @@ def _prices(model: _Model, where: str, left_out: list[str]) -> Iterator[Price]:
 
 
 def _tier_of(when: Mapping[str, str]) -> str | None:
-    """The service tier that a variant is for; None if it is for something else."""
+    """The service tier of a variant; None if it is for something else."""
     if when == {"processing": "batch"}:
         return BATCH
     if when == {"speed": "fast"}:
@@ -224,7 +218,7 @@ def _prices_of_tier(
         active = [one for one in variants if _since(one.constraint) <= start]
         if (tier and not active) or not base:
             continue
-        yield from _steps(_merged(base[-1].prices, active), start, tier, 0, 0, where, left_out)
+        yield from _steps(_merged(base[-1].prices, active), tier, (start, 0, 0), where, left_out)
     for one in usual:
         if _by_the_day(one) and one.constraint is not None:
             begins, ends = _minute(one.constraint.start_time), _minute(one.constraint.end_time)
@@ -232,11 +226,11 @@ def _prices_of_tier(
                 continue
             start = min((_since(variant.constraint) for variant in variants), default=0)
             rates = _merged(one.prices, variants)
-            yield from _steps(rates, start, tier, begins, ends, where, left_out)
+            yield from _steps(rates, tier, (start, begins, ends), where, left_out)
 
 
 def _merged(usual: _Rates, variants: Iterable[_Variant]) -> _Rates:
-    """The usual rates with those that variants replace; of these the first wins."""
+    """The usual rates with those that variants replace; the first variant takes precedence."""
     rates = dict(usual)
     for variant in reversed(list(variants)):
         rates |= {name: rate for name, rate in variant.prices.items() if rate is not None}
@@ -261,7 +255,7 @@ def _minute(moment: time | None) -> int:
     return moment.hour * 60 + moment.minute
 
 
-_TOLD = {
+_KNOWN_RATES = {
     "input_mtok",
     "output_mtok",
     "cache_read_mtok",
@@ -274,15 +268,16 @@ _TOLD = {
 
 
 def _steps(
-    rates: _Rates, since: int, tier: str, begins: int, ends: int, where: str, left_out: list[str]
+    rates: _Rates, tier: str, period: tuple[int, int, int], where: str, left_out: list[str]
 ) -> Iterator[Price]:
-    """A price for each length of prompts from which another holds."""
+    """A price for each prompt length from which another applies."""
     given = {name: rate for name, rate in rates.items() if rate is not None}
     if "input_mtok" not in given and "output_mtok" not in given:
         return
-    for name in sorted(given.keys() - _TOLD):
-        if (told := f"{where}: {name}") not in left_out:
-            left_out.append(told)
+    for name in sorted(given.keys() - _KNOWN_RATES):
+        if (message := f"{where}: {name}") not in left_out:
+            left_out.append(message)
+    since, begins, ends = period
     lengths = {0}
     for rate in given.values():
         if isinstance(rate, _Tiered):

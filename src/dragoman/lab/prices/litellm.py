@@ -1,7 +1,7 @@
 """A second source: LiteLLM's `model_prices_and_context_window.json` (github.com/BerriAI/litellm,
-MIT). What it says is compared, and fills in models that the first source lacks.
+MIT). It is compared with the first, and provides models that the first lacks.
 
-Its form: an object by name of the model, each with its provider and the dollars for one token.
+Its format: an object by model name, each with its provider and the dollars for one token.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PROVIDERS: Final = {
     "moonshot": "moonshotai",
     "zai": "zai",
 }
-"""LiteLLM's names of providers whose lists are compared, and ours."""
+"""LiteLLM's names of the compared providers, and ours."""
 
 _MODES = frozenset({"chat", "responses", "completion", "embedding"})
 _APART = Decimal("0.01")
@@ -38,7 +38,7 @@ _decoder = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
 
 
 class Difference(Struct, frozen=True):
-    """A rate on which the sources differ by more than one in a hundred, in dollars for a million
+    """A rate on which the sources differ by more than one percent, in dollars for a million
     tokens."""
 
     provider: str
@@ -49,8 +49,8 @@ class Difference(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """What a comparison found: rates that agree, those that do not, and models that only the second
-    source has, with their prices."""
+    """The result of a comparison: the number of equal rates, the different ones, and models that
+    only the second source has, with their prices."""
 
     equal: int
     different: tuple[Difference, ...]
@@ -61,7 +61,7 @@ def check_against_litellm(text: bytes, models: Mapping[str, PriceList], at: floa
     """Compare prices by provider (`models`) at a time (Unix seconds) with LiteLLM's file.
 
     Raises:
-        PriceError: it is not of the form above.
+        PriceError: it does not have the format above.
     """
     try:
         entries = _decoder.decode(text)
@@ -72,8 +72,8 @@ def check_against_litellm(text: bytes, models: Mapping[str, PriceList], at: floa
     missing: list[ModelPrices] = []
     for name, entry in sorted(entries.items()):
         match entry:
-            case {"litellm_provider": str(told), "mode": str(mode)} if mode in _MODES:
-                provider = PROVIDERS.get(told)
+            case {"litellm_provider": str(prefix), "mode": str(mode)} if mode in _MODES:
+                provider = PROVIDERS.get(prefix)
             case _:
                 continue
         if provider is None:
@@ -81,20 +81,20 @@ def check_against_litellm(text: bytes, models: Mapping[str, PriceList], at: floa
         theirs = _price(entry)
         if theirs is None:
             continue
-        name = name.removeprefix(f"{told}/")
+        name = name.removeprefix(f"{prefix}/")
         ours = models[provider].prices(name) if provider in models else ()
-        holding = _holding(ours, at)
-        if not holding:
+        applying = _applying(ours, at)
+        if not applying:
             if "*" not in name and "#" not in name:
                 missing.append(ModelPrices(provider, (name,), (theirs,)))
             continue
         for rate in _compared(entry):
-            known, other = {getattr(row, rate) for row in holding}, getattr(theirs, rate)
+            known, other = {getattr(row, rate) for row in applying}, getattr(theirs, rate)
             if any(abs(one - other) <= _APART * max(one, other) for one in known):
                 equal += 1
                 continue
-            told = " or ".join(dollars(one * PER_MILLION) for one in sorted(known))
-            found = Difference(provider, name, rate, told, dollars(other * PER_MILLION))
+            amounts = " or ".join(dollars(one * PER_MILLION) for one in sorted(known))
+            found = Difference(provider, name, rate, amounts, dollars(other * PER_MILLION))
             if found not in different:
                 different.append(found)
     if not equal and not different and not missing:
@@ -105,12 +105,12 @@ def check_against_litellm(text: bytes, models: Mapping[str, PriceList], at: floa
 _HALF_HOURS = 48
 
 
-def _holding(prices: Sequence[Price], at: float) -> list[Price]:
-    """The usual prices of short prompts that hold at some time of the day from `at` on."""
+def _applying(prices: Sequence[Price], at: float) -> list[Price]:
+    """The default-tier prices of short prompts that apply at some time of the day from `at` on."""
     rows = [row for row in prices if not row.tier and not row.above]
     found: list[Price] = []
     for half_hour in range(_HALF_HOURS):
-        last = [row for row in rows if row.holds(at + half_hour * 1800)][-1:]
+        last = [row for row in rows if row.applies(at + half_hour * 1800)][-1:]
         found += [row for row in last if row not in found]
     return found
 
@@ -125,23 +125,23 @@ _RATES = {
 
 
 def _compared(entry: Mapping[str, Any]) -> Iterator[str]:
-    """The rates that an entry names. Some write 0 for what is not charged for now."""
+    """The rates of an entry. Some entries have 0 for what is not charged at present."""
     return (rate for rate, name in _RATES.items() if _dollars(entry.get(name)))
 
 
 def _dollars(value: object) -> Decimal | None:
-    """What a rate says; None if it is no number."""
+    """The value of a rate; None if it is not a number."""
     if type(value) not in (int, str, Decimal):
         return None
     try:
-        told = Decimal(value)  # type: ignore[arg-type]
+        amount = Decimal(value)  # type: ignore[arg-type]
     except InvalidOperation:
         return None
-    return told if told.is_finite() else None
+    return amount if amount.is_finite() else None
 
 
 def _price(entry: Mapping[str, Any]) -> Price | None:
-    """The usual price of an entry; None if it has none for tokens, or one that cannot be."""
+    """The default-tier price of an entry; None if it has no valid one for tokens."""
 
     def rate(name: str, otherwise: int) -> int:
         value = _dollars(entry.get(_RATES[name]))

@@ -1,4 +1,4 @@
-"""Making a table of prices from two sources, and telling what changed. Pure: the day is given."""
+"""Making a price table from two sources, and describing changes. Pure: the day is given."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from dragoman.prices.rates import PER_MILLION, Price, dollars
 from dragoman.prices.table import ModelPrices, PriceError, Source, Table, make_table
 
 _HIGH = 1000 * PER_MILLION
-"""A thousand dollars for a million tokens: more is commonly a fault of units."""
+"""A thousand dollars for a million tokens: more is usually a mistake of units."""
 
 
 class Text(Struct, frozen=True):
-    """What was read of a source, and where."""
+    """The content of a source, and its address."""
 
     address: str
     body: bytes
 
 
 class Made(Struct, frozen=True):
-    """A table, the comparison with the second source (None without one), what the first says that a
-    table cannot, rates that are too high to be believed, and models of vendors' pages that a source
-    has by now."""
+    """A table, the comparison with the second source (None without one), what a table cannot
+    express of the first, implausibly high rates, and models of vendors' pages that a source has by
+    now."""
 
     table: Table
     check: Check | None
@@ -42,11 +42,11 @@ class Made(Struct, frozen=True):
 
 
 def make_from(first: Text, second: Text | None, now: float) -> Made:
-    """A table from genai-prices' data, compared and filled up with LiteLLM's file, and then with
-    what was read off vendors' pages.
+    """A table from genai-prices' data, compared with LiteLLM's file and filled up from it, and from
+    the vendors' pages.
 
     Raises:
-        PriceError: one of them is not of its form.
+        PriceError: one of them does not have its format.
     """
     reading = read_genai(first.body)
     for provider in reading.providers:
@@ -68,8 +68,7 @@ def make_from(first: Text, second: Text | None, now: float) -> Made:
 
 
 def with_pages(table: Table) -> Table:
-    """A table with those models of vendors' pages that it lacks, and those service tiers of models
-    that it has."""
+    """A table with the models and service tiers of vendors' pages that it lacks."""
     models, read = list(table.models), list(table.sources)
     for page in PAGES:
         found = _found(models, page)
@@ -87,19 +86,18 @@ def with_pages(table: Table) -> Table:
 
 
 def _found(models: Iterable[ModelPrices], page: Page) -> Sequence[Price]:
-    """What is known of the model of a page."""
+    """The known prices of a page's model."""
     provider, name = page.model.provider, page.model.names[0]
     return PriceList((), [[one for one in models if one.provider == provider]]).prices(name)
 
 
 def _has(found: Sequence[Price], page: Page) -> bool:
-    """Whether what is known of its model makes a page needless: the first of its service tiers is
-    the usual one, or it has no other."""
+    """Whether the known prices make a page unnecessary: they have its first service tier."""
     return page.model.prices[0].tier in {price.tier for price in found}
 
 
 def changes(old: Table, new: Table) -> Iterator[str]:
-    """What differs between two tables, a line for each model."""
+    """The differences between two tables, a line for each model."""
     before, after = _by_name(old), _by_name(new)
     for name in sorted(before.keys() | after.keys()):
         one, other = before.get(name), after.get(name)
@@ -130,7 +128,7 @@ def _by_name(table: Table) -> dict[str, tuple[Price, ...]]:
 
 
 def _brief(prices: Iterable[Price]) -> str:
-    """The usual price for short prompts that was set last: input, cached and output."""
+    """The latest default-tier price for short prompts: input, cached and output."""
     usual = [price for price in prices if not price.tier and not price.above]
     if not usual:
         return "no usual price"

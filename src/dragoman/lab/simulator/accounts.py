@@ -12,8 +12,8 @@ DEFAULT_ORGANIZATION = "org-simulator"
 MASK = "***"
 
 _WINDOWS = (("5h", "primary", 5 * 3600, 400), ("7d", "secondary", 7 * 86400, 8000))
-"""Of a subscription: the names of its windows in both vendors' headers, their seconds, and how many
-requests one lasts for."""
+"""The windows of a subscription: their names in both vendors' headers, their seconds, and the
+requests that use one up."""
 _MOST_USED = 0.99
 
 
@@ -21,11 +21,11 @@ _MOST_USED = 0.99
 class KeyBehaviour:
     """How the simulator treats a key.
 
-    ``fault`` meets the requests of this key once ``healthy`` of them went well; with
-    ``fault.times`` it passes again after so many. ``models`` are the only models the key may
-    use (None: all). ``organization`` owns the reasoning that the key's requests produce: that of
-    another organisation is refused. ``headers`` are sent with every answer to it, as those that
-    tell of limits.
+    ``fault`` applies to the requests of this key after the first ``healthy`` ones; with
+    ``fault.times`` it ends after that many. ``models`` are the only models the key may use (None:
+    all). ``organization`` owns the reasoning that the key's requests produce: that of another
+    organisation is refused. ``headers`` are sent with every answer, such as those that report
+    limits. ``subscription`` adds the headers of a subscription's windows.
     """
 
     fault: Fault | None = None
@@ -36,7 +36,7 @@ class KeyBehaviour:
     subscription: bool = False
 
     def fault_of(self, request: int) -> Fault | None:
-        """The fault that meets the key's request of that number, counted from 0."""
+        """The fault of the key's request with that number, counted from 0; None if it has none."""
         if self.fault is None or request < self.healthy:
             return None
         times = self.fault.times
@@ -68,33 +68,35 @@ def behaviour_of(key: str) -> KeyBehaviour:
 def subscription_headers(
     protocol: Protocol, key: str, requests: int, now: float
 ) -> list[tuple[str, str]]:
-    """What the answer to a key's request of that number (from 0) tells of a subscription's 5 hours
-    and 7 days at ``now`` (Unix seconds), in the words of Anthropic on Messages, else of Codex.
+    """The headers that report a subscription's 5 hours and 7 days at ``now`` (Unix seconds).
 
-    Keys differ, by their names, in how much is used at first and in when their windows end. Each
-    request adds to that, but nothing is ever used up: a key that fails is one of another name.
+    ``requests`` is the number of the key's request, counted from 0. The names are Anthropic's on
+    Messages, else those of Codex.
+
+    The name of a key determines how much is used at first and when its windows end. Each request
+    adds to that, but nothing is ever used up: for a key that fails, use another name.
     """
-    told: list[tuple[str, str]] = []
+    headers: list[tuple[str, str]] = []
     spread = crc32(key.encode())
     for name, codex, seconds, lasts in _WINDOWS:
         used = min(_MOST_USED, spread % 70 / 100 + (requests + 1) / lasts)
         left = seconds - (int(now) + spread) % seconds
         if protocol == "messages":
             start = f"anthropic-ratelimit-unified-{name}"
-            told += [
+            headers += [
                 (f"{start}-status", "allowed"),
                 (f"{start}-utilization", f"{used:.4f}"),
                 (f"{start}-reset", str(int(now) + left)),
             ]
         else:
             start = f"x-codex-{codex}"
-            told += [
+            headers += [
                 (f"{start}-used-percent", f"{used * 100:.2f}"),
                 (f"{start}-window-minutes", str(seconds // 60)),
                 (f"{start}-reset-after-seconds", str(left)),
             ]
         spread >>= 8
-    return told
+    return headers
 
 
 class Keys:
@@ -110,12 +112,12 @@ class Keys:
         return behaviour_of(key) if found is None else found
 
     def count(self, key: str) -> int:
-        """Count a request of the key; returns how many came before it."""
+        """Count a request of the key; returns the number of earlier ones."""
         before = self.requests[key]
         self.requests[key] = before + 1
         return before
 
 
 def masked(key: str) -> str:
-    """The key as it may be shown: whole if it is one of the simulator's own, else hidden."""
+    """The key as it may be shown: in full if it is one of the simulator's own, else hidden."""
     return key if key.startswith(KEY_PREFIX) or not key else MASK

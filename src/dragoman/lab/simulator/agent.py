@@ -39,13 +39,13 @@ def agent(view: View, options: Options) -> Scenario:
     calls_each = options.integer("calls", 1)
     wanted = calls_each * options.integer("rounds", 1)
     if not view.tools:
-        # Agents have a model without tools make a title of what it is asked.
+        # Agents ask a model without tools for a title of the conversation.
         return Scenario((thought, Text("Writing a file")))
     at_once = calls_each if view.parallel else 1
     if view.rounds * at_once >= wanted:
         results = "; ".join(result.text or "nothing" for result in view.results)
-        said = options.text("text") or "It is written."
-        return Scenario((thought, Text(f"{said} The tool answered: {results}")))
+        report = options.text("text") or "It is written."
+        return Scenario((thought, Text(f"{report} The tool answered: {results}")))
     tool = writing_tool(view, options.text("tool"))
     path, content = options.text("path") or _PATH, options.text("content") or _CONTENT
     first = 1 + view.rounds * at_once
@@ -65,7 +65,7 @@ def agent(view: View, options: Options) -> Scenario:
 def writing_tool(view: View, wanted: str | None = None) -> OfferedTool:
     """The tool to write a file with: the one named, or the best of those offered.
 
-    A name may carry what a translation put before it (`functions__exec`).
+    A name may have a prefix that a translation added (`functions__exec`).
 
     Raises:
         ApiError: 400: none that could.

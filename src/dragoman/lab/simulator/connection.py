@@ -1,4 +1,4 @@
-"""The client's connection: noticing at once that it is lost, and breaking it on purpose."""
+"""The client's connection: detect at once that it is lost, or break it on purpose."""
 
 import asyncio
 import socket
@@ -11,19 +11,19 @@ _SETTLE_SECONDS = 0.02
 
 
 class Served(Protocol):
-    """What is needed of a request: one of HTTP, or what stands for one of a WebSocket."""
+    """The parts of a request that are used here: of HTTP, or of one over a WebSocket."""
 
     on_gone: Callable[[], object] | None
 
     @property
     def transport(self) -> asyncio.Transport | None:
-        """What is under its connection."""
+        """The transport of its connection."""
 
     def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
-        """Give a whole answer."""
+        """Send a whole answer."""
 
     def start(self, status: int, lines: bytes = b"", length: int | None = None) -> None:
-        """Begin an answer."""
+        """Start an answer."""
 
     async def write(self, data: bytes) -> None:
         """Send a piece of it."""
@@ -35,7 +35,7 @@ class Served(Protocol):
 class Connection:
     """A connection for the time of one request.
 
-    ``lost`` becomes true when the client leaves or the simulator breaks the connection.
+    ``lost`` turns true when the client leaves or the simulator breaks the connection.
     """
 
     __slots__ = ("_loop", "_transport", "_waiter", "lost")
@@ -77,7 +77,7 @@ class Connection:
             await self._gone()
 
     async def reset(self) -> None:
-        """Break the connection with a TCP reset, once what was written has had time to arrive."""
+        """Break the connection with a TCP reset, after a pause in which written data arrives."""
         if await self.pause(_SETTLE_SECONDS) and self._transport is not None:
             sock: socket.socket = self._transport.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_OFF)

@@ -15,7 +15,7 @@ def control(simulator: State, record: RecordedRequest) -> tuple[int, bytes]:
 
     ``GET requests`` lists the recorded requests and ``DELETE requests`` forgets them with all
     counts; ``GET keys`` counts the requests by key and ``PUT keys/KEY`` sets a ``KeyBehaviour``;
-    ``GET scenarios`` and ``GET options`` tell what there is.
+    ``GET scenarios`` and ``GET options`` list the scenarios and options.
     """
     _, _, *parts = record.path.split("/")
     answer: object

@@ -106,24 +106,24 @@ def _then(actions: Iterator[Action], last: Action) -> Iterator[Action]:
 
 def recut(actions: Iterable[Action], size: int) -> Iterator[Action]:
     """The same bytes in pieces of ``size``, cut wherever that falls."""
-    held = b""
+    buffered = b""
     for action in actions:
         if isinstance(action, bytes):
-            held += action
-            cut = len(held) - len(held) % size
-            yield from (held[at : at + size] for at in range(0, cut, size))
-            held = held[cut:]
+            buffered += action
+            cut = len(buffered) - len(buffered) % size
+            yield from (buffered[at : at + size] for at in range(0, cut, size))
+            buffered = buffered[cut:]
             continue
-        if isinstance(action, Break) and held:
-            yield held
-            held = b""
+        if isinstance(action, Break) and buffered:
+            yield buffered
+            buffered = b""
         yield action
-    if held:
-        yield held
+    if buffered:
+        yield buffered
 
 
 class Reply:
-    """Writes one answer and keeps its record."""
+    """Writes one answer and updates its record."""
 
     def __init__(self, request: Served, connection: Connection, record: RecordedRequest) -> None:
         self._request = request

@@ -139,12 +139,12 @@ def _extra_done(frames: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _no_final_blank(frames: Iterable[bytes]) -> Iterator[bytes]:
-    held = b""
+    previous = b""
     for frame in frames:
-        if held:
-            yield held
-        held = frame
-    yield held.rstrip(b"\r\n") + (b"\r\n" if held.endswith(b"\r\n") else b"\n")
+        if previous:
+            yield previous
+        previous = frame
+    yield previous.rstrip(b"\r\n") + (b"\r\n" if previous.endswith(b"\r\n") else b"\n")
 
 
 FRAMINGS: dict[str, Framing] = {

@@ -37,7 +37,7 @@ _WRONG_PROTOCOL: dict[Protocol, Protocol] = {
 
 @dataclass(slots=True)
 class RequestContext:
-    """A request being handled. ``headers`` have lower-case names; ``own_headers`` are sent with the
+    """A request being handled. ``headers`` have lower-case names; ``own_headers`` are added to the
     answer."""
 
     record: RecordedRequest
@@ -91,7 +91,7 @@ class RequestContext:
 class _Prepared:
     """A checked request with the scenario that it asks for.
 
-    ``resolved`` is the body with what it refers to put in its place.
+    ``resolved`` is the body with stored items in place of references to them.
     """
 
     body: JsonObject
@@ -142,15 +142,15 @@ class Handlers:
     async def _prepare(
         self, context: RequestContext, *, counting: bool = False
     ) -> _Prepared | None:
-        """The request, checked and steered; None if a fault has answered it."""
+        """The request, checked and steered; None if it was answered by a fault."""
         keys = self._simulator.keys
         key = context.authenticate()
         behaviour = keys.behaviour(key)
         before = keys.count(key)
         context.own_headers = behaviour.headers
         if behaviour.subscription:
-            told = subscription_headers(context.protocol, key, before, time.time())
-            context.own_headers = (*told, *behaviour.headers)
+            windows = subscription_headers(context.protocol, key, before, time.time())
+            context.own_headers = (*windows, *behaviour.headers)
         key_fault = behaviour.fault_of(before)
         if key_fault is not None and key_fault.kind == "error":
             await context.fail(key_fault.failure)
@@ -188,7 +188,7 @@ class Handlers:
     def _check(
         self, context: RequestContext, body: JsonObject, organization: str, counting: bool
     ) -> JsonObject:
-        """Check the request; returns it with what it refers to put in its place."""
+        """Check the request; returns it with stored items in place of references to them."""
         model = body.get("model")
         options = steer_by_model(model)[1] if isinstance(model, str) else {}
         compatible = options.get("compatible") == "1"
@@ -204,7 +204,7 @@ class Handlers:
         return body
 
     def _current_fault(self, fault: Fault | None, key: str) -> Fault | None:
-        """The fault, unless the requests with this steering have met it often enough."""
+        """The fault, None once it has applied to enough requests with this steering."""
         if fault is None or not fault.times:
             return fault
         self._simulator.faults_met[key] += 1
@@ -243,7 +243,7 @@ async def _deliver(context: RequestContext, answer: Answer) -> None:
     protocol = _WRONG_PROTOCOL[context.protocol] if kind == "wrong_protocol" else context.protocol
     renderer = RENDERERS[protocol]
     if (reason := renderer.cannot(answer.scenario)) is not None:
-        raise ApiError(400, f"The simulator can't say this: {reason}.", code="simulator")
+        raise ApiError(400, f"The simulator cannot express this: {reason}.", code="simulator")
     if pace.head_ms and not await context.connection.pause(pace.head_ms / 1000):
         context.record.disconnected = True
         return
@@ -261,7 +261,7 @@ async def _deliver(context: RequestContext, answer: Answer) -> None:
         try:
             body = msgspec.json.encode(renderer.full(answer))
         except ValueError as error:
-            message = f"Messages can't say this without a stream: {error}."
+            message = f"Messages cannot express this without a stream: {error}."
             raise ApiError(400, message, code="simulator") from error
         actions = full_actions(body, pace, fault)
         headers = [("content-type", _JSON), ("content-length", str(len(body)))]

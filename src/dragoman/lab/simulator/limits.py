@@ -15,7 +15,7 @@ from dragoman.lab.simulator.view import View
 
 
 def within_limits(scenario: Scenario, view: View) -> Scenario:
-    """The scenario, ended where the request says: at a stop sequence or at the token limit."""
+    """The scenario, ended at the request's stop sequence or token limit."""
     if not scenario.limited:
         return scenario
     if view.stop_sequences:
@@ -42,30 +42,30 @@ def _until_stop(scenario: Scenario, sequences: tuple[str, ...]) -> Scenario:
 
 def _until_limit(scenario: Scenario, max_tokens: int) -> Scenario:
     left = max_tokens * CHARACTERS_PER_TOKEN
-    kept: list[Step] = []
+    steps: list[Step] = []
     for step in scenario.steps:
         if left <= 0:
             break
         cut, used = _cut(step, left)
         left -= used
         if cut is not None:
-            kept.append(cut)
-    return replace(scenario, steps=tuple(kept), finish="length")
+            steps.append(cut)
+    return replace(scenario, steps=tuple(steps), finish="length")
 
 
 def _cut(step: Step, left: int) -> tuple[Step | None, int]:
-    """What of the step fits into so many characters, and how many it uses."""
+    """The part of a step that fits into ``left`` characters, and how many it uses."""
     match step:
         case Text(text=text):
             return replace(step, text=text[:left]), len(text)
         case Reasoning(parts=parts):
-            kept: list[str] = []
+            texts: list[str] = []
             used = 0
             for part in parts:
                 if used < left:
-                    kept.append(part[: left - used])
+                    texts.append(part[: left - used])
                 used += len(part)
-            return replace(step, parts=tuple(kept)), used
+            return replace(step, parts=tuple(texts)), used
         case ToolCall(name=name, arguments=arguments):
             room = left - len(name)
             if room >= len(arguments):

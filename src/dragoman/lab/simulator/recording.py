@@ -21,7 +21,7 @@ class RecordedRequest:
     """One request, and how its answer went.
 
     ``status`` is 0 until a head was sent. ``bytes_sent`` counts the body as it was handed to the
-    socket's buffer. ``finished`` says that the whole answer was written, ``disconnected`` that
+    socket's buffer. ``finished`` is true once the whole answer was written, ``disconnected`` if
     the client left before it.
     """
 

@@ -66,7 +66,7 @@ def named_scenarios() -> dict[str, Source]:
 
 
 def describe(source: Source) -> str:
-    """The first line of what a scenario's docstring says."""
+    """The first line of a scenario's docstring."""
     return (source.__doc__ or "").partition("\n")[0] if callable(source) else "A fixed scenario."
 
 

@@ -40,7 +40,7 @@ MULTIBYTE = (
     "ﷺ עברית "
     "line\u2028paragraph\u2029next\u0085zero\u200bwidth \U0001d4b3 \U0001f9ea end"
 )
-"""Two- to four-byte characters, joined emoji, combining marks, and Unicode's line separators."""
+"""Two- to four-byte characters, composed emoji, combining marks, and Unicode's line separators."""
 
 PATCH = (
     '*** Begin Patch\n*** Add File: hello.txt\n+Hello "world" \\o/ ✓\n+\ttabbed\n*** End Patch\n'
@@ -227,7 +227,7 @@ def interleaved_thinking(view: View, options: Options) -> Scenario:
 
 
 def reasoning_roundtrip(view: View, options: Options) -> Scenario:
-    """Reasoning in the first turn; in the next the answer tells whether it came back unaltered.
+    """Reasoning in the first turn; in the next the answer reports whether it came back unaltered.
 
     Altered or foreign reasoning never gets here: validation refuses it. Chat has no seal, so
     there the text itself is compared.
@@ -330,7 +330,7 @@ def cached_usage(view: View, options: Options) -> Scenario:
 
 
 def media(view: View, options: Options) -> Scenario:
-    """A JSON text that tells which images, documents and clips arrived, and where."""
+    """A JSON text of which images, documents and clips arrived, and where."""
     described = msgspec.json.encode([asdict(medium) for medium in view.media]).decode()
     return Scenario((Text(described),), limited=False)
 

@@ -20,7 +20,7 @@ FinishReason = Literal[
     "refusal",
     "pause",
 ]
-"""Why an answer ends; ``pause`` is a turn of hosted tools that the client sends back as it is."""
+"""Why an answer ends; ``pause`` is a turn of hosted tools that the client sends back unchanged."""
 
 FaultKind = Literal[
     # instead of an answer
@@ -81,7 +81,7 @@ class ToolCall:
     """One call of a tool that the request offers.
 
     ``arguments`` is the raw text that the model writes: JSON for a function (well-formed or
-    not), free text for a ``custom`` tool. ``cut`` says that the model was stopped in the middle
+    not), free text for a ``custom`` tool. ``cut`` is true if the model was stopped in the middle
     of writing it.
     """
 
@@ -195,7 +195,7 @@ class Scenario:
 
     ``finish`` defaults to what the steps imply. ``quirks`` are deviations from the official
     stream that compatible servers are known for (``rendering.QUIRKS`` and ``frames.FRAMINGS``).
-    ``limited`` says that the request's token limit and stop sequences end the answer.
+    ``limited`` is true if the request's token limit and stop sequences end the answer.
     """
 
     steps: tuple[Step, ...] = ()

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from dragoman.http import BodyRefused, ClientGone, Request
-from dragoman.http.websocket import BadOffer, agree, is_offered
+from dragoman.http.websocket import BadHandshake, accept, is_requested
 from dragoman.lab.simulator.connection import Connection
 from dragoman.lab.simulator.control import control
 from dragoman.lab.simulator.delivery import Reply
@@ -24,7 +24,7 @@ from dragoman.lab.simulator.listing import (
 from dragoman.lab.simulator.recording import RecordedRequest
 from dragoman.lab.simulator.script import Protocol
 from dragoman.lab.simulator.serving import SimulatorServer, bind
-from dragoman.lab.simulator.sockets import SimulatedSocket
+from dragoman.lab.simulator.sockets import LIMITS, SimulatedSocket
 from dragoman.lab.simulator.state import State
 
 DEFAULT_PORT = 8099
@@ -83,7 +83,7 @@ class Simulator(State):
         self.received += 1
         self.requests.add(record)
         if path in self._posts:
-            if method == "GET" and is_offered(request.headers):
+            if method == "GET" and is_requested(request.headers):
                 self._upgrade(context, request)
                 return
             if method != "POST":
@@ -109,11 +109,11 @@ class Simulator(State):
             raise ApiError(426, "Websockets are not served here.", code="websockets")
         context.authenticate()
         try:
-            agreed = agree(request)
-        except BadOffer as bad:
+            accepted = accept(request, LIMITS)
+        except BadHandshake as bad:
             raise ApiError(bad.status, bad.message, code="websockets") from None
         context.record.status = 101
-        request.take_over(SimulatedSocket(self, self._handlers, context, agreed, request.budget))
+        request.take_over(SimulatedSocket(self, self._handlers, context, accepted, request.budget))
 
     def _resource(self, context: RequestContext) -> object:
         """What a path besides the posts answers with, or None."""
@@ -171,7 +171,7 @@ def run(
     port: int = DEFAULT_PORT,
     announce: Callable[[str], object] = lambda url: None,
 ) -> None:
-    """Serve ``app`` until interrupted. `announce` is told the base URL once it can be called.
+    """Serve ``app`` until interrupted. `announce` gets the base URL once it is up.
 
     Raises:
         OSError: the address is taken or not there.

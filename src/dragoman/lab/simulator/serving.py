@@ -27,7 +27,7 @@ class SimulatorServer:
         self.started = False
 
     def run_here(self) -> None:
-        """Serve until told to stop, or interrupted, in this thread."""
+        """Serve in this thread until `stop` is called or it is interrupted."""
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._serve())
 
@@ -39,7 +39,7 @@ class SimulatorServer:
     async def _serve(self) -> None:
         server = self._server = Server(self._app, limits=_LIMITS)
         loop = self._loop = asyncio.get_running_loop()
-        # In any other thread than the main one whoever runs this calls `stop`.
+        # In another thread than the main one the caller calls `stop`.
         with contextlib.suppress(RuntimeError, ValueError):
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, server.close_listening)

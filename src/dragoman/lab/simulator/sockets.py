@@ -12,9 +12,7 @@ import msgspec
 
 from dragoman.http import Budget
 from dragoman.http.clock import Clock
-from dragoman.http.websocket import Agreed, WebSocket, WebSocketLimits
-from dragoman.http.websocket.connection import GOING_AWAY, INTERNAL, TOO_BIG
-from dragoman.http.websocket.frames import text_frame
+from dragoman.http.websocket import Accepted, CloseCode, WebSocket, WebSocketLimits, text_frame
 from dragoman.lab.simulator.connection import Connection
 from dragoman.lab.simulator.delivery import Reply
 from dragoman.lab.simulator.errors import ApiError, openai_error
@@ -25,7 +23,7 @@ from dragoman.lab.simulator.steering import steer_by_model
 from dragoman.lab.simulator.view import JsonObject
 from dragoman.sse import Decoder
 
-_LIMITS = WebSocketLimits(message_bytes=16 * 1024 * 1024 - 1)
+LIMITS = WebSocketLimits(message_bytes=16 * 1024 * 1024 - 1)
 """What the vendor was measured to take."""
 _MOST_ACTIVE = 16
 _MOST_LANES = 32
@@ -59,7 +57,7 @@ class _Answered:
         self._socket = socket
         self._turn = turn
         self._decoder = Decoder()
-        self._held: JsonObject | None = None
+        self._buffered: JsonObject | None = None
         self._status = 0
         self.response: JsonObject = {}
         self.number = 0
@@ -69,26 +67,26 @@ class _Answered:
 
     @property
     def transport(self) -> asyncio.Transport | None:
-        """Where faults strike."""
+        """The transport that faults break."""
         return self._socket.transport
 
     def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
-        """An error, or what a fault gives in place of an answer."""
+        """Send an error, or what a fault sends in place of an answer."""
         try:
-            told = msgspec.json.decode(body)
+            decoded = msgspec.json.decode(body)
         except msgspec.DecodeError:
             self._socket.send(text_frame(body))
-            self._socket.close(INTERNAL)
+            self._socket.close(CloseCode.INTERNAL_ERROR)
             return
         headers = {}
         for line in lines.decode("latin-1").splitlines():
             name, _, value = line.partition(": ")
             headers[name] = value
-        event = {"type": "error", "status": status, "error": told["error"], "headers": headers}
+        event = {"type": "error", "status": status, "error": decoded["error"], "headers": headers}
         self.send(event)
 
     def start(self, status: int, lines: bytes = b"", length: int | None = None) -> None:
-        """A stream begins, if it is none."""
+        """Start an answer."""
         self._status = status
 
     async def write(self, data: bytes) -> None:
@@ -100,17 +98,17 @@ class _Answered:
 
     def end(self, data: bytes = b"") -> None:
         """The stream ends; without a terminal event the vendor's connection would break."""
-        if self._held is not None:
-            error = self._held.get("error") or {
-                name: self._held.get(name) for name in ("type", "code", "message", "param")
+        if self._buffered is not None:
+            error = self._buffered.get("error") or {
+                name: self._buffered.get(name) for name in ("type", "code", "message", "param")
             }
             self.send({"type": "error", "status": 500, "error": error})
         if not self.over:
-            self._socket.close(INTERNAL)
+            self._socket.close(CloseCode.INTERNAL_ERROR)
 
     def _pass(self, event: JsonObject) -> None:
         if event.get("type") == "error":
-            self._held = event
+            self._buffered = event
             return
         self.number = event.get("sequence_number", self.number) + 1
         response = event.get("response")
@@ -125,8 +123,8 @@ class _Answered:
             return
         self.over = event.get("type") in _ENDS
         if self.over:
-            self._held = None
-        self._socket.say(event, self._turn.lane)
+            self._buffered = None
+        self._socket.send_event(event, self._turn.lane)
 
 
 class SimulatedSocket(WebSocket):
@@ -137,11 +135,11 @@ class SimulatedSocket(WebSocket):
         simulator: State,
         handlers: Handlers,
         context: RequestContext,
-        agreed: Agreed,
+        accepted: Accepted,
         budget: Budget,
     ) -> None:
         loop = asyncio.get_running_loop()
-        super().__init__(agreed, b"", _LIMITS, Clock(loop), budget)
+        super().__init__(accepted, Clock(loop), budget)
         self._simulator = simulator
         self._handlers = handlers
         self._context = context
@@ -156,19 +154,19 @@ class SimulatedSocket(WebSocket):
         self._pending: dict[str, list[Any]] = {}
         """By the id of a response, the input that goes before that of the request after it."""
 
-    def say(self, event: JsonObject, lane: str = "") -> None:
+    def send_event(self, event: JsonObject, lane: str = "") -> None:
         """Send an event."""
         self.send(text_frame(msgspec.json.encode({**event, "stream_id": lane} if lane else event)))
 
     def _fail(self, error: ApiError, lane: str = "") -> None:
-        told = openai_error(error.failure("responses"))
-        self.say({"type": "error", "status": error.status, "error": told}, lane)
+        body = openai_error(error.failure("responses"))
+        self.send_event({"type": "error", "status": error.status, "error": body}, lane)
 
     # What the client sends
 
-    def on_message(self, text: str) -> None:
+    def on_message(self, data: bytes) -> None:
         try:
-            event = msgspec.json.decode(text)
+            event = msgspec.json.decode(data)
         except msgspec.DecodeError:
             self._fail(ApiError(400, "The message is not valid JSON."))
             return
@@ -185,23 +183,23 @@ class SimulatedSocket(WebSocket):
     def _create(self, event: JsonObject) -> None:
         lane = event.get("stream_id") or ""
         if event.get("stream_id") is not None and not _LANE.fullmatch(str(lane)):
-            told = "Invalid stream_id."
-            self._fail(ApiError(400, told, code="invalid_stream_id", param="stream_id"))
+            message = "Invalid stream_id."
+            self._fail(ApiError(400, message, code="invalid_stream_id", param="stream_id"))
             return
         if lane and lane not in self._lanes and len(self._lanes) >= _MOST_LANES:
             code = "websocket_stream_limit_reached"
-            told = "Too many streams on this connection."
-            self._fail(ApiError(400, told, code=code, param="stream_id"), lane)
+            message = "Too many streams on this connection."
+            self._fail(ApiError(400, message, code=code, param="stream_id"), lane)
             return
         if self._retiring or time.monotonic() >= self._until:
-            told = "This connection has reached its limit."
-            self._fail(ApiError(400, told, code="websocket_connection_limit_reached"), lane)
+            message = "This connection has reached its limit."
+            self._fail(ApiError(400, message, code="websocket_connection_limit_reached"), lane)
             if not self._active:
-                self.close(GOING_AWAY)
+                self.close(CloseCode.GOING_AWAY)
             return
         if event.get("background"):
-            told = "background is not supported over WebSocket."
-            self._fail(ApiError(400, told, param="background"), lane)
+            message = "background is not supported over WebSocket."
+            self._fail(ApiError(400, message, param="background"), lane)
             return
         if lane:
             self._lanes.add(lane)
@@ -232,7 +230,7 @@ class SimulatedSocket(WebSocket):
                     "sequence_number": answered.number,
                 }
                 answered.number += 1
-                self.say({**accepted, "steer": steer}, turn.lane)
+                self.send_event({**accepted, "steer": steer}, turn.lane)
                 if _waits(turn):
                     turn.pending[steer["id"]] = items
                     return
@@ -250,18 +248,18 @@ class SimulatedSocket(WebSocket):
             if answered is not None and target and answered.response.get("id") == target and given:
                 turn.injected += given
                 created = {"type": "response.inject.created", "response_id": target}
-                self.say({**created, "sequence_number": answered.number}, turn.lane)
+                self.send_event({**created, "sequence_number": answered.number}, turn.lane)
                 answered.number += 1
                 return
         error = {"code": "response_not_found", "message": "There is no such response."}
         failed = {"type": "response.inject.failed", "response_id": target, "input": given}
-        self.say({**failed, "sequence_number": 0, "error": error})
+        self.send_event({**failed, "sequence_number": 0, "error": error})
 
     def _refuse_steer(self, event: JsonObject, code: str, lane: str = "") -> None:
         steer = {name: event.get(name) for name in ("previous_response_id", "input")}
         error = {"type": "invalid_request_error", "code": code, "message": "It was not steered."}
         failed = {"type": "response.steer.failed", "sequence_number": 0}
-        self.say({**failed, "steer": steer, "error": error}, lane)
+        self.send_event({**failed, "steer": steer, "error": error}, lane)
 
     # Requests
 
@@ -345,7 +343,7 @@ class SimulatedSocket(WebSocket):
             return
         self._start()
         if self._retiring and not self._active:
-            self.close(GOING_AWAY, "going away")
+            self.close(CloseCode.GOING_AWAY, "going away")
 
     def _tell_pending(self, turn: _Turn, response: JsonObject) -> None:
         stubs = [
@@ -355,7 +353,7 @@ class SimulatedSocket(WebSocket):
         ]
         for name, items in turn.pending.items():
             self._pending.setdefault(response["id"], []).extend(items)
-            self.say(
+            self.send_event(
                 {
                     "type": "response.steer.pending",
                     "sequence_number": 0 if turn.answered is None else turn.answered.number,
@@ -373,19 +371,19 @@ class SimulatedSocket(WebSocket):
     # The end
 
     def on_refusal(self, code: int) -> None:
-        if code == TOO_BIG:
+        if code == CloseCode.MESSAGE_TOO_BIG:
             self._fail(ApiError(413, "The message is too large."))
 
     def on_tick(self, now: float) -> None:
         if time.monotonic() >= self._until and not self._active:
-            told = "This connection has reached its limit."
-            self._fail(ApiError(400, told, code="websocket_connection_limit_reached"))
-            self.close(GOING_AWAY)
+            message = "This connection has reached its limit."
+            self._fail(ApiError(400, message, code="websocket_connection_limit_reached"))
+            self.close(CloseCode.GOING_AWAY)
 
     def retire(self) -> None:
         self._retiring = True
         if not self._active:
-            self.close(GOING_AWAY, "going away")
+            self.close(CloseCode.GOING_AWAY, "going away")
 
     def cancel(self) -> None:
         for turn in self._active.values():
@@ -401,7 +399,7 @@ class SimulatedSocket(WebSocket):
 
 
 def _waits(turn: _Turn) -> bool:
-    """Whether input for a turn waits for the next request, as its model's name says."""
+    """Whether the model's name selects that input for a turn waits for the next request."""
     _, options = steer_by_model(str(turn.body.get("model")))
     return options.get("steered") == "pending"
 

@@ -12,10 +12,10 @@ from dragoman.lab.simulator.store import ResponseStore
 class State:
     """Everything a test inspects or controls is an attribute.
 
-    ``scenarios`` maps a name to a scenario, addressed as the model ``sim-NAME``; ``keys`` holds
+    ``scenarios`` maps a name to a scenario, addressed as the model ``sim-NAME``; ``keys`` has
     the behaviours by key; ``requests`` the recorded requests; ``store`` the stored responses.
-    ``websockets`` says whether Responses are served over WebSocket, ``socket_seconds`` how long a
-    connection stands. ``received`` counts requests.
+    ``websockets``: Responses are served over WebSocket; ``socket_seconds`` is the lifetime of a
+    connection. ``received`` counts requests.
     """
 
     def __init__(self, record: int, record_bytes: int) -> None:
@@ -30,7 +30,7 @@ class State:
         self.faults_met: Counter[str] = Counter()
 
     def clear(self) -> None:
-        """Forget the requests, the counts and what faults were met; scenarios and keys stay."""
+        """Forget the requests, the counts and the faults applied; scenarios and keys stay."""
         self.requests.clear()
         self.keys.requests.clear()
         self.faults_met.clear()

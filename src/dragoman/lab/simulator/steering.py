@@ -31,8 +31,8 @@ _PREFIX = "sim-"
 
 OPTIONS: dict[str, str] = {
     "scenario": "the scenario's name; only in a directive",
-    "text": "what to say, word for word",
-    "words": "how many words of filler to say",
+    "text": "the text of the answer",
+    "words": "how many words of filler the answer has",
     "thought": "the text of the reasoning",
     "parts": "how many parts or blocks the reasoning has",
     "tool": "the name of the tool to call",
@@ -161,7 +161,7 @@ def _parse_directive(text: str) -> dict[str, str]:
 
 
 def apply_options(scenario: Scenario, options: Options) -> Scenario:
-    """The scenario with the options that hold for every scenario."""
+    """The scenario with the options that apply to every scenario."""
     finish = options.one_of("finish", get_args(FinishReason))
     return replace(
         scenario,
@@ -210,7 +210,7 @@ FORBIDDEN_TEXTS: dict[str, str] = {
 
 
 def failure_from(failure: Failure, options: Options) -> Failure:
-    """The failure, changed as the options say."""
+    """The failure with the changes of the options."""
     message = options.text("message")
     if message is not None:
         message = FORBIDDEN_TEXTS.get(message, message)

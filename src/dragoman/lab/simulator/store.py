@@ -20,7 +20,7 @@ class StoredResponse:
 
 
 class ResponseStore:
-    """The last stored responses. The official service keeps them for thirty days."""
+    """The last stored responses. The official service stores them for thirty days."""
 
     def __init__(self) -> None:
         self._responses: OrderedDict[str, StoredResponse] = OrderedDict()

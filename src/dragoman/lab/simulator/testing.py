@@ -48,10 +48,10 @@ class RunningSimulator:
         return self.requests[-1]
 
     def wait_for(self, condition: Callable[[], bool], seconds: float = 5.0) -> None:
-        """Wait until the condition holds: what the server notes, it notes in its own thread.
+        """Wait until a condition is true: the server records requests in its own thread.
 
         Raises:
-            TimeoutError: it did not hold in time.
+            TimeoutError: it was not true in time.
         """
         deadline = time.monotonic() + seconds
         while not condition():

@@ -53,7 +53,7 @@ class View:
     ``turns`` counts the assistant's turns so far.
     ``results`` are the tool results since the last user text and ``rounds`` the tool rounds they
     came in. ``forced`` is the tool that the request demands by name. ``schema`` is that of the
-    structured output asked for (``{}`` for a free JSON object). ``reasoning_asked`` says that the
+    structured output asked for (``{}`` for a free JSON object). ``reasoning_asked`` is true if the
     request asks for reasoning in the protocol's own way, ``thinking`` that its text may be shown
     and ``thinking_hidden`` that it is shown empty. ``returned`` are the texts of reasoning that
     came back and was found genuine. ``prompt_tokens`` is the simulator's estimate of the prompt.

@@ -5,20 +5,29 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from msgspec import Struct
 
 import dragoman
 from dragoman.accounts.sync import AccountSync
+from dragoman.link.messages import LinkError, Peer
 from dragoman.observability.current import Current
-from dragoman.observability.metrics.board import Board
+from dragoman.observability.metrics.board import (
+    COLLECT,
+    PUBLISH,
+    Collect,
+    Publish,
+    read_counts,
+    write_counts,
+)
 from dragoman.observability.metrics.counts import Counts
 from dragoman.observability.metrics.exposition import render
 from dragoman.observability.metrics.families import QUEUE, BudgetSample, QuotaSample, Snapshot
 from dragoman.observability.metrics.metrics import Metrics, Signal
 from dragoman.observability.metrics.process_use import ProcessUse
-from dragoman.operations.views import STATES, Status, status_of
+from dragoman.operations.account_views import STATES, Status, status_of
 from dragoman.processes.table import WorkerTable
 
 PUBLISHED_EVERY_S = 1.0
@@ -45,14 +54,14 @@ class LimitBorrower(Protocol):
 
 
 class WorkerSlot(Struct, frozen=True):
-    """Where a worker publishes its counts: slot `number` of the `total` slots of a board.
-    `table` tells how the workers are; `counts` is a file in which they count requests in flight if
-    they have no store, None for none."""
+    """One worker among others: worker `number` of `total`. `table` says how all of them are;
+    `before` is what the worker had counted whose place it takes; `counts` is a file in which they
+    count requests in flight if they have no store, None for none."""
 
-    board: Board
     number: int
     total: int
     table: WorkerTable
+    before: Counts | None = None
     counts: str | None = None
 
 
@@ -82,7 +91,7 @@ class Scrape:
     """The state of one gateway, its other workers included, for `/metrics` and the admin API.
 
     `in_flight` returns how many requests this worker serves; `slot` is this worker's, None if there
-    is no other.
+    is no other; `link` is that to the owner.
     """
 
     def __init__(
@@ -91,12 +100,13 @@ class Scrape:
         account_sync: AccountSync | None,
         in_flight: Callable[[], int],
         slot: WorkerSlot | None,
+        link: Peer,
     ) -> None:
+        self._link = link
         self._current = current
         self._account_sync = account_sync
         self._slot = slot
-        before = None if slot is None else slot.board.read(slot.number)
-        self.metrics = Metrics(before)
+        self.metrics = Metrics(None if slot is None else slot.before)
         self._in_flight = in_flight
         self.slices: LimitBorrower | None = None
         """What borrows limits that several machines share; None if this one has them for itself."""
@@ -116,20 +126,20 @@ class Scrape:
     def start(self) -> None:
         """Publish the counts for the other workers from now on, in the running loop."""
         if self._slot is not None:
-            self._task = asyncio.create_task(self._publish())
+            self._task = asyncio.create_task(self._keep_publishing())
 
     async def close(self) -> None:
         """Publish the counts for the last time."""
-        if self._task is not None and self._slot is not None:
+        if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-            self._slot.board.publish(self._slot.number, self._own())
+            self._publish()
 
     async def text(self, *, openmetrics: bool = False) -> bytes:
         """The counts of all workers in Prometheus's text format, or in OpenMetrics."""
         accounts, quotas = await self.accounts(), self.quotas()
         budgets = await self.budgets()
-        snapshot = Snapshot(self.counts(), accounts, dragoman.__version__, quotas, budgets)
+        snapshot = Snapshot(await self.counts(), accounts, dragoman.__version__, quotas, budgets)
         return render(snapshot, openmetrics=openmetrics)
 
     def quotas(self) -> list[QuotaSample]:
@@ -156,13 +166,14 @@ class Scrape:
             found.sort(key=lambda sample: -sample.used)
         return found[:_MOST_QUOTAS]
 
-    def counts(self) -> Counts:
+    async def counts(self) -> Counts:
         """The counts of all workers: this one's as they are, the others' as last published."""
         total = Counts()
-        total.add(self._own())
+        total.add(self.own())
         if self._slot is not None:
-            for other in self._slot.board.others(self._slot.number):
-                total.add(other)
+            with suppress(LinkError):  # While the gateway ends, this worker tells of itself.
+                for other in (await self._link.ask(COLLECT, Collect())).counts:
+                    total.add(read_counts(other))
             total.gauges["workers"] = self._slot.table.count_serving()
             total.worker_restarts = self._slot.table.restarts()
         return total
@@ -209,7 +220,8 @@ class Scrape:
                 await asyncio.sleep(0)
         return found
 
-    def _own(self) -> Counts:
+    def own(self) -> Counts:
+        """The counts of this worker."""
         counts = self.metrics.counts
         if self._account_sync is not None:
             counts.store_failures = self._failed_before + self._account_sync.failures
@@ -230,8 +242,10 @@ class Scrape:
         counts.started = self._use.started
         return counts
 
-    async def _publish(self) -> None:
-        assert self._slot is not None
+    async def _keep_publishing(self) -> None:
         while True:
-            self._slot.board.publish(self._slot.number, self._own())
+            self._publish()
             await asyncio.sleep(PUBLISHED_EVERY_S)
+
+    def _publish(self) -> None:
+        self._link.report(PUBLISH, Publish(write_counts(self.own())))

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import groupby, pairwise
 
 from msgspec import Struct
@@ -29,7 +29,7 @@ class SeriesKeeper:
     configuration that is served."""
 
     def __init__(
-        self, file: SeriesFile, counts: Callable[[], Counts], number: Callable[[], int]
+        self, file: SeriesFile, counts: Callable[[], Awaitable[Counts]], number: Callable[[], int]
     ) -> None:
         self.file = file
         self._counts = counts
@@ -48,12 +48,12 @@ class SeriesKeeper:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        before, number = slots_of(self._counts()), self._number()
+        before, number = slots_of(await self._counts()), self._number()
         while True:
             now = time.time()
             at = int(now) // SLOT_S * SLOT_S
             await asyncio.sleep(at + SLOT_S - now)
-            after = slots_of(self._counts())
+            after = slots_of(await self._counts())
             try:
                 await asyncio.to_thread(self.file.write, at, _difference(before, after))
                 if self._number() != number:

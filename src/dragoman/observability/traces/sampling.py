@@ -16,18 +16,12 @@ _LOW = (1 << 64) - 1
 
 
 class Sampling:
-    """The share of requests that is traced, and the duration from which all are."""
+    """The share of requests that is traced, from 0 to 1."""
 
-    __slots__ = ("_below", "slow_s")
+    __slots__ = ("_below",)
 
-    def __init__(self, ratio: float, slow_s: float) -> None:
-        """
-        Args:
-            ratio: the share, from 0 to 1.
-            slow_s: seconds from which a request is traced for its duration; 0 for never.
-        """
+    def __init__(self, ratio: float) -> None:
         self._below = int(ratio * (_LOW + 1))
-        self.slow_s = slow_s
 
     def draws(self, trace_id: int) -> bool:
         """Whether a trace is in the share, by its id: the same for all samplers with the same

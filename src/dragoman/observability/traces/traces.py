@@ -28,6 +28,8 @@ from dragoman.translation import ClientRequest
 _SERVER_ERROR = 500
 _SMALL = 200
 """Bytes of the largest member that is recorded as a setting."""
+_SLOW_S = 60.0
+"""Seconds from which a request is traced for its duration."""
 _SCHEMA = Raw(b'"json"')
 """Stands for a larger format: only a schema makes it so."""
 _PORTS = {"http": 80, "https": 443}
@@ -44,8 +46,7 @@ class Traces:
             add: called with each traced request; it does not block.
         """
         ratio = ratio_of(os.environ, config.traces.sample)
-        self._sampling = Sampling(ratio, config.traces.slow_s)
-        self._tells_clients = config.traces.tell_clients
+        self._sampling = Sampling(ratio)
         self._trusted: Container[str] = frozenset(config.traces.trusted_clients)
         self._scheme = "http" if config.server.tls_certificate is None else "https"
         self._add = add
@@ -54,8 +55,7 @@ class Traces:
     def begin(self, incoming: IncomingRequest, record: Record, request: ClientRequest) -> None:
         """Record the trace and the settings of a request for generation, which are gone later."""
         record.trace = self._trace(incoming, record)
-        if self._tells_clients:
-            incoming.shared.append((b"x-trace-id", b"%032x" % record.trace.trace_id))
+        incoming.shared.append((b"x-trace-id", b"%032x" % record.trace.trace_id))
         names = request.codec.endpoint.settings
         asked: dict[str, Raw] = {}
         for member, raw in request.members.items():
@@ -102,12 +102,12 @@ class Traces:
         return RequestTrace(parent.trace_id, parent.span_id, sampled)
 
     def _is_remarkable(self, finished: FinishedRequest) -> bool:
-        record, slow_s = finished.record, self._sampling.slow_s
+        record = finished.record
         happened = (
             finished.status >= _SERVER_ERROR
             or (record.error and record.error != CLIENT_GONE)
             or record.failed
-            or (slow_s and finished.seconds >= slow_s)
+            or finished.seconds >= _SLOW_S
         )
         return bool(happened) and self._allowance.take(time.monotonic())
 

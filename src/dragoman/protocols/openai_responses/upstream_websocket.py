@@ -23,180 +23,181 @@ from dragoman.protocols.openai_responses.additions import (
 from dragoman.protocols.openai_responses.websocket import answer_in, finished_item, response_id_in
 from dragoman.protocols.raw import split_list, split_object
 
-LARGEST = 15 * 1024 * 1024
-"""Bytes of the largest request that goes over a connection: services close at 16 MiB what they
-take by POST."""
+MAX_BYTES = 15 * 1024 * 1024
+"""Largest request over a connection: services close at 16 MiB what they accept by POST."""
 
 _NOT_FOUND = "previous_response_not_found"
 _CONNECTION_LIMIT = "websocket_connection_limit_reached"
-
-_REFUSALS = (400, 404, 405, 422, 501)
-"""Statuses of errors that are about a message, while the answer goes on."""
-
+_MESSAGE_ERRORS = (400, 404, 405, 422, 501)
+"""Statuses of errors about an addition, after which the response goes on."""
 _TYPE = re.compile(rb'\s*\{\s*"type"\s*:\s*"([A-Za-z0-9_.]+)"')
 _NOT_SENT = ("stream", "background", "type")
 _NOT_COMPARED = ("input", "client_metadata", "previous_response_id")
 _PRIVATE = (b"codex.", b"responsesapi.")
-"""How the types of events begin that no stream has."""
+"""Prefixes of event types that streams do not have."""
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _OWN_HEADERS = ("content-length", "content-type", "content-encoding", "transfer-encoding")
 
 
 class SocketTurn:
-    """A streamed request to a connection, and its answer as it comes.
-
-    `over` says that the last event came, and `held` what the connection holds from then on; `error`
-    is that which came in place of further events. `lingers`: the response has ended, and what was
-    added to it is not settled yet.
-    """
+    """A streamed request over a connection, and its answer: a `dragoman.upstream.SocketCall`."""
 
     __slots__ = (
         "_additions",
-        "_begun",
         "_continues",
         "_end",
-        "_finished",
+        "_fields",
+        "_has_begun",
+        "_ids",
+        "_input",
+        "_items",
         "_members",
-        "_names",
+        "awaits_following",
+        "context",
         "error",
-        "fields",
-        "held",
-        "input",
-        "lingers",
-        "over",
+        "is_complete",
     )
 
     def __init__(self, members: dict[str, Raw]) -> None:
         self._members = members
+        self._fields = to_json({n: raw for n, raw in members.items() if n not in _NOT_COMPARED})
+        """JSON of what must not change within a chain."""
+        given = bytes(members.get("input", b""))
+        self._input = given[:-1].rstrip() if given.startswith(b"[") else b""
+        """JSON of the input without its last bracket; empty if it is no list."""
         self._continues = False
-        self._begun = False
-        """Whether an event came."""
-        self._finished: list[bytes] = []
-        self._names: list[str] = []
-        """Ids of the responses that were begun."""
+        self._has_begun = False
+        self._items: list[bytes] = []
+        """Events of finished output items."""
+        self._ids: list[str] = []
+        """Of the responses that were created."""
         self._additions: Additions | None = None
         self._end = b""
-        """A terminal event that is held back, as an answer to an addition may be on its way."""
-        self.lingers = False
-        fields = {name: raw for name, raw in members.items() if name not in _NOT_COMPARED}
-        self.fields = to_json(fields)
-        """JSON of what must not change within a chain."""
-        self.input = _unclosed(members.get("input"))
-        """JSON of the input, a list, up to what closes it; empty if it is none."""
-        self.over = False
-        self.held: Held | None = None
+        """A terminal event that is held back until pending additions are answered."""
+        self.is_complete = self.awaits_following = False
+        self.context: Context | None = None
         self.error: SocketError | None = None
 
     @property
-    def names_parent(self) -> bool:
-        """Whether the request itself says which response it goes on from."""
-        given = self._members.get("previous_response_id")
-        return given is not None and bytes(given) != b"null"
+    def _names_parent(self) -> bool:
+        return bytes(self._members.get("previous_response_id", b"null")) != b"null"
 
-    def message(self, held: Any = None) -> bytes | None:
-        """The message; of a connection that holds `held`, only with what is new. None if the
-        request does not go on from that."""
+    def message(self, context: Any) -> bytes | None:
+        """The message; with only the new input if it continues `context`. None if it does not."""
         members = {"type": Raw(b'"response.create"'), **self._members}
-        if held is not None:
-            added = held.added(self)
+        if context is not None:
+            added = self._added_to(context)
             if added is None:
                 return None
-            members["previous_response_id"] = Raw(to_json(held.id))
-            members["input"] = Raw(added)
-        self._continues = held is not None
+            members |= {"previous_response_id": Raw(to_json(context.id)), "input": Raw(added)}
+        self._continues = context is not None
         return to_json(members)
 
-    def take(self, message: bytes) -> bytes:
-        """What a message of the upstream is in the stream that POST would give: nothing if it is of
-        none, or an `error`."""
+    def _added_to(self, context: Context) -> bytes | None:
+        """JSON of the input after that of `context`, where this request continues it: the same
+        fields, the same input, the items of the answer, and more."""
+        before, given = context.input, self._input
+        if self._names_parent or self._fields != context.fields or not given.startswith(before):
+            return None
+        rest = given[len(before) :].lstrip()
+        if before != b"[":
+            if rest[:1] != b",":
+                return None
+            rest = rest[1:]
+        items = split_list(Raw(b"[%b]" % rest)) or []
+        count = len(context.output)
+        if len(items) <= count or _comparable(items[:count]) != context.output:
+            return None
+        return b"[" + b",".join(map(bytes, items[count:])) + b"]"
+
+    def receive(self, message: bytes) -> bytes:
+        """What a message of the upstream is in the stream that POST would give."""
         kind = type_of(message)
         if kind == b"error":
             error = socket_error(message, continues=self._continues)
-            waiting = [] if self._additions is None else self._additions.unanswered
-            if not waiting or error.status not in _REFUSALS:
+            pending = [] if self._additions is None else self._additions.unanswered
+            if not pending or error.status not in _MESSAGE_ERRORS:
                 self.error = error
                 return b""
-            # A service that knows no such message says so, and goes on with its answer.
-            told = str(error.error.get("message") or "")
-            message = waiting[0].refused("steering_not_supported", told)
+            # The answer of a service that does not know such messages.
+            reason = str(error.error.get("message") or "")
+            message = pending[0].refused("steering_not_supported", reason)
             kind = type_of(message)
-        if not kind and not self._begun:
-            # Whoever begins so speaks another protocol; no end would come to tell so.
+        if not kind and not self._has_begun:
+            # An upstream of another protocol: no terminal event would come.
             self.error = _UNREADABLE
             return b""
-        self._begun = True
+        self._has_begun = True
         if kind == CREATED:
-            self._names.append(response_id_in(message))
+            self._ids.append(response_id_in(message))
         if kind == b"response.output_item.done":
-            self._finished.append(message)
+            self._items.append(message)
         elif self._additions is not None:
-            return self._settling(self._additions, kind, message)
+            return self._receive_after_addition(self._additions, kind, message)
         elif kind in ENDS:
-            self.over = True
-            if kind != b"response.failed":
-                self.held = _held_after(self, message, self._finished)
+            self.is_complete = True
+            if kind != b"response.failed" and self._input and not self._names_parent:
+                self.context = self._context_after(message)
         return streamed(kind, message)
 
+    def _context_after(self, end: bytes) -> Context | None:
+        """What the connection remembers after the terminal event `end`. Not all services repeat the
+        output in that."""
+        name, output = answer_in(end, list(map(finished_item, self._items)))
+        items = _comparable([b"[" + output + b"]"])
+        return Context(name, self._fields, self._input, items[0]) if name and items else None
+
     def add(self, send: Callable[[bytes], bool], addition: Addition) -> bool:
-        """Send a response more input by `send`, which says whether it does. The response is known
-        by its place, for the client may have another id of it. What the connection holds is then
-        no longer what the request says."""
-        if addition.place >= len(self._names):
+        """Add input to a response by `send`, and return whether that was sent. The response is
+        identified by its place, as the client may know it by another id. The connection's context
+        is then no longer what the request says."""
+        if addition.place >= len(self._ids):
             return False
-        addition = replace(addition, target=self._names[addition.place])
-        message = addition.message
-        if len(message) >= LARGEST or not send(message):
+        addition = replace(addition, target=self._ids[addition.place])
+        if len(addition.message) >= MAX_BYTES or not send(addition.message):
             return False
         if self._additions is None:
             self._additions = Additions()
         self._additions.sent(addition)
         return True
 
-    def part(self) -> bytes:
-        """The last events where the upstream tells no more of what was added."""
-        additions, end = self._additions, self._end
-        self.over, self.lingers = True, False
-        returned = [] if additions is None else additions.returned
-        return b"".join([streamed(type_of(one), one) for one in (*returned, end)])
+    def give_up(self) -> bytes:
+        """The last events where the upstream says no more about additions."""
+        self.is_complete, self.awaits_following = True, False
+        returned = [] if self._additions is None else self._additions.returned
+        return b"".join([streamed(type_of(one), one) for one in (*returned, self._end)])
 
-    def _settling(self, additions: Additions, kind: bytes, message: bytes) -> bytes:
-        """As `take`, of an event after something was added. A terminal one goes after the answers
-        to what was added before it came, so that who sees it knows whether it is the last."""
-        before = b""
+    def _receive_after_addition(self, additions: Additions, kind: bytes, message: bytes) -> bytes:
+        """As `receive`. A terminal event goes after the answers to what was added before it came,
+        so that who sees it knows whether it is the last."""
+        events = b""
         if self._end and kind not in ANSWERS:
-            before = self._passed(additions, self._end)
+            events = self._release_end(additions)
         if kind in ENDS and additions.unanswered:
-            self._end, self.lingers = message, True
-            return before
-        told = before + streamed(kind, message)
+            self._end, self.awaits_following = message, True
+            return events
+        events += streamed(kind, message)
         if kind in ENDS or kind in ANSWERS or kind == CREATED:
-            self.over = additions.take(kind, message)
+            self.is_complete = additions.take(kind, message)
         if self._end and not additions.unanswered:
-            told += self._passed(additions, self._end)
-        self.lingers = not self.over and (additions.ended or bool(self._end))
-        return told
+            events += self._release_end(additions)
+        self.awaits_following = not self.is_complete and (additions.ended or bool(self._end))
+        return events
 
-    def _passed(self, additions: Additions, end: bytes) -> bytes:
-        """The terminal event that was held back."""
-        self._end, kind = b"", type_of(end)
-        self.over = additions.take(kind, end)
-        return streamed(kind, end)
+    def _release_end(self, additions: Additions) -> bytes:
+        end, self._end = self._end, b""
+        self.is_complete = additions.take(type_of(end), end)
+        return streamed(type_of(end), end)
 
     @staticmethod
-    def spoils(message: bytes) -> bool:
-        """Whether a message that no request waits for would be taken for the answer to the next."""
+    def is_late_error(message: bytes) -> bool:
+        """Whether a message after the end would be taken for the answer to the next request."""
         return type_of(message) == b"error"
 
 
-def _unclosed(given: Raw | None) -> bytes:
-    """The JSON of a list without its last bracket; empty if it is no list."""
-    text = memoryview(b"" if given is None else given)
-    return bytes(text[:-1]).rstrip() if text[:1].tobytes() == b"[" else b""
-
-
 def socket_turn(body: bytes) -> SocketTurn | None:
-    """What a body for POST is over a connection; None if it can only be posted."""
-    members = split_object(Raw(body)) if len(body) < LARGEST else None
+    """The turn of a body for POST; None if it can only be posted."""
+    members = split_object(Raw(body)) if len(body) < MAX_BYTES else None
     if members is None or bytes(members.get("stream", b"")) != b"true":
         return None
     if bytes(members.get("background", b"false")) not in (b"false", b"null"):
@@ -204,64 +205,33 @@ def socket_turn(body: bytes) -> SocketTurn | None:
     return SocketTurn({name: raw for name, raw in members.items() if name not in _NOT_SENT})
 
 
-class Held(Struct, frozen=True):
-    """The last response of a connection: its id, the request that it answers, and its items as
-    they are compared."""
+class Context(Struct, frozen=True):
+    """The last response of a connection: its id, the fields and input of its request, and its
+    output items in the form in which they are compared."""
 
     id: str
     fields: bytes
     input: bytes
-    output: list[Any]
+    output: Any
 
     @property
     def size(self) -> int:
         """Bytes of memory, about."""
         return len(self.input) + len(self.fields)
 
-    def added(self, request: SocketTurn) -> bytes | None:
-        """The JSON of the input that follows this response, where the request goes on from it: the
-        same fields, the same input, the items of the answer, and more. Else None."""
-        before, whole = self.input, request.input
-        if (
-            request.names_parent
-            or request.fields != self.fields
-            or not before
-            or not whole.startswith(before)
-        ):
-            return None
-        rest = whole[len(before) :].lstrip()
-        if before != b"[":
-            if rest[:1] != b",":
-                return None
-            rest = rest[1:]
-        items = split_list(Raw(b"[%b]" % rest))
-        count = len(self.output)
-        if items is None or len(items) <= count:
-            return None
-        try:
-            echoed = [_plain(jsontext.strict(item)) for item in items[:count]]
-        except JsonError:
-            return None
-        if echoed != self.output:
-            return None
-        return b"[" + b",".join(map(bytes, items[count:])) + b"]"
 
-
-def _held_after(request: SocketTurn, end: bytes, finished: list[bytes]) -> Held | None:
-    """What a connection holds after a response: `end` is its last event, `finished` are the events
-    of its items, which not all services repeat at the end. None if nothing can go on from it."""
-    name, output = answer_in(end, list(map(finished_item, finished)))
-    if not name or request.names_parent:
-        return None
+def _comparable(texts: list[Any]) -> list[Any]:
+    """Values of JSON without what clients leave out of items, or repeat in another way; empty if
+    one is not JSON."""
     try:
-        answered = [_plain(item) for item in jsontext.strict(b"[" + output + b"]")]
+        return [_plain(jsontext.strict(text)) for text in texts]
     except JsonError:
-        return None
-    return Held(name, request.fields, request.input, answered)
+        return []
 
 
 def _plain(item: Any) -> Any:
-    """An item without what clients need not repeat, or repeat in another way."""
+    if isinstance(item, list):
+        return [_plain(one) for one in item]
     if not isinstance(item, dict):
         return item
     plain = {
@@ -275,7 +245,7 @@ def _plain(item: Any) -> Any:
         if isinstance(content, str):
             plain["content"] = [{"type": "output_text", "text": content}]
         elif isinstance(content, list):
-            plain["content"] = [_plain(part) for part in content]
+            plain["content"] = _plain(content)
     return plain
 
 
@@ -299,23 +269,21 @@ def type_of(message: bytes) -> bytes:
 
 
 def streamed(kind: bytes, message: bytes) -> bytes:
-    """An event as one of a stream; nothing for one that streams do not have."""
+    """An event in the form of a stream; empty for one that streams do not have."""
     if not kind or kind.startswith(_PRIVATE):
         return b""
-    if b"\n" in message or b"\r" in message:
-        # Between the tokens of JSON only.
-        message = message.replace(b"\r", b" ").replace(b"\n", b" ")
+    # Line breaks are only between the tokens of JSON.
+    message = message.replace(b"\r", b" ").replace(b"\n", b" ")
     return b"event: %b\ndata: %b\n\n" % (kind, message)
 
 
 class SocketError(Struct, frozen=True):
-    """An `error` event as the answer that HTTP would have had. `again` says that it is about the
-    connection, and the request can be made whole on another."""
+    """An `error` event as the answer that HTTP would have had; see `SocketFailure`."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
     error: dict[str, Any]
-    again: bool
+    is_retryable: bool
 
     @property
     def body(self) -> bytes:
@@ -335,27 +303,30 @@ _UNREADABLE = SocketError(
 
 
 def socket_error(message: bytes, *, continues: bool) -> SocketError:
-    """An `error` event, taken apart; `continues`: the request was sent without what the connection
-    holds. `status_code` is another name of the event's `status`."""
+    """The error in an `error` event; `continues`: the request was sent without what the connection
+    remembers. `status_code` is another name of the event's `status`."""
     event = jsontext.object_of(message) or {}
     error = event.get("error")
     if not isinstance(error, dict):
         error = {name: event.get(name) for name in ("code", "message", "param")}
-    error = dict(error)
-    told: dict[str, Any] = {}
-    for headers in (error.pop("headers", None), event.get("headers")):
+    nested = error.get("headers")
+    error = {name: value for name, value in error.items() if name != "headers"}
+    given: dict[str, Any] = {}
+    for headers in (nested, event.get("headers")):
         if isinstance(headers, dict):
-            told |= {str(name).lower(): value for name, value in headers.items()}
-    lines = []
-    for name, value in told.items():
-        text = str(value)
-        if name in _OWN_HEADERS or not _HEADER.fullmatch(name):
-            continue
-        if isinstance(value, (str, int, float)) and text.isascii() and text.isprintable():
-            lines.append((name.encode(), text.encode()))
+            given |= {str(name).lower(): value for name, value in headers.items()}
+    lines = [
+        (name.encode(), str(value).encode())
+        for name, value in given.items()
+        if name not in _OWN_HEADERS
+        and _HEADER.fullmatch(name)
+        and isinstance(value, (str, int, float))
+        and (text := str(value)).isascii()
+        and text.isprintable()
+    ]
     status = event.get("status", event.get("status_code"))
     code = error.get("code")
     if type(status) is not int or not 400 <= status < 600:
         status = 400 if code in (_NOT_FOUND, _CONNECTION_LIMIT) else 500
-    again = code == _CONNECTION_LIMIT or (code == _NOT_FOUND and continues)
-    return SocketError(status, lines, error, again)
+    retryable = code == _CONNECTION_LIMIT or (code == _NOT_FOUND and continues)
+    return SocketError(status, lines, error, retryable)

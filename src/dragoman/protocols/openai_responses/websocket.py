@@ -48,17 +48,17 @@ class Create(Struct, frozen=True):
     prepares: bool
 
 
-def read_event(text: str) -> Create | Addition | None:
+def read_event(data: bytes) -> Create | Addition | None:
     """The event of a client's message; None for one that expects nothing.
 
     Raises:
         BadEvent: it is none.
     """
     try:
-        members = jsontext.members(text)
+        members = jsontext.members(data)
     except JsonError:
         try:
-            value = jsontext.decode(text)
+            value = jsontext.decode(data)
         except JsonError:
             raise BadEvent(_invalid("The message is not valid JSON.")) from None
         if not isinstance(value, dict):
@@ -81,6 +81,9 @@ class BadEvent(DragomanError):
     def __init__(self, fault: Fault, lane: str = "") -> None:
         super().__init__(fault)
         self.lane = lane
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.fault, self.lane)
 
 
 def _read_create(members: Mapping[str, Raw]) -> Create:

@@ -9,8 +9,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dragoman.edge.lanes import Continuation
-from dragoman.http import BodyRefused, Budget, Problem
-from dragoman.http.websocket.frames import text_frame
+from dragoman.http import Budget
+from dragoman.http.websocket import text_frame
 from dragoman.protocols.openai_responses.additions import (
     ANSWERS,
     CREATED,
@@ -21,7 +21,6 @@ from dragoman.protocols.openai_responses.additions import (
 from dragoman.protocols.openai_responses.conversations import unstored_items
 from dragoman.protocols.openai_responses.websocket import (
     NO_END,
-    Create,
     answer_in,
     error_answer,
     error_event,
@@ -79,25 +78,23 @@ class Socket(Protocol):
         """Wait until less waits to be sent."""
 
 
-class CreateRequest:
-    """A `response.create` as the request that `POST` would have been: as `edge.incoming.Asked`.
+class SocketReply:
+    """The answer to a `response.create`: a `ReplySink` that sends events as frames.
 
-    The events of its answer go out as they are, each in a frame, as soon as they are written. After
+    The events of the answer go out as they are, each in a frame, as soon as they are written. After
     the terminal event nothing follows, but the response that goes on from it where input was added
     to it; an answer that ends without one is given an error. `over`
-    says that there was one; `unauthenticated` that the client's key is no longer good. `held` bytes
-    of the memory budget are given back by `release`. `unsent` is the terminal event where the
+    says that there was one; `unauthenticated` that the client's key is no longer valid. `release`
+    gives `reserved` bytes back to the memory budget. `unsent` is the terminal event where the
     connection ends with it: what a client sends once it has that would find no one.
     """
 
     __slots__ = (
         "_added",
-        "_body",
         "_created",
         "_decoder",
         "_error",
         "_headers",
-        "_in_part",
         "_is_between",
         "_items",
         "_last",
@@ -105,18 +102,13 @@ class CreateRequest:
         "_shift",
         "_socket",
         "_wants_signs",
-        "address",
         "continuation",
-        "create_lane",
         "ended_id",
         "gone",
-        "headers",
-        "held",
-        "method",
+        "lane",
         "on_gone",
         "over",
-        "path",
-        "query",
+        "reserved",
         "unauthenticated",
         "unsent",
     )
@@ -124,45 +116,31 @@ class CreateRequest:
     def __init__(
         self,
         socket: Socket,
-        create: Create,
+        lane: str,
         continuation: Continuation,
-        path: str,
-        headers: dict[bytes, bytes],
-        address: str,
         *,
-        held: int = 0,
+        reserved: int = 0,
         wants_signs: bool = False,
     ) -> None:
         """
         Args:
             socket: the connection.
-            create: what the client asks for.
-            continuation: what it goes on from.
-            path: of the request that `POST` would have been.
-            headers: of that request, by lower-case name.
-            address: of the client.
-            held: bytes of the memory budget that the message holds.
+            lane: of the request; empty for the one without a name.
+            continuation: what the request continues.
+            reserved: bytes of the memory budget for its message.
             wants_signs: the client waits for messages, also before there is a response.
         """
         self._socket = socket
-        self.method = "POST"
-        self.path = path
-        self.query = b""
-        self.headers = headers
-        self.address = address
-        self.create_lane = create.lane
+        self.lane = lane
         self.continuation = continuation
-        self.held = held
+        self.reserved = reserved
         self.gone = False
         self.on_gone: Callable[[], object] | None = None
         self.over = False
         self.unauthenticated = False
         self.unsent = b""
-        self._body = create.body
         self._wants_signs = wants_signs
         self._decoder = Decoder()
-        self._in_part = False
-        """Whether events come in parts, which the decoder joins."""
         self._is_between = True
         """Whether all events that began are whole."""
         self._headers: Mapping[str, str] = {}
@@ -184,28 +162,17 @@ class CreateRequest:
 
     # The request
 
-    async def body(self, limit: int) -> bytes:
-        """The body.
-
-        Raises:
-            BodyRefused: it is larger than `limit` bytes.
-        """
-        body, self._body = self._body, b""
-        if len(body) > limit:
-            raise BodyRefused(Problem.BODY_TOO_LARGE)
-        return body
-
-    def hold(self, size: int) -> bool:
-        """Take so much of the memory budget."""
+    def reserve(self, size: int) -> bool:
+        """Reserve so much of the memory budget."""
         if not self._socket.budget.take(size):
             return False
-        self.held += size
+        self.reserved += size
         return True
 
     def release(self) -> None:
-        """Give back what is held of the memory budget."""
-        self._socket.budget.give(self.held)
-        self.held = 0
+        """Give back what is reserved of the memory budget."""
+        self._socket.budget.give(self.reserved)
+        self.reserved = 0
 
     def leave(self) -> None:
         """The client has left."""
@@ -223,14 +190,14 @@ class CreateRequest:
         if not addition.items:
             return "invalid_input", "input: must be a text, or a list of items"
         size = len(bytes(addition.input))
-        if len(added.unanswered) >= _MOST_ADDED or not self.hold(size):
+        if len(added.unanswered) >= _MOST_ADDED or not self.reserve(size):
             return "too_many_pending_steers", "Too much input waits for this response."
         refusal = "too_many_pending_steers", "Other input is still on its way."
         told = self.continuation.admit()
         if told:
             refusal = "rate_limit_exceeded", told
         if told or not add(replace(addition, place=self._responses - 1)):
-            self.held -= size
+            self.reserved -= size
             self._socket.budget.give(size)
             return refusal
         added.sent(addition)
@@ -247,14 +214,14 @@ class CreateRequest:
     def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
         """Give a whole answer: an error."""
         self.unauthenticated = status == _UNAUTHENTICATED
-        self._fail(error_answer(status, body, _told(lines, _TOLD), self.create_lane))
+        self._fail(error_answer(status, body, _told(lines, _TOLD), self.lane))
 
     def start(self, status: int, lines: bytes = b"") -> None:
         """Begin an answer."""
         if lines.startswith(_TOLD_WITH_ANSWER) or b"\n" + _TOLD_WITH_ANSWER in lines:
             self._headers = _told(lines, (_TOLD_WITH_ANSWER,))
 
-    def put(self, data: bytes) -> bool:
+    def try_write(self, data: bytes) -> bool:
         """Send events, if that takes no waiting."""
         if self._socket.is_paused:
             return False
@@ -276,7 +243,7 @@ class CreateRequest:
         """Make sure that there was a terminal event."""
         if self.over:
             return
-        lane = self.create_lane
+        lane = self.lane
         if self._error:
             self._fail(error_of_stream(self._error, lane))
         else:
@@ -298,7 +265,7 @@ class CreateRequest:
         """Frames that return what was added and not committed."""
         if self._added is None:
             return b""
-        told = [tagged(event, self.create_lane) for event in self._added.returned]
+        told = [tagged(event, self.lane) for event in self._added.returned]
         return b"".join(map(text_frame, told))
 
     def _pass(self, data: bytes) -> None:
@@ -307,28 +274,9 @@ class CreateRequest:
         if self._is_between and data.startswith(b":"):
             self._give_sign()
         self._is_between = data.endswith(b"\n\n")
-        frames = b"".join([self._framed(event, payload) for event, payload in self._split(data)])
+        frames = b"".join([self._framed(one.event, one.data) for one in self._decoder.feed(data)])
         if frames:
             self._send(frames)
-
-    def _split(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """Names and data of the events that are whole now."""
-        if self._in_part or not data.endswith(b"\n\n"):
-            self._in_part = True
-            return [(frame.event, frame.data) for frame in self._decoder.feed(data)]
-        # Nearly always whole events of two lines come, as they are written here. Finding the ends
-        # of lines takes a fraction of what splitting does.
-        events = []
-        at, find = 0, data.find
-        while at < len(data):
-            middle = find(b"\n", at)
-            end = find(b"\n", middle + 1)
-            begins = data[at : at + 7] == b"event: " and data[middle : middle + 7] == b"\ndata: "
-            if not begins or data[end : end + 2] != b"\n\n":
-                return [(frame.event, frame.data) for frame in self._decoder.feed(data)]
-            events.append((data[at + 7 : middle], data[middle + 7 : end]))
-            at = end + 2
-        return events
 
     def _give_sign(self) -> None:
         """The upstream is silent; the client is told something that changes nothing."""
@@ -337,7 +285,7 @@ class CreateRequest:
         if self._created:
             number = sequence_number(self._last) + 1
             self._shift += 1
-            event = tagged(in_progress(self._created, number), self.create_lane)
+            event = tagged(in_progress(self._created, number), self.lane)
         elif self._wants_signs:
             event = _SIGN
         else:
@@ -355,8 +303,8 @@ class CreateRequest:
                 return b""
         if self._shift and (number := sequence_number(data)) >= 0:
             data = numbered(data, number + self._shift)
-        if self.create_lane:
-            data = tagged(data, self.create_lane)
+        if self.lane:
+            data = tagged(data, self.lane)
         self._last = data
         return text_frame(data)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
@@ -10,19 +9,27 @@ from dragoman.canonical.errors import FaultKind
 from dragoman.config import Config
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
-from dragoman.edge.incoming import IncomingRequest
-from dragoman.edge.lanes import Continuation
+from dragoman.edge.incoming import IncomingRequest, Received
 from dragoman.edge.record import Record
 from dragoman.http import Request
 from dragoman.http.head import header_lines
-from dragoman.http.websocket import BadOffer, WebSocketLimits, agree
-from dragoman.responses.websocket.answers import CreateRequest
+from dragoman.http.websocket import BadHandshake, WebSocketLimits, accept
+from dragoman.responses.websocket.messages import Event, read_large_event
 from dragoman.responses.websocket.session import Client, Session, Terms
 from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
+from dragoman.serving.large import LargeBodies
+
+MAX_AGE_S = 3600.0
+"""After which a connection ends, once its requests are answered."""
+PING_S = 25.0
+"""Between two pings. A client from which nothing came after three of them is cut off; proxies in
+front of the gateway end what is silent for longer."""
+MEMORY_BYTES = 32 * 1024 * 1024
+"""Of conversations that one connection remembers."""
+MOST_OF_A_CLIENT = 500
+"""Connections with one key."""
 
 _RETRY_S = 5.0
-_JITTER = 0.1
-"""Share of its age by which a connection may end earlier, so that not all do at once."""
 _OVERHEAD = 64 * 1024
 """Bytes that a message may have beyond the body of a request."""
 
@@ -50,19 +57,27 @@ whatever else the socket brings."""
 
 
 class WebSockets:
-    """The connections of one worker. `serve_create` answers each of their requests; `is_draining`
-    tells whether the worker is going down."""
+    """The connections of one worker."""
 
     def __init__(
         self,
         config: Config,
-        serve_create: Callable[[CreateRequest, Continuation], Awaitable[None]],
+        answer: Callable[[Received], Awaitable[None]],
+        large: LargeBodies,
         is_draining: Callable[[], bool],
     ) -> None:
+        """
+        Args:
+            config: with the limits of connections.
+            answer: answers one of their requests.
+            large: reads large messages.
+            is_draining: whether the worker is shutting down.
+        """
         settings = config.websocket
         self.is_served = settings.enabled
         self._settings = settings
-        self._serve_create = serve_create
+        self._answer = answer
+        self._large = large
         self._is_draining = is_draining
         self.follow(config)
         self._sessions: set[Session] = set()
@@ -71,15 +86,15 @@ class WebSockets:
     def follow(self, config: Config) -> None:
         """Give connections from now on what this configuration allows a message."""
         settings = self._settings
+        self._limits = WebSocketLimits(
+            message_bytes=config.server.body_limit_bytes + _OVERHEAD,
+            message_s=config.server.body_timeout_s,
+            ping_s=PING_S,
+        )
         self._terms = Terms(
-            limits=WebSocketLimits(
-                message_bytes=config.server.body_limit_bytes + _OVERHEAD,
-                message_s=config.server.body_timeout_s,
-                ping_s=settings.ping_s,
-            ),
-            age_s=settings.max_age_s,
+            age_s=MAX_AGE_S,
             idle_s=settings.idle_timeout_s,
-            memory_bytes=settings.memory_bytes,
+            memory_bytes=MEMORY_BYTES,
         )
 
     @property
@@ -95,26 +110,18 @@ class WebSockets:
                 RATE_LIMITED: there are as many connections as may be.
             ClientGone: the client left.
         """
-        request = incoming.request
+        request = incoming.sink
         assert isinstance(request, Request)
         self._admit(caller)
         try:
-            agreed = agree(request)
-        except BadOffer as bad:
+            lines = incoming.lines + header_lines(incoming.shared)
+            accepted = accept(request, self._limits, lines)
+        except BadHandshake as bad:
             incoming.shared += bad.headers
             kind = FaultKind.UPGRADE_REQUIRED if bad.status == 426 else FaultKind.INVALID_REQUEST
             raise refusal(kind, bad.message) from None
-        age_s = self._terms.age_s * (1.0 - _JITTER * random.random())
         session = Session(
-            agreed,
-            incoming.lines + header_lines(incoming.shared),
-            self._terms,
-            incoming.clock,
-            request.budget,
-            _client(incoming, caller),
-            self._serve_create,
-            self._forget,
-            age_s,
+            accepted, self._terms, incoming.clock, request.budget, _client(incoming, caller), self
         )
         self._sessions.add(session)
         self._by_client[caller.name] += 1
@@ -126,6 +133,18 @@ class WebSockets:
         incoming.status = 101
         incoming.ended = True
 
+    async def answer(self, received: Received) -> None:
+        """Answer a request of a connection."""
+        await self._answer(received)
+
+    async def read_large(self, message: bytes) -> Event:
+        """Read a large message of a connection.
+
+        Raises:
+            DragomanError: it is no event, or too large.
+        """
+        return await read_large_event(self._large, message)
+
     def _admit(self, caller: Caller) -> None:
         if self._is_draining():
             raise refusal(
@@ -134,11 +153,12 @@ class WebSockets:
         if len(self._sessions) >= self._settings.max_connections:
             told = "The gateway has as many WebSocket connections as it may."
             raise refusal(FaultKind.OVERLOADED, told, retry_after=_RETRY_S)
-        if self._by_client[caller.name] >= self._settings.max_connections_per_client:
+        if self._by_client[caller.name] >= MOST_OF_A_CLIENT:
             told = "There are too many WebSocket connections with this key."
             raise refusal(FaultKind.RATE_LIMITED, told, retry_after=_RETRY_S)
 
-    def _forget(self, session: Session) -> None:
+    def remove(self, session: Session) -> None:
+        """A connection is over."""
         self._sessions.discard(session)
         name = session.client.name
         self._by_client[name] -= 1
@@ -157,6 +177,4 @@ def _client(incoming: IncomingRequest, caller: Caller) -> Client:
     if others:
         headers[_BETA] = b", ".join(others)
     wants_signs = _ORIGINATOR in headers or len(others) != len([one for one in features if one])
-    return Client(
-        caller.name, incoming.path, headers, incoming.request.address, wants_signs=wants_signs
-    )
+    return Client(caller.name, incoming.path, headers, incoming.address, wants_signs=wants_signs)

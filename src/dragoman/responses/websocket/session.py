@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import random
 from functools import partial
+from typing import Protocol
 
 from msgspec import Struct
 
-from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.edge.errors import fault_of
+from dragoman.edge.incoming import Received
 from dragoman.edge.lanes import ConnectionMemory, Continuation
 from dragoman.http import Budget
 from dragoman.http.clock import Clock
-from dragoman.http.websocket import Agreed, WebSocket, WebSocketLimits
-from dragoman.http.websocket.connection import (
-    GOING_AWAY,
-    POLICY,
-    TOO_BIG,
-    UNSUPPORTED,
-)
-from dragoman.http.websocket.frames import text_frame
+from dragoman.http.websocket import Accepted, CloseCode, WebSocket, text_frame
 from dragoman.protocols.openai_responses.additions import Addition
 from dragoman.protocols.openai_responses.websocket import (
     CONNECTION_LIMIT,
@@ -35,12 +30,11 @@ from dragoman.protocols.openai_responses.websocket import (
     read_event,
     tagged,
 )
-from dragoman.responses.websocket.answers import CreateRequest
+from dragoman.responses.websocket.answers import SocketReply
+from dragoman.responses.websocket.messages import Event
+from dragoman.serving.large import is_large
 
 _log = logging.getLogger("dragoman.gateway")
-
-Serve = Callable[[CreateRequest, Continuation], Awaitable[None]]
-"""Answers a request; whatever happens, it is answered."""
 
 _MOST_WAITING = 64
 """Requests that wait on one connection."""
@@ -49,22 +43,24 @@ _UNREAD_REFUSALS = 100
 _QUIET_S = 1.0
 """For so long a client must have asked nothing before its connection is ended for its age: what it
 sends meanwhile would cross the end, and not all clients ask again then."""
+_JITTER = 0.1
+"""Share of its age by which a connection may end earlier, so that not all do at once."""
 _LEAVING = "going away"
 """What Codex shows of a reason is one of a few words."""
 
-_LAST_WORDS = {
-    TOO_BIG: Fault(FaultKind.TOO_LARGE, "The message is too large for this gateway."),
-    UNSUPPORTED: Fault(FaultKind.INVALID_REQUEST, "Messages must be JSON text."),
+_LAST_WORDS: dict[int, Fault] = {
+    CloseCode.MESSAGE_TOO_BIG: Fault(
+        FaultKind.TOO_LARGE, "The message is too large for this gateway."
+    ),
+    CloseCode.UNSUPPORTED_DATA: Fault(FaultKind.INVALID_REQUEST, "Messages must be JSON text."),
 }
 _BROKEN = Fault(FaultKind.INVALID_REQUEST, "What was sent is no WebSocket message.")
 
 
 class Terms(Struct, frozen=True, kw_only=True):
-    """What all connections of a worker are given: `limits` of messages, the longest `age_s` of a
-    connection and `idle_s` without a request (0: any), and the `memory_bytes` for responses that it
-    remembers."""
+    """Limits of each connection: its age and its time without a request in seconds (0 for no
+    limit), and the bytes of the responses that it remembers."""
 
-    limits: WebSocketLimits
     age_s: float
     idle_s: float
     memory_bytes: int
@@ -72,7 +68,7 @@ class Terms(Struct, frozen=True, kw_only=True):
 
 class Client(Struct, frozen=True):
     """Whose connection it is: the `name` of the key, and the `path`, `headers` and `address` of the
-    requests that are made for it. `wants_signs` is as in `CreateRequest`."""
+    requests that are made for it. `wants_signs` is as in `SocketReply`."""
 
     name: str
     path: str
@@ -81,12 +77,29 @@ class Client(Struct, frozen=True):
     wants_signs: bool
 
 
+class Service(Protocol):
+    """What serves the connections of a worker."""
+
+    async def answer(self, received: Received) -> None:
+        """Answer a request, whatever happens."""
+
+    async def read_large(self, message: bytes) -> Event:
+        """Read a large message.
+
+        Raises:
+            DragomanError: it is no event, or too large.
+        """
+
+    def remove(self, session: Session) -> None:
+        """The connection is over."""
+
+
 class _Waiting(Struct, frozen=True):
     """A request whose turn has not come."""
 
     create: Create
     continuation: Continuation
-    held: int
+    reserved: int
 
 
 class Session(WebSocket):
@@ -98,10 +111,9 @@ class Session(WebSocket):
         "_ended",
         "_lanes",
         "_memory",
-        "_on_end",
         "_refusals",
         "_retiring",
-        "_serve",
+        "_service",
         "_tasks",
         "_terms",
         "_until",
@@ -112,40 +124,34 @@ class Session(WebSocket):
 
     def __init__(
         self,
-        agreed: Agreed,
-        lines: bytes,
+        accepted: Accepted,
         terms: Terms,
         clock: Clock,
         budget: Budget,
         client: Client,
-        serve: Serve,
-        on_end: Callable[[Session], None],
-        age_s: float,
+        service: Service,
     ) -> None:
         """
         Args:
-            agreed: the outcome of the handshake.
-            lines: further header lines of its answer.
-            terms: what connections are given.
+            accepted: the outcome of the handshake.
+            terms: limits of the connection.
             clock: of the loop.
             budget: memory for messages and responses.
             client: whose connection it is.
-            serve: answers a request.
-            on_end: told that the connection is over.
-            age_s: seconds until it is to end; 0 for no limit.
+            service: answers its requests.
         """
-        super().__init__(agreed, lines, terms.limits, clock, budget)
+        super().__init__(accepted, clock, budget)
         self._terms = terms
         self.client = client
-        self._serve = serve
-        self._on_end = on_end
+        self._service = service
         now = clock.loop.time()
+        age_s = terms.age_s * (1.0 - _JITTER * random.random())
         self._until = now + age_s if age_s else 0.0
         self._used = now
         self._memory = ConnectionMemory(budget, terms.memory_bytes)
         self._lanes: set[str] = set()
         """Names of lanes that were used."""
-        self._active: dict[str, CreateRequest] = {}
+        self._active: dict[str, SocketReply] = {}
         """What is being answered, by lane."""
         self._ended: dict[str, str] = {}
         """The id of the response that ended last in each lane."""
@@ -156,20 +162,41 @@ class Session(WebSocket):
 
     # What the client sends
 
-    def on_message(self, text: str) -> None:
-        """Act on an event."""
+    def on_message(self, data: bytes) -> asyncio.Future[None] | None:
+        """Handle an event."""
         self._used = self.clock.loop.time()
+        reserved = self.take_reserved()
+        if is_large(data):
+            return self.clock.loop.create_task(self._read_large(data, reserved))
         try:
-            event = read_event(text)
+            event = read_event(data)
         except BadEvent as bad:
+            event = None
             self._refuse(bad.fault, bad.lane)
-            return
-        if isinstance(event, Create):
-            self._accept(event)
-        elif event is not None:
-            self._add(event)
+        self._handle(event, reserved)
+        return None
 
-    def _accept(self, create: Create) -> None:
+    async def _read_large(self, data: bytes, reserved: int) -> None:
+        event = None
+        try:
+            event = await self._service.read_large(data)
+        except DragomanError as error:
+            self._refuse(error.fault, error.lane if isinstance(error, BadEvent) else "")
+        except Exception as error:
+            self._refuse(fault_of(error, "of a WebSocket"))
+        finally:
+            self._handle(None if self.closing else event, reserved)
+
+    def _handle(self, event: Event, reserved: int) -> None:
+        """Handle an event. `reserved` bytes of the memory budget are those of its message."""
+        if isinstance(event, Create) and self._accept(event, reserved):
+            return
+        self.budget.give(reserved)
+        if isinstance(event, Addition):
+            self._steer(event)
+
+    def _accept(self, create: Create, reserved: int) -> bool:
+        """Queue a request; False if it is refused."""
         lane = create.lane
         if self._retiring:
             self._refuse(CONNECTION_LIMIT, lane)
@@ -181,18 +208,20 @@ class Session(WebSocket):
             if lane:
                 self._lanes.add(lane)
             continuation = Continuation(self._memory, lane, create.previous, create.prepares)
-            self._waiting.append(_Waiting(create, continuation, self.take_held()))
+            self._waiting.append(_Waiting(create, continuation, reserved))
             # One that comes late is served, and the connection ends with its answer.
             self._retiring = self._is_old(self._used)
             self._start()
+            return True
+        return False
 
-    def _add(self, addition: Addition) -> None:
+    def _steer(self, addition: Addition) -> None:
         """Give a response under way more input, if its upstream takes any."""
         target = addition.target
         found = [one for one in self._active.values() if target and one.response_id == target]
         lane = ""
         if found:
-            lane = found[0].create_lane
+            lane = found[0].lane
             code, message = found[0].add(addition)
         elif target and self._is_over(target):
             code, message = "response_already_completed", "This response is over."
@@ -213,7 +242,7 @@ class Session(WebSocket):
         """Tell something that nobody waits to be able to tell."""
         self._refusals = self._refusals + 1 if self.is_paused else 0
         if self._refusals > _UNREAD_REFUSALS:
-            self.close(POLICY, "answers are not read")
+            self.close(CloseCode.POLICY_VIOLATION, "answers are not read")
         else:
             self.send(text_frame(event))
 
@@ -233,61 +262,66 @@ class Session(WebSocket):
                 continue
             self._waiting.remove(waiting)
             client = self.client
-            request = CreateRequest(
+            reply = SocketReply(
                 self,
-                waiting.create,
+                lane,
                 waiting.continuation,
-                client.path,
-                client.headers,
-                client.address,
-                held=waiting.held,
+                reserved=waiting.reserved,
                 wants_signs=client.wants_signs,
             )
-            self._active[lane] = request
-            task = self.clock.loop.create_task(self._run(request, waiting.continuation))
+            received = Received.internal(
+                client.path,
+                client.headers,
+                waiting.create.body,
+                reply,
+                client.address,
+                waiting.continuation,
+            )
+            self._active[lane] = reply
+            task = self.clock.loop.create_task(self._run(received))
             self._tasks.add(task)
             # Also of one that is cancelled before it has begun.
-            task.add_done_callback(partial(self._answered, request))
+            task.add_done_callback(partial(self._answered, reply))
 
     @property
     def ends_with_answer(self) -> bool:
         """Whether the connection ends with what is being answered."""
         return self._retiring and len(self._active) == 1 and not self._waiting
 
-    async def _run(self, request: CreateRequest, continuation: Continuation) -> None:
+    async def _run(self, received: Received) -> None:
         try:
-            await self._serve(request, continuation)
+            await self._service.answer(received)
         except Exception as error:
             fault_of(error, "of a WebSocket")
 
-    def _answered(self, request: CreateRequest, task: asyncio.Task[None]) -> None:
+    def _answered(self, reply: SocketReply, task: asyncio.Task[None]) -> None:
         """A request is over, one way or another."""
         self._tasks.discard(task)
-        request.finish()
-        request.release()
-        del self._active[request.create_lane]
-        self._ended[request.create_lane] = request.ended_id
+        reply.finish()
+        reply.release()
+        del self._active[reply.lane]
+        self._ended[reply.lane] = reply.ended_id
         self._used = self.clock.loop.time()
-        if request.unauthenticated:
-            self.close(POLICY, "the API key is not valid", request.unsent)
+        if reply.unauthenticated:
+            self.close(CloseCode.POLICY_VIOLATION, "the API key is not valid", reply.unsent)
         elif not self.closing:
             self._start()
-            self._leave_if_idle(request.unsent)
+            self._leave_if_idle(reply.unsent)
 
     # Time, and the end
 
     def on_tick(self, now: float) -> None:
         """Look at the connection's age."""
-        if self.is_told:
+        if self.is_receiving:
             self._used = now  # What is asked is not whole yet.
         if self._is_old(now):
             if self._waiting or not all(one.over for one in self._active.values()):
                 self._retiring = True
             elif not self._active and now - self._used >= _QUIET_S:
                 self._refuse(CONNECTION_LIMIT)
-                self.close(GOING_AWAY, _LEAVING)
+                self.close(CloseCode.GOING_AWAY, _LEAVING)
         elif self._terms.idle_s and not self._active and now - self._used >= self._terms.idle_s:
-            self.close(GOING_AWAY, _LEAVING)
+            self.close(CloseCode.GOING_AWAY, _LEAVING)
 
     def _is_old(self, now: float) -> bool:
         return bool(self._until) and now >= self._until
@@ -299,14 +333,14 @@ class Session(WebSocket):
 
     def _leave_if_idle(self, last: bytes = b"") -> None:
         if self._retiring and not self._active and not self._waiting:
-            self.close(GOING_AWAY, _LEAVING, last)
+            self.close(CloseCode.GOING_AWAY, _LEAVING, last)
 
     def cancel(self) -> None:
         """Break off what is in flight; each client is told."""
         self._retiring = True
         waiting, self._waiting = self._waiting, []
         for one in waiting:
-            self.budget.give(one.held)
+            self.budget.give(one.reserved)
             self._refuse(CONNECTION_LIMIT, one.create.lane)
         for task in self._tasks:
             task.cancel()
@@ -314,9 +348,9 @@ class Session(WebSocket):
     def on_end(self) -> None:
         """Break off what is in flight; nobody is there to be told."""
         for one in self._waiting:
-            self.budget.give(one.held)
+            self.budget.give(one.reserved)
         self._waiting.clear()
-        for request in list(self._active.values()):
-            request.leave()
+        for reply in list(self._active.values()):
+            reply.leave()
         self._memory.clear()
-        self._on_end(self)
+        self._service.remove(self)

@@ -1,4 +1,4 @@
-"""Care of a store in PostgreSQL from outside the gateway."""
+"""Maintenance of a store in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dragoman.storage.sqlite_care import Health, wrong_sums
 
 
 def check(url: str) -> Health:
-    """Whether the store in the database of `url` is whole, as far as the server does not see to
-    that. Its tables are brought up to date.
+    """Whether the sums in the database of `url` are right; the rest is the server's duty. Its
+    tables are upgraded.
 
     Raises:
         StoreError: it cannot be used.

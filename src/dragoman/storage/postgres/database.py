@@ -1,8 +1,8 @@
 """A store's database in PostgreSQL, for any number of machines.
 
-Each transaction is sent in a pipeline: a statement whose result nobody asks for waits for none, so
-that a transaction takes as many round trips as it reads anything. Nothing of a session is relied
-on, so that a connection may be one of PgBouncer's.
+Each transaction is sent in a pipeline: a statement whose result is not read waits for nothing, so a
+transaction takes as many round trips as it reads. No session state is used, so the connection may
+be one of PgBouncer's.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from dragoman.storage.tables.database import adding, used_by_newer
 from dragoman.storage.tables.table import Table
 
 TABLES_LOCK = 0x647261676F6D616E
-"""Number of the advisory lock under which tables are made."""
+"""Number of the advisory lock under which tables are upgraded."""
 
 _QUEUE_LOCK = TABLES_LOCK + 1
 _STATEMENT_MS = 10_000
 _LONGEST_S = 30.0
-"""Seconds after which a transaction is given up whose server does not even refuse it."""
+"""Seconds after which a transaction is given up if the server does not even reject it."""
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 3.0
 _LONGEST_KEY = 220
-"""Bytes of one text in a key: all of them have to fit into a third of a page of an index."""
+"""Bytes of one text in a key: all of them have to fit into a third of an index page."""
 
-_LONGEST_TOLD = 300
-"""Signs of what the driver says."""
+_LONGEST_MESSAGE = 300
+"""Characters of a message of the driver."""
 
 _NUL = "\0"
-"""What PostgreSQL keeps in no text."""
+"""A character that PostgreSQL cannot store in a text."""
 
 _encode = msgspec.json.Encoder().encode
 _TYPES = {int: TYPES["INTEGER"], float: TYPES["REAL"], str: TYPES["TEXT"]}
@@ -66,10 +66,10 @@ JOIN pg_attribute ON attrelid = to_regclass(asked.name) WHERE attnum > 0 AND NOT
 class PostgresDatabase:
     """The database of `url`: see `dragoman.storage.tables.database.Database`.
 
-    `serial` tells that transactions that write do so one after another also where they make no
-    version, `longest_s` how long one may take, if not what a gateway gives it. After a failure it
-    is connected to anew: at once, and then after pauses that become longer, during which it counts
-    as away.
+    With `serial`, writing transactions run one after another even if they make no version;
+    `longest_s` is the time limit of a transaction, if not the default. After a failure it is
+    connected to again: at once, and then after growing pauses, during which it counts as
+    unavailable.
     """
 
     def __init__(self, url: str, *, serial: bool = True, longest_s: float | None = None) -> None:
@@ -81,8 +81,8 @@ class PostgresDatabase:
         self.replaced = False
         self._link: Link | None = None
         self._made: float | None = None
-        self._joined: PostgresConnection | None = None
-        self._joined_version: int | None = None
+        self._open_transaction: PostgresConnection | None = None
+        self._open_version: int | None = None
         self._delay_s = 0.0
         self._not_before = 0.0
         self._deadline: float | None = None
@@ -98,7 +98,7 @@ class PostgresDatabase:
     def close(self) -> None:
         """See `Database.close`."""
         if self._watched is not None and self._watcher is not None:
-            # Whoever forks afterwards has one thread.
+            # A process that forks afterwards must have one thread.
             self._watched.set()
             self._watcher.join()
             self._watched = self._watcher = None
@@ -112,26 +112,26 @@ class PostgresDatabase:
         """See `Database.deciding`."""
         with self._transaction() as connection:
             connection.execute(_LOCK)
-            self._joined, self._joined_version = connection, None
+            self._open_transaction, self._open_version = connection, None
             try:
                 yield
             finally:
-                self._joined = None
+                self._open_transaction = None
 
     @contextmanager
     def writing(self) -> Iterator[tuple[PostgresConnection, int]]:
         """See `Database.writing`."""
         with self._transaction() as connection:
-            if self._joined is None or self._joined_version is None:
-                # Whoever writes next waits here, so that versions appear in their order.
-                self._joined_version = connection.execute(_WRITE).fetchone()[0]
-            yield connection, self._joined_version
+            if self._open_transaction is None or self._open_version is None:
+                # The next writer waits here, so that versions appear in order.
+                self._open_version = connection.execute(_WRITE).fetchone()[0]
+            yield connection, self._open_version
 
     @contextmanager
-    def writing_untold(self) -> Iterator[PostgresConnection]:
-        """See `Database.writing_untold`."""
+    def writing_unversioned(self) -> Iterator[PostgresConnection]:
+        """See `Database.writing_unversioned`."""
         with self._transaction() as connection:
-            if self._serial and self._joined is None:
+            if self._serial and self._open_transaction is None:
                 connection.execute(_LOCK)
             yield connection
 
@@ -143,8 +143,8 @@ class PostgresDatabase:
 
     @contextmanager
     def _transaction(self, begin: str = _BEGIN) -> Iterator[PostgresConnection]:
-        if self._joined is not None:
-            yield self._joined
+        if self._open_transaction is not None:
+            yield self._open_transaction
             return
         with self._failing():
             link = self._connected()
@@ -154,7 +154,7 @@ class PostgresDatabase:
                 with link.pipeline() as pipeline:
                     connection = PostgresConnection(link, pipeline)
                     connection.execute(begin)
-                    # Whoever stops in the middle keeps the others waiting no longer.
+                    # A process that stops in the middle does not block the others for longer.
                     connection.execute(_BOUNDED)
                     yield connection
                     self._commits = begin == _BEGIN
@@ -173,22 +173,22 @@ class PostgresDatabase:
         if self._link is not None:
             if is_quiet(self._link):
                 return self._link
-            # It was restarted, or has given the connection up, while nobody asked for anything.
+            # It was restarted, or closed the connection, while it was idle.
             self._link.close()
             self._link = None
         if time.monotonic() < self._not_before:
-            raise StoreError("the database is away, and is tried again in a moment")
+            raise StoreError("the database is unavailable, and is tried again in a moment")
         try:
             link = linked(self._url, "dragoman store")
         except psycopg.Error as error:
             self._delay_s = min(max(2 * self._delay_s, _FIRST_DELAY_S), _LONGEST_DELAY_S)
-            # All instances lose it at once, and are not to come back at once.
+            # All instances lose it at once, and should not reconnect at once.
             self._not_before = time.monotonic() + random.uniform(0.5, 1) * self._delay_s
             if isinstance(error, psycopg.ProgrammingError):
-                # What it says may have the password in it.
+                # The message may contain the password.
                 raise StoreError("the URL of the database cannot be read") from None
-            told = " ".join(str(error).split())[:_LONGEST_TOLD]
-            raise StoreError(f"the database cannot be reached: {told}") from None
+            message = " ".join(str(error).split())[:_LONGEST_MESSAGE]
+            raise StoreError(f"the database cannot be reached: {message}") from None
         self._delay_s = 0.0
         try:
             self._link = link
@@ -210,7 +210,8 @@ class PostgresDatabase:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Make every failure a `StoreError`, after which the database is connected to anew."""
+        """Turn every failure into a `StoreError`, after which the database is connected to
+        again."""
         try:
             yield
         except StoreError:
@@ -218,15 +219,15 @@ class PostgresDatabase:
         except psycopg.Error as error:
             state = error.sqlstate or ""
             if isinstance(error, psycopg.DataError | psycopg.IntegrityError) or state[:2] == "54":
-                # It is what was to be written that is at fault, not the database.
+                # The written data is at fault, not the database.
                 raise
-            # The message may have values of rows in it.
-            told = f"{type(error).__name__} {state}".strip()
+            # The message may contain values of rows.
+            name = f"{type(error).__name__} {state}".strip()
             is_lost = isinstance(error, psycopg.OperationalError)
             kind = CommitUnknown if self._commits and is_lost else StoreError
-            raise kind(f"the database cannot be used: {told}") from error
+            raise kind(f"the database cannot be used: {name}") from error
         except JsonError as error:
-            raise StoreError(f"the database holds what no version wrote: {error}") from error
+            raise StoreError(f"the database contains what no version wrote: {error}") from error
         finally:
             self._commits = False
 
@@ -242,7 +243,7 @@ class PostgresDatabase:
             self._watcher.start()
 
     def cut_if_late(self) -> None:
-        """End a transaction whose server says nothing."""
+        """End a transaction whose server does not answer."""
         link, deadline = self._link, self._deadline
         if link is not None and deadline is not None and time.monotonic() > deadline:
             cut(link)
@@ -280,24 +281,24 @@ class PostgresConnection:
 
     def insert(self, into: str, types: Sequence[type], rows: Sequence[Any], then: str = "") -> None:
         """See `Connection.insert`."""
-        told = _told(tuple(_TYPES[kind] for kind in types), len(types))
-        self.execute(f"INSERT INTO {into} {told} {then}", (_json(rows),))
+        selected = _json_rows(tuple(_TYPES[kind] for kind in types), len(types))
+        self.execute(f"INSERT INTO {into} {selected} {then}", (_json(rows),))
 
     def fill(self, table: Table, rows: Sequence[Sequence[Any]]) -> None:
-        """See `Connection.fill`: an array for each column, since COPY is not for pipelines."""
+        """See `Connection.fill`: an array for each column, since pipelines have no COPY."""
         arrays = ", ".join(f"?::{TYPES[column.kind]}[]" for column in table.columns)
         self.execute(
             f"INSERT INTO {table.name} ({', '.join(table.names)}) SELECT * FROM unnest({arrays})",
-            [[_kept(value) for value in column] for column in zip(*rows, strict=True)],
+            [[_storable(value) for value in column] for column in zip(*rows, strict=True)],
         )
 
     def add(self, table: Table, rows: Sequence[Any]) -> None:
         """See `Connection.add`."""
         keyed = len(table.key)
-        # One statement may change a row once: what has become the same key is added up.
-        told = _told(tuple(TYPES[column.kind] for column in table.columns), keyed)
+        # A statement may change a row only once: rows with the same key are added up.
+        selected = _json_rows(tuple(TYPES[column.kind] for column in table.columns), keyed)
         bounded = [[*map(_shortened, row[:keyed]), *row[keyed:]] for row in rows]
-        self.execute(adding(table, told), (_json(bounded),))
+        self.execute(adding(table, selected), (_json(bounded),))
 
     def gathered(self, columns: Sequence[str], rows: str) -> str:
         """See `Connection.gathered`."""
@@ -346,7 +347,7 @@ class PostgresRows:
 
 
 class _Integers(Loader):
-    """Sums of whole numbers, which the server tells as decimals."""
+    """Sums of whole numbers, which the server returns as decimals."""
 
     format = psycopg.pq.Format.BINARY
 
@@ -360,7 +361,7 @@ class _Integers(Loader):
 
 
 def _prepare(link: Link) -> float:
-    """Bring the tables up to date. Returns when they were made, in Unix seconds."""
+    """Upgrade the tables. Returns when they were created, in Unix seconds."""
     found = _tables(link)
     if found is None or found[0] < POSTGRES.version:
         with link.transaction():
@@ -388,7 +389,7 @@ def _columns(link: Link) -> dict[str, set[str]]:
 
 
 def _ahead(link: Link) -> float:
-    """Seconds by which the server's clock is ahead, to half of a round trip."""
+    """Seconds by which the server's clock is ahead, within half a round trip."""
     before = time.time()
     row = link.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
     after = time.time()
@@ -396,9 +397,9 @@ def _ahead(link: Link) -> float:
 
 
 def _tables(link: Link) -> tuple[int, float] | None:
-    """The version of the tables, and when they were made; None if there are none."""
-    there = link.execute("SELECT to_regclass('migrations')").fetchone()
-    if there is None or there[0] is None:
+    """The version of the tables, and when they were created; None if there are none."""
+    found = link.execute("SELECT to_regclass('migrations')").fetchone()
+    if found is None or found[0] is None:
         return None
     row = link.execute("SELECT max(number), min(applied) FROM migrations").fetchone()
     return None if row is None or row[0] is None else (row[0], row[1])
@@ -413,21 +414,21 @@ def _translated(statement: str) -> tuple[str, bool]:
 
 
 def _bound(values: Sequence[Any], numbered: bool) -> Any:
-    told = [_kept(value) for value in values]
-    return {str(place): value for place, value in enumerate(told, 1)} if numbered else told
+    stored = [_storable(value) for value in values]
+    return {str(place): value for place, value in enumerate(stored, 1)} if numbered else stored
 
 
-def _kept(value: Any) -> Any:
-    """A value as it can be kept."""
+def _storable(value: Any) -> Any:
+    """A value that can be stored."""
     return value.replace(_NUL, "\ufffd") if isinstance(value, str) and _NUL in value else value
 
 
 @lru_cache
-def _told(types: tuple[str, ...], keyed: int) -> str:
-    """What selects the rows of a JSON array of arrays with values of these types, where those that
-    are the same but for what follows the first `keyed` values are added up."""
-    values = [f"(told.row->>{place})::{one}" for place, one in enumerate(types)]
-    rows = "FROM json_array_elements(?::json) AS told (row) WHERE true"
+def _json_rows(types: tuple[str, ...], keyed: int) -> str:
+    """The SELECT for the rows of a JSON array of arrays with values of these types, where rows with
+    the same first `keyed` values are added up."""
+    values = [f"(given.row->>{place})::{one}" for place, one in enumerate(types)]
+    rows = "FROM json_array_elements(?::json) AS given (row) WHERE true"
     if keyed == len(types):
         return f"SELECT {', '.join(values)} {rows}"
     sums = [f"sum({value})" for value in values[keyed:]]
@@ -440,7 +441,7 @@ def _json(rows: Sequence[Any]) -> str:
 
 
 def _shortened(value: Any) -> Any:
-    """A text with as many bytes as a key has room for."""
+    """A text within the length limit of a key."""
     if not isinstance(value, str) or len(value) * 4 <= _LONGEST_KEY:
         return value
     written = value.encode()

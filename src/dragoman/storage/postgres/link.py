@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL, and its end when the server says nothing any more."""
+"""A connection to PostgreSQL, and how it is ended when the server no longer answers."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any
 
 import psycopg
 
-# It warns of each connection that was lost, which whoever uses it tells of once.
+# It warns of each lost connection; the caller logs that once.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 Link = psycopg.Connection[Any]
 
 
 def linked(url: str, name: str) -> Link:
-    """A connection to the database of `url`, which is told `name`.
+    """A connection to the database of `url`, with `name` as its application name.
 
-    No statement is prepared in the server, since the next may be another connection's; a network
-    that swallows everything is given up after three seconds.
+    No statement is prepared in the server, since the next may go over another connection; a network
+    that drops all packets is given up after three seconds.
 
     Raises:
-        psycopg.Error: there is none.
+        psycopg.Error: it cannot be opened.
     """
     return psycopg.connect(
         url,
@@ -38,14 +38,14 @@ def linked(url: str, name: str) -> Link:
 
 
 def is_quiet(link: Link) -> bool:
-    """Whether the server has said nothing that nobody asked for, as it does when it ends."""
+    """Whether the server has sent nothing unrequested, as it does when it ends."""
     found = select.poll()
     found.register(link.fileno(), select.POLLIN)
     return not found.poll(0)
 
 
 def cut(link: Link) -> None:
-    """End a connection that another thread waits for. A server that hangs keeps its connections,
-    and so no time of the network runs out."""
+    """End a connection that another thread waits for. A hanging server keeps its connections, so no
+    network timeout ends them."""
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(link.fileno())) as found:
         found.shutdown(socket.SHUT_RDWR)

@@ -1,6 +1,6 @@
 """Keys of the administration.
 
-Workers ask for them when they are shown one, so that a change holds at once.
+Workers read them when a key is presented, so that a change takes effect at once.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class AdminTable(AuditTable):
             admin.note,
             admin.used,
         )
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             connection.execute(_SAVE, row)
 
     def remove_admin(self, name: str) -> None:
         """See `AdminStore.remove_admin`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             connection.execute("DELETE FROM admins WHERE name = ?", (name,))

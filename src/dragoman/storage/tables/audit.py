@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -13,11 +14,11 @@ from dragoman.jsontext import decoder
 from dragoman.storage.tables.database import Connection, Database
 
 MOST_LINES = 100_000
-"""Changes that are kept, however young they are."""
+"""Changes that are stored at most."""
 
 _MOST_BYTES = 64 * 1024
 _TOO_LONG: Fields = {"(too long)": True}
-"""Stands for what has more bytes than are kept."""
+"""Stands for values that are too long to be stored."""
 
 _COLUMNS = "id, at, who, origin, address, action, kind, name, before, after"
 _FILTERS = ("who", "kind", "name", "action")
@@ -48,7 +49,7 @@ class AuditTable:
             for one in changes
         ]
         if rows:
-            with self._database.writing_untold() as connection:
+            with self._database.writing_unversioned() as connection:
                 connection.executemany(_INSERT, rows)
 
     def audit(
@@ -69,11 +70,11 @@ class AuditTable:
         bounds = (*values, *(only[name] for name in _FILTERS if name in only), limit)
         with self._database.reading() as connection:
             rows = connection.execute(f"{statement} ORDER BY id DESC LIMIT ?", bounds)
-            return tuple(_line(*row) for row in rows)
+            return tuple(_line(row) for row in rows)
 
 
 def sweep_audit(connection: Connection, before: float) -> int:
-    """Drop what is older than a time, or more than is kept. Returns how much."""
+    """Drop lines before a time, and beyond `MOST_LINES`. Returns how many."""
     return connection.execute(_SWEEP, (before, MOST_LINES, SWEPT_AT_ONCE)).rowcount
 
 
@@ -84,27 +85,9 @@ def _written(fields: Fields | None) -> str | None:
     return (text if len(text) <= _MOST_BYTES else _encode(_TOO_LONG)).decode()
 
 
-def _line(
-    id: int,
-    at: float,
-    who: str,
-    origin: str,
-    address: str,
-    action: str,
-    kind: str,
-    name: str,
-    before: str | None,
-    after: str | None,
-) -> Line:
-    return Line(
-        id=id,
-        at=at,
-        who=who,
-        origin=origin,
-        address=address,
-        action=action,
-        kind=kind,
-        name=name,
-        before=None if before is None else _read(before),
-        after=None if after is None else _read(after),
-    )
+def _line(row: Sequence[Any]) -> Line:
+    """A row of `_COLUMNS`."""
+    fields = dict(zip(Line.__struct_fields__, row, strict=True))
+    for name in ("before", "after"):
+        fields[name] = None if fields[name] is None else _read(fields[name])
+    return Line(**fields)

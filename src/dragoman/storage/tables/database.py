@@ -1,7 +1,7 @@
-"""The port of a database: what `dragoman.storage.tables` asks of SQLite and of PostgreSQL.
+"""The port of a database: what `dragoman.storage.tables` needs of SQLite and of PostgreSQL.
 
-Statements are those that both know. Values stand for `?`, or for `?1`, `?2` and so on, not both in
-one statement. Where the two differ, a connection writes the statement.
+Statements are in the SQL that both support. Values are `?`, or `?1`, `?2` and so on, not both in
+one statement. Where the databases differ, the connection writes the statement.
 """
 
 from __future__ import annotations
@@ -14,33 +14,34 @@ from dragoman.storage.tables.table import Table
 
 
 class Rows(Protocol):
-    """What a statement returned."""
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int:
-        """Rows that were changed."""
+        """The number of changed rows."""
 
     def fetchone(self) -> Any:
         """The next row; None if there is none."""
 
     def fetchall(self) -> list[Any]:
-        """The rows that are left."""
+        """The remaining rows."""
 
     def __iter__(self) -> Iterator[Any]: ...
 
 
 class Connection(Protocol):
-    """A connection within a transaction. A statement may be done only when something is read."""
+    """A connection within a transaction. A statement may be executed only when its result is
+    read."""
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
-        """Do one statement."""
+        """Execute one statement."""
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> object:
-        """Do one statement with each row of values."""
+        """Execute one statement with each row of values."""
 
     def insert(self, into: str, types: Sequence[type], rows: Sequence[Any], then: str = "") -> None:
         """Insert rows, arrays of values of these types, `into` a table with its columns, in one
-        step. What of `then` follows may be an ON CONFLICT clause."""
+        step. `then` may be an ON CONFLICT clause."""
 
     def fill(self, table: Table, rows: Sequence[Sequence[Any]]) -> None:
         """Insert many small rows, with a value for each column, in one step."""
@@ -50,22 +51,21 @@ class Connection(Protocol):
         step."""
 
     def queue(self) -> None:
-        """Wait for others who asked for the same in their transactions, so that none of them meets
-        another in the middle."""
+        """Wait for other transactions that called this, so that they do not conflict."""
 
     def moved(self) -> None:
-        """All rows came from another database: go on numbering where it ended."""
+        """All rows were copied from another database: continue its numbering."""
 
     def gathered(self, columns: Sequence[str], rows: str) -> str:
-        """The statement that returns rows as one JSON array of arrays; `rows` is all of it that
-        follows the columns."""
+        """The statement that returns rows as one JSON array of arrays; `rows` is everything after
+        its columns."""
 
 
 class Database(Protocol):
-    """A database in which all tables are. One thread may use it at a time, whichever it is.
+    """A database with all tables. One thread at a time may use it.
 
-    `opened` counts how often it was connected to, and `replaced` tells that it was not the same the
-    last time. Every method raises `StoreError` when it cannot be used, and has then done nothing.
+    `opened` counts how often it was connected to, and `replaced` says that it was another one the
+    last time. Every method raises `StoreError` if it cannot be used, and has then done nothing.
     """
 
     opened: int
@@ -73,30 +73,31 @@ class Database(Protocol):
 
     @property
     def ahead_s(self) -> float:
-        """Seconds by which the clock that all who use it go by is ahead of this machine's."""
+        """Seconds by which the clock of the database is ahead of this machine's."""
 
     def open(self) -> None:
-        """Connect to it, and bring its tables up to date."""
+        """Connect to it, and upgrade its tables."""
 
     def close(self) -> None:
-        """Close the connection. Harmless when it was closed before."""
+        """Close the connection. Safe to call twice."""
 
     def deciding(self) -> AbstractContextManager[None]:
-        """One transaction for all that is read and written inside: nobody else writes meanwhile,
-        so what is written follows from what was read."""
+        """One transaction for all reads and writes inside; nobody else writes meanwhile, so what is
+        written can depend on what was read."""
 
     def writing(self) -> AbstractContextManager[tuple[Connection, int]]:
-        """A transaction that writes what workers are told of, and the version that it makes."""
+        """A transaction that writes rows with a version, and that version."""
 
-    def writing_untold(self) -> AbstractContextManager[Connection]:
-        """A transaction that changes nothing that workers are told of, and so makes no version."""
+    def writing_unversioned(self) -> AbstractContextManager[Connection]:
+        """A transaction that changes nothing that workers have to learn of, and so makes no
+        version."""
 
     def reading(self) -> AbstractContextManager[Connection]:
-        """A transaction that sees one state of the store throughout."""
+        """A transaction that sees one state of the store."""
 
 
 def used_by_newer(found: int, known: int) -> str:
-    """What is told of tables of a version that nothing here knows."""
+    """The message for tables of a newer version."""
     return (
         f"has version {found} of the tables, and this dragoman knows {known}: "
         "a newer dragoman has used it"
@@ -110,14 +111,14 @@ def version_of(connection: Connection) -> int:
 
 
 def replacing(table: str, keys: str, columns: str, rest: str = "") -> str:
-    """The statement that inserts a row, or replaces the one of the same `keys`. Columns that are
-    not keys are `columns`; `rest` follows."""
+    """The statement that inserts a row, or replaces the one with the same `keys`. `columns` are the
+    others; `rest` follows."""
     names = [name.strip() for name in columns.split(",")]
     places = ", ".join("?" for _ in (*keys.split(","), *names))
-    told = ", ".join(f"{name} = excluded.{name}" for name in names)
+    changed = ", ".join(f"{name} = excluded.{name}" for name in names)
     return (
         f"INSERT INTO {table} ({keys}, {columns}) VALUES ({places})"
-        f" ON CONFLICT ({keys}) DO UPDATE SET {told}{rest}"
+        f" ON CONFLICT ({keys}) DO UPDATE SET {changed}{rest}"
     )
 
 

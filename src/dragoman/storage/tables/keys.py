@@ -1,6 +1,6 @@
 """Client keys and teams.
 
-Rows carry the version of the transaction that wrote them last, as all rows that workers learn of.
+Rows have the version of the transaction that wrote them last, like all rows that workers learn of.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Struct
 from dragoman.config import AccessRules, KeyRules
 from dragoman.jsontext import decoder
 from dragoman.keys.records import (
-    KEPT_SECRETS,
+    MOST_SECRETS,
     StoredKey,
     StoredSecret,
     StoredTeam,
@@ -28,7 +28,7 @@ from dragoman.storage.tables.database import Connection, replacing
 
 
 class _Membership(Struct, frozen=True):
-    """Of the rules of a key, its team."""
+    """The team in the rules of a key."""
 
     team: str | None = None
 
@@ -153,23 +153,23 @@ def _save(connection: Connection, version: int, key: StoredKey) -> None:
     row = (key.name, version, key.created, key.removed, rules)
     if not connection.execute(_SAVE_KEY, row).rowcount:
         return
-    kept = KEPT_SECRETS
+    most = MOST_SECRETS
     if key.removed is None:
         connection.executemany(_SAVE_SECRET, [_secret_row(key, one) for one in key.secrets])
     else:
-        kept = 0
-    connection.execute(_PRUNE, (key.name, kept))
+        most = 0
+    connection.execute(_PRUNE, (key.name, most))
 
 
-def note_uses(connection: Connection, uses: Uses) -> None:
-    """Add to the uses of secrets. Workers need not hear of it."""
+def add_uses(connection: Connection, uses: Uses) -> None:
+    """Add to the uses of secrets. Workers need not learn of it."""
     rows = [(digest.hex(), count, at) for digest, (count, at) in uses.items()]
     connection.executemany(_USE, rows)
 
 
 def asked_keys(connection: Connection, version: int) -> Callable[[], tuple[StoredKey, ...]]:
-    """Ask for the keys that changed after a version, with all of their secrets; what is returned
-    reads them, by name."""
+    """Request the keys that changed after a version, with all of their secrets; the result reads
+    them, by name."""
     return _asked_keys(connection, "version > ?", version)
 
 
@@ -202,7 +202,7 @@ def _asked_keys(
 
 
 def asked_teams(connection: Connection, version: int) -> Callable[[], tuple[StoredTeam, ...]]:
-    """Ask for the teams that changed after a version; what is returned reads them, by name."""
+    """Request the teams that changed after a version; the result reads them, by name."""
     rows = connection.execute(
         "SELECT name, created, removed, rules FROM teams WHERE version > ? ORDER BY name",
         (version,),

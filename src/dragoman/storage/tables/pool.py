@@ -1,8 +1,7 @@
-"""Accounts, their states and history, and what else workers tell one another.
+"""Accounts, their states and history, and what else workers share.
 
-Whoever writes does so in one short transaction that counts up the version in `clock` and stamps it
-on the rows it changes. An exchange with nothing to write and nothing to return costs one small
-read.
+Each write is one short transaction that increments the version in `clock` and stamps it on the rows
+it changes. An exchange with nothing to write and nothing to return costs one small read.
 """
 
 from __future__ import annotations
@@ -25,11 +24,22 @@ from dragoman.accounts.store import (
     REMOVED_KEPT_S,
     SWEPT_AT_ONCE,
     UNCOUNTED,
+    Attempts,
     Batch,
     Changes,
+    ChargeCount,
+    ChargeKey,
     Definition,
+    ErrorKey,
+    LastError,
+    Reprice,
+    Sums,
+    UsageCount,
+    UsageKey,
 )
+from dragoman.audit import Actor, Change, Line
 from dragoman.jsontext import decoder
+from dragoman.storage.retention import USUAL, Retention
 from dragoman.storage.tables.admins import AdminTable
 from dragoman.storage.tables.audit import AuditTable, sweep_audit
 from dragoman.storage.tables.database import (
@@ -39,14 +49,14 @@ from dragoman.storage.tables.database import (
     replacing,
     version_of,
 )
-from dragoman.storage.tables.keys import KeyTables, asked_keys, asked_teams, note_uses
+from dragoman.storage.tables.keys import KeyTables, add_uses, asked_keys, asked_teams
 from dragoman.storage.tables.usage import UsageTables, add_usage
 
 _DAY_S = 24 * 3600.0
-_TOLD = "told by "
-"""With the name of a worker: the claim that says which batch of it was written last."""
+_WRITTEN_BY = "told by "
+"""Prefix of the claim that names a worker's last written batch."""
 _HEARTBEAT_S = 1.0
-"""Seconds after which a worker with unchanged leases says that it is still there."""
+"""Seconds after which a worker with unchanged leases reports that it is alive."""
 
 _DEFINED = (
     "name, upstream, sealed, models, priority, weight, max_concurrent, balance"  # as `Definition`
@@ -87,45 +97,38 @@ _read_models = decoder(tuple[str, ...])
 
 
 class PoolOptions(TypedDict, total=False):
-    """How long what is kept, and the time."""
+    """Retention and the clock."""
 
-    history_days: float
-    usage_days: float
-    usage_hours_days: float
-    audit_days: float
-    pins_s: float
+    retention: Retention
     clock: Callable[[], float]
 
 
-class PoolTables(UsageTables, AuditTable):
+class PoolTables:
     """Implements `Store` on a database.
 
-    History, usage and pins older than their limits are dropped by `sweep`. `clock` is Unix time.
-    The database is connected to by `open`, or when it is first needed, and again after a failure.
-    One thread may use a store at a time, whichever it is; a process that forks must not use what
-    its parent opened. `instance` is the same for the workers that count requests in flight
-    together, empty if all that use the database do.
+    Rows older than `retention` are dropped by `sweep`. `clock` is Unix time. The database is
+    connected to by `open`, or on first use, and again after a failure. One thread at a time may use
+    a store; a process that forks must not use what its parent opened. `instance` is the same for
+    workers that count requests in flight together, empty if all users of the database do.
     """
 
     def __init__(
         self,
         database: Database,
         *,
-        history_days: float = 30.0,
-        usage_days: float = 400.0,
-        usage_hours_days: float = 60.0,
-        audit_days: float = 400.0,
-        pins_s: float = 3600.0,
+        retention: Retention = USUAL,
         clock: Callable[[], float] = time.time,
         instance: str = "",
     ) -> None:
-        UsageTables.__init__(self, database, usage_hours_days * _DAY_S, usage_days * _DAY_S)
-        AuditTable.__init__(self, database)
-        self._client_keys = KeyTables(self._database)
-        self._admins = AdminTable(self._database)
-        self._audit_s = audit_days * _DAY_S
-        self._history_s = history_days * _DAY_S
-        self._pins_s = pins_s
+        hours_s, days_s = retention.hours_days * _DAY_S, retention.days * _DAY_S
+        self._database = database
+        self._usage = UsageTables(database, hours_s, days_s)
+        self._audit = AuditTable(database)
+        self._client_keys = KeyTables(database)
+        self._admins = AdminTable(database)
+        self._audit_s = days_s
+        self._history_s = retention.history_days * _DAY_S
+        self._pins_s = retention.pins_s
         self._clock = clock
         self._instance = instance
         self._opened = 0
@@ -144,8 +147,53 @@ class PoolTables(UsageTables, AuditTable):
         """See `Store.admins`."""
         return self._admins
 
+    def note(self, actor: Actor, changes: Iterable[Change]) -> None:
+        """See `AuditLog.note`."""
+        self._audit.note(actor, changes)
+
+    def audit(
+        self,
+        limit: int,
+        *,
+        before: int | None = None,
+        since: float = 0.0,
+        only: Mapping[str, str] = {},
+    ) -> Sequence[Line]:
+        """See `AuditLog.audit`."""
+        return self._audit.audit(limit, before=before, since=since, only=only)
+
+    def usage(self, since: float, until: float) -> dict[UsageKey, UsageCount]:
+        """See `Store.usage`."""
+        return self._usage.usage(since, until)
+
+    def charges(self, since: float, until: float) -> dict[ChargeKey, ChargeCount]:
+        """See `Store.charges`."""
+        return self._usage.charges(since, until)
+
+    def sums(
+        self, since: float, until: float, by: Sequence[str] = (), only: Mapping[str, str] = {}
+    ) -> dict[tuple[str, ...], Sums]:
+        """See `Store.sums`."""
+        return self._usage.sums(since, until, by, only)
+
+    def attempts(self, since: float, until: float) -> dict[str, Attempts]:
+        """See `Store.attempts`."""
+        return self._usage.attempts(since, until)
+
+    def errors(self, since: float, until: float) -> dict[ErrorKey, int]:
+        """See `Store.errors`."""
+        return self._usage.errors(since, until)
+
+    def last_errors(self) -> dict[str, LastError]:
+        """See `Store.last_errors`."""
+        return self._usage.last_errors()
+
+    def reprice(self, since: float, until: float, reprice: Reprice) -> int:
+        """See `Store.reprice`."""
+        return self._usage.reprice(since, until, reprice)
+
     def open(self) -> None:
-        """Connect to the database, and bring its tables up to date.
+        """Connect to the database, and upgrade its tables.
 
         Raises:
             StoreError: it cannot be used, is not a store, or is one of a newer version.
@@ -190,7 +238,7 @@ class PoolTables(UsageTables, AuditTable):
     def was_written(self, worker: str) -> bool:
         """See `Store.was_written`."""
         with self._database.reading() as connection:
-            name = f"{_TOLD}{self._instance}{worker}"
+            name = f"{_WRITTEN_BY}{self._instance}{worker}"
             row = connection.execute("SELECT until FROM claims WHERE name = ?", (name,)).fetchone()
         return row is not None and row[0] == self._mark
 
@@ -203,8 +251,8 @@ class PoolTables(UsageTables, AuditTable):
                 if one.name in removed:
                     # A worker may have reported a request that ended after the removal.
                     _forget(connection, one.name)
-                    # One that has not heard of the removal would keep what it knows of the former
-                    # account, and may yet tell how requests with it ended.
+                    # A worker that has not learned of the removal would keep the former account's
+                    # state, and may still report requests of it.
                     blank = AccountState(one.name, renewed=now)
                     connection.execute(_SET_STATE, (one.name, version, 0, _json(blank)))
                 _define(connection, version, one)
@@ -253,7 +301,7 @@ class PoolTables(UsageTables, AuditTable):
     def claim(self, claims: Mapping[str, float], now: float) -> set[str]:
         """See `Store.claim`."""
         claimed = set()
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             ahead_s = self._database.ahead_s
             for name, until in claims.items():
                 done = connection.execute(
@@ -267,14 +315,14 @@ class PoolTables(UsageTables, AuditTable):
 
     def release(self, claims: Iterable[str]) -> None:
         """See `Store.release`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             connection.executemany(
                 "DELETE FROM claims WHERE name = ?", [(name,) for name in claims]
             )
 
     def sweep(self, now: float) -> int:
         """See `Store.sweep`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             gone = connection.execute(
                 "SELECT name FROM accounts WHERE removed < ? LIMIT ?",
                 (now - REMOVED_KEPT_S, SWEPT_AT_ONCE),
@@ -290,7 +338,7 @@ class PoolTables(UsageTables, AuditTable):
             ):
                 done = connection.execute(statement, (now - age, SWEPT_AT_ONCE))
                 counts.append(done.rowcount)
-            counts.append(self._sweep_usage(connection, now))
+            counts.append(self._usage.sweep(connection, now))
             counts.append(sweep_audit(connection, now - self._audit_s))
         return max(counts)
 
@@ -316,7 +364,7 @@ class PoolTables(UsageTables, AuditTable):
     ) -> None:
         _apply(connection, version, batch.transitions)
         add_usage(connection, batch)
-        _tell_quotas(connection, version, batch.quotas, now)
+        _merge_quotas(connection, version, batch.quotas, now)
         if batch.used:
             used = [(name, version, at) for name, at in batch.used.items()]
             connection.insert("used (account, version, at)", (str, int, float), used, _SET_USED)
@@ -328,10 +376,10 @@ class PoolTables(UsageTables, AuditTable):
         for name, tokens in batch.spent.items():
             connection.execute(_SPEND, (name, version, tokens))
         if batch.key_uses:
-            note_uses(connection, batch.key_uses)
-        # No other batch of the worker has the same mark.
+            add_uses(connection, batch.key_uses)
+        # Every batch of the worker has another mark.
         self._mark = max(now + _DAY_S, math.nextafter(self._mark, math.inf))
-        connection.execute(_SET_CLAIM, (f"{_TOLD}{worker}", self._mark))
+        connection.execute(_SET_CLAIM, (f"{_WRITTEN_BY}{worker}", self._mark))
         if batch.leases:
             connection.execute(_SET_WORKER, (worker, now, _json(batch.leases)))
         else:
@@ -350,7 +398,7 @@ class PoolTables(UsageTables, AuditTable):
         workers = None
         if version != self._workers_at:
             workers = connection.execute("SELECT name, seen, leases FROM workers")
-        # Nobody else has written since then, and nothing of what was is unknown to who did.
+        # Only this worker has written since then, and it knows what it wrote.
         alone = 0 < since == version - 1 and own is not None and not _comes_back(own)
         if (since == version or alone) and not self._database.replaced:
             leases = self._leases(worker, version, now, workers)
@@ -362,9 +410,9 @@ class PoolTables(UsageTables, AuditTable):
             statement = f"SELECT {columns} FROM {table} WHERE version > ? {and_so}"
             return connection.execute(statement, (after,))
 
-        # Rows of the last two that have the version of this very exchange are the batch's own.
+        # Rows of `used` and `pins` with this version are the batch's own.
         before = version + 1 if own is None else version
-        # All are asked for before any is read: they then travel together.
+        # All are requested before any is read, so that they share a round trip.
         used = connection.execute(connection.gathered(("account", "at"), _USED), (after, before))
         pins = connection.execute(
             connection.gathered(("digest", "account", "at"), _PINS),
@@ -394,15 +442,15 @@ class PoolTables(UsageTables, AuditTable):
     def _leases(
         self, worker: str, version: int, now: float, workers: Rows | None
     ) -> dict[str, int]:
-        """The leases of other living workers at a version, of which `workers` are the rows; None:
-        it is the version of the last call."""
+        """The leases of other living workers at a version, with `workers` as their rows; None: the
+        version of the last call."""
         if workers is not None:
             self._workers = [(name, seen, _read_leases(leases)) for name, seen, leases in workers]
             self._workers_at = version
         leases: dict[str, int] = {}
-        for name, seen, held in self._workers:
+        for name, seen, counts in self._workers:
             if name != worker and abs(now - seen) <= LOST_AFTER_S:
-                for account, count in held.items():
+                for account, count in counts.items():
                     leases[account] = leases.get(account, 0) + count
                 if not name.startswith(self._instance):
                     leases[UNCOUNTED] = 1
@@ -419,15 +467,15 @@ _SWEEP_PINS = """DELETE FROM pins WHERE at < ?1 AND (version, digest) IN
 
 
 def _comes_back(batch: Batch) -> bool:
-    """Whether a batch is told to the worker whose it is: the store makes something of its own of
-    what happened to accounts. Of all else a worker knows what it wrote."""
+    """Whether a batch is returned to the worker that sent it: the store combines what happened to
+    accounts with other reports. All else a worker knows already."""
     return bool(
         batch.transitions or batch.quotas or batch.balances or batch.spent or batch.key_uses
     )
 
 
 def _names(connection: Connection, where: str) -> set[str]:
-    """The accounts of which that holds, which is this module's own."""
+    """The accounts that match a condition of this module."""
     return {name for (name,) in connection.execute(f"SELECT name FROM accounts WHERE {where}")}
 
 
@@ -454,7 +502,7 @@ def _define(connection: Connection, version: int, one: Definition) -> None:
 def _apply(connection: Connection, version: int, transitions: Iterable[Transition]) -> None:
     """Apply transitions to the states in the store, in order."""
     transitions = list(transitions)
-    # All are asked for before any is read.
+    # All are requested before any is read.
     asked = {
         name: connection.execute("SELECT state, entries FROM states WHERE account = ?", (name,))
         for name in dict.fromkeys(transition.account for transition in transitions)
@@ -481,22 +529,22 @@ def _apply(connection: Connection, version: int, transitions: Iterable[Transitio
             )
             entries += 1
         states[name] = after, entries
-    # Even what changed nothing here is sent again: it changed something for the worker.
+    # A state without a change here is returned as well: it changed for the worker.
     connection.executemany(
         _SET_STATE,
         [(name, version, entries, _json(state)) for name, (state, entries) in states.items()],
     )
 
 
-def _tell_quotas(
-    connection: Connection, version: int, told: Mapping[str, Windows], now: float
+def _merge_quotas(
+    connection: Connection, version: int, reported: Mapping[str, Windows], now: float
 ) -> None:
-    """Merge what a worker was told of accounts' quotas with what others were."""
+    """Merge a worker's quota windows with those of others."""
     asked = {
         account: connection.execute("SELECT windows FROM quotas WHERE account = ?", (account,))
-        for account in told
+        for account in reported
     }
-    for account, windows in told.items():
+    for account, windows in reported.items():
         row = asked[account].fetchone()
         known = () if row is None else _read_windows(row[0])
         connection.execute(_SET_QUOTA, (account, version, _json(merged(known, windows, now))))
@@ -505,7 +553,7 @@ def _tell_quotas(
 def _latest(
     lines: Iterable[tuple[str, str, float]], own: Mapping[bytes, tuple[str, float]]
 ) -> dict[bytes, tuple[str, float]]:
-    """The pins in `lines` of the log, the last first, but those that `own` ones replace."""
+    """The pins in `lines` of the log, the last first, except those that `own` ones replace."""
     pins: dict[bytes, tuple[str, float]] = {}
     for text, account, at in lines:
         digest = bytes.fromhex(text)

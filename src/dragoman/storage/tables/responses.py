@@ -25,16 +25,16 @@ from dragoman.storage.tables.database import Connection, Database, replacing
 _SWEPT_AT_ONCE = 200
 _DROPPED_AT_ONCE = 20
 _ABANDONED_AFTER_S = 10.0
-"""Seconds without a sign of life after which a background response has nobody who runs it."""
+"""Seconds without a report after which the worker of a background response is considered dead."""
 _TAKEN_WITHIN_S = 3600.0
-"""Seconds after the last sign of life in which another may take it over: nobody waits for longer,
-and what stood still as long as that is not asked for again by itself."""
+"""Seconds after the last report in which another worker may take it over: no client waits
+longer."""
 _CLAIMED_S = 3600
-"""Seconds after which a claim that led to no answer holds no longer."""
+"""Seconds after which a claim without an answer expires."""
 _LONGEST_ID = 2000
-"""Bytes of an id by which something is found: what an index of PostgreSQL has room for."""
+"""Bytes of the longest id that can be looked up: what an index of PostgreSQL can hold."""
 _LONGEST_CONVERSATION = 10_000
-"""Turns that are walked back at most."""
+"""Most turns of a conversation."""
 
 _read_items = decoder(tuple[msgspec.Raw, ...])
 _FIELDS = (
@@ -74,7 +74,7 @@ SELECT turns.id, turns.previous, status, input, output
 
 
 class ResponseOptions(TypedDict, total=False):
-    """The room for responses, and the time."""
+    """The size limits of responses, and the clock."""
 
     most_bytes: int
     largest_bytes: int
@@ -84,9 +84,9 @@ class ResponseOptions(TypedDict, total=False):
 class ResponseTables:
     """Implements `ResponseStore` on a database.
 
-    `most_bytes` is the room for all, `largest_bytes` that for one. When there is no more room the
-    oldest that nothing builds on are dropped. `clock` is Unix time. One thread may use it at a
-    time; a process that forks must not use what its parent opened.
+    `most_bytes` is the limit of all responses, `largest_bytes` that of one. When the limit is
+    reached, the oldest that no other builds on are dropped. `clock` is Unix time. One thread at a
+    time may use it; a process that forks must not use what its parent opened.
     """
 
     def __init__(
@@ -119,25 +119,25 @@ class ResponseTables:
         sizes = [_size(stored) for stored, _ in some]
         found: list[TooLarge | None] = []
         items: list[tuple[str, str, str]] = []
-        with self._database.writing_untold() as connection:
-            # As a rule there is room for all, which one look tells.
-            roomy = _held(connection) + sum(sizes) <= self._most
+        with self._database.writing_unversioned() as connection:
+            # Usually there is room for all, which one query shows.
+            roomy = _stored_bytes(connection) + sum(sizes) <= self._most
             for (stored, events), size in zip(some, sizes, strict=True):
                 try:
                     if size > self._largest:
                         most = self._largest
-                        raise TooLarge(f"the response has {size} bytes, and {most} may be kept")
+                        raise TooLarge(f"the response has {size} bytes, and {most} may be stored")
                     if not roomy:
                         self._make_room(connection, stored, size)
                 except TooLarge as error:
                     found.append(error)
                     continue
                 found.append(None)
-                # What was finished, cancelled or deleted meanwhile stays so.
+                # A response that was finished, cancelled or deleted stays so.
                 if not self._write(connection, stored, size):
                     continue
                 name, owner = stored.id, stored.owner
-                items += [(owner, item, name) for item in _known(stored)]
+                items += [(owner, item, name) for item in _lookup_ids(stored)]
                 if events:
                     _add_events(connection, name, events)
             if items:
@@ -149,8 +149,7 @@ class ResponseTables:
         return found
 
     def _write(self, connection: Connection, stored: StoredResponse, size: int) -> bool:
-        """Write a response, unless the one of that id does not change any more. Returns whether it
-        was written."""
+        """Write a response, unless the one of that id is final. Returns whether it was written."""
         written = connection.execute(
             _PUT,
             (
@@ -204,7 +203,7 @@ class ResponseTables:
 
     def delete(self, response: str, owner: str) -> bool:
         """See `ResponseStore.delete`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             connection.queue()
             if self._get(connection, response, owner) is None:
                 return False
@@ -217,7 +216,7 @@ class ResponseTables:
 
     def keep_request(self, response: str, request: bytes) -> None:
         """See `ResponseStore.keep_request`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             connection.execute(
                 f"UPDATE responses SET request = ?, bytes = bytes + ?"
                 f" WHERE id = ? AND status IN {_RUNNING}",
@@ -226,7 +225,7 @@ class ResponseTables:
 
     def append(self, response: str, events: Sequence[StoredEvent], taken: int = 0) -> bool:
         """See `ResponseStore.append`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             goes_on = connection.execute(
                 "UPDATE responses SET alive = ?"
                 " WHERE id = ? AND NOT deleted AND NOT cancelled AND taken = ?",
@@ -255,7 +254,7 @@ class ResponseTables:
 
     def cancel(self, response: str, owner: str) -> StoredResponse | None:
         """See `ResponseStore.cancel`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             found = self._get(connection, response, owner)
             if found is not None and found.status not in FINISHED:
                 connection.execute(
@@ -265,9 +264,9 @@ class ResponseTables:
 
     def claim(self, response: str, owner: str, claimed: bool) -> bool:
         """See `ResponseStore.claim`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             now = int(self._clock())
-            # Whoever claimed it may have been killed before there was an answer.
+            # The claiming worker may have been killed before it answered.
             free = f"(claimed = 0 OR claimed < {now - _CLAIMED_S} AND NOT {_LATER})"
             changed = connection.execute(
                 "UPDATE responses SET claimed = ?"
@@ -278,15 +277,15 @@ class ResponseTables:
         return bool(changed)
 
     def save_owner(self, names: Sequence[str], owner: str, account: str, expires: float) -> None:
-        """See `ResponseStore.refer`."""
-        with self._database.writing_untold() as connection:
+        """See `ResponseStore.save_owner`."""
+        with self._database.writing_unversioned() as connection:
             connection.executemany(
                 replacing("kept_elsewhere", "owner, name", "account, expires"),
                 [(owner, name, account, expires) for name in names if fits(name)],
             )
 
     def owning_account(self, name: str, owner: str) -> str | None:
-        """See `ResponseStore.referred`."""
+        """See `ResponseStore.owning_account`."""
         with self._database.reading() as connection:
             row = connection.execute(
                 "SELECT account FROM kept_elsewhere WHERE owner = ? AND name = ? AND expires > ?",
@@ -295,8 +294,8 @@ class ResponseTables:
         return None if row is None else str(row[0])
 
     def forget_owner(self, name: str, owner: str) -> None:
-        """See `ResponseStore.unrefer`."""
-        with self._database.writing_untold() as connection:
+        """See `ResponseStore.forget_owner`."""
+        with self._database.writing_unversioned() as connection:
             connection.execute(
                 "DELETE FROM kept_elsewhere WHERE owner = ? AND name = ?", (owner, name)
             )
@@ -304,7 +303,7 @@ class ResponseTables:
     def leave(self, stored: StoredResponse) -> bool:
         """See `ResponseStore.leave`."""
         now = self._clock() + self._database.ahead_s
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             left = connection.execute(
                 f"UPDATE responses SET alive = ? WHERE id = ? AND NOT deleted"
                 f" AND status IN {_RUNNING} AND {_TO_TAKE}",
@@ -317,7 +316,7 @@ class ResponseTables:
         now += self._database.ahead_s
         when = (now - _ABANDONED_AFTER_S, now - _TAKEN_WITHIN_S)
         found = []
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             rows = connection.execute(
                 f"SELECT request, {_FIELDS} FROM responses WHERE {_LEFT} AND {_TO_TAKE}"
                 " ORDER BY created, id LIMIT ?",
@@ -348,7 +347,7 @@ class ResponseTables:
 
     def sweep(self, now: float) -> int:
         """See `ResponseStore.sweep`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             connection.queue()
             hidden = connection.execute(
                 "UPDATE responses SET deleted = TRUE, response = ? WHERE id IN"
@@ -373,8 +372,8 @@ class ResponseTables:
         return None if row is None else _response(row)
 
     def _make_room(self, connection: Connection, stored: StoredResponse, size: int) -> None:
-        """Drop the oldest that nothing builds on until `size` bytes fit, or as many as may be
-        dropped at once: the rest is swept.
+        """Drop the oldest responses that no other builds on until `size` bytes fit, a bounded
+        number at once: the rest is swept.
 
         Raises:
             TooLarge: there is not enough to drop; nothing was.
@@ -395,16 +394,18 @@ class ResponseTables:
         ).fetchone()
         more = size if row is None else size - row[0]
         dropped = self._drop_oldest(connection, stored.id, stored.previous, more)
-        if more > 0 and dropped < _SWEPT_AT_ONCE and _held(connection) + more > self._most:
-            raise TooLarge(f"no room is left for responses: {_held(connection)} bytes are kept")
+        if more > 0 and dropped < _SWEPT_AT_ONCE and _stored_bytes(connection) + more > self._most:
+            raise TooLarge(
+                f"no room is left for responses: {_stored_bytes(connection)} bytes are stored"
+            )
 
     def _drop_oldest(
         self, connection: Connection, response: str, previous: str | None, more: int
     ) -> int:
-        """Drop the oldest responses until there is room for `more` bytes, but not this one nor the
-        one that it builds on. Returns how many were dropped, a bounded number."""
+        """Drop the oldest responses until `more` bytes fit, except this one and the one it builds
+        on. Returns how many were dropped, a bounded number."""
         dropped = 0
-        while dropped < _SWEPT_AT_ONCE and _held(connection) + more > self._most:
+        while dropped < _SWEPT_AT_ONCE and _stored_bytes(connection) + more > self._most:
             oldest = connection.execute(
                 f"SELECT id FROM responses WHERE NOT {_LATER} AND id <> ? AND id <> coalesce(?, '')"
                 " AND status NOT IN ('queued', 'in_progress') ORDER BY created LIMIT ?",
@@ -415,13 +416,13 @@ class ResponseTables:
             for (one,) in oldest:
                 _drop(connection, one)
                 dropped += 1
-                if _held(connection) + more <= self._most:
+                if _stored_bytes(connection) + more <= self._most:
                     break
         return dropped
 
     def _drop_useless(self, connection: Connection) -> int:
-        """Drop turns that are hidden and that no other turn builds on, and then those that these
-        built on. Whoever still runs one has to find that it is."""
+        """Drop deleted turns that no other turn builds on, and then those these built on. A turn
+        that still runs stays, so that its worker finds it deleted."""
         dropped = 0
         while dropped < _SWEPT_AT_ONCE:
             useless = connection.execute(
@@ -451,8 +452,8 @@ SELECT previous FROM responses WHERE id = ? AND EXISTS (
 
 
 def _drop_hidden(connection: Connection, response: str, most: int) -> int:
-    """Drop a turn, and those before it that are hidden too and that only it builds on: up to `most`
-    of them. Returns how many were dropped."""
+    """Drop a turn, and deleted ones before it that only it builds on: up to `most` of them. Returns
+    how many were dropped."""
     dropped = 0
     following: str | None = response
     while following is not None and dropped < most:
@@ -490,17 +491,17 @@ def _drop(connection: Connection, response: str) -> None:
     connection.execute("DELETE FROM responses WHERE id = ?", (response,))
 
 
-def _held(connection: Connection) -> int:
-    held: int = connection.execute("SELECT sum(bytes) FROM responses_held").fetchone()[0]
-    return held
+def _stored_bytes(connection: Connection) -> int:
+    stored: int = connection.execute("SELECT sum(bytes) FROM responses_held").fetchone()[0]
+    return stored
 
 
-def _known(stored: StoredResponse) -> Iterable[str]:
+def _lookup_ids(stored: StoredResponse) -> Iterable[str]:
     return filter(fits, (*stored.input.ids, *stored.output.ids))
 
 
 def fits(name: str) -> bool:
-    """Whether something can be found by this id."""
+    """Whether this id can be looked up."""
     return len(name) * 4 <= _LONGEST_ID or len(name.encode()) <= _LONGEST_ID
 
 

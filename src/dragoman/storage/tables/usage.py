@@ -1,5 +1,5 @@
-"""What was used and charged: sums by the hour, older ones by the day, and what is too old for that
-in one sum, so that nothing is ever lost of the whole."""
+"""Usage and charges: sums by the hour, older ones by the day, and the oldest in one sum, so that
+the total is never reduced."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dragoman.storage.tables.table import Table, make_table
 
 _DAY_S = 86400
 _LATE_S = 7 * _DAY_S
-"""Seconds for which a worker may have held what it could not write."""
+"""Seconds for which a worker may delay a report that it could not write."""
 
 
 _KINDS = {int: "INTEGER", float: "REAL", str: "TEXT"}
@@ -62,14 +62,15 @@ _KEYED, _COUNTED = USAGE.key, USAGE.names[len(USAGE.key) :]
 _CHARGE_KEYED, _CHARGE_COUNTED = CHARGES.key, CHARGES.names[len(CHARGES.key) :]
 
 _PART = 10**9
-_SUMMED = tuple(f"sum({name})" for name in _COUNTED)
-_CHARGE_SUMMED = tuple(
+_USAGE_SUMS = ", ".join(f"sum({name})" for name in _COUNTED) + " FROM usage"
+_CHARGE_SUMS = ", ".join(
     f"sum({name}{part})"
     for name in _CHARGE_COUNTED
     for part in ((f" / {_PART}", f" % {_PART}") if name == "cost" else ("",))
 )
-"""Sums of columns. All costs together may be more than a sum of SQL can hold, which is nine million
-dollars: their thousandths of a dollar and what is left of these are summed apart."""
+_CHARGE_SUMS += " FROM charges"
+"""Sums of columns. The sum of all costs may exceed a 64-bit integer, at nine million dollars:
+thousandths of a dollar and their remainders are summed apart."""
 
 _PLACES = {
     **{name.strip('"'): name for name in (*_KEYED[1:], "hour")},
@@ -84,9 +85,9 @@ _read_error = decoder(LastError)
 
 
 def _fold(table: Table, into: Mapping[str, str], too_old: str) -> tuple[str, str]:
-    """The statements that add the first rows that are `too_old` to those that they become, whose
-    columns are the expressions in `into`, and then delete them. Both pick the same rows: what rows
-    become is not too old."""
+    """The statements that add the first rows that match `too_old` to the rows they become, whose
+    columns are the expressions in `into`, and then delete them. Both select the same rows: the new
+    rows do not match."""
     name, keyed = table.name, len(table.key)
     columns = ", ".join(table.key)
     picked = (
@@ -117,7 +118,7 @@ _TO_DAY = {"hour": f"hour / {_DAY_S} * {_DAY_S}"}
 _HOURS = f"hour >= ? AND hour < ? AND hour % {_DAY_S} <> 0"
 _TO_ALL_TIME = {
     "hour": "0",
-    # Rows without an account tell of what reached nobody.
+    # Rows without an account are of requests that reached none.
     "account": f"CASE WHEN account = '' THEN '' ELSE '{OTHER}' END",
     "route": "''",
     '"user"': "''",
@@ -137,7 +138,7 @@ _FOR_ALL_TIME = (
 
 
 class UsageTables:
-    """Implements what `Store` has of usage on a database that is opened elsewhere. Rows are kept by
+    """Implements the usage of `Store` on a database that is opened elsewhere. Rows are stored by
     the hour for `hours_s` seconds, and by the day for `days_s`."""
 
     def __init__(self, database: Database, hours_s: float, days_s: float) -> None:
@@ -145,7 +146,7 @@ class UsageTables:
         self._hours_s = hours_s
         self._days_s = days_s
         self._added_up = 0.0
-        """Up to when all rows are those of days, so that nobody looks again."""
+        """Time before which all rows are sums of days."""
 
     def usage(self, since: float, until: float) -> dict[UsageKey, UsageCount]:
         """See `Store.usage`."""
@@ -165,10 +166,10 @@ class UsageTables:
         """See `Store.sums`."""
         found: dict[tuple[str, ...], Sums] = {}
         with self._database.reading() as connection:
-            for row in _grouped(connection, "usage", _SUMMED, since, until, by, only):
+            for row in _grouped(connection, _USAGE_SUMS, (since, until), by, only):
                 for group in _groups(row, by, only):
                     found.setdefault(group, Sums()).usage.add(UsageCount(*row[len(by) :]))
-            for row in _grouped(connection, "charges", _CHARGE_SUMMED, since, until, by, only):
+            for row in _grouped(connection, _CHARGE_SUMS, (since, until), by, only):
                 *counts, cost, rest = row[len(by) :]
                 counts.append(cost * _PART + rest)
                 charged = ChargeCount(*counts)
@@ -197,7 +198,7 @@ class UsageTables:
 
     def reprice(self, since: float, until: float, reprice: Reprice) -> int:
         """See `Store.reprice`."""
-        with self._database.writing_untold() as connection:
+        with self._database.writing_unversioned() as connection:
             old: list[tuple[Any, ...]] = []
             new: list[tuple[ChargeKey, ChargeCount]] = []
             for key, count in _charges(connection, since, until).items():
@@ -209,8 +210,8 @@ class UsageTables:
             _add_charges(connection, new)
         return len(new)
 
-    def _sweep_usage(self, connection: Connection, now: float) -> int:
-        """Add up what is too old to be kept as it is. Returns how many rows of a kind that were."""
+    def sweep(self, connection: Connection, now: float) -> int:
+        """Add up rows that are too old. Returns the number of rows of the kind with the most."""
         day, gone = ((now - age) // _DAY_S * _DAY_S for age in (self._hours_s, self._days_s))
         by_day = _done(connection, _BY_DAY, self._added_up, day)
         if by_day < SWEPT_AT_ONCE:
@@ -227,7 +228,7 @@ def _done(
     since: float,
     before: float,
 ) -> int:
-    """Add up the rows of a time. Returns how many of the table with the most."""
+    """Add up the rows of a time. Returns the number of rows of the table with the most."""
     bounds = (ceil(since), ceil(before), SWEPT_AT_ONCE)
     counts = []
     for add, delete in folds:
@@ -237,7 +238,7 @@ def _done(
 
 
 def add_usage(connection: Connection, batch: Batch) -> None:
-    """Add what a worker counted."""
+    """Add the counts of a worker."""
     if batch.usage:
         rows = _flat(batch.usage.items())
         connection.add(USAGE, rows)
@@ -270,18 +271,16 @@ def _charges(connection: Connection, since: float, until: float) -> dict[ChargeK
 
 def _grouped(
     connection: Connection,
-    table: str,
-    summed: Sequence[str],
-    since: float,
-    until: float,
+    columns: str,
+    hours: tuple[float, float],
     by: Sequence[str],
     only: Mapping[str, str],
 ) -> Rows:
-    """Sums by the dimensions `by`, with one row for each combination of tags, of what fits `only`:
-    of tags, what has it among others."""
+    """Sums by the dimensions `by`, with one row for each combination of tags, of rows that match
+    `only`; a tag matches if it is among several."""
     places = [_PLACES[name] for name in by]
     where = ["hour >= ?", "hour < ?"]
-    values: list[float | str] = [ceil(since), ceil(until)]
+    values: list[float | str] = [*map(ceil, hours)]
     for name, value in only.items():
         if name == "tag":
             where.append("replace(',' || tags || ',', ?, '') <> ',' || tags || ','")
@@ -289,7 +288,7 @@ def _grouped(
         else:
             where.append(f"CAST({_PLACES[name]} AS TEXT) = ?")
             values.append(value)
-    statement = f"SELECT {', '.join((*places, *summed))} FROM {table} WHERE {' AND '.join(where)}"
+    statement = f"SELECT {', '.join((*places, columns))} WHERE {' AND '.join(where)}"
     # Without a group there is a row of nothing even where nothing is.
     statement += f" GROUP BY {', '.join(places)}" if places else " HAVING count(*) > 0"
     return connection.execute(statement, values)

@@ -2,7 +2,7 @@
 
 ``full(answer)`` is the JSON object of a full answer, ``stream(answer)`` its stream frame by
 frame, ``error_frames(answer, failure, sent)`` the frames of an error after ``sent`` frames, and
-``cannot(scenario)`` the reason why the protocol has no way to say a scenario, or None.
+``cannot(scenario)`` the reason why the protocol cannot express a scenario, or None.
 """
 
 from collections.abc import Callable, Iterator
@@ -51,4 +51,4 @@ QUIRKS: dict[str, str] = {
     "failed_only": "Responses: `response.failed` without an `error` event",
     "no_ping": "Messages: no ping after message_start",
 }
-"""Quirks of what is said; those of the framing are ``frames.FRAMINGS``."""
+"""Quirks of the content; those of the framing are ``frames.FRAMINGS``."""

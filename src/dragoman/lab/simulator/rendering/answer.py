@@ -43,7 +43,7 @@ class Answer:
         return quirk in self.scenario.quirks
 
     def arguments_deltas(self, arguments: str) -> tuple[str, ...]:
-        """The deltas of tool arguments: short pieces unless the pace says otherwise."""
+        """The deltas of tool arguments: short pieces unless the pace sets another size."""
         pace = self.scenario.pace
         return split_text(arguments, pace if pace.chunks or pace.size else _ARGUMENTS_PACE)
 

@@ -43,7 +43,7 @@ _FINISH: dict[FinishReason, str] = {
 
 
 def cannot(scenario: Scenario) -> str | None:
-    """Why Chat can't say the scenario: it has no opaque reasoning, namespaces or hosted calls."""
+    """Why Chat cannot express the scenario: no opaque reasoning, namespaces or hosted calls."""
     if scenario.finish == "pause":
         return "Chat Completions has no paused turns"
     for step in scenario.steps:

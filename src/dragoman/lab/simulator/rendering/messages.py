@@ -54,7 +54,7 @@ _Block = Reasoning | Text | ToolCall | HostedSearch | _SearchResults
 
 
 def cannot(scenario: Scenario) -> str | None:
-    """Why Messages can't say the scenario: one message, only JSON tools, no namespaces."""
+    """Why Messages cannot express the scenario: one message, only JSON tools, no namespaces."""
     if scenario.choices > 1:
         return "Messages answers with exactly one message"
     for step in scenario.steps:
@@ -67,7 +67,7 @@ def cannot(scenario: Scenario) -> str | None:
 
 
 def full(answer: Answer) -> JsonObject:
-    """A ``message`` object. Tool input that is not a JSON object can't be said without a stream.
+    """A ``message`` object. Tool input that is not a JSON object needs a stream.
 
     Raises:
         ValueError: a call's arguments are no JSON object.

@@ -36,7 +36,7 @@ from dragoman.lab.simulator.view import JsonObject
 
 
 def cannot(scenario: Scenario) -> str | None:
-    """Why Responses can't say the scenario: it has one answer and no stop sequences."""
+    """Why Responses cannot express the scenario: it has one answer and no stop sequences."""
     if scenario.choices > 1:
         return "Responses has exactly one answer"
     if scenario.finish == "stop_sequence":
@@ -48,7 +48,7 @@ def cannot(scenario: Scenario) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A finished output item with the step it says; items of one ``group`` stream together."""
+    """A finished output item with its step; items of one ``group`` stream together."""
 
     item: JsonObject
     step: Reasoning | Text | Refusal | ToolCall | HostedSearch
@@ -331,10 +331,10 @@ def _text_part(
         extra = b',"logprobs":[]' if is_text else b""
         for delta in deltas:
             yield events.delta(f"response.{kind}.delta", where, delta, extra)
-    for number, note in enumerate(part.get("annotations", ())):
+    for number, one in enumerate(part.get("annotations", ())):
         yield events.write(
             "response.output_text.annotation.added",
-            where + b',"annotation_index":%d,"annotation":' % number + msgspec.json.encode(note),
+            where + b',"annotation_index":%d,"annotation":' % number + msgspec.json.encode(one),
         )
     done: JsonObject = {"text": text} if is_text else {"refusal": text}
     if is_text:

@@ -1,7 +1,7 @@
 """What OpenAI's Chat Completions endpoint refuses.
 
 Shapes: ``types/chat/completion_create_params.py`` and its neighbours in the openai package. The
-relations between fields, that every call is answered before anything else is said, and the limits
+relations between fields, that every call is answered before other content, and the limits
 of names and ids are the service's own rules.
 """
 
@@ -146,8 +146,8 @@ def _check_answered(waiting: list[str]) -> None:
 
 def _calls(message: AssistantMessage, *at: str | int) -> list[str]:
     """The ids of a message's calls, which tool messages have to answer."""
-    said = ("content", "tool_calls", "refusal", "function_call", "audio")
-    if all(getattr(message, name) is None for name in said):
+    contents = ("content", "tool_calls", "refusal", "function_call", "audio")
+    if all(getattr(message, name) is None for name in contents):
         text = f"Invalid value for 'content': expected a string, got null ('messages[{at[1]}]')."
         raise Complaint(text, *at, code="invalid_value")
     ids: list[str] = []

@@ -237,7 +237,7 @@ def check_messages(
     if request.get("thread") is not None:
         raise ApiError(
             400,
-            "thread: server-held conversations are not supported here",
+            "thread: conversations stored by the server are not supported here",
             details_code="thread_unsupported_request",
             param="thread",
         )

@@ -171,7 +171,7 @@ class Turns:
     """The turns so far and what they have left open.
 
     Neighbouring turns of one role are one turn for the service. ``open_calls`` are calls whose
-    results have to come; ``is_past_results`` says that something else than a result has
+    results have to come; ``is_past_results`` is true if something else than a result has
     come since they were made.
     """
 
@@ -216,7 +216,7 @@ class Turns:
         self._check_answered("messages", len(messages) - 1)
 
     def _check_content(self, turn: Message, *at: str | int, is_last: bool) -> None:
-        """That something is said, in blocks that the API version and the betas allow."""
+        """Check that there is content, in blocks that the API version and the betas allow."""
         content = turn.content
         if content == []:
             raise Refusal(f"{kind_of(turn)} messages must have non-empty content", *at)

@@ -119,8 +119,8 @@ def check_data_url(url: str, *at: str, media_types: tuple[str, ...] = ()) -> Non
     check_base64(url[head.end() :], *at)
 
 
-def check_json_word(said: object, subject: str, setting: str, *at: str) -> None:
+def check_json_word(text: object, subject: str, setting: str, *at: str) -> None:
     """Raises ``Refusal`` unless JSON without a schema is asked for in words as well."""
-    if "json" not in str(said).lower():
+    if "json" not in str(text).lower():
         text = f"{subject} must contain the word 'json' in some form, to use '{setting}' of type "
         raise Complaint(f"{text}'json_object'.", *at)

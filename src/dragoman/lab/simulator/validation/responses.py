@@ -119,7 +119,7 @@ def check_responses(
 ) -> None:
     """Check a Responses request whose stored history has been put before its input.
 
-    ``stored_items`` are the ids of items that the service still holds, ``links`` those of the
+    ``stored_items`` are the ids of items that the service still stores, ``links`` those of the
     reasoning that led to them; ``organization`` owns the encrypted reasoning. ``compatible`` lets
     unknown top-level fields pass.
 

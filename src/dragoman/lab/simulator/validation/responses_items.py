@@ -290,7 +290,7 @@ def check_items(
         item, at = _converted(value, index), ("input", index)
         kind, item_id = _type_of(item), item.id
         if kind in ("reasoning", "item_reference"):
-            _check_held(item, organization, stored_items, *at)
+            _check_stored(item, organization, stored_items, *at)
         if item_id is not None and kind not in _OUTPUTS:
             if item_id in ids:
                 text = f"Duplicate item found with id {item_id}. Remove duplicate items from your "
@@ -333,13 +333,15 @@ def _converted(value: Any, index: int) -> Any:
 
 
 def _may_follow_reasoning(item: Any, kind: str) -> bool:
-    """Whether an item is what the model said or did next."""
+    """Whether an item is output of the model that follows."""
     if kind == "message":
         return isinstance(item, AssistantMessage)
     return kind in ("reasoning", "program", "compaction") or kind.endswith(("_call", "_request"))
 
 
-def _check_held(item: Any, organization: str, stored_items: frozenset[str], *at: str | int) -> None:
+def _check_stored(
+    item: Any, organization: str, stored_items: frozenset[str], *at: str | int
+) -> None:
     """Raises ``Refusal`` if the service can't know what an item stands for."""
     if isinstance(item, ItemReference):
         if item.id not in stored_items:

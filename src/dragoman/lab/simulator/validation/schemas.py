@@ -28,7 +28,7 @@ _KEYWORDS: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(_SINGLE, (dict[str, Any] | bool, "is not of type 'object', 'boolean'")),
     **dict.fromkeys(_BOUNDS, (float, "is not of type 'number'")),
 }
-"""What draft 2020-12 has keywords hold, and what is said of anything else."""
+"""The types of keywords in draft 2020-12, and the complaint about any other type."""
 
 _COMBINATIONS = ("oneOf", "anyOf", "allOf")
 _NOT_STRICT = re.compile(
@@ -55,7 +55,7 @@ _UNSUPPORTED: dict[str, tuple[str, ...]] = {
 
 
 def check_parameters(schema: Schema, function: str, *, strict: bool) -> None:
-    """A function's parameters: a plain object schema, in the strict subset if it says so."""
+    """A function's parameters: a plain object schema, in the strict subset if it claims to be."""
     for problem in _wrong_parameters(schema, strict=strict):
         text = f"Invalid schema for function '{function}': {problem}"
         raise Complaint(text, "parameters", code="invalid_function_parameters")
@@ -160,7 +160,7 @@ def _without_items(node: Any) -> str | None:
 
 
 def _loose(node: Any) -> str | None:
-    """What keeps one schema out of OpenAI's strict subset."""
+    """Why one schema is not in OpenAI's strict subset."""
     if not isinstance(node, dict):
         return None
     for key in node:
@@ -193,7 +193,7 @@ def _too_large(schema: Schema) -> Iterator[str]:
 
 
 def _unstructured(node: Any) -> str | None:
-    """What keeps one schema out of Anthropic's subset."""
+    """Why one schema is not in Anthropic's subset."""
     if not isinstance(node, dict):
         return None
     for key in ("oneOf", "not", "if"):

@@ -1,6 +1,6 @@
 """Requests checked against declared shapes: msgspec structs that mirror the vendors' types.
 
-What types can't say, a shape checks in its ``__post_init__``. An optional field that is null
+What types cannot express, a shape checks in its ``__post_init__``. An optional field that is null
 counts as absent, as the vendors have it.
 """
 

@@ -1,0 +1,169 @@
+"""Operations that call the upstream of an account."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from dragoman.accounts.decide.states import AccountState
+from dragoman.accounts.store import StoreError
+from dragoman.admin.call import Call
+from dragoman.admin.replies import EventStream, Refusal, Write
+from dragoman.http import ClientGone
+from dragoman.operations.account_fields import AccountChanges
+from dragoman.operations.account_views import AccountView
+from dragoman.operations.accounts import MOST_ON_PAGE, NotDone
+from dragoman.operations.errors import Conflict, Unknown
+from dragoman.operations.inputs import literal_secret, read_input
+from dragoman.operations.openapi import Events
+from dragoman.operations.operation import Command, Http, Named, Operation
+from dragoman.serving.probe import Finding, probe
+
+_TESTS_AT_ONCE = 8
+_BETWEEN_TESTS_S = 0.1
+
+
+class TestAccount(Named, frozen=True, kw_only=True):
+    """Which account to test, with which model: by default that of the probes, else one that the
+    account, its upstream or a route names."""
+
+    model: str | None = None
+
+
+class TestAccounts(Struct, frozen=True, kw_only=True):
+    """Which accounts to test, with which model."""
+
+    names: Annotated[tuple[str, ...], Meta(min_length=1, max_length=MOST_ON_PAGE)]
+    model: str | None = None
+
+
+class RotateAccount(Named, frozen=True, kw_only=True):
+    """The new key of an account; with `test` it replaces the old one only if it works."""
+
+    key: Annotated[str, Meta(min_length=1)]
+    test: bool = True
+    model: str | None = None
+
+
+class Rotated(Struct, frozen=True):
+    """The account with its new key, and what the test of that found; None without one."""
+
+    account: AccountView
+    finding: Finding | None
+
+
+async def _test(call: Call, asked: TestAccount) -> Finding:
+    return await _probed(call, asked.name, asked.model)
+
+
+async def _probed(call: Call, name: str, model: str | None) -> Finding:
+    """Send an account a short request, and apply the outcome to its state.
+
+    Raises:
+        Unknown: there is no account of this name.
+        Conflict: its secrets cannot be read.
+        NoModel: no model is given, and none is known.
+    """
+    account = await call.in_store(lambda context: context.queries.account(name))
+    gateway = call.gateway
+    try:
+        state = gateway.bench.upstreams.pool.state(name)
+    except KeyError:
+        state = AccountState(name)
+    finding, transition = await probe(
+        gateway.bench.upstreams.client, gateway.config, account, state, who="operator", model=model
+    )
+    if transition is not None:
+        outcome = transition
+        # Through the store: the account may be so new that this worker does not know it yet.
+        await call.in_store(lambda context: context.accounts.observe(outcome))
+    return finding
+
+
+async def _test_many(call: Call, asked: TestAccounts) -> EventStream:
+    async def run(write: Write) -> None:
+        turns = asyncio.Semaphore(_TESTS_AT_ONCE)
+
+        async def test(name: str) -> None:
+            try:
+                outcome: object = await _probed(call, name, asked.model)
+            except (Unknown, Conflict, StoreError) as error:
+                outcome = NotDone(name, str(error))
+            finally:
+                turns.release()
+            with suppress(ClientGone):
+                await write(b"data: %b\n\n" % msgspec.json.encode(outcome))
+
+        async with asyncio.TaskGroup() as tests:
+            for name in dict.fromkeys(asked.names):
+                await turns.acquire()
+                tests.create_task(test(name))
+                # An upstream is not to see all of them at one moment.
+                await asyncio.sleep(_BETWEEN_TESTS_S)
+
+    return EventStream(run)
+
+
+async def _rotate(call: Call, asked: RotateAccount) -> Rotated:
+    name = asked.name
+    changes = read_input(AccountChanges, {"name": name, "key": asked.key}, literal_secret)
+    account = await call.in_store(lambda context: context.accounts.changeable(name))
+    finding: Finding | None = None
+    if asked.test:
+        finding, _ = await probe(
+            call.gateway.bench.upstreams.client,
+            call.gateway.config,
+            changes.changed(account),
+            AccountState(name),
+            who="operator",
+            model=asked.model,
+        )
+        if not finding.passed:
+            message = f"The new key does not work, and the old one stays: {finding.told}"
+            raise Refusal(409, "conflict", message, "key", {"finding": finding})
+    view = await call.in_store(lambda context: context.accounts.change(changes))
+    return Rotated(view, finding)
+
+
+OPERATIONS = (
+    Operation(
+        name="accounts.test",
+        summary="Ask accounts for a short answer.",
+        details="The outcome counts as that of any other request: an account that answers is used "
+        "again.",
+        input=TestAccount,
+        output=Finding,
+        role="admin",
+        run=_test,
+        in_store=False,
+        audit=("test account",),
+        http=(Http("POST", "accounts/{name}/test"),),
+        command=Command("accounts test", is_own=True),
+    ),
+    Operation(
+        name="accounts.test_many",
+        summary="Test several accounts, and report each outcome as it comes.",
+        input=TestAccounts,
+        output=Events,
+        role="admin",
+        run=_test_many,
+        in_store=False,
+        audit=("test account",),
+        http=(Http("POST", "accounts/test"),),
+    ),
+    Operation(
+        name="accounts.rotate",
+        summary="Replace the key of an account if the new one works.",
+        input=RotateAccount,
+        output=Rotated,
+        role="admin",
+        run=_rotate,
+        in_store=False,
+        audit=("change account",),
+        http=(Http("POST", "accounts/{name}/rotate"),),
+    ),
+)

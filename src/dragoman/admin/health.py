@@ -1,0 +1,114 @@
+"""Operations that show how a running gateway is, what it costs to call, and where names lead."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import UNSET, Struct, UnsetType
+
+import dragoman
+from dragoman.admin.call import Call
+from dragoman.operations.accounts import PAGE, PageSize
+from dragoman.operations.operation import Command, Http, Nothing, Operation
+from dragoman.operations.pricing import ListedPrice, PriceView, found_prices, price_views
+from dragoman.prices.table import Source
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """A running gateway: requests in flight and waiting, the configuration of each worker, whether
+    the store works; and by upstream the accounts in each state, those of them on trial, and when
+    the first is back."""
+
+    version: str
+    workers: int
+    configurations: list[int]
+    in_flight: int
+    queue_length: int
+    limits: str
+    store: str
+    usable: bool
+    accounts: dict[str, dict[str, int]]
+    trials: dict[str, dict[str, int]]
+    back_at: dict[str, dict[str, float]]
+
+
+class AskPrices(Struct, frozen=True, kw_only=True):
+    """Which prices to show: those of `model` at each upstream, or those of which the name or the
+    upstream has the text `search`."""
+
+    model: str | None = None
+    search: str | None = None
+    limit: PageSize = PAGE
+
+
+class PricesNow(Struct, frozen=True, kw_only=True):
+    """The prices that are used, with their version and sources."""
+
+    version: str
+    sources: tuple[Source, ...]
+    rows: tuple[ListedPrice, ...] | UnsetType = UNSET
+    total: int | UnsetType = UNSET
+    prices: dict[str, list[PriceView]] | UnsetType = UNSET
+
+
+async def _health(call: Call, _: Nothing) -> Health:
+    gateway, scrape = call.gateway, call.gateway.observed.scrape
+    gauges = (await scrape.counts()).gauges
+    upstreams = await scrape.standings()
+    sync, slices = gateway.sync, scrape.slices
+    return Health(
+        version=dragoman.__version__,
+        workers=int(gauges["workers"]),
+        configurations=scrape.configurations(),
+        in_flight=int(gauges["in_flight"]),
+        queue_length=int(gauges["queue_length"]),
+        limits="own" if slices is None else "away" if slices.away_since else "shared",
+        store="none" if sync is None else "working" if sync.working else "failing",
+        usable=gateway.bench.upstreams.pool.usable(),
+        accounts={name: one.states for name, one in upstreams.items()},
+        trials={name: one.trials for name, one in upstreams.items()},
+        back_at={name: one.back_at for name, one in upstreams.items()},
+    )
+
+
+async def _prices(call: Call, asked: AskPrices) -> PricesNow:
+    prices = call.gateway.prices
+    rows: tuple[ListedPrice, ...] | UnsetType = UNSET
+    total: int | UnsetType = UNSET
+    of_model: dict[str, list[PriceView]] | UnsetType = UNSET
+    if asked.search is not None:
+        found = await asyncio.to_thread(found_prices, prices, asked.search, asked.limit)
+        rows, total = found.rows, found.total
+    if asked.model is not None:
+        of_model = {
+            upstream: list(price_views(listed.prices(asked.model)))
+            for upstream, listed in prices.lists.items()
+        }
+    return PricesNow(
+        version=prices.version, sources=prices.sources, rows=rows, total=total, prices=of_model
+    )
+
+
+OPERATIONS = (
+    Operation(
+        name="health.show",
+        summary="Show how the gateway is.",
+        input=Nothing,
+        output=Health,
+        role="viewer",
+        run=_health,
+        in_store=False,
+        http=(Http("GET", "health"),),
+    ),
+    Operation(
+        name="prices.show",
+        summary="Show what a model costs at each upstream.",
+        input=AskPrices,
+        output=PricesNow,
+        role="viewer",
+        run=_prices,
+        in_store=False,
+        http=(Http("GET", "prices"),),
+        command=Command("prices show", is_own=True),
+    ),
+)

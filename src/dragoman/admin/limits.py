@@ -1,0 +1,213 @@
+"""Operations that ask a running gateway about the limits of keys and teams."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from dragoman.admin.call import Call
+from dragoman.admin.replies import Refusal
+from dragoman.limits.bound_limits import kind_of
+from dragoman.operations import keys
+from dragoman.operations.inputs import given
+from dragoman.operations.key_service import KeyView
+from dragoman.operations.keys import KeyList, ListOwners, TeamList
+from dragoman.operations.limit_service import limit_of
+from dragoman.operations.limits import PLACE, AddLimit, OfOwner, of_both
+from dragoman.operations.operation import Command, Http, Named, Nothing, Operation
+from dragoman.operations.team_service import TeamView
+from dragoman.serving.limit_counters import LimitView
+from dragoman.serving.limits_told import amount_text, moment_text
+from dragoman.serving.simulated_admission import Answer, LimitState, Question, state_of
+
+_PAST_S = 7 * 86_400.0
+"""Seconds of the past with which a limit is compared that is not stored yet."""
+
+
+class LimitNow(Struct, frozen=True):
+    """A limit with its number, and its state."""
+
+    number: int
+    limit: Any
+    state: LimitState
+
+
+class LimitsNow(Struct, frozen=True):
+    """The limits of a key or team."""
+
+    limits: tuple[LimitNow, ...]
+
+
+class PastUse(Struct, frozen=True):
+    """What a limit would have refused since a time: in how many `hours` there was use, in how many
+    it would have been `over`, when `first`, and the `most` in one window. None where that is not
+    known."""
+
+    since: str | None
+    hours: int | None
+    over: int | None
+    first: str | None
+    most: int | str | None
+
+
+class SharedLimits(Struct, frozen=True):
+    """Limits that machines share: since when the database is away, None if it is not; exchanges
+    with it, and how many failed."""
+
+    away_since: str | None
+    exchanges: int
+    failures: int
+    limits: Any
+
+
+async def _list_keys(call: Call, asked: ListOwners) -> KeyList:
+    plain = _of_kind("keys.list")
+    found: KeyList = await call.in_store(lambda context: plain.run(context, asked))
+    return replace(found, keys=await _with_limits(call, asked, found.keys, is_team=False))
+
+
+async def _list_teams(call: Call, asked: ListOwners) -> TeamList:
+    plain = _of_kind("teams.list")
+    found: TeamList = await call.in_store(lambda context: plain.run(context, asked))
+    return replace(found, teams=await _with_limits(call, asked, found.teams, is_team=True))
+
+
+async def _with_limits(
+    call: Call, asked: ListOwners, found: Sequence[KeyView | TeamView], *, is_team: bool
+) -> Any:
+    """Keys or teams, if that is asked for with the state of their limits."""
+    if not (asked.state or asked.ending):
+        return found
+    limits = call.gateway.simulated.limits
+    rules = [(owner.name, owner.rules.limits) for owner in found]
+    if asked.ending:
+        found = [found[place] for place in await limits.counted(rules, is_team=is_team)]
+        rules = [(owner.name, owner.rules.limits) for owner in found]
+    shown: list[Raw] = []
+    async for place, views in limits.views_of_all(rules, is_team=is_team):
+        if not asked.ending or any(view.exhausted_at < inf for view in views):
+            owner = msgspec.to_builtins(found[place])
+            # Encoded one by one: all at once would block the event loop for long.
+            shown.append(Raw(msgspec.json.encode({**owner, "limits": _now(views)})))
+    return shown
+
+
+def _now(views: Sequence[LimitView]) -> tuple[LimitNow, ...]:
+    return tuple(
+        LimitNow(number, view.bound.limit, state_of(view)) for number, view in enumerate(views, 1)
+    )
+
+
+async def _limits(call: Call, asked: OfOwner) -> LimitsNow:
+    numbered = await call.in_store(
+        lambda context: context.limits.limits(asked.name, is_team=asked.team)
+    )
+    limits = [one.limit for one in numbered]
+    views = await call.gateway.simulated.limits.views_of(asked.name, limits, is_team=asked.team)
+    return LimitsNow(_now(views))
+
+
+async def _past_use(call: Call, asked: Any) -> PastUse:
+    limit = limit_of(given(asked, PLACE))
+    await call.in_store(lambda context: context.limits.limits(asked.name, is_team=asked.team))
+    since = time.time() - _PAST_S
+    history = call.gateway.simulated.limits.history
+    past = await history.past_use(asked.name, limit, since, is_team=asked.team)
+    if past is None:
+        return PastUse(moment_text(since), None, None, None, None)
+    return PastUse(
+        moment_text(since),
+        past.hours,
+        past.over,
+        None if past.first is None else moment_text(past.first),
+        amount_text(kind_of(limit), past.most),
+    )
+
+
+SimulateRequest: Any = msgspec.defstruct(
+    "SimulateRequest",
+    [(info.name, info.type, info.default) for info in msgspec.structs.fields(Question)],
+    bases=(Named,),
+    namespace={"__doc__": Question.__doc__},
+    frozen=True,
+    kw_only=True,
+)
+"""A request that might be made with a key."""
+
+
+async def _simulate(call: Call, asked: Any) -> Answer:
+    await call.in_store(lambda context: context.keys.key(asked.name))
+    return await call.gateway.simulated.ask(asked.name, given(asked))
+
+
+async def _shared(call: Call, _: Nothing) -> SharedLimits:
+    slices = call.gateway.observed.scrape.slices
+    if slices is None:
+        raise Refusal(409, "conflict", "Limits are not shared: [storage] url is not set.")
+    away = slices.away_since
+    return SharedLimits(
+        None if away is None else moment_text(away),
+        slices.exchanges,
+        slices.failures,
+        slices.views(),
+    )
+
+
+def _of_kind(name: str) -> Operation:
+    return next(one for one in keys.OPERATIONS if one.name == name)
+
+
+WITH_LIMITS = {"keys.list": _list_keys, "teams.list": _list_teams}
+"""Operations on the store to which a running gateway adds the state of limits."""
+
+OPERATIONS = (
+    Operation(
+        name="limits.list",
+        summary="List the limits of the key NAME, and what is left of them.",
+        input=OfOwner,
+        output=LimitsNow,
+        role="viewer",
+        run=_limits,
+        in_store=False,
+        http=of_both("GET", "limits"),
+        command=Command("limit list", is_own=True),
+    ),
+    Operation(
+        name="limits.simulate",
+        summary="Compare a limit that is not stored with what was used in the last seven days.",
+        input=AddLimit,
+        output=PastUse,
+        role="viewer",
+        run=_past_use,
+        in_store=False,
+        http=of_both("POST", "limits/simulate"),
+    ),
+    Operation(
+        name="keys.simulate",
+        summary="Tell whether a request of the key NAME would pass.",
+        details="Nothing is sent, and nothing counted.",
+        input=SimulateRequest,
+        output=Answer,
+        role="viewer",
+        run=_simulate,
+        in_store=False,
+        http=(Http("POST", "keys/{name}/simulate"),),
+        command=Command("limit simulate", is_own=True),
+    ),
+    Operation(
+        name="limits.shared",
+        summary="Show the limits that machines share.",
+        input=Nothing,
+        output=SharedLimits,
+        role="viewer",
+        run=_shared,
+        in_store=False,
+        http=(Http("GET", "limits"),),
+    ),
+)

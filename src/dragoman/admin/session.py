@@ -1,0 +1,107 @@
+"""Operations that sign in and out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+import dragoman
+from dragoman.admin.call import Call
+from dragoman.admin.operators import cookie_of, csrf_token
+from dragoman.admin.replies import Operator, Refusal
+from dragoman.edge.auth import presented_key
+from dragoman.keys.admins import Role
+from dragoman.operations.operation import Http, Nothing, Operation
+
+
+class SignIn(Struct, frozen=True):
+    """The key of whoever signs in."""
+
+    key: Annotated[str, Meta(max_length=1000)] = ""
+
+
+class SignedIn(Struct, frozen=True, kw_only=True):
+    """Who is signed in; `name` is None if nobody is. `csrf` is the token that requests with the
+    session's cookie need, `zone` the time zone of this machine."""
+
+    name: str | None
+    role: Role | UnsetType = UNSET
+    csrf: str | UnsetType | None = UNSET
+    expires_at: float | UnsetType | None = UNSET
+    zone: str | UnsetType = UNSET
+    version: str | UnsetType = UNSET
+
+
+class SignedOut(Struct, frozen=True):
+    """Whether there was a session."""
+
+    ended: bool
+
+
+async def _show(call: Call, _: Nothing) -> SignedIn:
+    try:
+        operator = await call.gateway.operators.identify(call.incoming)
+    except Refusal:
+        # Keys that are guessed are counted by the status.
+        if presented_key(call.incoming.headers) is not None:
+            raise
+        return SignedIn(name=None)
+    return _signed_in(operator, cookie_of(call.incoming))
+
+
+async def _sign_in(call: Call, asked: SignIn) -> SignedIn:
+    key = asked.key.strip().encode()
+    return _signed_in(*await call.gateway.operators.sign_in(call.incoming, key, call.actor.address))
+
+
+async def _sign_out(call: Call, _: Nothing) -> SignedOut:
+    return SignedOut(call.gateway.operators.sign_out(call.incoming, call.operator))
+
+
+def _signed_in(operator: Operator, cookie: bytes | None) -> SignedIn:
+    session = operator.session
+    return SignedIn(
+        name=operator.name,
+        role=operator.role,
+        csrf=None if session is None or cookie is None else csrf_token(cookie),
+        expires_at=None if session is None else session.ends,
+        zone=datetime.now().astimezone().tzname() or "UTC",
+        version=dragoman.__version__,
+    )
+
+
+OPERATIONS = (
+    Operation(
+        name="session.show",
+        summary="Show who is signed in.",
+        input=Nothing,
+        output=SignedIn,
+        role="anyone",
+        run=_show,
+        in_store=False,
+        http=(Http("GET", "session"),),
+    ),
+    Operation(
+        name="session.begin",
+        summary="Sign in, with a cookie for a browser.",
+        input=SignIn,
+        output=SignedIn,
+        role="anyone",
+        run=_sign_in,
+        in_store=False,
+        audit=("sign_in admin",),
+        http=(Http("POST", "session"),),
+    ),
+    Operation(
+        name="session.end",
+        summary="Sign out.",
+        input=Nothing,
+        output=SignedOut,
+        role="viewer",
+        run=_sign_out,
+        in_store=False,
+        http=(Http("DELETE", "session"),),
+    ),
+)

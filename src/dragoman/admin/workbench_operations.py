@@ -1,0 +1,164 @@
+"""Operations of the workbench: a request in each protocol, and how it is answered when it is
+sent."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Annotated, cast
+
+from msgspec import Meta, Struct
+
+from dragoman.admin.call import Call
+from dragoman.admin.replies import EventStream, Refusal
+from dragoman.admin.workbench.sending import MOST_AT_ONCE, Sending, Wish
+from dragoman.admin.workbench.translations import Translated, translations
+from dragoman.audit import Change
+from dragoman.canonical.errors import DragomanError
+from dragoman.canonical.losses import Policy
+from dragoman.config import settings
+from dragoman.operations.inputs import InvalidInput
+from dragoman.operations.openapi import Events
+from dragoman.operations.operation import Http, Operation
+from dragoman.protocols import ProtocolName
+from dragoman.serving.routing import Router, Target
+
+_SCENARIO = re.compile(r"[a-z_]{1,40}(\?[\x21-\x7e]{0,400})?")
+_MOST_OUTPUT = 1024
+_SENDING = "workbench.send"
+
+ModelName = Annotated[str, Meta(min_length=1, max_length=1024)]
+
+
+class Translate(Struct, frozen=True, kw_only=True, rename={"source": "from"}):
+    """A request of the protocol `from`, as a text, and the name of a model whose route's options
+    apply; without one the defaults."""
+
+    source: settings.ProtocolName
+    body: str
+    model: ModelName | None = None
+
+
+class Translations(Struct, frozen=True, kw_only=True, rename={"source": "from"}):
+    """A request in each other protocol; `upstream`, the protocol that it `speaks` and `policy` are
+    those of the model."""
+
+    source: str
+    upstream: str | None
+    speaks: str | None
+    policy: Policy | None
+    targets: list[Translated]
+
+
+class Send(Struct, frozen=True, kw_only=True, rename={"source": "from"}):
+    """A request to send: to the route of `model`, by default that of the body; or with `scenario`
+    to a simulator of the protocol `to`."""
+
+    source: settings.ProtocolName
+    body: str
+    model: Annotated[str, Meta(max_length=1024)] | None = None
+    policy: Policy | None = None
+    max_tokens: Annotated[int, Meta(ge=1, le=10**7)] = _MOST_OUTPUT
+    scenario: str | None = None
+    to: settings.ProtocolName | None = None
+
+
+async def _translate(call: Call, asked: Translate) -> Translations:
+    bench = call.gateway.bench
+    target = None if asked.model is None else _target(bench.router, asked.model)
+    body = _encoded(asked.body)
+    targets = await asyncio.to_thread(
+        translations, cast(ProtocolName, asked.source), body, target, bench.envelope_key
+    )
+    return Translations(
+        source=asked.source,
+        upstream=None if target is None else target.upstream.name,
+        speaks=None if target is None else target.upstream.protocol,
+        policy=None if target is None else target.options.policy,
+        targets=targets,
+    )
+
+
+async def _send(call: Call, asked: Send) -> EventStream:
+    wish = _wish(asked)
+    if wish.model:
+        _target(call.gateway.bench.router, wish.model)
+    running = call.gateway.observed.running
+    if running[_SENDING] >= MOST_AT_ONCE:
+        raise Refusal(503, "overloaded", "Too many requests are being sent.")
+    running[_SENDING] += 1
+
+    def close() -> None:
+        running[_SENDING] -= 1
+
+    try:
+        sending = Sending(call.gateway.bench, wish)
+        place = {"scenario": wish.scenario} if wish.scenario else {"model": wish.model}
+        after = {"from": wish.source, **place}
+        await call.record(
+            Change(action="send", kind="request", name=sending.request_id, after=after)
+        )
+    except BaseException:
+        close()
+        raise
+    return EventStream(sending.run, close)
+
+
+def _target(router: Router, model: str) -> Target:
+    try:
+        return router.resolve(model)
+    except DragomanError:
+        raise InvalidInput.of("model", "no route matches it") from None
+
+
+def _wish(asked: Send) -> Wish:
+    """What is to be sent.
+
+    Raises:
+        InvalidInput: a field is wrong.
+    """
+    scenario = asked.scenario or ""
+    if scenario:
+        if not _SCENARIO.fullmatch(scenario):
+            message = "expected the name of a scenario, such as text?words=20"
+            raise InvalidInput.of("scenario", message)
+        if asked.to is None:
+            raise InvalidInput.of("to", "required with scenario")
+    return Wish(
+        source=cast(ProtocolName, asked.source),
+        body=_encoded(asked.body),
+        model=asked.model or "",
+        policy="" if asked.policy is None else asked.policy.value,
+        most_output=asked.max_tokens,
+        to=cast(ProtocolName, asked.to) if scenario else None,
+        scenario=scenario,
+    )
+
+
+def _encoded(body: str) -> bytes:
+    return body.encode("utf-8", "surrogatepass")
+
+
+OPERATIONS = (
+    Operation(
+        name="workbench.translate",
+        summary="Translate a request to each protocol, with what is lost. Nothing is sent.",
+        input=Translate,
+        output=Translations,
+        role="viewer",
+        run=_translate,
+        in_store=False,
+        http=(Http("POST", "translate"),),
+    ),
+    Operation(
+        name="workbench.send",
+        summary="Send a request, and show how it is answered as it happens.",
+        input=Send,
+        output=Events,
+        role="admin",
+        run=_send,
+        in_store=False,
+        audit=("send request",),
+        http=(Http("POST", "workbench/send"),),
+    ),
+)

@@ -1,0 +1,214 @@
+/** Hooks that bring data from the gateway into components. */
+import { useEffect, useRef, useState } from "../vendor/hooks.js";
+import { signal } from "../vendor/signals.js";
+import { session, stream } from "./api.js";
+
+/** Milliseconds after the last key before what was typed is searched for. */
+export const TYPING_MS = 150;
+
+/**
+ * What `read` gives, read anew whenever one of `deps` changes.
+ *
+ * `delay` ms have to pass without another change before it is read; with `every` it is read again
+ * in that interval while the page is visible. An answer that another change has overtaken is
+ * ignored. After an error the last data stay.
+ * @template T
+ * @param {() => Promise<T> | null} read null for no data
+ * @param {readonly unknown[]} deps
+ * @param {{ delay?: number, every?: number }} [timing]
+ * @returns {{ data: T | null, error: string, refusal: any, reload: () => void }}
+ */
+export function useFetched(read, deps, { delay = 0, every = 0 } = {}) {
+  const [state, setState] = useState({
+    data: /** @type {T | null} */ (null),
+    error: "",
+    refusal: null,
+  });
+  const reload = useRef(() => {});
+  useEffect(() => {
+    let isCurrent = true;
+    let isFresh = false; // it was read since the last tick
+    const load = async () => {
+      try {
+        const data = await read();
+        if (isCurrent) setState({ data, error: "", refusal: null });
+      } catch (refusal) {
+        if (isCurrent) setState((old) => ({ data: old.data, error: refusal.message, refusal }));
+      }
+    };
+    reload.current = () => {
+      isFresh = true;
+      load();
+    };
+    const tick = () => {
+      if (!isFresh && !document.hidden) load();
+      isFresh = false;
+    };
+    const start = delay ? setTimeout(load, delay) : void load();
+    const timer = every ? setInterval(tick, every) : undefined;
+    return () => {
+      isCurrent = false;
+      clearTimeout(start);
+      clearInterval(timer);
+    };
+  }, deps);
+  return { ...state, reload: () => reload.current() };
+}
+
+/**
+ * A function that calls `run` after `ms`, once for all calls until then.
+ * @param {() => void} run
+ * @param {number} ms
+ */
+export function useThrottled(run, ms) {
+  const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
+  const latest = useRef(run);
+  latest.current = run;
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return () => {
+    timer.current ||= setTimeout(() => {
+      timer.current = undefined;
+      latest.current();
+    }, ms);
+  };
+}
+
+/**
+ * A set of names that are chosen one by one.
+ * @param {Iterable<string>} initial
+ * @returns {[Set<string>, (name: string) => void, (names: Iterable<string>) => void]} the set, what
+ *   toggles a name, and what replaces all
+ */
+export function useSelection(initial = []) {
+  const [chosen, setChosen] = useState(() => new Set(initial));
+  const toggle = (name) =>
+    setChosen((old) => {
+      const next = new Set(old);
+      if (!next.delete(name)) next.add(name);
+      return next;
+    });
+  return [chosen, toggle, (names) => setChosen(new Set(names))];
+}
+
+/**
+ * Whether the screen receives events; undefined on one that has none.
+ * @type {import("../vendor/signals.js").Signal<boolean | undefined>}
+ */
+export const isLive = signal(undefined);
+
+const HIDDEN_MS = 30_000;
+const RECONNECT_MS = 5_000;
+
+/**
+ * Receives the events of the gateway while the page is visible.
+ * @param {string} query the topics and filters; none are received while it is empty
+ * @param {Record<string, (data: any) => void>} handlers by the kind of event; `open` is called for
+ *   each new connection, before which events may have been missed
+ * @returns {boolean | undefined} whether it is connected, undefined before that is known
+ */
+export function useEvents(query, handlers) {
+  const [isConnected, setIsConnected] = useState(/** @type {boolean | undefined} */ (undefined));
+  useEffect(() => {
+    if (!query) return undefined;
+    const setConnected = (value) => {
+      setIsConnected(value);
+      isLive.value = value;
+    };
+    return connect(query, handlers, setConnected);
+  }, [query]);
+  return isConnected;
+}
+
+/**
+ * @param {string} query
+ * @param {Record<string, (data: any) => void>} handlers
+ * @param {(value: boolean | undefined) => void} setConnected
+ */
+function connect(query, { open: onOpen, ...handlers }, setConnected) {
+  /** @type {EventSource | null} */
+  let source = null;
+  let timer = /** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined);
+
+  const close = () => {
+    clearTimeout(timer);
+    source?.close();
+    source = null;
+  };
+  const open = () => {
+    close();
+    const opened = new EventSource("/admin/events?" + query);
+    source = opened;
+    opened.onopen = () => {
+      setConnected(true);
+      onOpen?.(null);
+    };
+    opened.onerror = () => {
+      setConnected(false);
+      // The browser reconnects by itself unless it was refused.
+      const wasRefused = source === opened && opened.readyState === EventSource.CLOSED;
+      if (wasRefused) timer = setTimeout(open, RECONNECT_MS * (1 + Math.random()));
+    };
+    opened.addEventListener("bye", (event) => {
+      if (JSON.parse(event.data).why !== "signed out") return;
+      close();
+      session.value = null;
+    });
+    for (const [kind, handle] of Object.entries(handlers)) {
+      opened.addEventListener(kind, (event) => handle(JSON.parse(event.data)));
+    }
+  };
+  const onVisibility = () => {
+    clearTimeout(timer);
+    if (document.hidden) timer = setTimeout(close, HIDDEN_MS);
+    else if (!source || source.readyState === EventSource.CLOSED) open();
+  };
+
+  onVisibility();
+  document.addEventListener("visibilitychange", onVisibility);
+  return () => {
+    document.removeEventListener("visibilitychange", onVisibility);
+    close();
+    setConnected(undefined);
+  };
+}
+
+/**
+ * The events of a request that answers with a stream.
+ * @template T
+ */
+export function useStream() {
+  const [events, setEvents] = useState(/** @type {T[]} */ ([]));
+  const [error, setError] = useState("");
+  const [isRunning, setIsRunning] = useState(false);
+  const controller = useRef(/** @type {AbortController | null} */ (null));
+  const frame = useRef(0);
+  const stop = () => controller.current?.abort();
+  useEffect(() => stop, []);
+
+  const start = async (path, body) => {
+    stop();
+    const own = new AbortController();
+    controller.current = own;
+    /** @type {T[]} */
+    const received = [];
+    setEvents([]);
+    setError("");
+    setIsRunning(true);
+    // Events that arrive within one frame of the display are drawn together.
+    const draw = () => controller.current === own && setEvents([...received]);
+    const onEvent = (event) => {
+      received.push(event);
+      cancelAnimationFrame(frame.current);
+      frame.current = requestAnimationFrame(draw);
+    };
+    try {
+      await stream(path, body, onEvent, own.signal);
+    } catch (refusal) {
+      if (refusal.name !== "AbortError" && controller.current === own) setError(refusal.message);
+    }
+    if (controller.current !== own) return;
+    draw();
+    setIsRunning(false);
+  };
+  return { events, error, isRunning, start, stop };
+}

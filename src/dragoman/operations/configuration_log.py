@@ -1,0 +1,64 @@
+"""The configuration in the log of changes: it is changed in its file, so what is seen is that a
+gateway runs with another."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.audit import Actor, AuditLog, Change
+from dragoman.config import Config
+from dragoman.operations.people import this_user
+from dragoman.storage.opening import store_for
+
+
+def version_of(config: Config) -> str:
+    """What tells a configuration from others, but for its secrets: twelve hexadecimal digits."""
+    return hashlib.sha256(repr(config).encode()).hexdigest()[:12]
+
+
+def record_start(config: Config) -> None:
+    """Write down that a gateway starts with a configuration, unless the last one had the same.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+    _note_in_store(config, "start")
+
+
+def record_reload(config: Config, changes: Struct) -> None:
+    """Write down that a gateway goes on with another configuration. `changes` tells what differs,
+    by names: never a value, which may be a secret.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+    _note_in_store(config, "reload", changes)
+
+
+def _note_in_store(config: Config, action: str, changes: Struct | None = None) -> None:
+    store = store_for(config)
+    if store is None:
+        return
+    try:
+        with store.deciding():
+            _note(store, Actor(this_user().who, "gateway"), action, config, changes)
+    finally:
+        store.close()
+
+
+def _note(
+    log: AuditLog, actor: Actor, action: str, config: Config, changes: Struct | None = None
+) -> None:
+    version = version_of(config)
+    last = log.audit(1, only={"kind": "configuration"})
+    before = None if not last else {"version": (last[0].after or {}).get("version")}
+    if before == {"version": version} and changes is None:
+        return
+    after = {"version": version}
+    if changes is not None:
+        after |= msgspec.to_builtins(changes)
+    change = Change(action=action, kind="configuration", before=before, after=after)
+    log.note(actor, [change])

@@ -1,0 +1,126 @@
+"""An operation: something that an administrator can do, described once.
+
+The routes below `/admin`, the commands and the OpenAPI document are made from these descriptions.
+An operation takes an input, a `Struct` whose fields are its parameters, and returns its output,
+which is encoded as JSON over HTTP and printed by the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+Role = Literal["anyone", "viewer", "admin"]
+"""The least role that may do something: `viewer` reads, `admin` does everything; `anyone` need not
+be signed in."""
+
+
+Method = Literal["GET", "POST", "PATCH", "DELETE"]
+
+
+class Http(Struct, frozen=True):
+    """How an operation is called over HTTP.
+
+    `path` is below `/admin/`; a field in braces is taken from the path, where `{name}` stands for
+    the one entry of `names`, too. The other fields are taken
+    from the query of GET and DELETE and from the JSON body of POST and PATCH, but for the fields of
+    `query`, which come from the query always. `fixed` are fields that the path implies, `defaults`
+    those that are not given. `file` names the field that gets the whole body. `only` picks the one
+    thing that was asked for out of an output of several.
+    """
+
+    method: Method
+    path: str
+    status: int = 200
+    fixed: Mapping[str, object] = {}
+    defaults: Mapping[str, object] = {}
+    query: tuple[str, ...] = ()
+    file: str = ""
+    only: bool = False
+
+
+class Command(Struct, frozen=True):
+    """How an operation is called on the command line.
+
+    `path` names the group and the command. `arguments` are fields that are given by their place,
+    `options` the spelling of the others by field; fields in neither cannot be given. `defaults` are
+    values of fields that are not given. `confirm` is the kind of thing of which is asked whether to
+    remove it. With `takes_none` the text `none` stands for None. `is_json` says that the output is
+    JSON always. `is_own` commands are written by hand, in `dragoman.cli`.
+    """
+
+    path: str
+    arguments: tuple[str, ...] = ()
+    options: Mapping[str, str] = {}
+    defaults: Mapping[str, object] = {}
+    confirm: str = ""
+    takes_none: bool = False
+    is_json: bool = False
+    is_own: bool = False
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """One operation.
+
+    `summary` is one sentence, `details` what else its help says. `run` takes a context and the
+    input: of operations on the store (`in_store`) a `StoreContext`, in the thread that uses the
+    store; of others the call that a running gateway serves, and it returns an awaitable. `prepare`
+    turns an input into one that is ready, and `finish` an output into what is shown: both in any
+    thread, so that the store is kept from no other work. `audit` tells what the log of changes says
+    of it: an action and a kind each. `version` picks out of the output what a change of the same
+    path is checked against (`If-Match`).
+    """
+
+    name: str
+    summary: str
+    details: str = ""
+    input: type[Struct]
+    output: Any
+    role: Role
+    run: Callable[[Any, Any], Any]
+    in_store: bool = True
+    prepare: Callable[[Any, Any], Any] | None = None
+    finish: Callable[[Any, Any], Any] | None = None
+    audit: tuple[str, ...] = ()
+    version: Callable[[Any], object] | None = None
+    http: tuple[Http, ...] = ()
+    command: Command | None = None
+
+
+class Nothing(Struct, frozen=True):
+    """The input of an operation that takes none."""
+
+
+class Named(Struct, frozen=True, kw_only=True):
+    """The input of an operation on one thing."""
+
+    name: str
+
+
+class SeveralNamed(Struct, frozen=True, kw_only=True):
+    """The input of an operation on several things: on all of them, or on none."""
+
+    names: tuple[str, ...]
+
+
+class Removed(Struct, frozen=True):
+    """How many things were removed."""
+
+    removed: int
+
+
+class Upload(Struct, frozen=True):
+    """A file that was sent or read: its name, or its media type, as far as that is known."""
+
+    data: bytes
+    name: str = ""
+    media: str = ""
+
+
+class Text(Struct, frozen=True):
+    """An output that is no JSON."""
+
+    data: bytes
+    media: str = "text/plain; charset=utf-8"

@@ -1,0 +1,205 @@
+"""Operations on what was counted: usage, its prices, and the log of changes."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
+
+from dragoman.accounts.store import DIMENSIONS
+from dragoman.operations.account_views import AuditPage, UsageReport
+from dragoman.operations.accounts import PAGE
+from dragoman.operations.audit_sheet import audit_sheet
+from dragoman.operations.context import StoreContext
+from dragoman.operations.inputs import InvalidInput, Time, given
+from dragoman.operations.operation import Command, Http, Operation, Text
+from dragoman.operations.pricing import Repriced, hours_since, reprice
+
+MOST_LINES = 10_000
+"""Lines of a sheet, if no other number is asked for."""
+
+_DAY_S = 24 * 3600.0
+
+_SINCE = "24h, 7d, a date, or Unix seconds."
+
+
+class TimeSpan(Struct, frozen=True, kw_only=True):
+    """A time: until now, and since a day before its end, if nothing else is said."""
+
+    since: Annotated[Time | None, Meta(description=_SINCE)] = None
+    until: Annotated[Time | None, Meta(description="As --since.")] = None
+
+
+class _AskUsage(TimeSpan, frozen=True, kw_only=True):
+    """Which usage to report, grouped by the dimensions `by`."""
+
+    by: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="What to tell apart: key, team, user, tag, model, account, upstream, "
+            "route, day, hour. Commas separate them; repeatable.  [default: account]"
+        ),
+    ] = ()
+
+
+_FILTERS = tuple(name for name in DIMENSIONS if name not in ("hour", "day"))
+
+AskUsage = msgspec.defstruct(
+    "AskUsage",
+    [
+        (name, Annotated[str | UnsetType, Meta(description="Only of this one.")], UNSET)
+        for name in _FILTERS
+    ],
+    bases=(_AskUsage,),
+    namespace={"__doc__": _AskUsage.__doc__},
+    frozen=True,
+    kw_only=True,
+)
+
+
+class Reprice(TimeSpan, frozen=True, kw_only=True):
+    """What to price again."""
+
+    dry_run: Annotated[bool, Meta(description="Only report what would change.")] = False
+
+
+class AskAudit(Struct, frozen=True, kw_only=True):
+    """Which changes to show: the last `limit` of them, with lower numbers than `before`."""
+
+    format: Literal["csv", "json"] = "json"
+    since: Annotated[Time, Meta(description=_SINCE)] = 0.0
+    limit: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    before: Annotated[
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Only changes of lower numbers.")
+    ] = None
+    who: Annotated[
+        str | UnsetType,
+        Meta(description="user@host, or the name of a key of the administration."),
+    ] = UNSET
+    kind: Annotated[
+        str | UnsetType,
+        Meta(description="account, admin, key, team, prices, configuration, request or doctor."),
+    ] = UNSET
+    name: Annotated[str | UnsetType, Meta(description="Name of what was changed.")] = UNSET
+    action: Annotated[
+        str | UnsetType, Meta(description="What was done: add, change, remove and so on.")
+    ] = UNSET
+
+
+def span_of(asked: Any, usual_s: float = _DAY_S) -> tuple[float, float]:
+    """The time that is asked for, `usual_s` seconds if its beginning is not.
+
+    Raises:
+        InvalidInput: it ends before it begins.
+    """
+    end = time.time() if asked.until is None else asked.until
+    begin = end - usual_s if asked.since is None else asked.since
+    if begin > end:
+        names = {info.name: info.encode_name for info in msgspec.structs.fields(type(asked))}
+        raise InvalidInput.of(
+            names["since"], f"expected a time that is not after `{names['until']}`"
+        )
+    return begin, end
+
+
+def _usage(context: StoreContext, asked: Any) -> UsageReport:
+    since, until = span_of(asked)
+    only = given(asked, ("since", "until", "by"))
+    return context.queries.usage(since, until, asked.by, only)
+
+
+def _reprice(context: StoreContext, asked: Reprice) -> Repriced:
+    since, until = span_of(asked)
+    return reprice(
+        context.store,
+        context.prices,
+        since,
+        until,
+        hours_since(),
+        dry_run=asked.dry_run,
+        actor=context.actor,
+    )
+
+
+def _audit(context: StoreContext, asked: AskAudit) -> AuditPage:
+    only = given(asked, ("format", "since", "limit", "before"))
+    limit = asked.limit or (MOST_LINES if asked.format == "csv" else PAGE)
+    page = context.queries.audit(limit, asked.before, asked.since, only)
+    if context.role == "admin":
+        return page
+    changes = tuple(replace(line, address="") for line in page.changes)
+    return replace(page, changes=changes)
+
+
+def _shown(asked: AskAudit, page: AuditPage) -> AuditPage | Text:
+    if asked.format == "json":
+        return page
+    return Text(audit_sheet(page.changes), "text/csv; charset=utf-8")
+
+
+USAGE = Operation(
+    name="usage.report",
+    summary="Show requests, tokens, errors, latency and cost.",
+    details="Usage is stored by the hour: whole hours are shown that begin in the time asked "
+    "for. Older usage is stored by the day (UTC). A request with several tags counts for each "
+    "of them. Input includes cached tokens and those written to a cache, output includes "
+    "reasoning. Requests and errors count each request once, with the account that was asked "
+    "last; attempts, failed ones and those that another followed (retries) count with every "
+    "account that was asked. Unpriced are answers for whose model no price is known: the cost "
+    "is without them. Estimated are those whose usage was not reported in full.",
+    input=AskUsage,
+    output=UsageReport,
+    role="viewer",
+    run=_usage,
+    http=(Http("GET", "usage"),),
+    command=Command("usage", is_own=True),
+)
+
+REPRICE = Operation(
+    name="prices.reprice",
+    summary="Price again what was counted, by the prices of the configuration.",
+    details="Whole hours are priced that begin in the time asked for, each as of its "
+    "beginning. What has no price stays as it is.",
+    input=Reprice,
+    output=Repriced,
+    role="admin",
+    run=_reprice,
+    audit=("reprice prices",),
+    http=(Http("POST", "prices/reprice", query=("since", "until", "dry_run")),),
+    command=Command(
+        "prices reprice",
+        options={"since": "--since", "until": "--until", "dry_run": "--dry-run"},
+        defaults={"since": "24h", "until": "now"},
+    ),
+)
+
+AUDIT = Operation(
+    name="audit.list",
+    summary="Show who changed what, the last change first.",
+    details="Changes of accounts, keys, teams, prices and the configuration, on the command "
+    "line and over /admin, with what was before and is after. Secrets are never shown.",
+    input=AskAudit,
+    output=AuditPage,
+    role="viewer",
+    run=_audit,
+    finish=_shown,
+    http=(Http("GET", "audit"),),
+    command=Command(
+        "audit",
+        options={
+            "since": "--since",
+            "limit": "--limit",
+            "before": "--before",
+            "who": "--who",
+            "kind": "--kind",
+            "name": "--name",
+            "action": "--action",
+        },
+        defaults={"limit": 50},
+    ),
+)
+
+OPERATIONS = (USAGE, REPRICE, AUDIT)

@@ -1,0 +1,24 @@
+"""What the workers of one gateway have in common, at its owner."""
+
+from __future__ import annotations
+
+from dragoman.admin.sessions import SessionOwner
+from dragoman.config import Config
+from dragoman.edge.logins import relay_logins
+from dragoman.link.owner import Owner
+from dragoman.observability.metrics.board import Board
+from dragoman.storage.opening import sessions_for
+
+
+class Common:
+    """The owner of what is counted or decided for all workers, but for the configuration itself."""
+
+    def __init__(self, config: Config) -> None:
+        self.owner = Owner()
+        self.board = Board(self.owner.handlers)
+        self.sessions = SessionOwner(self.owner.handlers, sessions_for(config))
+        relay_logins(self.owner)
+
+    async def close(self) -> None:
+        """End, once no worker serves."""
+        self.sessions.close()

@@ -1,0 +1,35 @@
+"""What is counted or decided for all workers together, at its owner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.processes.forks import Forks
+from dragoman.server.common import Common
+from dragoman.server.reloading import Held, Reload
+
+
+class OwnerServices:
+    """The owner of what the workers of one gateway have in common. It is in the process that starts
+    them, or in the only one. `replace` ends the worker of a number, for another to be started in
+    its place."""
+
+    def __init__(self, held: Held, replace: Callable[[int], None]) -> None:
+        self.held = held
+        self.common = Common(held.config)
+        self.owner = self.common.owner
+        self.forks = Forks()
+        self.reload = Reload(held, self.owner, self.forks, replace)
+
+    async def start(self) -> None:
+        """Begin, in the running event loop."""
+        await self.reload.start()
+
+    def on_hangup(self) -> None:
+        """SIGHUP came: read the configuration anew."""
+        self.reload.begin()
+
+    async def close(self) -> None:
+        """End."""
+        await self.reload.close()
+        await self.common.close()

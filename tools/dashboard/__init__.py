@@ -1,0 +1,1 @@
+"""Programs for the dashboard: its pictures in the documentation, its vendored files."""

@@ -1,0 +1,1 @@
+"""Programs that put a gateway under load, harm or failures, for minutes or hours."""

@@ -1,0 +1,1 @@
+"""Programs that write the generated pages of the documentation (`make docs`)."""
