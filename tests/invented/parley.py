@@ -544,6 +544,7 @@ PASSTHROUGH = Passthrough(
     beginning=beginning,
     forward_request=_forward,
     match_response=match_response,
+    least={"lines": [{"from": "human", "says": [{"text": "."}]}]},
     matcher=Matcher,
 )
 

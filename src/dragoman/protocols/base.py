@@ -562,6 +562,8 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     """The client's top-level members with the model replaced and, where the protocol has to be
     asked for it, usage asked for in streams; all other values byte for byte."""
     match_response: AnswerMatcher
+    least: Mapping[str, Any]
+    """The members of the shortest conversation."""
     asks_usage: Callable[[Mapping[str, msgspec.Raw]], bool] = _no_usage
     """Whether a client asked for usage in its stream, where the protocol has it be asked for."""
     choices: Callable[[Mapping[str, msgspec.Raw]], int] = _one

@@ -220,9 +220,7 @@ class RequestContext:
         )
 
     def release(self) -> None:
-        """No other account is tried: the bodies are let go, but for the client's where a stream
-        that is passed through may need it."""
-        self.call.release()
+        """No other account is tried: the bodies are let go."""
         del self.call, self.request
 
     def go_on_from(self, thought: bytes) -> None:

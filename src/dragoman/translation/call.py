@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dragoman import jsontext
@@ -27,7 +27,15 @@ from dragoman.canonical.stops import cut_whole, emulated
 from dragoman.canonical.tools import ToolRestorer
 from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
-from dragoman.protocols.base import AnswerWriter, Codec, Inbound, Outbound, Reply, to_json
+from dragoman.protocols.base import (
+    AnswerWriter,
+    Codec,
+    Inbound,
+    Operation,
+    Outbound,
+    Reply,
+    to_json,
+)
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import finish_of
 from dragoman.protocols.long_texts import filled
@@ -211,11 +219,6 @@ class Call:
         # Losses of another account's answer do not concern this one's.
         self.ledger.rewind()
 
-    def release(self) -> None:
-        """Let the upstream's body go: it is sent."""
-        self.body = b""
-        self._unreduced = b"", self.ledger
-
     def may_drop(self, *, bound: bool, moved: bool, least: int) -> bool:
         """Whether `drop_reasoning` has to look for reasoning that it would leave out."""
         return (bound and (moved or not self.passes_through)) or least > 0
@@ -320,7 +323,7 @@ class Call:
 
     def open_stream(self) -> AnswerStream:
         """A translator for the upstream's streamed answer. It keeps nothing of this call's bodies
-        alive but the client's, where nothing is translated as yet."""
+        alive."""
         if not self.passes_through:
             return self._translated(self.response_id)
         source, passthrough = self._source, self.codec.passthrough
@@ -330,8 +333,19 @@ class Call:
             source.shown,
             passthrough.choices(source.members),
         )
-        keepalive = self.codec.translate.keepalive
-        return PassedStream(matcher, keepalive, self._translated, self.mask)
+        rest = _Rest(
+            members={**_settings(source.members), **passthrough.least},
+            shown=source.shown,
+            operation=source.operation,
+            protocol=self.codec.name,
+            settings=self.settings,
+            account=self.account,
+            response_id=self.response_id,
+            request_id=self.request_id,
+            mask=self.mask,
+            ledger=self.ledger,
+        )
+        return PassedStream(matcher, self.codec.translate.keepalive, rest.stream, self.mask)
 
     def _translated(self, answer_id: str | None) -> TranslatedStream:
         """A stream that is translated, from its beginning. `answer_id` is the id of the answer."""
@@ -454,6 +468,43 @@ class Call:
             options=settings.options,
             request_id=self.request_id,
         )
+
+
+class _Rest(Struct, frozen=True, kw_only=True):
+    """Translates the rest of a stream that was passed through. Of the request it has the settings:
+    streams are long, and conversations large."""
+
+    members: Mapping[str, Any]
+    shown: Mapping[str, Any]
+    operation: Operation | None
+    protocol: str
+    settings: CallSettings
+    account: str
+    response_id: str | None
+    request_id: str
+    mask: Mask | None
+    ledger: Ledger
+
+    def stream(self, answer_id: str) -> TranslatedStream:
+        """A translated stream, from the beginning of an answer of this id."""
+        source = ClientRequest(self.protocol, to_json(self.members), self.shown, self.operation)
+        call = Call(source, self.protocol, self.settings)
+        call.account, call.response_id = self.account, self.response_id
+        call.request_id, call.mask, call.ledger = self.request_id, self.mask, self.ledger
+        return call._translated(answer_id)
+
+
+_SETTING_BYTES = 2048
+"""Size of the largest member of a request that is a setting, and no part of a conversation."""
+
+
+def _settings(members: Mapping[str, Raw]) -> dict[str, Any]:
+    """The settings in a request, without its body."""
+    return {
+        name: Raw(bytes(raw))
+        for name, raw in members.items()
+        if memoryview(raw).nbytes <= _SETTING_BYTES
+    }
 
 
 def _said_in(events: Iterable[Event]) -> int:

@@ -139,5 +139,6 @@ PASSTHROUGH = Passthrough(
     beginning=beginning,
     forward_request=forward_request,
     match_response=match_response,
+    least={"messages": [{"role": "user", "content": "."}]},
     matcher=MessagesMatcher,
 )

@@ -115,6 +115,7 @@ PASSTHROUGH = Passthrough(
     beginning=beginning,
     forward_request=forward_request,
     match_response=match_response,
+    least={"messages": [{"role": "user", "content": "."}]},
     asks_usage=asks_usage,
     choices=choices_of,
     matcher=ChatMatcher,

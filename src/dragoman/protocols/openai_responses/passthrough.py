@@ -169,5 +169,6 @@ PASSTHROUGH = Passthrough(
     beginning=beginning,
     forward_request=forward_request,
     match_response=match_response,
+    least={"input": "."},
     matcher=ResponsesMatcher,
 )
