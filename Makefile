@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 UV_VENV := .lock-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint javascript format types pytest mutants bench differential docs lock node clients frameworks record-clients drift release clean
+.PHONY: help demo test check-fast lint javascript format types pytest mutants bench differential docs lock node clients frameworks record-clients drift release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,16 @@ demo: $(VENV)/.runtime ## serve the demo on 127.0.0.1:8080 (PORT= overrides)
 	@exec $(BIN)/dragoman demo --port $(PORT)
 
 test: lint types pytest ## lint, types and every test
+
+# Tests that open no socket and start no process, without those that are marked slow. A test holds
+# these folders to it.
+FAST := tests/accounts tests/canonical tests/keys tests/limits tests/losses tests/prices tests/programs \
+	tests/protocols tests/tables \
+	tests/test_config.py tests/test_config_rules.py tests/test_documentation.py tests/test_failing.py \
+	tests/test_jsontext.py tests/test_pass_through_shape.py tests/test_protocol_names.py \
+	tests/test_sse.py
+check-fast: lint types $(VENV)/.dev ## lint, types and the tests without sockets: under a minute, before each commit
+	$(BIN)/pytest --quiet --numprocesses 2 --dist loadfile -m "not slow" $(FAST)
 
 lint: $(VENV)/.dev javascript ## ruff, the import contracts, and the JavaScript of the dashboard
 	$(BIN)/ruff check

@@ -248,7 +248,7 @@ def test_a_setting_that_was_removed_is_refused_with_what_to_do(name: str) -> Non
     *tables, setting = name.split(".")
     value: object = {setting: 1}
     for table in reversed(tables):
-        value = {table: [value] if table in ("upstreams", "clients", "teams") else value}
+        value = {table: [value] if table in ("upstreams", "clients", "teams", "limits") else value}
     assert isinstance(value, dict)
     converter = Converter(Lookup(Secret))
     converter.convert(value, Config, ())

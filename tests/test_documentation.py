@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    *(ROOT / "README.md", ROOT / "deploy/README.md"),
+    *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "deploy/README.md"),
+    ROOT / "tests/README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 _LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -51,7 +51,7 @@ class Echo(WebSocket):
 async def app(request: Request) -> None:
     """Accept each handshake."""
     clock = Clock(asyncio.get_running_loop())
-    request.take_over(Echo(accept(request, _LIMITS), clock, request.budget))
+    request.switch_to(Echo(accept(request, _LIMITS), clock, request.budget))
 
 
 def _results(wstest: list[str], port: int, cases: list[str], folder: Path) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""What people change: who, when, from where, what it was before and is after. Never a secret."""
+"""The audit log: who changed what, when, from where, and the values before and after. Never a
+secret."""
 
 from __future__ import annotations
 
@@ -8,17 +9,17 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 Origin = Literal["command", "admin", "gateway"]
-"""How a change came: from a command line, over `/admin`, or of the gateway itself."""
+"""Where a change came from: the command line, `/admin`, or the gateway itself."""
 
 Kind = Literal["account", "admin", "key", "team", "prices", "configuration", "request", "doctor"]
 
 Fields = Mapping[str, Any]
-"""Values that JSON has, by name."""
+"""JSON values by name."""
 
 
 class Actor(Struct, frozen=True):
-    """Who changes something: `user@host` on a command line, the name of a key over `/admin`; and
-    the address it came from, empty on the machine itself."""
+    """Who makes a change: `user@host` on a command line, the name of a key over `/admin`; and the
+    address, empty for this machine."""
 
     who: str
     origin: Origin
@@ -26,8 +27,8 @@ class Actor(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One change of one thing. `before` and `after` have what differs: None where it was not there
-    before, or is not after."""
+    """One change of one entry. `before` and `after` have the values that differ: None if the entry
+    did not exist before, or does not exist after."""
 
     action: str
     kind: Kind
@@ -37,7 +38,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """A change as it was written down, at a time in Unix seconds. Later ones have higher ids."""
+    """A recorded change, at a time in Unix seconds. Later ones have higher ids."""
 
     id: int
     at: float
@@ -52,11 +53,11 @@ class Line(Struct, frozen=True, kw_only=True):
 
 
 class AuditLog(Protocol):
-    """Where changes are written down. Every method raises `StoreError` when that cannot be, and has
-    then changed nothing."""
+    """The log of changes. Every method raises `StoreError` if it cannot be used, and has then
+    changed nothing."""
 
-    def note(self, actor: Actor, changes: Iterable[Change]) -> None:
-        """Write changes down, in the transaction that is open, if one is."""
+    def record(self, actor: Actor, changes: Iterable[Change]) -> None:
+        """Record changes, in the open transaction if there is one."""
 
     def audit(
         self,
@@ -66,12 +67,12 @@ class AuditLog(Protocol):
         since: float = 0.0,
         only: Mapping[str, str] = {},
     ) -> Sequence[Line]:
-        """The latest changes, the last first: those with lower ids than `before`, made since a time
-        in Unix seconds, whose `who`, `kind`, `name` and `action` are as in `only`."""
+        """The latest changes, the last first: those with ids below `before`, made since a time in
+        Unix seconds, with `who`, `kind`, `name` and `action` as in `only`."""
 
 
 def difference(before: Fields, after: Fields) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What differs, as it is in each of them."""
+    """The values that differ, of each."""
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return (
         {name: before[name] for name in names if name in before},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,8 @@ from dragoman.accounts.decide.states import (
     Transition,
 )
 from dragoman.failing import Verdict
+
+pytestmark = pytest.mark.slow
 
 AT_LEISURE = settings(deadline=None)
 """Machines that are busy with other things are slow."""

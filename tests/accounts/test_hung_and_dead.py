@@ -29,6 +29,8 @@ from dragoman.serving.attempts import Attempts
 from dragoman.serving.failures import Failure
 from dragoman.serving.routing import Router, Target
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 
 ACCOUNTS = 10_000

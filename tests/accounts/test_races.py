@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
+import pytest
 from msgspec import Struct
 
 from dragoman.accounts.decide.decisions import active_rest
@@ -31,6 +32,8 @@ from dragoman.operations.errors import Conflict, Unknown
 from dragoman.operations.inputs import InvalidInput
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
+
+pytestmark = pytest.mark.slow
 
 T = TypeVar("T")
 

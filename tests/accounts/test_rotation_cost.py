@@ -14,6 +14,8 @@ from dragoman.accounts.decide.rotation import Rotation
 from dragoman.accounts.decide.states import AccountState, Decision, Failed, Outcome, Rest
 from dragoman.failing import Verdict
 
+pytestmark = pytest.mark.slow
+
 ACCOUNTS = 2_000
 CHOICES = 500
 LOOKS = 8

@@ -26,6 +26,8 @@ from dragoman.accounts.decide.states import (
 from dragoman.failing import Verdict
 from tests.accounts.oracle import Known, Oracle
 
+pytestmark = pytest.mark.slow
+
 NAMES = [f"a{number}" for number in range(14)]
 MODELS = ["", "x", "y", "gpt-1", "gpt-2"]
 LISTS = [None, None, None, ("x",), ("x", "gpt-*"), ("*",), ("gpt-*", "y")]

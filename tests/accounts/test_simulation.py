@@ -9,6 +9,8 @@ from dragoman.config import Selection
 from dragoman.failing import Verdict
 from tests.accounts.simulation import ARRIVAL_S, MODELS, RARE, World
 
+pytestmark = pytest.mark.slow
+
 ACCOUNTS = 10_000
 REQUESTS = 400_000
 TROUBLE_EVERY = 500

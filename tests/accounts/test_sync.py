@@ -31,6 +31,8 @@ from dragoman.storage.tables.pool import PoolTables
 from tests.accounts.syncing import SYNC_S, until
 from tests.storage.conftest import cluster, kind, url
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["cluster", "kind", "url"]
 
 KEY = Secret("correct horse battery")

@@ -17,6 +17,8 @@ from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
 from tests.accounts.syncing import SYNC_S, until
 
+pytestmark = pytest.mark.slow
+
 
 def key(name: str, rules: KeyRules = KeyRules()) -> StoredKey:  # noqa: B008
     secret = StoredSecret(digest=digest_of(name.encode()), ending=name[-4:], created=1.0)

@@ -31,7 +31,7 @@ class Interrupted:
         self.deciding = store.deciding
         self.add = store.add
         self.save = store.save
-        self.note = store.note
+        self.record = store.record
         self.audit = store.audit
         self.used = store.used
         self.users = store.users

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from dragoman.canonical.masking import Mask
 from dragoman.canonical.stream_mask import StreamMask
 
+pytestmark = pytest.mark.slow
+
 KEY = "sk-ant-Q0x-7f9"
 OTHER_HEADER = "prompt-tools-2025"
 MASK = Mask([KEY, f"Bearer {KEY}", OTHER_HEADER])

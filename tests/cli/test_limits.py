@@ -78,8 +78,8 @@ WRONG = [
     (("--kind", "requests", "--amount", "5", "--window", "fortnight"), "expected a window"),
     (("--kind", "requests", "--amount", "5"), "limits[0].window: required"),
     (("--kind", "requests", "--amount", "5", "--window", "day", "--zone", "X/Y"), "no time zone"),
-    (("--kind", "concurrent", "--amount", "5", "--window", "day"), "have none"),
-    (("--kind", "requests", "--amount", "5", "--window", "1m", "--clamp"), "means nothing"),
+    (("--kind", "concurrent", "--amount", "5", "--window", "day"), "has no effect"),
+    (("--kind", "requests", "--amount", "5", "--window", "1m", "--clamp"), "has no effect"),
     (("--kind", "requests", "--amount", "5", "--window", "1m", "--queue", "-1"), "queue_s"),
     (
         ("--kind", "requests", "--amount", "5", "--window", "1m", "--mode", "strict"),
@@ -158,18 +158,12 @@ def test_it_is_told_whether_a_request_would_pass(shop: Shop) -> None:
     assert "no key named x" in shop.run("limit", "simulate", "x", "--model", "m", status=1).stderr
 
 
-def test_a_share_of_what_accounts_have(shop: Shop) -> None:
+def test_a_share_of_what_accounts_have_was_removed(shop: Shop) -> None:
     shop.run("key", "add", "ci")
     wanted = ("limit", "add", "ci", "--kind", "cost", "--share", "40%", "--window", "5h")
-    assert "upstream: required with share" in shop.run(*wanted, status=1).output
-    assert "no upstream named chad" in shop.run(*wanted, "--upstream", "chad", status=1).output
-    assert "40% of chat" in shop.run(*wanted, "--upstream", "chat").stdout
-    assert "40% of chat: unknown" in shop.run("limit", "list", "ci").stdout
-    (found,) = listed(shop, "ci")
-    limit = {"kind": "cost", "share": "40%", "upstream": "chat", "window": "5h"}
-    assert found == {"number": 1, "limit": limit}
-    answer = shop.run("limit", "add", "ci", "--kind", "requests", "--window", "1m", status=1)
-    assert "amount: required" in answer.output
+    assert "set an amount in US dollars" in shop.run(*wanted, status=2).output
+    answer = shop.run("limit", "add", "ci", "--kind", "requests", "--window", "1m", status=2)
+    assert "--amount" in answer.output
 
 
 def test_a_limit_is_changed_in_place(shop: Shop) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from dragoman.demo import KEY, demo_config
-from dragoman.edge.lanes import ConnectionMemory
+from dragoman.edge.continuation import ConnectionMemory
 from dragoman.lab.doctor import PROTOCOLS, Findings, NoModel, State, Unreachable, Weight, examine
 from dragoman.lab.doctor.checks import GENERAL, PROTOCOL_CHECKS
 from dragoman.lab.simulator.testing import running_simulator
@@ -121,7 +121,7 @@ def test_a_fault_over_websocket_is_found(
     gateway: RunningGateway, check: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A turn that ends in another way; a connection that remembers nothing."""
-    monkeypatch.setattr(ConnectionMemory, "keep", lambda memory, remembered: None)
+    monkeypatch.setattr(ConnectionMemory, "store", lambda memory, remembered: None)
     model, told = SOCKETS[check]
     found = look(gateway.base_url, model=model, protocols=["openai_responses"])
     assert told in problems(found)[check]

@@ -1,10 +1,14 @@
-"""`python -m tests.gateway.limit_costs`: what one request's limits cost, from admission to
-settlement, with the counters in the file that workers share: microseconds of CPU, the least of many
-rounds."""
+"""`python -m tests.gateway.limit_costs`: what limits add to a request, alone and over a socket.
+
+In one process: microseconds of CPU from admission to settlement of a request with four limits, the
+least of many rounds. With several workers: how long a request takes with and without limits,
+where each asks the supervisor.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import statistics
 import sys
 import tempfile
 import time
@@ -19,17 +23,19 @@ from dragoman.config import Config, OwnPrice, Upstream
 from dragoman.config.limits import Limit
 from dragoman.edge.auth import Caller
 from dragoman.edge.record import Record
-from dragoman.keys.records import UsedInHour
-from dragoman.limits.admission import Reservation, admit, settle
+from dragoman.link.messages import Handlers
+from dragoman.link.owner import Owner
 from dragoman.prices.loading import load_prices
 from dragoman.protocols import CODECS
-from dragoman.serving.admission import Admission
-from dragoman.serving.limit_counters import LimitCounters
-from dragoman.serving.limits_told import rate_lines
-from dragoman.serving.request_use import spent_by
+from dragoman.serving.limits.admission import Admission
+from dragoman.serving.limits.client import Limits
+from dragoman.serving.limits.history import UsageHistory
+from dragoman.serving.limits.service import LimitService
 from dragoman.serving.routing import Router
-from dragoman.storage.shared_limits import SharedLimits
 from dragoman.translation import ClientRequest
+from tests.gateway.http import Connection
+from tests.gateway.processes import ASKED, gateway_process
+from tests.gateway.test_shared_concurrency import slow_upstream
 
 FOUR = (
     Limit(kind="requests", amount=10**9, window="1m"),
@@ -43,6 +49,34 @@ BODY = (
 )
 ROUNDS, EACH = 40, 500
 
+TABLES = """
+[[prices]]
+model = "*"
+input = "1"
+output = "2"
+[[clients]]
+name = "plain"
+key = "sk-of-the-plain"
+[[clients]]
+name = "limited"
+key = "sk-of-the-limited"
+[[clients.limits]]
+kind = "requests"
+amount = 1_000_000_000
+window = "1m"
+[[clients.limits]]
+kind = "tokens"
+amount = 1_000_000_000_000
+window = "1m"
+[[clients.limits]]
+kind = "cost"
+amount = "100000"
+window = "month"
+[[clients.limits]]
+kind = "concurrent"
+amount = 1000
+"""
+
 
 class _Incoming:
     """What admission uses of a request that came in."""
@@ -51,10 +85,6 @@ class _Incoming:
         self.codec = CODECS["openai_chat"]
         self.lines = b""
         self.shared: list[Any] = []
-
-
-async def _unused(name: str, since: float, /, *, is_team: bool) -> list[UsedInHour]:
-    return []
 
 
 def least(work: Callable[[], object]) -> float:
@@ -68,97 +98,76 @@ def least(work: Callable[[], object]) -> float:
     return best / EACH * 1e6
 
 
-async def measure(folder: Path) -> dict[str, float]:
-    """What the whole costs, and its parts."""
+async def alone() -> dict[str, float]:
+    """What limits cost where the owner is in the same process."""
     config = Config(
         upstreams=(Upstream(name="chat", protocol="openai_chat", base_url="http://127.0.0.1:1"),),
         prices=(OwnPrice(model="*", input="1", output="2"),),
     )
     prices, target = load_prices(config), Router(config).resolve("chat/m")
-    counters = LimitCounters(lambda: SharedLimits(folder / "limits"), _unused)
-    admission = Admission(counters)
+    owner = Owner()
+    LimitService().register(owner.handlers)
+    limits = Limits(owner.join(Handlers()), UsageHistory())
+    admission = Admission(limits)
     caller, usage = Caller("k", limits=FOUR), Usage(input=20, output=30)
-    bound = await counters.bind(caller)
+    await limits.bind(caller)
     incoming: Any = _Incoming()
-
-    # What a request without limits does, too: it is read, its log begun, its answer priced.
-    request = ClientRequest("openai_chat", BODY)
+    request, now = ClientRequest("openai_chat", BODY), time.time()
 
     def whole() -> None:
         record = Record(model="chat/m")
         incoming.lines, incoming.shared = b"", []
-        work = admission.admit(incoming, caller, record, request, target, prices)
         with suppress(StopIteration):
-            work.send(None)
-        record.usage = usage
-        record.charge = prices.charge("chat", "m", usage, now)
+            admission.admit(incoming, caller, record, request, target, prices).send(None)
+        record.usage, record.charge = usage, prices.charge("chat", "m", usage, now)
         admission.settle(record, time.time())
 
-    async def nothing() -> ClientRequest:
-        return request
-
-    def without() -> None:
-        record = Record(model="chat/m")
-        incoming.lines, incoming.shared = b"", []
-        with suppress(StopIteration):
-            nothing().send(None)
-        record.usage = usage
-        record.charge = prices.charge("chat", "m", usage, now)
-
-    now = time.time()
-    record = Record(model="chat/m")
-    record.usage, record.charge = usage, prices.charge("chat", "m", usage, now)
-    spent = bound.amounts(spent_by(record))
-    wanted, _ = admission.expected.of(bound, "k", request, target, prices, now)
-    amounts = bound.most(wanted.counts())
-
-    def both() -> None:
-        found = admit(bound.all, amounts, now)
-        assert isinstance(found, Reservation)
-        settle(found, spent, now)
-
-    def locks() -> None:
-        for _ in range(2):
-            counters.shared.lock()
-            counters.shared.unlock()
-
-    def estimate() -> None:
-        admission.expected.of(bound, "k", request, target, prices, now)
-
-    refused = Caller("r", limits=(Limit(kind="requests", amount=1, window="1m"),))
-    await counters.bind(refused)
-    first = admission.admit(incoming, refused, Record(model="chat/m"), request, target, prices)
-    with suppress(StopIteration):
-        first.send(None)
+    refused = Caller("r", limits=(Limit(kind="requests", amount=0, window="1m"),))
+    await limits.bind(refused)
 
     def refusing() -> None:
         incoming.lines, incoming.shared = b"", []
-        work = admission.admit(incoming, refused, record, request, target, prices)
+        work = admission.admit(incoming, refused, Record(), request, target, prices)
         with suppress(DragomanError):
             work.send(None)
 
-    told = rate_lines(incoming.codec, bound)
-    plain = least(without)
-    found = {
-        "four limits in all": least(whole) - plain,
-        "estimate and price": least(estimate),
-        "amounts": least(lambda: bound.most(wanted.counts())),
-        "reserving and settling": least(both),
-        "two locks": least(locks),
-        "headers": least(lambda: told(now)),
-        "a refusal, with its error": least(refusing),
-        "spent": least(lambda: bound.amounts(spent_by(record))),
+    return {"four limits, alone": least(whole), "a refusal, alone": least(refusing)}
+
+
+def over_sockets(folder: Path, workers: int) -> dict[str, float]:
+    """How long requests take with and without limits, one after the other, in turn."""
+    taken: dict[str, list[float]] = {"plain": [], "limited": []}
+    with (
+        slow_upstream() as upstream,
+        gateway_process(folder, upstream.url, {"a": "sk-a"}, workers=workers, tables=TABLES) as one,
+    ):
+        upstream.takes_s = 0.0
+        connection = Connection(one.url)
+        for number in range(2000):
+            for name, times in taken.items():
+                headers = {"authorization": f"Bearer sk-of-the-{name}"}
+                begun = time.perf_counter()
+                connection.send("POST", "/v1/chat/completions", ASKED, headers)
+                answer = connection.answer()
+                if number > 100:
+                    times.append(time.perf_counter() - begun)
+                assert answer.status == 200, answer.body
+    found = {name: statistics.quantiles(times, n=100) for name, times in taken.items()}
+    return {
+        f"added with {workers} workers, {percent} %": 1e6
+        * (found["limited"][percent - 1] - found["plain"][percent - 1])
+        for percent in (50, 90, 99)
     }
-    counters.reservations.take_unwritten()
-    await counters.close()
-    return found
 
 
 def main() -> int:
     """Print what was found."""
-    with tempfile.TemporaryDirectory(prefix="limit-costs-") as folder:
-        for name, cost in asyncio.run(measure(Path(folder))).items():
-            sys.stdout.write(f"{name:24} {cost:6.2f} us\n")
+    costs = asyncio.run(alone())
+    for workers in (1, 2):
+        with tempfile.TemporaryDirectory(prefix="limit-costs-") as folder:
+            costs |= over_sockets(Path(folder), workers)
+    for name, cost in costs.items():
+        sys.stdout.write(f"{name:32} {cost:8.2f} us\n")
     return 0
 
 

@@ -13,15 +13,18 @@ import pytest
 from dragoman.accounts.pool import AccountPool, LeaseRequest, NoAccount
 from dragoman.config import Account, Config, Upstream
 from dragoman.limits.ledgers import Away, Decide, Ledger
+from dragoman.link.messages import Handlers
+from dragoman.link.owner import Owner
 from dragoman.serving.account_slots import AccountSlots
-from dragoman.serving.limit_slices import LimitSlices
-from dragoman.storage.shared_limits import PrivateLimits
+from dragoman.serving.limits import questions
+from dragoman.serving.limits.exchange import LedgerExchange
+from dragoman.serving.limits.service import LimitService
 
 MOST = 4
 ASKED = LeaseRequest("u", "m")
 
 
-class Owner:
+class AllMachines:
     """The ledgers of all machines, in memory."""
 
     def __init__(self) -> None:
@@ -46,7 +49,9 @@ class Owner:
 
 
 class Machine:
-    def __init__(self, owner: Owner, queue_s: float = 10.0) -> None:
+    """One machine: the pool of its only worker, and the owner that it borrows slots from."""
+
+    def __init__(self, ledgers: AllMachines, queue_s: float = 10.0) -> None:
         upstream = Upstream(
             name="u",
             protocol="openai_chat",
@@ -59,22 +64,33 @@ class Machine:
             for priority, name in enumerate(("first", "second"))
         )
         self.pool = AccountPool(Config(upstreams=(upstream,), accounts=accounts))
-        self.slots = AccountSlots(PrivateLimits(), LimitSlices(owner))
-        self.pool.share(self.slots)
+        self.service = LimitService(is_shared=True)
+        owner = Owner()
+        self.service.register(owner.handlers)
+        link = owner.join(Handlers())
+        exchange = LedgerExchange(ledgers)
+        link.handlers.answer(questions.EXCHANGE, lambda _, message: exchange.exchange(message))
+        self.pool.share(AccountSlots(link))
+
+    async def close(self) -> None:
+        await self.service.close()
 
 
 def play(
-    owner: Owner, what: Callable[..., Coroutine[Any, Any, None]], machines: int = 2, **how: Any
+    ledgers: AllMachines,
+    what: Callable[..., Coroutine[Any, Any, None]],
+    machines: int = 2,
+    **how: Any,
 ) -> None:
     """Run `what` with so many machines."""
 
     async def run() -> None:
-        made = [Machine(owner, **how) for _ in range(machines)]
+        made = [Machine(ledgers, **how) for _ in range(machines)]
         try:
             await what(*made)
         finally:
             for one in made:
-                await one.slots.aclose()
+                await one.close()
 
     asyncio.run(run())
 
@@ -91,7 +107,7 @@ def test_what_comes_first_is_borrowed_before_another_is_taken() -> None:
         with pytest.raises(NoAccount):
             await other.pool.acquire(ASKED)
 
-    play(Owner(), what, queue_s=0.0)
+    play(AllMachines(), what, queue_s=0.0)
 
 
 def test_a_slot_that_is_given_back_goes_to_whoever_waits_elsewhere() -> None:
@@ -103,7 +119,7 @@ def test_a_slot_that_is_given_back_goes_to_whoever_waits_elsewhere() -> None:
         held.pop().give_back()
         assert (await waiting).account.name == "second"
 
-    play(Owner(), what)
+    play(AllMachines(), what)
 
 
 def test_it_is_never_exceeded_and_all_are_served() -> None:
@@ -123,50 +139,33 @@ def test_it_is_never_exceeded_and_all_are_served() -> None:
     async def what(*machines: Machine) -> None:
         await asyncio.gather(*(request(machines[number % 3]) for number in range(150)))
 
-    play(Owner(), what, machines=3)
+    play(AllMachines(), what, machines=3)
     assert 1 < max(peak.values()) <= MOST
     assert not any(now.values())
 
 
 def test_without_the_owner_each_machine_holds_to_it_by_itself() -> None:
-    owner = Owner()
+    ledgers = AllMachines()
 
     async def what(one: Machine, other: Machine) -> None:
         (await one.pool.acquire(ASKED)).give_back()
-        owner.is_away = True
+        ledgers.is_away = True
         for machine in (one, other):
             leases = [await machine.pool.acquire(ASKED) for _ in range(2 * MOST)]
             assert [lease.account.name for lease in leases].count("first") == MOST
             with pytest.raises(NoAccount):
                 await machine.pool.acquire(ASKED)
 
-    play(owner, what, queue_s=0.0)
-
-
-def test_accounts_without_room_in_the_counters_are_held_to_it_by_each_worker(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    owner = Owner()
-
-    async def what(one: Machine) -> None:
-        leases = [await one.pool.acquire(ASKED) for _ in range(2 * MOST)]
-        with pytest.raises(NoAccount):
-            await one.pool.acquire(ASKED)
-        leases.pop().give_back()
-        assert (await one.pool.acquire(ASKED)).account.name == "second"
-
-    monkeypatch.setattr(PrivateLimits, "counts_all", lambda self, row: False)
-    play(owner, what, machines=1, queue_s=0.0)
-    assert not owner.exchanges
+    play(ledgers, what, queue_s=0.0)
 
 
 def test_who_has_slots_asks_nobody() -> None:
-    owner = Owner()
+    ledgers = AllMachines()
 
     async def what(one: Machine) -> None:
         for _ in range(200):
             (await one.pool.acquire(ASKED)).give_back()
 
-    play(owner, what, machines=1)
+    play(ledgers, what, machines=1)
     # The first, and what is given back at the end.
-    assert owner.exchanges <= 20
+    assert ledgers.exchanges <= 20

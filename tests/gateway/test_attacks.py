@@ -161,7 +161,7 @@ def test_a_client_that_stops_reading_holds_nothing(
         simulator.wait_for(lambda: simulator.requests[0].disconnected, 15.0)
         until(lambda: not any(in_flight(gateway)))
         until(lambda: gateway.server.http.connections == 0)
-        until(lambda: gateway.server.http.budget.held == 0)
+        until(lambda: gateway.server.http.budget.used == 0)
 
 
 def in_flight(gateway: RunningGateway) -> list[int]:
@@ -186,8 +186,8 @@ def test_unread_answers_stay_in_the_budget(start: Start, api: str) -> None:
             head = connection.head()
             if head.status != 200:
                 refusals.append(head)
-            assert gateway.server.http.budget.held <= 30_000_000
-        until(lambda: gateway.server.http.budget.held == 0, 20.0)
+            assert gateway.server.http.budget.used <= 30_000_000
+        until(lambda: gateway.server.http.budget.used == 0, 20.0)
     assert 0 < len(refusals) < 8
     for refusal in refusals:
         assert refusal.status == (529 if api == "messages" else 503)
@@ -212,7 +212,7 @@ def test_bodies_stay_in_the_budget(start: Start, api: str) -> None:
         error_of(api, answer)
         assert answer.status == (529 if api == "messages" else 503)
         assert "retry-after" in answer.headers
-    until(lambda: gateway.server.http.budget.held == 0)
+    until(lambda: gateway.server.http.budget.used == 0)
     small = body(api, f"{api}/sim-text")
     assert call(gateway.base_url, "POST", PATHS[api], small).status == 200
 
@@ -231,7 +231,7 @@ def test_a_stream_that_grows_without_end_ends_in_an_error(start: Start, api: str
     assert not completed(api, answer.body)
     error = stream_error(api, answer.body)
     assert error is not None
-    until(lambda: gateway.server.http.budget.held == 0)
+    until(lambda: gateway.server.http.budget.used == 0)
 
 
 def many_messages() -> bytes:

@@ -66,7 +66,7 @@ def test_a_stream_ends_in_an_error_before_the_budget_is_passed(
         assert error is not None
         assert "as many requests and answers as it may" in error["message"]
         assert len(answer.body) < 2 * BUDGET
-    until(lambda: small.server.http.budget.held == 0)
+    until(lambda: small.server.http.budget.used == 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,7 +86,7 @@ def test_so_does_one_over_a_websocket(
             error = last.get("error") or last["response"]["error"]
             assert "as many requests and answers as it may" in error["message"]
             assert came < 2 * BUDGET
-    until(lambda: small.server.http.budget.held == 0)
+    until(lambda: small.server.http.budget.used == 0)
 
 
 def test_what_is_held_back_before_an_answer_begins_is_charged(
@@ -98,7 +98,7 @@ def test_what_is_held_back_before_an_answer_begins_is_charged(
     )
     assert answer.status == 503
     assert "as many requests and answers as it may" in error_of("responses", answer)["message"]
-    until(lambda: small.server.http.budget.held == 0)
+    until(lambda: small.server.http.budget.used == 0)
 
 
 def test_hundreds_of_megabytes_of_arguments(upstream: Growing, tmp_path: Path) -> None:

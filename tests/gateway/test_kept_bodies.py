@@ -14,7 +14,7 @@ from dragoman.accounts.cipher import SealError
 from dragoman.canonical.masking import Mask
 from dragoman.config import Admin, Client, Config, Secret, Storage
 from dragoman.config.settings import RequestLogSettings
-from dragoman.edge.kept import BODY_NAMES, KeptBodies
+from dragoman.edge.body_copies import BODY_NAMES, BodyCopies
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.bodies import Body, BodyFiles
@@ -157,7 +157,7 @@ def test_they_expire_and_open_by_their_own_name_alone(tmp_path: Path) -> None:
 
 
 def test_what_is_held_is_bounded_and_the_last_attempt_stays() -> None:
-    kept = KeptBodies(1024)
+    kept = BodyCopies(1024)
     for _ in range(100):
         kept.add("client_answer", b"x" * 1000)
     assert kept.size < 10_000

@@ -342,7 +342,7 @@ def test_without_any_key_everyone_may_call_until_there_is_one(
 def test_no_key_inherits_what_was_stored_without_one(gateway: RunningGateway) -> None:
     answer = admin(gateway, "POST", "/keys", {"name": "anyone"})
     assert answer.status == 409, answer.body
-    assert "stands for all who call without a key" in answer.body.decode()
+    assert "is the name of clients without a key" in answer.body.decode()
 
 
 def test_keys_can_be_required_from_the_start(simulator: RunningSimulator, tmp_path: Path) -> None:

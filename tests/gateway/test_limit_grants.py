@@ -14,7 +14,6 @@ import pytest
 
 from dragoman.config import Config
 from dragoman.lab.simulator.testing import RunningSimulator
-from dragoman.limits.admission import Refusal, Reservation, admit
 from dragoman.operations.inputs import InvalidInput, read_input
 from dragoman.operations.key_service import KeyService
 from dragoman.operations.limit_service import LimitService, NumberedLimit
@@ -23,7 +22,6 @@ from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.http import call
 from tests.gateway.test_keys import admin, becomes, made, settings
-from tests.keys.test_limits import bound
 
 DAY = datetime(2026, 3, 28, 12, tzinfo=UTC)
 """The day before Berlin's clocks are put forward."""
@@ -110,26 +108,6 @@ def test_what_never_begins_anew_needs_an_end(tmp_path: Path) -> None:
         with_limits = administration(tmp_path / kind, window=window, kind=kind)
         with pytest.raises(InvalidInput, match="until"):
             grant(with_limits, {"amount": 5})
-
-
-def test_a_limit_with_a_grant_has_both() -> None:
-    limit = bound(2, granted=3, granted_until=DAY)
-    at = DAY.timestamp()
-
-    def admitted(now: float) -> int:
-        limit.note_time(now)
-        count = 0
-        while isinstance(admit([limit], (1,), now), Reservation):
-            count += 1
-        return count
-
-    assert admitted(at - 10) == 5
-    assert admitted(at - 5) == 0
-    limit.note_time(at)
-    refusal = admit([limit], (1,), at)
-    assert isinstance(refusal, Refusal)
-    assert limit.left(at) == -3
-    assert admitted(at + 60) == 2
 
 
 def administration(folder: Path, **fields: Any) -> LimitService:

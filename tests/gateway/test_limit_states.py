@@ -4,23 +4,17 @@ admitted, as `/admin` and the holder of a key are told."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dragoman.config import OwnPrice
-from dragoman.config.limits import Limit
 from dragoman.config.settings import Pricing
-from dragoman.config.windows import Fixed
 from dragoman.lab.simulator.testing import RunningSimulator
-from dragoman.limits.counters import FIXED_CELLS, ROLLING_CELLS, FixedCounter, RollingCounter
 from dragoman.server.testing import RunningGateway, running_gateway
-from dragoman.storage.shared_limits import SharedLimits
 from tests.gateway.http import call
 from tests.gateway.test_admin import eventually
 from tests.gateway.test_keys import admin, ask, becomes, made, settings
@@ -114,34 +108,6 @@ def test_a_simulated_request_meets_what_a_real_one_meets(gateway: RunningGateway
         assert admin(gateway, "POST", path, fields).status == status, path
 
 
-def test_when_a_calendars_window_is_used_up() -> None:
-    noon = datetime(2026, 3, 2, 12, tzinfo=UTC).timestamp()
-    counter = FixedCounter(memoryview(bytearray(8 * FIXED_CELLS)).cast("q"), Fixed("day"))
-    assert counter.runs_out_at(noon, 10) == inf, "nothing was used"
-    counter.add(noon, 60)
-    assert counter.runs_out_at(noon, 40) == noon + 8 * 3600
-    assert counter.runs_out_at(noon, 61) == inf, "it begins anew before"
-    assert counter.runs_out_at(noon, 60, noon - 3600) == noon + 3600, "it was reset an hour ago"
-    ever = FixedCounter(memoryview(bytearray(8 * FIXED_CELLS)).cast("q"), Fixed(None))
-    ever.add(noon, 60)
-    assert ever.runs_out_at(noon, 40) == inf, "nobody knows when it began"
-    assert ever.runs_out_at(noon, 60, noon - 3600) == noon + 3600
-
-
-def test_when_a_rolling_window_is_used_up() -> None:
-    window, rate = 2560.0, 3
-    counter = RollingCounter(memoryview(bytearray(8 * ROLLING_CELLS)).cast("q"), window)
-    now = 10_000.0
-    for _ in range(100):  # three every ten seconds
-        now += 10
-        counter.add(now, rate)
-    used = counter.used(now)
-    for amount in (used, 400, 600, 760):
-        at = counter.runs_out_at(now, amount - used)
-        assert at == pytest.approx(now + (amount - used) * 10 / rate, abs=25)
-    assert counter.runs_out_at(now, 800 - used) == inf, "as much becomes free as is used"
-
-
 def test_an_answer_tells_what_is_left_of_the_tightest_budget(
     simulator: RunningSimulator, tmp_path: Path
 ) -> None:
@@ -167,13 +133,15 @@ def test_an_answer_tells_what_is_left_of_the_tightest_budget(
         assert "x-dragoman-cost-usd" in answer.headers
 
 
-def test_who_looks_makes_no_counters(simulator: RunningSimulator, tmp_path: Path) -> None:
+def test_whoever_looks_makes_no_ledgers(simulator: RunningSimulator, tmp_path: Path) -> None:
     config = settings(simulator.base_url, tmp_path, prices=(PRICE,))
     limits: list[dict[str, Any]] = [
         {"kind": "requests", "amount": 3, "window": "1h"},
         {"kind": "cost", "amount": "5", "window": "month"},
     ]
     with running_gateway(config) as gateway:
+        assert gateway.app.common is not None
+        owner = gateway.app.common.limits.owner
         for name in ("a", "b", "c"):
             admin(gateway, "POST", "/keys", {"name": name, "limits": limits})
         admin(gateway, "POST", "/teams", {"name": "t", "limits": limits})
@@ -188,22 +156,13 @@ def test_who_looks_makes_no_counters(simulator: RunningSimulator, tmp_path: Path
         assert told["total"] == 4
         state = told["keys"][0]["limits"][0]["state"]
         assert (state["used"], state["remaining"], state["exhausted_at"]) == (0, 3, None)
-        with closing(SharedLimits(tmp_path / "store.db-limits")) as shared:
-            names = [
-                "\n".join([kind, owner, *map(str, Limit(**limit).counted_as)])
-                for kind, owner in (("key", "a"), ("key", "b"), ("key", "c"), ("team", "t"))
-                for limit in limits
-            ]
-            assert [name for name in names if shared.known(name)] == []
-            secret = made(gateway, "d", limits=limits)
-            assert ask(gateway, secret).status == 200
-            used = "\n".join(["key", "d", *map(str, Limit(**limits[0]).counted_as)])
-            assert shared.known(used) is not None
+        assert not owner.balances
+        secret = made(gateway, "d", limits=limits)
+        assert ask(gateway, secret).status == 200
+        assert len(owner.balances) == 2
 
 
-def test_what_was_used_is_told_where_counters_are_gone(
-    simulator: RunningSimulator, tmp_path: Path
-) -> None:
+def test_what_was_used_is_told_after_a_restart(simulator: RunningSimulator, tmp_path: Path) -> None:
     config = settings(simulator.base_url, tmp_path, prices=(PRICE,))
     limits = [{"kind": "requests", "amount": 9, "window": "day"}]
     with running_gateway(config) as gateway:
@@ -211,7 +170,6 @@ def test_what_was_used_is_told_where_counters_are_gone(
         secret = made(gateway, "ci", team="t", limits=limits)
         admin(gateway, "POST", "/keys", {"name": "idle", "limits": limits})
         becomes(gateway, secret, {429})
-    (tmp_path / "store.db-limits").unlink()
     with running_gateway(config) as gateway:
         for _ in range(2):
             keys = admin(gateway, "GET", "/keys?state=true").json["keys"]

@@ -81,6 +81,12 @@ def told(gateway: RunningGateway, key: str = KEY) -> Any:
     return call(gateway.base_url, "GET", "/v1/key", key=key).json
 
 
+def waiting(gateway: RunningGateway) -> int:
+    """How many requests wait for their turn at a limit."""
+    assert gateway.app.common is not None
+    return gateway.app.common.limits.waiting
+
+
 def error_of(answer: Answer) -> Any:
     return answer.json["error"]
 
@@ -565,10 +571,7 @@ def test_who_waits_is_served_in_turn(simulator: RunningSimulator) -> None:
         for name, key in (("a1", KEY), ("a2", KEY), ("a3", KEY), ("b1", OTHER_KEY)):
             threads.append(threading.Thread(target=wait, args=(name, key)))
             threads[-1].start()
-            waiting = gateway.app._services._admission._queues
-            simulator.wait_for(
-                lambda: sum(one.count for one in list(waiting.values())) == len(threads)  # noqa: B023
-            )
+            simulator.wait_for(lambda: waiting(gateway) == len(threads))
         held.leave()
         for thread in threads:
             thread.join(10)
@@ -583,17 +586,12 @@ def test_no_key_takes_the_queue_of_its_team_from_others(simulator: RunningSimula
     team = (limit("concurrent", 1, queue_s=20.0, queue_size=4),)
     with serving(config(simulator.base_url, team=team)) as (gateway, _):
         held = _Held(gateway, simulator)
-        queues = gateway.app._services._admission._queues
-
-        def waiting() -> int:
-            return sum(one.count for one in list(queues.values()))
-
         with ThreadPoolExecutor(8) as clients:
             first = [clients.submit(ask, gateway) for _ in range(4)]
-            simulator.wait_for(lambda: waiting() == 4)
+            simulator.wait_for(lambda: waiting(gateway) == 4)
             assert error_of(ask(gateway))["code"] == "slow_down"
             others = [clients.submit(ask, gateway, key=OTHER_KEY) for _ in range(2)]
-            simulator.wait_for(lambda: waiting() == 6)
+            simulator.wait_for(lambda: waiting(gateway) == 6)
             # Both have their share now, or more.
             for key in (KEY, OTHER_KEY):
                 assert error_of(ask(gateway, key=key))["code"] == "slow_down"
@@ -608,14 +606,13 @@ def test_who_waits_is_held_to_the_limit_as_it_is_now(
     """Whoever comes after a limit was raised waits for nobody, nor do those before."""
     with running_gateway(settings(simulator.base_url, tmp_path)) as gateway:
         secret = made(gateway, "ci")
-        waiting = {"kind": "concurrent", "amount": 1, "queue_s": 60}
-        admin(gateway, "POST", "/keys/ci/limits", waiting)
+        one = {"kind": "concurrent", "amount": 1, "queue_s": 60}
+        admin(gateway, "POST", "/keys/ci/limits", one)
         simulator.wait_for(lambda: told(gateway, secret)["limits"] != [])
         held = _Held(gateway, simulator, secret)
-        queues = gateway.app._services._admission._queues
         with ThreadPoolExecutor(3) as clients:
             first = [clients.submit(ask, gateway, key=secret) for _ in range(2)]
-            simulator.wait_for(lambda: sum(one.count for one in list(queues.values())) == 2)
+            simulator.wait_for(lambda: waiting(gateway) == 2)
             admin(gateway, "PATCH", "/keys/ci/limits/1", change)
             name, value = next(iter(change.items()))
             simulator.wait_for(lambda: told(gateway, secret)["limits"][0][name] == value)
@@ -623,7 +620,7 @@ def test_who_waits_is_held_to_the_limit_as_it_is_now(
             assert [one.result(10).status for one in first] == [200, 200]
         held.leave()
         simulator.wait_for(lambda: told(gateway, secret)["limits"][0]["reserved"] == 0)
-        assert not queues
+        assert not waiting(gateway)
 
 
 def test_who_waits_for_a_team_goes_on_waiting_for_the_key(simulator: RunningSimulator) -> None:
@@ -632,7 +629,6 @@ def test_who_waits_for_a_team_goes_on_waiting_for_the_key(simulator: RunningSimu
     with serving(config(simulator.base_url, own, team=(team,))) as (gateway, _):
         # The other key has no limit of its own.
         held = [_Held(gateway, simulator, OTHER_KEY) for _ in range(2)]
-        queues = gateway.app._services._admission._queues
         statuses: list[int] = []
 
         def wait() -> None:
@@ -641,16 +637,14 @@ def test_who_waits_for_a_team_goes_on_waiting_for_the_key(simulator: RunningSimu
         threads = [threading.Thread(target=wait) for _ in range(2)]
         for count, thread in enumerate(threads, 1):
             thread.start()
-            simulator.wait_for(
-                lambda: sum(one.count for one in list(queues.values())) == count  # noqa: B023
-            )
+            simulator.wait_for(lambda: waiting(gateway) == count)  # noqa: B023
         for one in held:
             one.leave()
         for thread in threads:
             thread.join(20)
         assert statuses == [200, 200]
         simulator.wait_for(lambda: not any(one["reserved"] for one in told(gateway)["limits"]))
-        assert not queues, "nobody has left a trace"
+        assert not waiting(gateway), "nobody has left a trace"
 
 
 def test_waiting_ends(simulator: RunningSimulator) -> None:
@@ -699,15 +693,22 @@ def test_what_was_used_is_known_after_a_restart(
         assert first[0] == len(PAIRS) + 2
     with serving(made) as (gateway, _):
         assert [one["used"] for one in told(gateway)["limits"]] == first
-    # Without the file, by the rows of usage.
-    (tmp_path / "kept.db-limits").unlink()
-    with serving(made) as (gateway, _):
-        assert [one["used"] for one in told(gateway)["limits"]] == first
     # A limit that is new knows what was used before it.
     raised = replace(made.clients[0], limits=(limit("requests", len(PAIRS) + 3, "month"),))
     with serving(replace(made, clients=(raised, made.clients[1]))) as (gateway, _):
         assert ask(gateway).status == 200
         assert ask(gateway).status == 429
+
+
+def test_short_windows_are_known_after_a_restart(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    made = config(simulator.base_url, limit("requests", 2), store=str(tmp_path / "kept.db"))
+    with serving(made) as (gateway, _):
+        assert ask(gateway).status == 200
+    with serving(made) as (gateway, _):
+        assert told(gateway)["limits"][0]["used"] == 0, "nobody has asked for it yet"
+        assert [ask(gateway).status for _ in range(2)] == [200, 429]
 
 
 def test_no_limit_leaves_no_trace(simulator: RunningSimulator, tmp_path: Path) -> None:
@@ -747,7 +748,6 @@ def test_counting_tokens_counts_at_no_limit(simulator: RunningSimulator, tmp_pat
         assert ask(gateway, "messages", "messages/sim-text").status == 200
         before = [one["used"] for one in told(gateway)["limits"]]
         assert before[0] == 1
-    (tmp_path / "kept.db-limits").unlink()
     with serving(made) as (gateway, _):
         assert [one["used"] for one in told(gateway)["limits"]] == before
 

@@ -58,7 +58,6 @@ def test_a_budget_can_be_without_subscriptions(simulator: RunningSimulator, tmp_
         assert ask(gateway, model="chat/sim-text", max_tokens=900).status == 200
         before = [one["used"] for one in told(gateway)["limits"]]
     # The same by the rows of usage.
-    (tmp_path / "kept.db-limits").unlink()
     with serving(made) as (gateway, _):
         assert [one["used"] for one in told(gateway)["limits"]] == before
 

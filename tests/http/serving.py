@@ -163,7 +163,7 @@ def running(
             loop.call_soon(started.set)
             await server.serve([plug])
             await server.drain(grace_s)
-            assert (server.connections, server.requests, server.budget.held) == (0, 0, 0)
+            assert (server.connections, server.requests, server.budget.used) == (0, 0, 0)
 
         try:
             with asyncio.Runner(loop_factory=loop_factory) as runner:

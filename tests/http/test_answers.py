@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from dragoman.http import ClientGone, Limits, Request, Taker
+from dragoman.http import ClientGone, Limits, Request, UpgradedConnection
 from dragoman.http.head import header_lines
 from tests.http.serving import QUICK, parse_head, read_all, read_answer, running, statuses
 
@@ -257,12 +257,12 @@ def test_an_unread_answer_holds_its_memory_until_it_is_taken() -> None:
         sock.sendall(GET)
         time.sleep(0.3)
         assert server.server.requests == 0
-        assert server.server.budget.held == 30_000_000
+        assert server.server.budget.used == 30_000_000
         read_answer(sock)
-        assert server.server.budget.held == 0
+        assert server.server.budget.used == 0
 
 
-class Shouting(Taker):
+class Shouting(UpgradedConnection):
     """Another protocol: gives everything back in capitals."""
 
     def __init__(self) -> None:
@@ -287,13 +287,13 @@ def test_an_upgrade_is_handed_out() -> None:
     """With what the client sent behind it."""
 
     async def upgrade(request: Request) -> None:
-        if not request.upgrade:
+        if not request.wants_upgrade:
             with pytest.raises(RuntimeError):
-                request.take_over(Shouting())
+                request.switch_to(Shouting())
             request.respond(426)
             return
         taker = Shouting()
-        request.take_over(taker)
+        request.switch_to(taker)
         await taker.lost.wait()
 
     with running(upgrade, QUICK) as server:

@@ -257,7 +257,7 @@ def test_one_budget_for_all_bodies() -> None:
             for sock in socks:
                 sock.sendall(head + b"x" * 399_999)
             time.sleep(0.2)
-            assert server.server.budget.held <= 1_000_000
+            assert server.server.budget.used <= 1_000_000
             got = []
             for sock in socks:
                 try:
@@ -268,18 +268,18 @@ def test_one_budget_for_all_bodies() -> None:
                 sock.close()
             assert sorted(got) == [200, 200, 503, 503]
         deadline = time.monotonic() + 5
-        while server.server.budget.held:
+        while server.server.budget.used:
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
 
 def test_the_budget() -> None:
     budget = Budget(10)
-    assert budget.take(10)
-    assert not budget.take(1)
-    budget.give(4)
-    assert budget.take(4)
-    assert budget.held == 10
+    assert budget.reserve(10)
+    assert not budget.reserve(1)
+    budget.release(4)
+    assert budget.reserve(4)
+    assert budget.used == 10
 
 
 def test_connections_of_one_address() -> None:

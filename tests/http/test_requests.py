@@ -152,7 +152,7 @@ def test_an_upgrade_inside_a_body_is_body(echoing: Running) -> None:
                     sock.sendall(CLOSE)
                     assert statuses(read_all(sock)) == [200]
                 assert [made.path for made in echoing.seen[seen:]] == ["/out", "/"]
-                assert not any(made.upgrade for made in echoing.seen[seen:])
+                assert not any(made.wants_upgrade for made in echoing.seen[seen:])
 
 
 def test_trailers_are_no_headers(echoing: Running) -> None:

@@ -301,9 +301,9 @@ def test_every_command_in_a_script_of_the_documentation_exists(page: Path) -> No
         command: click.Command = main
         at = 0
         while isinstance(command, click.Group) and at < len(words):
-            assert words[at] in command.commands, words
-            command = command.commands[words[at]]
-            at += 1
+            found = command.get_command(click.Context(command), words[at])
+            assert found is not None, words
+            command, at = found, at + 1
         known = {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
         given = {word.partition("=")[0] for word in words[at:] if word.startswith("-")}
         assert given <= known | {"--help"}, words

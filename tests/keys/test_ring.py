@@ -235,6 +235,7 @@ def test_rules_that_cannot_be_followed_refuse_their_key_alone() -> None:
     assert sorted(ring.unusable) == ["bad", "fixed"]
 
 
+@pytest.mark.slow
 def test_a_million_wrong_keys_leave_nothing_behind() -> None:
     """Neither of those that nobody made nor of those that are mistyped is anything remembered."""
     ring = KeyRing([FixedKey("k", ANY, (digest_of(KEY.encode()),))])

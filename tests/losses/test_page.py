@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tools.pages.translation_fields import PAGE, page
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_page_is_up_to_date() -> None:

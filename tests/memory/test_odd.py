@@ -323,7 +323,7 @@ def test_too_large_for_the_background(start: Start, monkeypatch: pytest.MonkeyPa
         ended = finished(me, made.id)
         assert ended.status == "failed"
         assert ended.error is not None
-        assert "kept" in ended.error.message
+        assert "stored" in ended.error.message
 
 
 def test_only_so_many_are_made_in_the_background(start: Start, simulator: RunningSimulator) -> None:

@@ -21,11 +21,11 @@ def added(name: str) -> Change:
 
 
 def test_changes_are_told_the_last_first(store: Store) -> None:
-    store.note(ME, [added("a"), added("b")])
-    store.client_keys.note(
+    store.record(ME, [added("a"), added("b")])
+    store.client_keys.record(
         OTHER, [Change(action="remove", kind="key", name="a", before={"note": "x"})]
     )
-    store.note(ME, [])
+    store.record(ME, [])
     last, *rest = store.audit(10)
     assert (last.who, last.origin, last.address) == ("ops", "admin", "10.0.0.1")
     assert (last.action, last.kind, last.before, last.after) == (
@@ -45,7 +45,7 @@ def test_changes_are_told_the_last_first(store: Store) -> None:
 def test_what_is_undone_was_not_done(store: Store) -> None:
     def fail() -> None:
         with store.deciding():
-            store.note(ME, [added("a")])
+            store.record(ME, [added("a")])
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -54,7 +54,7 @@ def test_what_is_undone_was_not_done(store: Store) -> None:
 
 
 def test_what_is_too_long_is_left_out(store: Store) -> None:
-    store.note(ME, [Change(action="add", kind="key", name="k", after={"models": ["m" * 99_999]})])
+    store.record(ME, [Change(action="add", kind="key", name="k", after={"models": ["m" * 99_999]})])
     assert store.audit(1)[0].after == {"(too long)": True}
 
 
@@ -63,7 +63,7 @@ def test_old_changes_and_those_beyond_the_most_are_dropped(
 ) -> None:
     monkeypatch.setattr(audit, "MOST_LINES", 5)
     store = SqliteStore(tmp_path / "store.db", retention=Retention(days=2))
-    store.note(ME, [added(str(number)) for number in range(SWEPT_AT_ONCE + 20)])
+    store.record(ME, [added(str(number)) for number in range(SWEPT_AT_ONCE + 20)])
     at = store.audit(1)[0].at
     assert store.sweep(at) == SWEPT_AT_ONCE
     assert store.sweep(at) == 15
@@ -72,6 +72,6 @@ def test_old_changes_and_those_beyond_the_most_are_dropped(
     assert store.sweep(at + 2 * 86400 + 1) == 5
     # Numbers are not given again, so nobody who goes on from one misses any.
     last = SWEPT_AT_ONCE + 20
-    store.note(ME, [added("after")])
+    store.record(ME, [added("after")])
     assert store.audit(1)[0].id == last + 1
     store.close()

@@ -27,8 +27,8 @@ def cluster() -> Iterator[Cluster]:
 def count(ledgers: Mapping[str, Ledger], now: float) -> None:
     """Add one to each ledger, whose times must never go back."""
     for one in ledgers.values():
-        assert now > one.heard
-        one.heard = now
+        assert now > one.reported
+        one.reported = now
         known = one.holdings.setdefault("i", Holding(0, 0, 0.0))
         one.holdings["i"] = Holding(known.ceiling + 1, 0, 0.0)
 

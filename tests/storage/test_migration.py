@@ -69,7 +69,7 @@ def fill(path: Path) -> None:
         )
         admin = StoredAdmin(name="ops", role="viewer", digest=b"d", ending="e", created=NOW)
         store.admins.save_admin(admin)
-        store.note(Actor("me", "command"), [Change(action="add", kind="key", name="k")])
+        store.record(Actor("me", "command"), [Change(action="add", kind="key", name="k")])
     with closing(SqliteResponses(path)) as responses:
         for one in range(120):
             made = StoredResponse(
@@ -117,7 +117,7 @@ def test_there_and_back_it_is_the_same(tmp_path: Path, url: str) -> None:
         assert contents(there) == expected
     with closing(PostgresStore(url)) as store:
         # New ones have numbers of their own.
-        store.note(Actor("me", "command"), [Change(action="add", kind="key", name="l")])
+        store.record(Actor("me", "command"), [Change(action="add", kind="key", name="l")])
         assert [line.name for line in store.audit(5)] == ["l", "k"]
         assert len(store.exchange("w", Batch(), 0).pins) == MANY
 

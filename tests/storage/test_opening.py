@@ -47,7 +47,7 @@ def test_the_audit_is_stored_for_as_long_as_is_set(
     tmp_path: Path, keep_days: float, left: int
 ) -> None:
     with opened(stored(tmp_path, keep_days=keep_days)) as store:
-        store.note(Actor("me", "command"), [Change(action="add", kind="key", name="k")])
+        store.record(Actor("me", "command"), [Change(action="add", kind="key", name="k")])
         store.sweep(time.time() + 45 * DAY_S)
         assert len(store.audit(5)) == left
 

@@ -84,7 +84,7 @@ def test_a_client_that_leaves(
         until(lambda: not gateway.app.websockets.open, seconds=SOON)
         until(lambda: not in_flight(gateway), seconds=SOON)
         assert len(simulator.requests) == lanes, "what waited was not begun"
-        assert not gateway.server.http.budget.held
+        assert not gateway.server.http.budget.used
         return time.monotonic() - began
 
     assert any(leave() < 1.0 for _ in range(5))
@@ -133,7 +133,7 @@ def test_what_an_upstream_has_said_is_counted_though_its_client_left(
         assert (told["usage"]["input"], told["usage"]["output"]) == (7, 1234)
         assert not simulator.last.disconnected
         until(lambda: not in_flight(one), seconds=SOON)
-        assert not one.server.http.budget.held
+        assert not one.server.http.budget.used
 
 
 def test_a_slow_reader_is_waited_for_and_cut_off(start: Start, simulator: RunningSimulator) -> None:
@@ -247,7 +247,7 @@ def test_a_message_that_is_too_large(start: Start, simulator: RunningSimulator) 
         told = sock.event()
         assert (told["type"], told["status"]) == ("error", 413)
         assert sock.closed().code == 1009
-    assert not gateway.server.http.budget.held
+    assert not gateway.server.http.budget.used
 
 
 def test_a_message_of_sixteen_megabytes(gateway: RunningGateway) -> None:
@@ -276,7 +276,7 @@ def test_compressed_bombs(gateway: RunningGateway, pieces: int) -> None:
             except ConnectionError:
                 break
         assert sock.closed().code == 1009
-    assert not gateway.server.http.budget.held
+    assert not gateway.server.http.budget.used
 
 
 @pytest.mark.parametrize("data", [b"\xff\xff\xff", packed(b"{}")[:-1] + b"\x07"])
@@ -293,7 +293,7 @@ def test_no_memory_for_a_message(start: Start) -> None:
         sock.create("chat/sim-text", "x" * 300_000)
         assert sock.event()["status"] in (400, 503)
         assert sock.closed().code == 1013
-    assert not gateway.server.http.budget.held
+    assert not gateway.server.http.budget.used
 
 
 def with_sockets(simulator: RunningSimulator, **settings: Any) -> Any:
@@ -528,7 +528,7 @@ def test_two_hundred_at_work(
             assert text_of(sock.events()) == f"t{number}"
         until(lambda: not in_flight(gateway), seconds=SOON)
     until(lambda: not gateway.app.websockets.open, seconds=SOON)
-    until(lambda: not gateway.server.http.budget.held, seconds=SOON)
+    until(lambda: not gateway.server.http.budget.used, seconds=SOON)
 
 
 def test_no_memory_for_an_answer(start: Start, simulator: RunningSimulator) -> None:
@@ -540,7 +540,7 @@ def test_no_memory_for_an_answer(start: Start, simulator: RunningSimulator) -> N
         assert (end["status"], end["error"]["code"]) == (503, "server_is_overloaded")
         assert answer_id(sock.turn("responses/sim-text?words=10000&chunks=1"))
         assert not gateway.app.pool.state("responses-0").cooling
-    until(lambda: not gateway.server.http.budget.held, seconds=SOON)
+    until(lambda: not gateway.server.http.budget.used, seconds=SOON)
 
 
 def test_closing_is_answered(gateway: RunningGateway) -> None:

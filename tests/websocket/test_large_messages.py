@@ -66,7 +66,7 @@ def test_values_are_counted_before_they_are_decoded(
         assert (event["status"], "values" in event["error"]["message"]) == (413, True), event
         assert text_of(sock.turn("chat/sim-text?text=well")) == "well"
     assert max(read_here) < 1000
-    until(lambda: not gateway.server.http.budget.held)
+    until(lambda: not gateway.server.http.budget.used)
 
 
 @pytest.mark.parametrize("opcode", [TEXT, BINARY])
@@ -76,7 +76,7 @@ def test_blanks_and_broken_json(gateway: RunningGateway, read_here: list[int], o
             sock.sock.sendall(packed(data, opcode))
             assert refused(sock)["status"] == 400
     assert not read_here
-    until(lambda: not gateway.server.http.budget.held)
+    until(lambda: not gateway.server.http.budget.used)
 
 
 def test_others_are_served_meanwhile(gateway: RunningGateway) -> None:
@@ -107,7 +107,7 @@ def test_the_next_message_waits_for_a_large_one(
         assert max(read_here) < 1000
         sock.sock.sendall(sent[0])
     until(lambda: not gateway.app.websockets.open)
-    until(lambda: not gateway.server.http.budget.held)
+    until(lambda: not gateway.server.http.budget.used)
 
 
 def test_memory_is_reserved_for_a_frame_that_is_not_whole(start: Start) -> None:
@@ -116,8 +116,8 @@ def test_memory_is_reserved_for_a_frame_that_is_not_whole(start: Start) -> None:
     head = b"\x81\xff" + (30_000_000).to_bytes(8, "big") + b"\0\0\0\0"
     with opened(gateway) as first, opened(gateway) as second:
         first.sock.sendall(head + b" " * 29_000_000)
-        until(lambda: gateway.server.http.budget.held > 28_000_000)
+        until(lambda: gateway.server.http.budget.used > 28_000_000)
         second.sock.sendall(head + b" " * 25_000_000)
         assert second.closed().code == 1013
-        assert gateway.server.http.budget.held < 48 * 1024 * 1024
-    until(lambda: not gateway.server.http.budget.held)
+        assert gateway.server.http.budget.used < 48 * 1024 * 1024
+    until(lambda: not gateway.server.http.budget.used)

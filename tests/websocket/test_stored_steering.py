@@ -151,7 +151,7 @@ async def test_what_follows_a_response_that_could_not_be_kept() -> None:
     kept: list[str] = []
 
     class Full(StoredConversations):
-        async def keep(self, pending: PendingResponse, *_: Any) -> bool:
+        async def store(self, pending: PendingResponse, *_: Any) -> bool:
             kept.append(pending.id)
             return False
 

@@ -505,16 +505,16 @@ def test_memory_is_bounded_and_given_back(
     budget = gateway.server.http.budget
     with opened(gateway) as sock:
         first = answer_id(sock.turn("chat/sim-text", "a" * 60_000, stream_id="a"))
-        assert 60_000 <= budget.held <= 62_000
+        assert 60_000 <= budget.used <= 62_000
         second = answer_id(sock.turn("chat/sim-text", "b" * 60_000, stream_id="b"))
-        assert 60_000 <= budget.held <= 62_000
+        assert 60_000 <= budget.used <= 62_000
         lost = sock.turn("chat/sim-text", "x", stream_id="a", previous_response_id=first)
         assert lost[-1]["error"]["code"] == "previous_response_not_found"
         assert answer_id(sock.turn("chat/sim-text", "x", previous_response_id=second))
         huge = answer_id(sock.turn("chat/sim-text", "c" * 100_001))
         lost = sock.turn("chat/sim-text", "x", previous_response_id=huge)
         assert lost[-1]["error"]["code"] == "previous_response_not_found"
-    simulator.wait_for(lambda: not budget.held)
+    simulator.wait_for(lambda: not budget.used)
 
 
 def test_steering_is_refused_in_its_own_words(gateway: RunningGateway) -> None:

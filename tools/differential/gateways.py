@@ -35,7 +35,7 @@ _OF_TIME = re.compile(
 """Members of logs and of answers of `/admin` that tell of times and of processes."""
 
 _UNSTEADY = re.compile(
-    r"_seconds_(bucket|sum)|^process_|store_write|queue_depth|drift|build_info|_accounts{"
+    r"_seconds_(bucket|sum)|^process_|store_write|queue_depth|drift|build_info|_accounts{|_request_log_"
 )
 """Samples of metrics that differ from run to run."""
 

@@ -300,9 +300,6 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                 Query(
                     f"dragoman_limits_away{{{JOB}}}", "{{instance}}: workers without shared limits"
                 ),
-                Query(
-                    f"dragoman_limit_drift_ratio{{{JOB}}}", "{{instance}}: limits found wrong by"
-                ),
                 Query(rate("dragoman_store_failures_total", chosen=JOB), "failures"),
             ),
         ),

@@ -349,6 +349,13 @@ class Store(AuditLog, Protocol):
             CommitUnknown: `was_written` tells later whether the batch was.
         """
 
+    @property
+    def mark(self) -> float:
+        """The mark of the latest batch that was written here; 0 before there was one."""
+
+    def mark_of(self, worker: str) -> float:
+        """The mark of the latest batch that a worker has written; 0 if there was none."""
+
     def was_written(self, worker: str) -> bool:
         """Whether the batch of the last exchange was written."""
 

@@ -46,7 +46,6 @@ from dragoman.config import Account
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
 from dragoman.keys.ring import KeyRing
-from dragoman.limits.rows import Row
 
 _log = logging.getLogger("dragoman.accounts")
 
@@ -68,16 +67,14 @@ _MOST_PINS = 50_000
 
 
 class Settled(Protocol):
-    """Whoever counts what goes into rows of usage as used, and must know when it is in them."""
+    """Whoever counts what goes into rows of usage, and must know when it is in them."""
 
-    def take_unwritten(self) -> Mapping[Row, int]:
-        """What was counted since the last call."""
+    def writing(self, writer: str, mark: float) -> None:
+        """What was counted so far is about to be written by a worker of this name, whose latest
+        batch has this mark."""
 
-    def note_written(self, taken: Mapping[Row, int], /) -> None:
-        """What was taken is in rows."""
-
-    def restore_unwritten(self, taken: Mapping[Row, int], /) -> None:
-        """What was taken could not be written."""
+    def written(self, *, done: bool) -> None:
+        """It is in rows; or is not, and is written another time."""
 
 
 class _Received(Struct, frozen=True):
@@ -128,7 +125,7 @@ class AccountSync:
         self._tells_balances = False
         self._taking_over = True
         self._failing_since: float | None = None
-        self._doubtful: tuple[Batch, Mapping[Row, int] | None] | None = None
+        self._doubtful: Batch | None = None
         """What may have been written, when the store was lost."""
         self._next_sweep = time.monotonic() + _SWEEP_S * random.random()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dragoman-store")
@@ -202,6 +199,14 @@ class AccountSync:
         except StoreError:
             return set(claims)
 
+    async def mark_of(self, worker: str) -> float:
+        """The mark of the latest batch that a worker, which may be gone, has written.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        return await self._call(lambda: self._store.mark_of(worker))
+
     def _happened(self, transition: Transition) -> None:
         match transition.outcome:
             case Failed(decision=decision):
@@ -242,7 +247,8 @@ class AccountSync:
             batch.usage = self._meter.take()
             batch.errors, batch.last_errors = self._meter.take_errors()
             batch.charges = self._meter.take_charges()
-        unwritten = None if self.settled is None else self.settled.take_unwritten()
+        if self.settled is not None:
+            self.settled.writing(self.worker, self._store.mark)
         if self._stopping or time.monotonic() >= self._next_uses:
             self._next_uses = time.monotonic() + _USES_S
             batch.key_uses = self._keys.take_uses()
@@ -257,18 +263,16 @@ class AccountSync:
             self._failed(error)
             self._tells_balances = bool(batch.balances)
             if isinstance(error, CommitUnknown):
-                self._doubtful = batch, unwritten
+                self._doubtful = batch
             else:
-                self._undo(batch, unwritten)
+                self._undo(batch)
             return False
         except Exception:
             self._drop(batch)
-            if unwritten and self.settled is not None:
-                self.settled.note_written(unwritten)  # it never will be
+            self._written()  # it never will be
             return False
         self.on_exchanged(time.perf_counter() - began)
-        if unwritten and self.settled is not None:
-            self.settled.note_written(unwritten)
+        self._written()
         self._recovered()
         first = not self._loaded
         self._loaded = True
@@ -291,7 +295,7 @@ class AccountSync:
         the store does not say yet."""
         if self._doubtful is None:
             return True
-        batch, unwritten = self._doubtful
+        batch = self._doubtful
         try:
             was_written = await self._call(lambda: self._store.was_written(self.worker))
         except StoreError as error:
@@ -300,16 +304,19 @@ class AccountSync:
             return False
         self._doubtful = None
         if not was_written:
-            self._undo(batch, unwritten)
-        elif unwritten and self.settled is not None:
-            self.settled.note_written(unwritten)
+            self._undo(batch)
+        else:
+            self._written()
         return True
 
-    def _undo(self, batch: Batch, unwritten: Mapping[Row, int] | None) -> None:
-        """What was taken was not written: it is told another time."""
+    def _undo(self, batch: Batch) -> None:
+        """What was taken was not written: it is reported another time."""
         self._restore(batch)
-        if unwritten and self.settled is not None:
-            self.settled.restore_unwritten(unwritten)
+        self._written(done=False)
+
+    def _written(self, *, done: bool = True) -> None:
+        if self.settled is not None:
+            self.settled.written(done=done)
 
     def _receive(self, batch: Batch) -> _Received:
         """In the thread."""

@@ -20,7 +20,7 @@ from dragoman.operations.operation import Command, Http, Nothing, Operation
 from dragoman.processes.reload import Pending, Report
 
 MASK = "•••"
-"""Stands for a secret, of whatever length."""
+"""Shown in place of a secret."""
 
 _COUNTED = ("accounts", "clients", "teams", "prices")
 """Lists of which only the length is shown."""

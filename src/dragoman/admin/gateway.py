@@ -17,7 +17,7 @@ from dragoman.edge.auth import Keyring
 from dragoman.observability.metrics.scrape import Scrape
 from dragoman.prices.lookup import Prices
 from dragoman.processes.reload import Pending, Report
-from dragoman.serving.simulated_admission import SimulatedAdmission
+from dragoman.serving.limits.simulation import SimulatedAdmission
 from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.request_log import RequestLogFiles
 from dragoman.storage.series import SeriesFile

@@ -55,14 +55,14 @@ async def _health(call: Call, _: Nothing) -> Health:
     gateway, scrape = call.gateway, call.gateway.observed.scrape
     gauges = (await scrape.counts()).gauges
     upstreams = await scrape.standings()
-    sync, slices = gateway.sync, scrape.slices
+    sync, away = gateway.sync, scrape.limits_away
     return Health(
         version=dragoman.__version__,
         workers=int(gauges["workers"]),
         configurations=scrape.configurations(),
         in_flight=int(gauges["in_flight"]),
         queue_length=int(gauges["queue_length"]),
-        limits="own" if slices is None else "away" if slices.away_since else "shared",
+        limits="own" if away is None else "away" if away() else "shared",
         store="none" if sync is None else "working" if sync.working else "failing",
         usable=gateway.bench.upstreams.pool.usable(),
         accounts={name: one.states for name, one in upstreams.items()},

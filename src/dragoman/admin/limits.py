@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from math import inf
 from typing import Any
@@ -13,21 +12,23 @@ from msgspec.structs import replace
 
 from dragoman.admin.call import Call
 from dragoman.admin.replies import Refusal
-from dragoman.limits.bound_limits import kind_of
 from dragoman.operations import keys
 from dragoman.operations.inputs import given
 from dragoman.operations.key_service import KeyView
 from dragoman.operations.keys import KeyList, ListOwners, TeamList
-from dragoman.operations.limit_service import limit_of
-from dragoman.operations.limits import PLACE, AddLimit, OfOwner, of_both
+from dragoman.operations.limits import OfOwner, of_both
 from dragoman.operations.operation import Command, Http, Named, Nothing, Operation
 from dragoman.operations.team_service import TeamView
-from dragoman.serving.limit_counters import LimitView
-from dragoman.serving.limits_told import amount_text, moment_text
-from dragoman.serving.simulated_admission import Answer, LimitState, Question, state_of
-
-_PAST_S = 7 * 86_400.0
-"""Seconds of the past with which a limit is compared that is not stored yet."""
+from dragoman.serving.limits.client import LimitView
+from dragoman.serving.limits.responses import moment_text
+from dragoman.serving.limits.simulation import (
+    Answer,
+    LimitState,
+    Question,
+    SharedView,
+    shared_view,
+    state_of,
+)
 
 
 class LimitNow(Struct, frozen=True):
@@ -44,26 +45,11 @@ class LimitsNow(Struct, frozen=True):
     limits: tuple[LimitNow, ...]
 
 
-class PastUse(Struct, frozen=True):
-    """What a limit would have refused since a time: in how many `hours` there was use, in how many
-    it would have been `over`, when `first`, and the `most` in one window. None where that is not
-    known."""
-
-    since: str | None
-    hours: int | None
-    over: int | None
-    first: str | None
-    most: int | str | None
-
-
 class SharedLimits(Struct, frozen=True):
-    """Limits that machines share: since when the database is away, None if it is not; exchanges
-    with it, and how many failed."""
+    """Limits that machines share, and since when the database is away, None if it is not."""
 
     away_since: str | None
-    exchanges: int
-    failures: int
-    limits: Any
+    limits: tuple[SharedView, ...]
 
 
 async def _list_keys(call: Call, asked: ListOwners) -> KeyList:
@@ -91,7 +77,7 @@ async def _with_limits(
         rules = [(owner.name, owner.rules.limits) for owner in found]
     shown: list[Raw] = []
     async for place, views in limits.views_of_all(rules, is_team=is_team):
-        if not asked.ending or any(view.exhausted_at < inf for view in views):
+        if not asked.ending or any(view.state.exhausted_at < inf for view in views):
             owner = msgspec.to_builtins(found[place])
             # Encoded one by one: all at once would block the event loop for long.
             shown.append(Raw(msgspec.json.encode({**owner, "limits": _now(views)})))
@@ -100,7 +86,7 @@ async def _with_limits(
 
 def _now(views: Sequence[LimitView]) -> tuple[LimitNow, ...]:
     return tuple(
-        LimitNow(number, view.bound.limit, state_of(view)) for number, view in enumerate(views, 1)
+        LimitNow(number, view.rule.limit, state_of(view)) for number, view in enumerate(views, 1)
     )
 
 
@@ -111,23 +97,6 @@ async def _limits(call: Call, asked: OfOwner) -> LimitsNow:
     limits = [one.limit for one in numbered]
     views = await call.gateway.simulated.limits.views_of(asked.name, limits, is_team=asked.team)
     return LimitsNow(_now(views))
-
-
-async def _past_use(call: Call, asked: Any) -> PastUse:
-    limit = limit_of(given(asked, PLACE))
-    await call.in_store(lambda context: context.limits.limits(asked.name, is_team=asked.team))
-    since = time.time() - _PAST_S
-    history = call.gateway.simulated.limits.history
-    past = await history.past_use(asked.name, limit, since, is_team=asked.team)
-    if past is None:
-        return PastUse(moment_text(since), None, None, None, None)
-    return PastUse(
-        moment_text(since),
-        past.hours,
-        past.over,
-        None if past.first is None else moment_text(past.first),
-        amount_text(kind_of(limit), past.most),
-    )
 
 
 SimulateRequest: Any = msgspec.defstruct(
@@ -147,15 +116,12 @@ async def _simulate(call: Call, asked: Any) -> Answer:
 
 
 async def _shared(call: Call, _: Nothing) -> SharedLimits:
-    slices = call.gateway.observed.scrape.slices
-    if slices is None:
+    away = call.gateway.observed.scrape.limits_away
+    if away is None:
         raise Refusal(409, "conflict", "Limits are not shared: [storage] url is not set.")
-    away = slices.away_since
+    shared = await call.gateway.simulated.limits.shared()
     return SharedLimits(
-        None if away is None else moment_text(away),
-        slices.exchanges,
-        slices.failures,
-        slices.views(),
+        moment_text(since) if (since := away()) else None, tuple(map(shared_view, shared))
     )
 
 
@@ -179,18 +145,8 @@ OPERATIONS = (
         command=Command("limit list", is_own=True),
     ),
     Operation(
-        name="limits.simulate",
-        summary="Compare a limit that is not stored with what was used in the last seven days.",
-        input=AddLimit,
-        output=PastUse,
-        role="viewer",
-        run=_past_use,
-        in_store=False,
-        http=of_both("POST", "limits/simulate"),
-    ),
-    Operation(
         name="keys.simulate",
-        summary="Tell whether a request of the key NAME would pass.",
+        summary="Check whether a request of the key NAME would be admitted.",
         details="Nothing is sent, and nothing counted.",
         input=SimulateRequest,
         output=Answer,

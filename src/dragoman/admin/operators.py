@@ -106,12 +106,12 @@ class Operators:
     async def sign_in(
         self, incoming: IncomingRequest, key: bytes, address: str
     ) -> tuple[Operator, bytes]:
-        """Begin a session of whoever holds a key. Returns it with its cookie, which the answer
+        """Begin a session for the holder of a key. Returns it with its cookie, which the answer
         sets.
 
         Raises:
-            Refusal: nobody holds the key; there were too many wrong ones; or a page from elsewhere
-                may have made the browser call.
+            Refusal: the key is wrong; there were too many wrong ones; or a page from elsewhere may
+                have made the browser call.
             StoreError: the store cannot be used.
         """
         began, sessions, counted_as = time.monotonic(), self._sessions, counted(address)
@@ -149,7 +149,7 @@ class Operators:
         """The operator who holds a key.
 
         Raises:
-            Refusal: nobody's.
+            Refusal: there is none.
         """
         digest = digest_of(key)
         if self._digest is not None and hmac.compare_digest(digest, self._digest):

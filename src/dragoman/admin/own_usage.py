@@ -1,4 +1,4 @@
-"""`GET /v1/usage`: what a key has used, for whoever holds it."""
+"""`GET /v1/usage`: the usage of a key, for its holder."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from dragoman.times import InvalidTime, parse_time
 PATH = "/v1/usage"
 
 GROUPS = ("model", "user", "tag", "route", "day", "hour")
-"""What the holder of a key may group by: nothing that tells of other keys, nor of accounts."""
+"""Dimensions that the holder of a key may group by: none that shows other keys or accounts."""
 
 _PARAMETERS = ("from", "to", "group_by")
 _USUAL_S = 30 * 24 * 3600.0
 
 
 class OwnUsage:
-    """Tells each key its own usage, one after another: whoever asks often waits, and keeps neither
-    the store nor others from their work."""
+    """Reports the usage of each key, one after another, so that frequent calls block neither the
+    store nor other keys."""
 
     def __init__(self, account_sync: AccountSync | None) -> None:
         self._account_sync = account_sync
@@ -42,11 +42,11 @@ class OwnUsage:
         """Answer one request.
 
         Raises:
-            DragomanError: NOT_FOUND where nothing is kept, OVERLOADED where the store cannot be
+            DragomanError: NOT_FOUND where nothing is stored, OVERLOADED where the store cannot be
                 used, INVALID_REQUEST.
         """
         if self._account_sync is None:
-            raise refusal(FaultKind.NOT_FOUND, "Usage is not kept here.", code="not_found")
+            raise refusal(FaultKind.NOT_FOUND, "Usage is not stored here.", code="not_found")
         query = dict(parse_qsl(incoming.query.decode("latin-1"), keep_blank_values=True))
         for name in query:
             if name not in _PARAMETERS:

@@ -1,7 +1,7 @@
 """POST requests below `/admin` that are repeated with the same `Idempotency-Key`.
 
-A repetition is given the answer of the first request, which may hold a secret that is shown once;
-so answers stay in memory, and each worker knows only its own.
+A repetition gets the answer of the first request, which may contain a secret that is shown once; so
+answers stay in memory, and each worker knows only its own.
 """
 
 from __future__ import annotations

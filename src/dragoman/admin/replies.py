@@ -1,4 +1,4 @@
-"""Who calls an operation over HTTP, and what it can be answered beside JSON."""
+"""Callers of operations over HTTP, and answers that are not plain JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Write = Callable[[bytes], Awaitable[None]]
 
 class Operator(Struct, frozen=True):
     """Who calls: the name of a key of the administration, and its role. `session` is the one that
-    the cookie names, and `digest` its own; None of whoever sent a key."""
+    the cookie names, and `digest` its own; None for callers with a key."""
 
     name: str
     role: Role
@@ -32,7 +32,7 @@ class Operator(Struct, frozen=True):
 
 class EventStream(Struct, frozen=True):
     """An output that is server-sent events. `run` writes them until the last; it is cancelled when
-    whoever reads them leaves. `close` is called at the end, whether it ran or not."""
+    the client leaves. `close` is called at the end, whether it ran or not."""
 
     run: Callable[[Write], Coroutine[Any, Any, None]]
     close: Callable[[], object] = lambda: None

@@ -12,7 +12,7 @@ from dragoman.accounts.cipher import SealError
 from dragoman.admin.call import Call
 from dragoman.admin.replies import Refusal, Reply
 from dragoman.audit import Change
-from dragoman.edge.kept import BODY_NAMES
+from dragoman.edge.body_copies import BODY_NAMES
 from dragoman.observability.request_log.rows import DetailRow, ListRow
 from dragoman.operations.accounts import PAGE, PageSize
 from dragoman.operations.inputs import InvalidInput, Time, given
@@ -21,7 +21,7 @@ from dragoman.operations.usage import span_of
 from dragoman.storage.request_log import Filters, LossCount, LossKey, RequestLogFiles
 
 SEARCH_S = 0.25
-"""Seconds for which one request is looked for; the answer tells how far back that was."""
+"""Seconds that one search takes at most; its answer says how far back it came."""
 
 _MOST_ROWS = 1000
 _POINTS = 60
@@ -42,8 +42,8 @@ Word = Annotated[str, Meta(max_length=300)]
 
 
 class RequestFilters(Struct, frozen=True, kw_only=True):
-    """Which requests: those of which all of these are so. `error` and `loss` are kinds, `*` stands
-    for any error."""
+    """Filters of requests, all of which must match. `error` and `loss` are kinds, `*` is
+    any error."""
 
     key: Word = ""
     model: Word = ""

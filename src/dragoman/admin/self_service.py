@@ -7,68 +7,64 @@ from typing import Any
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
-from dragoman.limits.bound_limits import Kind
+from dragoman.limits.rules import Kind
 from dragoman.prices.rates import PICO
 from dragoman.protocols.base import to_json
-from dragoman.serving.limit_counters import LimitCounters, LimitView
-from dragoman.serving.limits_told import amount_text, known_text, moment_text
+from dragoman.serving.limits.client import Limits, LimitView
+from dragoman.serving.limits.responses import amount_text, moment_text
 
 
 class SelfService:
     """Handlers of `/v1/key`."""
 
-    def __init__(self, limits: LimitCounters) -> None:
+    def __init__(self, limits: Limits) -> None:
         self._limits = limits
 
     async def key(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """`GET /v1/key`: the key's name, when it expires, its limits, and what is left of them."""
         views = await self._limits.views(caller) if caller.is_limited else ()
-        told: dict[str, Any] = {"name": caller.name, "expires_at": moment_text(caller.ends)}
-        told["limits"] = [_told(view, shows_amounts=caller.shows_amounts) for view in views]
+        shown: dict[str, Any] = {"name": caller.name, "expires_at": moment_text(caller.ends)}
+        shown["limits"] = [_limit(view, shows_amounts=caller.shows_amounts) for view in views]
         if caller.shows_amounts:
-            told["data"] = _tightest_budget(views)
-        await incoming.reply(200, to_json(told))
+            shown["data"] = _tightest_budget(views)
+        await incoming.reply(200, to_json(shown))
 
 
-def _told(view: LimitView, *, shows_amounts: bool) -> dict[str, Any]:
-    bound, limit = view.bound, view.bound.limit
-    told: dict[str, Any] = {"scope": "team" if bound.is_team else "key", "kind": limit.kind}
+def _limit(view: LimitView, *, shows_amounts: bool) -> dict[str, Any]:
+    rule, limit, state = view.rule, view.rule.limit, view.state
+    shown: dict[str, Any] = {"scope": "team" if rule.is_team else "key", "kind": limit.kind}
     if shows_amounts:
-        told["amount"] = known_text(bound.kind, view.amount)
+        shown["amount"] = amount_text(rule.kind, view.amount)
         if view.granted:
-            told["granted"] = amount_text(bound.kind, view.granted)
-            told["granted_until"] = moment_text(limit.granted_ends)
-    told["window"] = limit.window
+            shown["granted"] = amount_text(rule.kind, view.granted)
+            shown["granted_until"] = moment_text(limit.granted_ends)
+    shown["window"] = limit.window
     if limit.window is not None:
-        told["zone"] = limit.zone
+        shown["zone"] = limit.zone
         if limit.anchor is not None:
-            told["anchor"] = limit.anchor
-    told["mode"] = limit.mode
-    if limit.share is not None and shows_amounts:
-        told["share"], told["upstream"] = limit.share, limit.upstream
+            shown["anchor"] = limit.anchor
+    shown["mode"] = limit.mode
     if limit.models is not None:
-        told["models"] = limit.models
+        shown["models"] = limit.models
     if shows_amounts:
         for name, amount in (
-            ("used", view.used),
-            ("reserved", view.reserved),
+            ("used", state.used),
+            ("reserved", state.reserved),
             ("remaining", view.remaining),
         ):
-            told[name] = known_text(bound.kind, amount)
-        told["exhausted_at"] = moment_text(view.exhausted_at)
-    told["resets_at"] = None if limit.window is None else moment_text(view.resets_at)
-    return told
+            shown[name] = amount_text(rule.kind, amount)
+        shown["exhausted_at"] = moment_text(state.exhausted_at)
+    shown["resets_at"] = None if limit.window is None else moment_text(state.resets_at)
+    return shown
 
 
 def _tightest_budget(views: tuple[LimitView, ...]) -> dict[str, float | None]:
-    """The budget of which the least is left, in the members that tools read which were made for
+    """The budget of which the least is left, in the members read by tools for
     OpenRouter (`GET /api/v1/key`): US dollars as numbers."""
     budgets = [
-        (most - view.used - view.reserved, most, view.used)
+        (view.amount - view.state.used - view.state.reserved, view.amount, view.state.used)
         for view in views
-        if view.bound.kind is Kind.COST
-        and view.bound.enforced
-        and (most := view.amount) is not None
+        if view.rule.kind is Kind.COST and view.rule.enforced
     ]
     if not budgets:
         return {"limit": None, "usage": None, "limit_remaining": None}

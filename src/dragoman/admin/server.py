@@ -52,9 +52,13 @@ from dragoman.operations.operation import Operation, Text, Upload
 _log = logging.getLogger("dragoman.gateway")
 
 _NOBODY = Operator("", "viewer")
+_REMOVED = {
+    "/limits/simulate": "a limit of mode shadow counts what it would refuse, without refusing",
+}
+"""Ends of paths that former versions had, and what to do instead."""
 _BODY_BYTES = 1024 * 1024
 _COMPRESSED_FROM = 16 * 1024
-"""Bytes from which on an answer is compressed, for whoever accepts that."""
+"""Bytes from which on an answer is compressed, if the client accepts that."""
 _IN_THREAD_FROM = 64 * 1024
 """Bytes from which on it is compressed in a thread."""
 
@@ -130,6 +134,9 @@ class Admin:
             operator = _NOBODY
         else:
             operator = await self._operators.identify(incoming)
+        for end, instead in _REMOVED.items():
+            if path.endswith(end):
+                raise Refusal(410, "gone", f"This was removed: {instead}.")
         if found is None:
             raise Refusal(404, "not_found", "There is nothing at this path.")
         route, names = found

@@ -17,7 +17,7 @@ from dragoman.operations.operation import Http, Nothing, Operation
 
 
 class SignIn(Struct, frozen=True):
-    """The key of whoever signs in."""
+    """The key to sign in with."""
 
     key: Annotated[str, Meta(max_length=1000)] = ""
 

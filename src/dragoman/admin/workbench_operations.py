@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from dragoman.admin.call import Call
 from dragoman.admin.replies import EventStream, Refusal
-from dragoman.admin.workbench.sending import MOST_AT_ONCE, Sending, Wish
+from dragoman.admin.workbench.sending import MOST_AT_ONCE, Sending, SendRequest
 from dragoman.admin.workbench.translations import Translated, translations
 from dragoman.audit import Change
 from dragoman.canonical.errors import DragomanError
@@ -80,9 +80,9 @@ async def _translate(call: Call, asked: Translate) -> Translations:
 
 
 async def _send(call: Call, asked: Send) -> EventStream:
-    wish = _wish(asked)
-    if wish.model:
-        _target(call.gateway.bench.router, wish.model)
+    wanted = _request_of(asked)
+    if wanted.model:
+        _target(call.gateway.bench.router, wanted.model)
     running = call.gateway.observed.running
     if running[_SENDING] >= MOST_AT_ONCE:
         raise Refusal(503, "overloaded", "Too many requests are being sent.")
@@ -92,9 +92,9 @@ async def _send(call: Call, asked: Send) -> EventStream:
         running[_SENDING] -= 1
 
     try:
-        sending = Sending(call.gateway.bench, wish)
-        place = {"scenario": wish.scenario} if wish.scenario else {"model": wish.model}
-        after = {"from": wish.source, **place}
+        sending = Sending(call.gateway.bench, wanted)
+        place = {"scenario": wanted.scenario} if wanted.scenario else {"model": wanted.model}
+        after = {"from": wanted.source, **place}
         await call.record(
             Change(action="send", kind="request", name=sending.request_id, after=after)
         )
@@ -111,7 +111,7 @@ def _target(router: Router, model: str) -> Target:
         raise InvalidInput.of("model", "no route matches it") from None
 
 
-def _wish(asked: Send) -> Wish:
+def _request_of(asked: Send) -> SendRequest:
     """What is to be sent.
 
     Raises:
@@ -124,7 +124,7 @@ def _wish(asked: Send) -> Wish:
             raise InvalidInput.of("scenario", message)
         if asked.to is None:
             raise InvalidInput.of("to", "required with scenario")
-    return Wish(
+    return SendRequest(
         source=cast(ProtocolName, asked.source),
         body=_encoded(asked.body),
         model=asked.model or "",

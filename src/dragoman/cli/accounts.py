@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -137,35 +137,36 @@ def _result(finding: Finding) -> str:
 # What the other commands print
 
 
+_COLUMNS: tuple[tuple[str, Callable[[AccountView, float], str]], ...] = (
+    ("NAME", lambda view, now: view.name),
+    ("UPSTREAM", lambda view, now: view.upstream),
+    ("STATE", lambda view, now: view.state + (" (trial)" if view.trial else "")),
+    ("BACK", lambda view, now: until(view.back_at, now)),
+    ("IN FLIGHT", lambda view, now: str(view.in_flight)),
+    ("LAST USED", lambda view, now: ago(view.last_used, now)),
+    ("PRIO", lambda view, now: str(view.priority)),
+    ("WEIGHT", lambda view, now: f"{view.weight:g}"),
+    ("BALANCE", lambda view, now: "" if view.balance is None else f"{view.balance:.0f}"),
+    ("REQ 24H", lambda view, now: str(view.requests)),
+    ("ERR 24H", lambda view, now: str(view.errors)),
+    ("LAST ERROR", lambda view, now: _last_error(view, now)),
+    ("QUOTA USED", lambda view, now: ", ".join(_quota_shares(view, now)[:_MOST_QUOTAS])),
+    ("WHY", lambda view, now: "; ".join(_why(view, now))),
+)
+"""The columns of the list."""
+
+
 def _print_list(page: Page, _: object) -> None:
     now = time.time()
-    heading = (
-        *("NAME", "UPSTREAM", "STATE", "BACK", "IN FLIGHT", "LAST USED", "PRIO", "WEIGHT"),
-        *("BALANCE", "REQ 24H", "ERR 24H", "LAST ERROR", "QUOTA USED", "WHY"),
-    )
-    click.echo(table(heading, (_line(view, now) for view in page.accounts)))
+    rows = [[cell(view, now) for _, cell in _COLUMNS] for view in page.accounts]
+    click.echo(table([heading for heading, _ in _COLUMNS], rows))
     states = [view.state for view in page.accounts]
     counts = ", ".join(f"{states.count(name)} {name}" for name in STATES if name in states)
     click.echo(f"{count(page.total, 'account')}{': ' if counts else ''}{counts}", err=True)
 
 
-def _line(view: AccountView, now: float) -> tuple[str, ...]:
-    return (
-        view.name,
-        view.upstream,
-        view.state + (" (trial)" if view.trial else ""),
-        until(view.back_at, now),
-        str(view.in_flight),
-        ago(view.last_used, now),
-        str(view.priority),
-        f"{view.weight:g}",
-        "" if view.balance is None else f"{view.balance:.0f}",
-        str(view.requests),
-        str(view.errors),
-        _last_error(view, now),
-        ", ".join(quota for quota, _ in _quotas(view, now)[:_MOST_QUOTAS]),
-        "; ".join(_why(view, now)),
-    )
+def _quota_shares(view: AccountView, now: float) -> list[str]:
+    return [share for share, _ in _quotas(view, now)]
 
 
 def _print_details(found: AccountDetails, _: object) -> None:

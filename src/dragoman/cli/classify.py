@@ -1,4 +1,4 @@
-"""`dragoman classify`: what an upstream's error means for a request and for an account."""
+"""`dragoman classify`: the effect of an upstream's error on a request and an account."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def classify(
     upstream: str | None,
     as_json: bool,
 ) -> None:
-    """Tell which rule fits an upstream's error, and what comes of it.
+    """Show which rule matches an upstream's error, and its effect.
 
     The account is one of which nothing is known yet; how long it rests varies by a quarter where
     the upstream does not say.
@@ -79,14 +79,14 @@ def classify(
         fitted = None
         if rule is not None:
             fitted = {"table": place, "row": row, "verdict": rule.verdict, "why": rule.why}
-        told = {
+        shown = {
             "rule": fitted,
             "words": sorted(symptom.words),
             "retry_after_s": symptom.retry_after,
             "request": found.request,
             "account": found.account,
         }
-        print_json(told)
+        print_json(shown)
         return
     if found.rule is None:
         click.echo(f"no row of {table} fits")

@@ -284,7 +284,7 @@ def _span(text: str) -> float | None:
 
 
 def resolver(config: Path) -> Callable[[str], Secret]:
-    """What turns the references of a command into secrets: files are beside the configuration."""
+    """The function that reads the references of a command; files are beside the configuration."""
     from dragoman.config.secret import resolve_secret
 
     return lambda reference: resolve_secret(reference, environ=os.environ, directory=config.parent)

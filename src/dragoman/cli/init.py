@@ -98,7 +98,7 @@ def init(
 
 
 class _Answers(NamedTuple):
-    """What a person said: the services, or a server of their own, and the names of clients."""
+    """The answers of a person: services, or a server of their own, and the names of clients."""
 
     names: tuple[str, ...]
     clients: tuple[str, ...]
@@ -108,7 +108,7 @@ class _Answers(NamedTuple):
 
 
 def _asked(clients: tuple[str, ...]) -> _Answers:
-    """What is asked of a person; a question is asked again until it has an answer of use."""
+    """The answers to questions, each of which is asked until its answer is usable."""
     from dragoman.config.starting import VENDORS
     from dragoman.protocols import CODECS
 
@@ -206,7 +206,7 @@ def _check(vendors: list[Vendor], keys: dict[str, str], host: str, port: int) ->
 
 
 def _write_secret(file: Path, key: str) -> None:
-    """Write a file that nobody else may read, not even for a moment."""
+    """Write a file that only this user may ever read."""
     if file.exists():
         file.unlink()
     with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:

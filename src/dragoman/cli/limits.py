@@ -17,13 +17,14 @@ import click
 
 from dragoman.cli.commands import Form, Values, add_commands
 from dragoman.cli.common import CONFIG, JSON, opened, print_json, table
+from dragoman.config.removed import REMOVED
 from dragoman.operations.limit_service import NumberedLimit
 from dragoman.operations.limits import OPERATIONS, Limits
 
 if TYPE_CHECKING:
     from dragoman.config.limits import Limit
     from dragoman.operations.context import StoreContext
-    from dragoman.serving.simulated_admission import LimitState
+    from dragoman.serving.limits.simulation import LimitState
 
 
 @click.group()
@@ -62,7 +63,7 @@ def list_limits(config: Path, is_team: bool, as_json: bool, name: str) -> None:
 @JSON
 @click.argument("name")
 def simulate(config: Path, as_json: bool, name: str, **options: Any) -> None:
-    """Tell whether a request of the key NAME would pass.
+    """Check whether a request of the key NAME would be admitted.
 
     What each limit says of it is shown, too. Nothing is sent, and nothing counted. Ends with 1 if
     it would be refused.
@@ -85,7 +86,7 @@ def simulate(config: Path, as_json: bool, name: str, **options: Any) -> None:
                     one.limit,
                     one.mode,
                     str(one.asks),
-                    "" if one.remaining is None else str(one.remaining),
+                    str(one.remaining),
                     "yes" if one.admits else "no",
                     one.free_at or "",
                 )
@@ -107,12 +108,12 @@ _STATE = ("USED", "RESERVED", "REMAINING", "RESETS", "EXHAUSTED")
 def _table(limits: Sequence[NumberedLimit], states: Sequence[LimitState] = ()) -> str:
     if not states:
         return table(_HEADING, [_line(one) for one in limits])
-    rows = [_line(one, state) for one, state in zip(limits, states, strict=True)]
+    rows = [_line(one) for one in limits]
     cells = [
         (
             str(one.used),
             str(one.reserved),
-            "" if one.remaining is None else str(one.remaining),
+            str(one.remaining),
             one.resets_at or "",
             one.exhausted_at or "",
         )
@@ -121,12 +122,12 @@ def _table(limits: Sequence[NumberedLimit], states: Sequence[LimitState] = ()) -
     return table([*_HEADING, *_STATE], [a + b for a, b in zip(rows, cells, strict=True)])
 
 
-def _line(numbered: NumberedLimit, state: LimitState | None = None) -> tuple[str, ...]:
+def _line(numbered: NumberedLimit) -> tuple[str, ...]:
     one = numbered.limit
     return (
         str(numbered.number),
         one.kind,
-        _amount(one, one.amount) if one.share is None else _share(one, state),
+        _amount(one, one.amount),
         one.window or "",
         _calendar(one),
         one.mode,
@@ -143,14 +144,7 @@ def _calendar(limit: Limit) -> str:
     return zone if limit.anchor is None else f"{zone} {limit.anchor}"
 
 
-def _share(limit: Limit, state: LimitState | None) -> str:
-    text = f"{limit.share} of {limit.upstream}"
-    if state is None:
-        return text
-    return f"{text}: unknown" if state.amount is None else f"{text}: ${state.amount}"
-
-
-def _amount(limit: Limit, amount: int | str | None) -> str:
+def _amount(limit: Limit, amount: int | str) -> str:
     return f"${amount}" if limit.kind == "cost" else str(amount)
 
 
@@ -192,6 +186,11 @@ def _print(done: Limits, _: object) -> None:
     click.echo(_table(done.limits))
 
 
+def _refuse_share(context: click.Context, option: click.Parameter, value: object) -> None:
+    if value is not None:
+        raise click.UsageError(f"--share was removed: {REMOVED['clients.limits.share']}.")
+
+
 _LIMITS = attrgetter("limits")
 
 add_commands(
@@ -205,3 +204,7 @@ add_commands(
         "limits.reset": Form(shape=_LIMITS),
     },
 )
+for name in ("add", "set"):
+    limit.commands[name].params.append(
+        click.Option(["--share"], hidden=True, expose_value=False, callback=_refuse_share)
+    )

@@ -227,9 +227,9 @@ def diff(config: Path, as_json: bool, old: Path, new: Path | None) -> None:
 @click.option("--reasoning", help="For reasoning; as --output without it.")
 @click.option("--search", help="For a thousand of the vendor's web searches.")
 @click.option("--tier", help="Service tier that has it: batch, flex, priority, fast or ultrafast.")
-@click.option("--above", type=int, help="Tokens of a prompt above which it holds.")
-@click.option("--since", help="Day (UTC) from which on it holds, 2027-01-01.")
-@click.option("--hours", help="Hours of the day (UTC) in which it holds, 16:30-00:30.")
+@click.option("--above", type=int, help="Tokens of a prompt above which it applies.")
+@click.option("--since", help="First day (UTC) of it, 2027-01-01.")
+@click.option("--hours", help="Hours of the day (UTC) of it, 16:30-00:30.")
 @click.option("--force", is_flag=True, help="Take rates above 1000 dollars for a million tokens.")
 @JSON
 @click.argument("model")

@@ -1,4 +1,4 @@
-"""`dragoman reload`: a running gateway reads its configuration anew."""
+"""`dragoman reload`: a running gateway reads its configuration again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--port", type=click.IntRange(0, 65535), help="Port that it listens on.")
 @JSON
 def reload(config: Path, host: str | None, port: int | None, as_json: bool) -> None:
-    """Have the gateway that runs here read its configuration anew.
+    """Have the gateway that runs here read its configuration again.
 
     Prints what changed, and what needs a restart. If the configuration cannot be used the gateway
     serves on with the one that it has, and the exit status is 1. The gateway must be run by the
@@ -38,19 +38,19 @@ def reload(config: Path, host: str | None, port: int | None, as_json: bool) -> N
     with config_faults_reported(unusable if as_json else None):
         settings = load_config(config, serving=False, server=server).config.server
     try:
-        told = ask_to_reload(_address(settings))
+        answer = ask_to_reload(_address(settings))
     except OSError as error:
         raise click.ClickException(
             f"the gateway was not asked: {error.strerror or error}"
         ) from None
-    if told is None:
+    if answer is None:
         raise click.ClickException(
             f"no gateway that can be asked from here listens on {_place(settings)}: name another "
             "with --host and --port, send it SIGHUP, or use POST /admin/reload"
         )
-    report = msgspec.json.decode(told, type=Report)
+    report = msgspec.json.decode(answer, type=Report)
     if as_json:
-        click.echo(msgspec.json.format(told, indent=2))
+        click.echo(msgspec.json.format(answer, indent=2))
     else:
         _print(report)
     if report.problems:
@@ -70,8 +70,8 @@ def _print(report: object) -> None:
         click.echo(f"warning: {warning}", err=True)
     for line in report.changes.lines():
         click.echo(line)
-    told = "" if report.changes else ", nothing in it is different"
-    click.echo(f"configuration {report.configuration} is served{told}")
+    unchanged = "" if report.changes else ", nothing in it is different"
+    click.echo(f"configuration {report.configuration} is served{unchanged}")
 
 
 def _address(server: Server) -> tuple[str, int]:

@@ -75,7 +75,7 @@ def check(config: Path, as_json: bool) -> None:
 def prepare(url: str | None, config: Path, as_json: bool) -> None:
     """Make the tables of the store, or bring them up to date.
 
-    A gateway does so when it starts. Whoever else does so meanwhile waits. Gateways of an older
+    A gateway does so when it starts. Others that do so meanwhile wait. Gateways of an older
     version go on from memory afterwards.
     """
     if url is None:
@@ -120,8 +120,8 @@ def vacuum(config: Path, as_json: bool) -> None:
     path = _path(config)
     with failures_reported():
         before, after = sqlite_care.vacuum(path)
-    told = {"path": path, "before": before, "after": after}
-    report(told, as_json, f"{path}: {before} bytes before, {after} after")
+    shown = {"path": path, "before": before, "after": after}
+    report(shown, as_json, f"{path}: {before} bytes before, {after} after")
 
 
 @store.command()
@@ -151,7 +151,7 @@ def migrate(to: str | None, config: Path, as_json: bool) -> None:
     target = _revealed(target)
     so_far = 0
 
-    def tell_rows(rows: int) -> None:
+    def print_rows(rows: int) -> None:
         nonlocal so_far
         so_far += rows
         if sys.stderr.isatty():
@@ -162,7 +162,7 @@ def migrate(to: str | None, config: Path, as_json: bool) -> None:
         closing(_database(settings.path or url or _path(config))) as source,
         closing(_database(target)) as other,
     ):
-        copied = move(source, other, tell_rows)
+        copied = move(source, other, print_rows)
     if so_far and sys.stderr.isatty():
         click.echo(err=True)
     rows = [f"  {table}: {number}" for table, number in copied.items() if number]
@@ -199,5 +199,5 @@ def _path(config: Path) -> str:
             "the store is in PostgreSQL: pg_dump copies it, and it gives room back by itself"
         )
     if not path:
-        raise click.ClickException("storage.path is empty: nothing is kept")
+        raise click.ClickException("storage.path is empty: nothing is stored")
     return path

@@ -31,13 +31,6 @@ def access_faults(rules: AccessRules, upstreams: Sequence[str]) -> Iterator[tupl
     if begins is not None and ends is not None and begins >= ends:
         yield ("expires",), "is not after not_before"
     yield from limit_faults(rules.limits)
-    for place, limit in enumerate(rules.limits):
-        of = limit.upstream
-        if of is not None and of not in upstreams:
-            yield (
-                ("limits", place, "upstream"),
-                f"no upstream named {of}{suggestion(of, upstreams)}",
-            )
 
 
 def key_fault(key: str) -> str | None:

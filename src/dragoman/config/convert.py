@@ -174,7 +174,9 @@ def _choices(kind: Any) -> list[str]:
 
 def _unknown(path: Path, known: Iterable[str]) -> str:
     """Why a key cannot be set: it was removed, or never existed."""
-    instead = REMOVED.get(".".join(part for part in path if isinstance(part, str)))
+    name = ".".join(part for part in path if isinstance(part, str))
+    # A key of the store is written without the table that it is in.
+    instead = REMOVED.get(name) or REMOVED.get(f"clients.{name}")
     if instead is not None:
         return f"was removed: {instead}"
     return f"unknown key{suggestion(str(path[-1]), known)}"

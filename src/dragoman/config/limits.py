@@ -1,4 +1,4 @@
-"""Limits of keys and teams, as they are written in the configuration and in the store."""
+"""Limits of keys and teams, as written in the configuration and in the store."""
 
 from __future__ import annotations
 
@@ -18,118 +18,96 @@ LimitMode = Literal["enforce", "shadow", "soft"]
 WhenAway = Literal["closed", "share", "open"]
 
 MOST = 10**15
-"""The largest amount of a limit that is no cost."""
+"""Largest amount of a limit other than a cost."""
 
 MOST_DOLLARS = 1_000_000
-"""The largest amount of a limit of cost."""
+"""Largest amount of a cost limit."""
 
 _DOLLARS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?\Z")
 _PICO = 10**12
-_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,2})?)%\Z")
-_SHARED_WINDOWS = ("5h", "7d")
-
-UNKNOWN = MOST_DOLLARS * _PICO
-"""The amount of a share of what nobody has learned yet, which refuses nothing: the largest cost."""
-
 
 Weight = Annotated[int, Meta(ge=0, le=1000)]
 
 
 class Weights(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a token counts, by what it was used for. Whole numbers, so that sums are exact: for a
-    token that counts a tenth of others, others count 10."""
+    """How much a token counts, by its kind. Whole numbers, so that sums are exact: if one kind
+    should count a tenth of the others, the others count 10."""
 
     input: Weight = 1
-    """Of the prompt, neither read from a prompt cache nor written to one."""
+    """Prompt tokens neither read from a prompt cache nor written to one."""
     cached: Weight = 0
-    """Read from a prompt cache."""
+    """Tokens read from a prompt cache."""
     cache_write: Weight = 1
-    """Written to a prompt cache."""
+    """Tokens written to a prompt cache."""
     output: Weight = 1
-    """Of the answer, without reasoning."""
+    """Tokens of the answer, without reasoning."""
     reasoning: Weight = 1
-    """Of reasoning."""
+    """Reasoning tokens."""
 
 
 class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How much may be used within a window. Of all limits of a key and of its team, each must
-    hold."""
+    """How much may be used within a window. All limits of a key and of its team apply."""
 
     kind: LimitKind
-    """What is counted. `tokens` are those of input and output together; `concurrent` are requests
-    at one time."""
-    amount: int | str | None = None
-    """How much of it; a cost in US dollars as a text, `"12.50"`. 0 allows nothing. Required without
-    `share`."""
-    share: str | None = None
-    """Of a cost, in place of `amount`: `"40%"` of what the accounts of `upstream` have in their own
-    window of `5h` or `7d`, which is learned from what they tell to be used of it and what that has
-    cost. Nothing is refused until that is known."""
-    upstream: Annotated[str, Meta(min_length=1)] | None = None
-    """The upstream of a `share`: what is used elsewhere is not counted."""
+    """What is counted. `tokens` are input and output tokens together; `concurrent` are requests in
+    flight."""
+    amount: int | str
+    """The most that may be used; a cost in US dollars as a text, `"12.50"`. 0 allows nothing."""
     window: Annotated[str, Meta(min_length=1)] | None = None
-    """Within what time: the last so much at any moment (`30s`, `1m`, `5h`, `7d`), a part of the
-    calendar (`hour`, `day`, `week`, `month`), or `total` for ever. Not for
-    `concurrent`."""
+    """Rolling (`30s`, `1m`, `5h`, `7d`), of the calendar (`hour`, `day`, `week`, `month`), or
+    `total` for all time. Not for `concurrent`."""
     zone: Annotated[str, Meta(min_length=1)] = "UTC"
     """Time zone of the calendar, `Europe/Berlin`."""
     anchor: int | str | None = None
-    """Where the calendar's window begins: a `day` at a time (`"06:00"`), a `week` on a day
-    (`"sunday"`), a `month` on a day (15; on its last if it has fewer). Absent: at midnight, on
+    """Where a calendar window begins: a `day` at a time (`"06:00"`), a `week` on a day
+    (`"sunday"`), a `month` on a day (15; its last day if it is shorter). Absent: at midnight, on
     Monday, on the first."""
     mode: LimitMode = "enforce"
-    """`enforce` refuses what would exceed it. `soft` refuses nothing, and tells clients and
-    operators at 50, 80 and 100 percent. `shadow` refuses nothing, and counts what would have
-    been refused."""
+    """`enforce` rejects requests that would exceed the limit. `soft` rejects none, and warns
+    clients and operators at 50, 80 and 100 percent. `shadow` rejects none, and counts those that it
+    would have rejected."""
     models: tuple[Annotated[str, Meta(min_length=1)], ...] | None = None
-    """Names of models, as clients ask for them, that are counted together, `*` allowed in each;
-    absent: all."""
+    """Model names, as clients send them, that are counted together, `*` allowed in each; absent:
+    all."""
     clamp: bool = False
-    """Lower the output limit of a request to what is left, instead of refusing it, as long as 256
-    tokens are; not for `requests` and `concurrent`."""
+    """Lower the output limit of a request to what is left instead of rejecting it, while at least
+    256 tokens are left; not for `requests` and `concurrent`."""
     count_cached: bool = False
-    """Count tokens that were read from a prompt cache, too; for tokens only."""
+    """Count tokens read from a prompt cache as well; for tokens only."""
     weights: Weights | None = None
-    """Of `tokens`: what each counts, instead of 1 for all but those that were read from a prompt
+    """For `tokens`: how much each kind counts, instead of 1 for all but those read from a prompt
     cache. `amount` is the sum of these."""
     unpriced: Literal["refuse", "allow"] = "refuse"
-    """Of a cost: whether models that have no price may be used, which then count nothing."""
+    """For a cost: whether models without a price may be used, which then count nothing."""
     subscriptions: Literal["count", "ignore"] = "count"
-    """Of a cost: whether answers of upstreams with `billing = "subscription"` count what they would
-    have cost by the token, or nothing."""
+    """For a cost: whether answers of upstreams with `billing = "subscription"` count what they
+    would have cost by the token, or nothing."""
     queue_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
-    """Of `concurrent`: seconds that a request waits for its turn before it is refused."""
+    """For `concurrent`: seconds that a request waits before it is rejected."""
     queue_size: Annotated[int, Meta(ge=1)] = 100
-    """Of `concurrent`: requests that may wait in each worker. A key of a team that has less than
-    its share of these may wait although others have taken all."""
+    """For `concurrent`: requests that may wait. A key of a team with less than its share of these
+    may wait even if others have taken all."""
     when_away: WhenAway = "closed"
-    """While the database that several machines share is away and what this one was lent is used up:
-    `closed` refuses; `share` goes on with this machine's part of what was left, `open` without this
-    limit. Means nothing on one machine."""
+    """What to do while the database that several machines share is unavailable and this machine has
+    used up what it was lent: `closed` rejects; `share` goes on with this machine's part of what was
+    left, `open` without this limit. No effect on a single machine."""
     since: Annotated[datetime, Meta(tz=True)] | None = None
-    """What was used before this time is not counted. `dragoman limit reset` sets it."""
+    """Usage before this time is not counted. Set by `dragoman limit reset`."""
     granted: int | str | None = None
-    """What may be used beside `amount` until `granted_until`, written as that is.
-    `dragoman limit grant` sets both."""
+    """Additional amount until `granted_until`, in the same form as `amount`. `dragoman limit grant`
+    sets both."""
     granted_until: Annotated[datetime, Meta(tz=True)] | None = None
     """When `granted` ends."""
 
     @property
     def units(self) -> int:
-        """The amount in whole units: tokens, requests, pico-dollars; `UNKNOWN` of a share."""
-        return self.units_of(None)
+        """The amount in whole units: tokens, requests, pico-dollars."""
+        return self._in_units(self.amount)
 
-    def units_of(self, pool: int | None) -> int:
-        """The same; of a share, by what the upstream's accounts have in all, `pool`."""
-        if self.share is not None:
-            return UNKNOWN if pool is None else int(pool * _part(self.share))
-        return 0 if self.amount is None else self._in_units(self.amount)
-
-    def units_at(self, now: float, pool: int | None = None) -> int:
-        """The amount with what is granted beside it at `now` (Unix seconds)."""
-        if self.granted is None or now >= self.granted_ends:
-            return self.units_of(pool)
-        return self.units_of(pool) + self._in_units(self.granted)
+    @property
+    def granted_units(self) -> int:
+        """The granted amount in the same units."""
+        return 0 if self.granted is None else self._in_units(self.granted)
 
     @property
     def granted_ends(self) -> float:
@@ -141,8 +119,8 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
     @property
     def counted_as(self) -> tuple[object, ...]:
-        """What tells its counter from others of the same key or team. The amount does not: what
-        was used stays used when a limit is raised."""
+        """The identity of its counter among those of the same key or team. The amount is not part
+        of it: usage stays counted when a limit is raised."""
         zone = self.zone if self.window in _OF_ZONE else ""
         models = None if self.models is None else tuple(sorted(set(self.models)))
         counted: tuple[object, ...] = (
@@ -155,8 +133,6 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         )
         if self.anchor is not None:
             counted = (*counted, "anchor", str(self.anchor).lower())
-        if self.upstream is not None:
-            return (*counted, "upstream", self.upstream)
         if self.subscriptions != "count":
             return (*counted, self.subscriptions)
         return counted if self.weights is None else (*counted, self.weights)
@@ -167,32 +143,27 @@ _TOKENS = ("tokens", "input_tokens", "output_tokens")
 
 
 def limit_faults(limits: Sequence[Limit]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """What is wrong with the limits of a key or a team, each with where."""
+    """Faults in the limits of a key or a team, each with its path."""
     seen: dict[tuple[object, ...], int] = {}
     for index, limit in enumerate(limits):
-        for field, told in _faults(limit):
-            yield ("limits", index, field), told
+        for field, message in _faults(limit):
+            yield ("limits", index, field), message
         first = seen.setdefault(limit.counted_as, index)
         if first != index:
             yield ("limits", index, "kind"), f"limits[{first}] counts the same"
 
 
 def _faults(limit: Limit) -> Iterator[tuple[str, str]]:
-    if limit.share is not None or limit.upstream is not None:
-        yield from _share_faults(limit)
-    elif limit.amount is None:
-        yield "amount", "required, but not set"
-    else:
-        yield from _amount_faults(limit, "amount", limit.amount)
+    yield from _amount_faults(limit, "amount", limit.amount)
     if limit.granted is not None:
         yield from _amount_faults(limit, "granted", limit.granted)
     if (limit.granted is None) != (limit.granted_until is None):
-        yield "granted_until", "goes with granted, and granted with it"
+        yield "granted_until", "is needed with granted, and granted with it"
     if limit.kind == "concurrent":
         if limit.window is not None:
-            yield "window", "requests at one time have none"
+            yield "window", "has no effect for concurrent"
         if limit.anchor is not None:
-            yield "anchor", "means nothing for concurrent"
+            yield "anchor", "has no effect for concurrent"
     elif limit.window is None:
         yield "window", "required, but not set"
     else:
@@ -210,37 +181,15 @@ def _faults(limit: Limit) -> Iterator[tuple[str, str]]:
         ("queue_size", ("concurrent",)),
     ):
         if limit.kind not in kinds and getattr(limit, field) != getattr(_BARE, field):
-            yield field, f"means nothing for {limit.kind}"
+            yield field, f"has no effect for {limit.kind}"
     if limit.weights is not None:
         if limit.count_cached:
-            yield "count_cached", "means nothing with weights, which have cached"
+            yield "count_cached", "has no effect with weights, which have cached"
         if not any(astuple(limit.weights)):
-            yield "weights", "of these no token counts anything"
+            yield "weights", "no token would count"
 
 
 _BARE = Limit(kind="requests", amount=0)
-
-
-def _part(share: str) -> Decimal:
-    return Decimal(share.removesuffix("%")) / 100
-
-
-def _share_faults(limit: Limit) -> Iterator[tuple[str, str]]:
-    if limit.kind != "cost":
-        yield "share" if limit.share is not None else "upstream", f"means nothing for {limit.kind}"
-        return
-    if limit.share is None:
-        yield "share", "required with upstream, but not set"
-    elif not _PERCENT.match(limit.share) or not 0 < _part(limit.share) <= 1:
-        yield "share", 'expected percent as a text such as "40%", of at most 100'
-    if limit.upstream is None:
-        yield "upstream", "required with share, but not set"
-    if limit.amount is not None:
-        yield "amount", "goes not with share"
-    if limit.window is not None and limit.window not in _SHARED_WINDOWS:
-        yield "window", "expected 5h or 7d, of which upstreams tell how much is used"
-    if limit.subscriptions != "count":
-        yield "subscriptions", "means nothing with share, which counts them"
 
 
 def _amount_faults(limit: Limit, field: str, amount: int | str) -> Iterator[tuple[str, str]]:
@@ -252,7 +201,6 @@ def _amount_faults(limit: Limit, field: str, amount: int | str) -> Iterator[tupl
     elif limit.kind != "cost":
         yield field, "expected a whole number"
     elif not _DOLLARS.match(amount):
-        told = 'expected US dollars as a text such as "12.50", with at most six decimals'
-        yield field, told
+        yield field, 'expected US dollars as a text such as "12.50", with at most six decimals'
     elif Decimal(amount) > MOST_DOLLARS:
         yield field, f"expected {MOST_DOLLARS} US dollars at most"

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+_SHARE: Final = (
+    "set an amount in US dollars, as what the accounts of an upstream have was only learned roughly"
+)
+
 REMOVED: Final[Mapping[str, str]] = {
     "server.idempotency_s": "delete it; a request that is repeated with its Idempotency-Key is a"
     " new one, for which the upstream is sent the same key again",
@@ -64,6 +68,17 @@ REMOVED: Final[Mapping[str, str]] = {
     "traces.tell_clients": (
         "delete it; answers name their trace in x-trace-id wherever requests are traced"
     ),
+    "clients.limits.share": _SHARE,
+    "clients.limits.upstream": _SHARE,
+    "teams.limits.share": _SHARE,
+    "teams.limits.upstream": _SHARE,
     "models.list_cache_s": "delete it; an upstream is asked for its models every five minutes",
 }
 """What to do instead of setting each of them."""
+
+REMOVED_INPUTS: Final[Mapping[str, str]] = {
+    f"{kind}.{field}": _SHARE
+    for kind in ("AddLimit", "ChangeLimit")
+    for field in ("share", "upstream")
+}
+"""The same of the fields of operations, by their inputs."""

@@ -1,5 +1,5 @@
-"""Windows of limits: when they begin and end. A pure function of what is configured and the time,
-so that all workers and machines agree without asking one another."""
+"""The windows of limits: when they begin and end. Pure functions of the configuration and the time,
+so that all workers and machines agree without communication."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Rolling(Struct, frozen=True):
 
 
 class Fixed(Struct, frozen=True):
-    """An hour, day, week or month of the calendar in a zone; None: for ever. `anchor` is where it
-    begins: a day so many minutes after midnight, a week so many days after Monday, a month so many
-    days after its first, or with its last if it has fewer."""
+    """An hour, day, week or month of the calendar in a zone; None: all time. `anchor` is where it
+    begins: for a day, minutes after midnight; for a week, days after Monday; for a month, days
+    after its first, or its last day if it is shorter."""
 
     unit: Calendar | None
     zone: str = "UTC"
@@ -57,8 +57,8 @@ Window = Rolling | Fixed
 
 
 class WindowError(ValueError):
-    """A text names no window, no time zone, or nothing where the window could begin. `field` is
-    which of these is at fault: `window`, `zone` or `anchor`."""
+    """A text is not a window, time zone or anchor. `field` is which of these is at fault: `window`,
+    `zone` or `anchor`."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -66,12 +66,12 @@ class WindowError(ValueError):
 
 
 def parse_window(text: str, zone: str = "UTC", anchor: int | str | None = None) -> Window:
-    """The window that `text` names: rolling (`30s`, `1m`, `5h`, `7d`), of the calendar (`hour`,
-    `day`, `week`, `month`), or `total`. `anchor` is where one of the calendar begins: a time of the
-    day (`06:00`), a day of the week (`sunday`) or of the month (15).
+    """The window that `text` describes: rolling (`30s`, `1m`, `5h`, `7d`), of the calendar (`hour`,
+    `day`, `week`, `month`), or `total`. `anchor` is where a calendar window begins: a time of day
+    (`06:00`), a day of the week (`sunday`) or of the month (15).
 
     Raises:
-        WindowError: it names none, there is no such zone, or it cannot begin there.
+        WindowError: one of them is not valid.
     """
     try:
         ZoneInfo(zone)
@@ -82,14 +82,14 @@ def parse_window(text: str, zone: str = "UTC", anchor: int | str | None = None) 
     elif text == "total":
         window = Fixed(None)
     elif text not in _CALENDAR:
-        told = "expected a window such as 30s, 1m, 5h, 7d, hour, day, week, month or total"
-        raise WindowError("window", told)
+        message = "expected a window such as 30s, 1m, 5h, 7d, hour, day, week, month or total"
+        raise WindowError("window", message)
     elif anchor is not None:
         return Fixed(_CALENDAR[text], zone, _anchor(_CALENDAR[text], str(anchor)))
     else:
         return Fixed(_CALENDAR[text], zone)
     if anchor is not None:
-        raise WindowError("anchor", f"means nothing for {text}")
+        raise WindowError("anchor", f"has no effect for {text}")
     return window
 
 
@@ -107,14 +107,13 @@ def _anchor(unit: Calendar, text: str) -> int:
             if text.isdecimal() and text.isascii() and 1 <= int(text) <= _MONTH_DAYS:
                 return int(text) - 1
             raise WindowError("anchor", "expected a day of the month, 1 to 31")
-    raise WindowError("anchor", f"means nothing for {unit}")
+    raise WindowError("anchor", f"has no effect for {unit}")
 
 
 def span_of(window: Fixed, now: float) -> tuple[float, float]:
     """When the window at `now` begins and ends, in Unix seconds.
 
-    Days are those of the zone's clocks: where these are put forward or back, a day has 23 or 25
-    hours.
+    Days are those of the zone's clocks: when these change, a day has 23 or 25 hours.
     """
     if window.unit is None:
         return 0.0, inf
@@ -130,7 +129,7 @@ def span_of(window: Fixed, now: float) -> tuple[float, float]:
     match window.unit:
         case "day":
             first += timedelta(minutes=window.anchor)
-            # Twice where that time is left out by clocks that are put forward over midnight.
+            # Twice if clocks that are put forward over midnight skip that time.
             while first.timestamp() > now:
                 first -= timedelta(days=1)
             then = first + timedelta(days=1)

@@ -1,4 +1,4 @@
-"""Who is calling: client keys in either vendor's header."""
+"""Authentication of callers: client keys in either vendor's header."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ __all__ = ["Caller", "Guessed", "Keyring", "presented_key"]
 
 
 class Guessed(DragomanError):
-    """There is no key, or one that nobody has or had."""
+    """The key is missing, or was never valid."""
 
 
 class Keyring:
-    """Who calls, by the keys in `ring`. Without any key, everyone may call, unless `requires_key`.
+    """Identifies callers by the keys in `ring`. Without any key, everyone may call, unless
+    `requires_key`.
 
-    Keys of the store come and go while the gateway runs: where there was one once, nobody is served
+    Keys of the store change while the gateway runs: where there was one once, nobody is served
     without a key.
     """
 
@@ -45,11 +46,11 @@ class Keyring:
         """The caller whose key is in `headers` (lower-case names), at `address` (empty for a Unix
         socket).
 
-        Read on every path: the header of each protocol that has one, else `Authorization: Bearer`.
+        The key is in the header of any protocol that has one, else in `Authorization: Bearer`.
 
         Raises:
             DragomanError: UNAUTHENTICATED, FORBIDDEN where the key may not be used from there, or
-                OVERLOADED where the store's keys are not known yet; with words that do not repeat
+                OVERLOADED where the store's keys were not read yet; the message does not contain
                 the key.
         """
         if self.ring.is_empty:
@@ -59,8 +60,8 @@ class Keyring:
                 raise self._denied(Denial.UNKNOWN)
         key = presented_key(headers)
         if key is None:
-            told = f"No API key was given. Send it as {' or '.join(_ways())}."
-            raise Guessed(_unauthenticated(told))
+            message = f"No API key was given. Send it as {' or '.join(_ways())}."
+            raise Guessed(_unauthenticated(message))
         now = time.time()
         try:
             caller = self.ring.find(key, now)
@@ -71,7 +72,7 @@ class Keyring:
         return caller
 
     def named(self, name: str) -> Caller:
-        """The caller of that name, for what was begun with its key, from wherever.
+        """The caller of that name, for work that was begun with its key, whatever its address.
 
         Raises:
             DragomanError: as `identify`.
@@ -88,8 +89,8 @@ class Keyring:
 
     def _denied(self, denial: Denial) -> DragomanError:
         if denial is Denial.UNKNOWN and not self.ring.is_loaded:
-            told = "The keys that are stored cannot be read now."
-            return refusal(FaultKind.OVERLOADED, told, code="server_error")
+            message = "The stored keys cannot be read now."
+            return refusal(FaultKind.OVERLOADED, message, code="server_error")
         if denial is Denial.ELSEWHERE:
             return refusal(FaultKind.FORBIDDEN, f"The API key {denial.value}.")
         fault = _unauthenticated(f"The API key {denial.value}.")
@@ -125,7 +126,7 @@ _OTHER_HEADERS = (b"api-key", b"x-goog-api-key")
 
 @lru_cache(maxsize=8)
 def _key_headers(protocols: tuple[str, ...]) -> tuple[bytes, ...]:
-    return tuple(name for known in protocols for name in CODECS[known].endpoint.key_headers)
+    return tuple(name for protocol in protocols for name in CODECS[protocol].endpoint.key_headers)
 
 
 def _ways() -> list[str]:

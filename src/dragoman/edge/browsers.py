@@ -1,7 +1,7 @@
 """Pages in a browser that would use a gateway which asks nobody for a key.
 
 Whoever is on the machine may call such a gateway. A page in a browser on that machine is not: it
-comes from anywhere. It is kept out by what a browser tells of itself and a page cannot change: the
+comes from anywhere. It is recognised by headers that browsers set and pages cannot change: the
 `Origin` of its request, and the `Host`, which is the attacker's own name where he had that name
 lead to the loopback address (DNS rebinding).
 """
@@ -24,7 +24,7 @@ def check_unkeyed(incoming: IncomingRequest) -> None:
     """
     headers = incoming.headers
     host = headers.get(b"host")
-    # A Unix socket is out of a browser's reach, and whoever calls it may name any host.
+    # A Unix socket is out of a browser's reach, and its clients may name any host.
     if host is not None and incoming.address and not _is_loopback(host.decode("latin-1")):
         raise _refused("Host")
     origin = headers.get(b"origin")
@@ -34,8 +34,8 @@ def check_unkeyed(incoming: IncomingRequest) -> None:
     if not found or scheme not in ("http", "https") or not _is_loopback(authority):
         raise _refused("Origin")
     if incoming.method == "POST" and b"content-type" not in headers:
-        told = "A page must name the content type of what it sends: application/json."
-        raise refusal(FaultKind.UNSUPPORTED_MEDIA_TYPE, told)
+        message = "A page must name the content type of what it sends: application/json."
+        raise refusal(FaultKind.UNSUPPORTED_MEDIA_TYPE, message)
 
 
 def _is_loopback(authority: str) -> bool:

@@ -1,4 +1,4 @@
-"""A streamed answer on its way to the client: head, pieces, and signs of life between them."""
+"""A streamed answer on its way to the client: head, pieces, and keepalives between them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Delivery:
     """Sends one stream to one client.
 
     The head is held back until the first piece, or until `commit_after_s` seconds have passed
-    without one: then the head goes out with a sign of life, and an error can no longer have a
-    status of its own. After `keepalive_s` seconds of silence what `keepalive` gives, which may be
-    changed on the way, is sent. 0 for either means never. Each piece is written at once and as
-    one; `write` waits while the client reads too slowly, so nothing piles up here.
+    without one: then the head goes out with a keepalive, and an error can no longer have a status
+    of its own. After `keepalive_s` seconds of silence the result of `keepalive`, which may be
+    replaced, is sent. 0 for either means never. Each piece is written at once and as
+    one; `write` waits while the client reads too slowly, so nothing is buffered here.
 
     One timer serves the whole stream: it is not moved for each piece but, when it fires, looks
     how long ago the last piece went out.
@@ -34,9 +34,9 @@ class Delivery:
         "_clock",
         "_headers",
         "_incoming",
+        "_keepalive_task",
         "_last",
         "_loop",
-        "_sign",
         "_silence",
         "_timer",
         "_writing",
@@ -61,7 +61,7 @@ class Delivery:
         self._clock = incoming.clock
         self._loop = self._clock.loop
         self._last = self._loop.time()
-        self._sign: asyncio.Task[None] | None = None
+        self._keepalive_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | Timeout | None = None
         self._writing = False
         self.over = False
@@ -75,8 +75,8 @@ class Delivery:
 
     async def write(self, data: bytes) -> None:
         """Send whole events."""
-        if self._sign is not None:
-            await asyncio.wait((self._sign,))
+        if self._keepalive_task is not None:
+            await asyncio.wait((self._keepalive_task,))
         self._writing = True
         if not self.committed:
             self._commit()
@@ -86,7 +86,11 @@ class Delivery:
 
     def try_write(self, data: bytes) -> bool:
         """Send whole events, if that takes no waiting; else False, and `write` must."""
-        if not self.committed or self._sign is not None or not self._incoming.try_write(data):
+        if (
+            not self.committed
+            or self._keepalive_task is not None
+            or not self._incoming.try_write(data)
+        ):
             return False
         self._last = self._loop.time()
         return True
@@ -95,8 +99,8 @@ class Delivery:
         """Send the last events. Nothing is sent after them."""
         self.over = True
         self.close()
-        if self._sign is not None:
-            await asyncio.wait((self._sign,))
+        if self._keepalive_task is not None:
+            await asyncio.wait((self._keepalive_task,))
         if not self.committed:
             self._commit()
         self._incoming.end(data)
@@ -105,8 +109,8 @@ class Delivery:
         """Stop, so that an error may be sent in place of the stream, if nothing went out so far
         (see `committed`)."""
         self.close()
-        if self._sign is not None:
-            await asyncio.wait((self._sign,))
+        if self._keepalive_task is not None:
+            await asyncio.wait((self._keepalive_task,))
 
     def close(self) -> None:
         """Stop the timer. Harmless when it was stopped before."""
@@ -124,18 +128,18 @@ class Delivery:
     def _tick(self) -> None:
         self._timer = None
         if not self.committed:
-            self._sign = self._loop.create_task(self._give_sign())
+            self._keepalive_task = self._loop.create_task(self._send_keepalive())
             return
         due = self._last + self._silence
         now = self._loop.time()
         if now >= due:
             # While a write waits for a slow reader, the client has more than enough to read.
-            if not self._writing and self._sign is None:
-                self._sign = self._loop.create_task(self._give_sign())
+            if not self._writing and self._keepalive_task is None:
+                self._keepalive_task = self._loop.create_task(self._send_keepalive())
             due = now + self._silence
         self._timer = self._loop.call_at(due, self._tick)
 
-    async def _give_sign(self) -> None:
+    async def _send_keepalive(self) -> None:
         try:
             if not self.committed:
                 self._commit()
@@ -143,4 +147,4 @@ class Delivery:
             await self._incoming.write(self.keepalive() if self._silence else b"")
             self._last = self._loop.time()
         finally:
-            self._sign = None
+            self._keepalive_task = None

@@ -25,7 +25,7 @@ def fault_of(error: BaseException, request_id: str) -> Fault:
     _log.error("request %s failed: %s\n%s", request_id, type(error).__name__, places)
     return Fault(
         FaultKind.INTERNAL,
-        f"The gateway failed unexpectedly. Its log tells more under {request_id}.",
+        f"The gateway failed unexpectedly. See its log for {request_id}.",
         code="internal_error",
     )
 

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.options import Options
+from dragoman.edge.continuation import Continuation
 from dragoman.edge.errors import Headers, refusal, rendered
-from dragoman.edge.lanes import Continuation
 from dragoman.http.addresses import is_here
 from dragoman.http.clock import Clock
 from dragoman.http.decoding import BadCoding, Inflater
@@ -247,7 +247,7 @@ class IncomingRequest:
 
         Raises:
             DragomanError: TOO_LARGE beyond `limit` bytes, UNSUPPORTED_MEDIA_TYPE for an encoding
-                that is not known, INVALID_REQUEST for one that is broken, REQUEST_TIMEOUT,
+                that is unsupported, INVALID_REQUEST for one that is broken, REQUEST_TIMEOUT,
                 OVERLOADED where there is no memory for it.
             ClientGone: the client left.
         """
@@ -280,8 +280,8 @@ class IncomingRequest:
                     await asyncio.sleep(0)
             inflater.finish()
         except BadCoding:
-            told = "The request body is not valid gzip data."
-            raise refusal(FaultKind.INVALID_REQUEST, told) from None
+            message = "The request body is not valid gzip data."
+            raise refusal(FaultKind.INVALID_REQUEST, message) from None
         return plain.getvalue()
 
     def reserve(self, size: int) -> None:
@@ -415,6 +415,6 @@ def _refused_body(problem: Problem, limit: int) -> Exception:
     if problem is Problem.BODY_TIMEOUT:
         return refusal(FaultKind.REQUEST_TIMEOUT, problem.message)
     if problem is Problem.NO_MEMORY:
-        told = "The gateway holds as many requests and answers as it may."
-        return refusal(FaultKind.OVERLOADED, told, retry_after=_RETRY_S)
+        message = "The gateway is out of memory for requests and answers."
+        return refusal(FaultKind.OVERLOADED, message, retry_after=_RETRY_S)
     return refusal(FaultKind.INVALID_REQUEST, problem.message)

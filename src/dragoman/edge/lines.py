@@ -1,4 +1,4 @@
-"""Lines of a log, written many at a time, and never waited for."""
+"""Buffered, non-blocking writing of log lines."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _MOST = 512
 _ATOMIC = select.PIPE_BUF
 """Bytes that a pipe takes in one piece, so that lines of several processes do not mix."""
 
-_HELD = 2048
-"""Pieces of at most `_ATOMIC` bytes that are held for a reader who does not read."""
+_MAX_PIECES = 2048
+"""Pieces of at most `_ATOMIC` bytes that wait for a reader who does not read."""
 
 
 class Outlet:
-    """A file descriptor that tells whether a write of `PIPE_BUF` bytes would block: a terminal
-    that is stopped or a pipe that nobody reads must not stop the work."""
+    """A file descriptor, and whether a write of `PIPE_BUF` bytes to it would block: a stopped
+    terminal or a pipe that nobody reads must not stop the work."""
 
     __slots__ = ("_poll", "descriptor")
 
@@ -37,8 +37,8 @@ class LineWriter:
     """Writes lines to a file descriptor a tenth of a second after the first of them came, or when
     there are many. A request then pays for no system call. Used from one event loop.
 
-    Lines that nobody takes wait, up to some megabytes; further ones are let go. `form` makes what
-    is written of a line, if it is not the line itself.
+    Lines that nobody reads wait, up to some megabytes; further ones are dropped. `form` formats a
+    line before it is written.
     """
 
     __slots__ = ("_form", "_lines", "_outlet", "_pieces", "_timer")
@@ -52,7 +52,7 @@ class LineWriter:
 
     def __call__(self, line: bytes) -> None:
         """Take a line, without its line break."""
-        if len(self._pieces) >= _HELD:
+        if len(self._pieces) >= _MAX_PIECES:
             return
         self._lines.append(line if self._form is None else self._form(line))
         if len(self._lines) >= _MOST:
@@ -88,16 +88,16 @@ class LineWriter:
 
 def _pieces(lines: list[bytes]) -> Iterator[bytes]:
     """The lines with their breaks, as many at a time as are written in one piece."""
-    held: list[bytes] = []
+    piece: list[bytes] = []
     size = 0
     for line in lines:
-        if held and size + len(line) >= _ATOMIC:
-            yield b"".join(held)
-            held, size = [], 0
+        if piece and size + len(line) >= _ATOMIC:
+            yield b"".join(piece)
+            piece, size = [], 0
         while len(line) >= _ATOMIC:
             yield line[:_ATOMIC]
             line = line[_ATOMIC:]
-        held += (line, b"\n")
+        piece += (line, b"\n")
         size += len(line) + 1
-    if held:
-        yield b"".join(held)
+    if piece:
+        yield b"".join(piece)

@@ -34,8 +34,8 @@ def timestamp(seconds: float) -> str:
     """A Unix time in ISO 8601, in UTC, to the millisecond."""
     global _second
     whole, milliseconds = divmod(int(seconds * 1000), 1000)
-    known, text = _second
-    if whole != known:
+    cached, text = _second
+    if whole != cached:
         text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
         _second = whole, text
     return f"{text}.{milliseconds:03d}Z"

@@ -1,4 +1,4 @@
-"""How often an address may try keys that are not valid."""
+"""The limit of failed logins per address."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOGIN = Notice("logins.login", Login)
 
 
 def relay_logins(owner: Owner) -> None:
-    """At the owner: have each worker know of the logins at the others."""
+    """At the owner: report the logins at each worker to the others."""
 
     def relay(worker: Peer, message: Login) -> None:
         for peer in owner.peers:
@@ -42,8 +42,8 @@ def relay_logins(owner: Owner) -> None:
 class Logins:
     """Counts failed logins by address, at all workers, over a minute from the first.
 
-    An address that has used them up is refused whatever key it sends: what it learns of a key
-    then is nothing. Clients that called with a valid key meanwhile are let through, so that one
+    An address at the limit is refused whatever key it sends, so that it learns nothing about a
+    key. Clients that called with a valid key meanwhile are let through, so that one
     program with an old key does not lock out the others behind its address.
     """
 
@@ -53,7 +53,7 @@ class Logins:
         """
         Args:
             most: failed logins of one address in a minute; 0 for any number.
-            link: the link to the owner, by which workers know of each other's logins.
+            link: the link to the owner, by which workers report their logins.
             clock: monotonic seconds.
         """
         self._most = most
@@ -62,11 +62,11 @@ class Logins:
         link.handlers.receive(LOGIN, self._receive)
         self.failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
         """By address: when the first of them was, and how many there are. While there are none,
-        nothing has to be asked."""
+        no login has to be checked."""
         self._known: OrderedDict[tuple[str, bytes], None] = OrderedDict()
 
     def wait(self, address: str, key: bytes) -> float:
-        """Seconds until a login from `address` is looked at, 0 if it is now."""
+        """Seconds until a login from `address` is checked, 0 if it is now."""
         address, now = counted(address), self._clock()
         began, count = self.failures.get(address, (0.0, 0))
         if not count or count < self._most or now >= began + _WINDOW_S:

@@ -1,4 +1,4 @@
-"""Paths: as routes know them, and what they tell of the client's protocol."""
+"""Request paths: normalised for routes, and the client protocol that they imply."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _VERSIONS = re.compile(r"^(?:/v1)+(?=/|$)")
 
 
 def normal_path(path: str) -> str:
-    """A path as the routes know it: base URLs are configured with and without `/v1`, with a slash
-    at their end, and with a `/v1` too many.
+    """A path in the form of the routes: base URLs are configured with and without `/v1`, with a
+    slash at their end, and with a `/v1` too many.
     """
     path = _VERSIONS.sub("/v1", _SLASHES.sub("/", path)).rstrip("/") or "/"
     if not path.startswith("/v1/") and path.startswith(_versioned()):
@@ -33,7 +33,7 @@ def codec_of(path: str, headers: Mapping[bytes, bytes]) -> Codec:
 
 
 def implied_codec(headers: Mapping[bytes, bytes]) -> Codec:
-    """The protocol of a client on a path that tells none: by a header that only its clients send,
+    """The protocol of a client on a path that implies none: by a header that only its clients send,
     else the first protocol there is."""
     first, *_ = codecs = CODECS.values()
     for codec in codecs:
@@ -44,6 +44,6 @@ def implied_codec(headers: Mapping[bytes, bytes]) -> Codec:
 
 
 def _versioned() -> tuple[str, ...]:
-    """Paths that are also known without their `/v1`."""
-    known = [codec.endpoint for codec in CODECS.values() if codec.endpoint.version == "/v1"]
-    return tuple({path for endpoint in known for path in (endpoint.path, endpoint.models.path)})
+    """Paths that are also served without their `/v1`."""
+    endpoints = [codec.endpoint for codec in CODECS.values() if codec.endpoint.version == "/v1"]
+    return tuple({path for endpoint in endpoints for path in (endpoint.path, endpoint.models.path)})

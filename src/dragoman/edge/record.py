@@ -1,4 +1,4 @@
-"""What is told of a request: one structured line in the log, and the header that names losses."""
+"""The record of a request: a structured line in the log, and the header that names losses."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from msgspec import UNSET, Struct, UnsetType, field
 from dragoman.accounts.pool import Standing
 from dragoman.canonical.losses import Loss
 from dragoman.canonical.usage import Usage
-from dragoman.edge.kept import KeptBodies
+from dragoman.edge.body_copies import BodyCopies
 from dragoman.edge.log_format import timestamp
 from dragoman.edge.trace_context import RequestTrace
-from dragoman.limits.admission import Admitted
+from dragoman.limits.rules import Admitted
 from dragoman.prices.lookup import Charge
 from dragoman.prices.rates import dollars
 from dragoman.sse import escape
@@ -41,12 +41,12 @@ _UNPRINTABLE = re.compile(r"[^\x21-\x2b\x2d-\x3a\x3c-\x7e]")
 
 
 class FailedAttempt(Struct, frozen=True, omit_defaults=True):
-    """One account that was asked for a request and failed.
+    """An attempt with one account that failed.
 
     `kind` is the cause of a call that failed (`connection_refused`, as in
     `dragoman.upstream.errors`), else the kind of fault; `status` is that of the upstream's answer,
     0 without one; `model` is the upstream's name of the model; `at` is when it failed, in Unix
-    seconds, and `ms` how long it took. What was decided upon it is `verdict`, after the row number
+    seconds, and `ms` how long it took. The decision is `verdict`, by the row number
     `row` (from 1) of `table`, a set of rules or `own` for the upstream's own; `why` is that row's,
     and `rest_s` for how long the upstream asked to be left alone. `bytes_up` is how large the body
     of the call was, `bytes_down` what came back, head and framing included.
@@ -69,8 +69,8 @@ class FailedAttempt(Struct, frozen=True, omit_defaults=True):
 
 
 class InVain(Struct, frozen=True):
-    """An answer that an account was paid for and that was of no use: where it came from, the
-    upstream's name of the model, what it used (None: that was not told) and what that costs."""
+    """An answer that was paid for and not used: where it came from, the
+    upstream's name of the model, its usage (None: not reported) and what that costs."""
 
     upstream: str
     account: str
@@ -122,27 +122,27 @@ class _Line(Struct, gc=False):
 
 
 class Record(Struct, eq=False):
-    """What became of one request, for its line in the log. Holds no key and no text of a prompt.
+    """The outcome of one request, for its line in the log. Contains no key and no prompt.
 
     `address` is the client's, empty if it has none; `deferred` says that the answer is made later
-    and counted then: what is told now only says so. `failed` are the attempts that failed, in
-    order, `accounts` is how many the upstream of the last of them has. `charge` is what the answer
-    costs, None without `usage`, which is `estimated` as far as the upstream did not tell it. `user`
-    is the end user that the request names, and `tags` are its own, in one text. `in_vain` are the
-    answers to it that were paid for and of no use. `finish` is why the model stopped, `sent_at`
-    when the last attempt began, by `time.perf_counter`, 0 without one, and `first_at` when its
-    answer began to say something; `queue_s` is how long it waited for accounts, `bytes_up` how
-    large the last request to an upstream was, `bytes_down` what came back for it. `conversation`
-    tells by what the conversation is known, `named` or `recognised`, empty if it is not; `moved`
-    that another account had it before. `admitted` is what the request has reserved of its caller's
-    limits, None if nothing; `limit` names the limit that refused it, `exceeded` those that would
-    have, if they were enforced, each with its mode.
+    and recorded then. `failed` are the attempts that failed, in order, `accounts` is how many the
+    upstream of the last of them has. `charge` is what the answer costs, None without `usage`, which
+    is `estimated` as far as the upstream did not report it. `user` is the end user that the request
+    names, and `tags` are its own, in one text. `in_vain` are the answers to it that were paid for
+    and not used. `finish` is why the model stopped, `sent_at` when the last attempt began, by
+    `time.perf_counter`, 0 without one, and `first_at` when its answer had its first content;
+    `queue_s` is how long it waited for accounts, `bytes_up` how large the last request to an
+    upstream was, `bytes_down` what came back for it. `conversation` is how the conversation was
+    identified, `named` or `recognised`, empty if it was not; `moved` that another account had it
+    before. `admitted` is what the request has reserved of its caller's limits, None if nothing;
+    `limit` names the limit that refused it, `exceeded` those that would have, if they were
+    enforced, each with its mode.
 
     Where requests are traced, `trace` is the trace, `settings` what the client asked for, as JSON
     by the name of the setting, `answered` the upstream's id of the answer and its name of the
-    model, as far as they are known, and `trace_id`, once the request has ended, 0 if it is not.
-    `kept` has the bodies of a request whose key has them kept, else None; `standing` what the first
-    account that was asked at the last upstream was chosen from, None if nothing logs it.
+    model, as far as they were read, and `trace_id`, once the request has ended, 0 if it is not.
+    `bodies` has copies of the bodies of a request whose key has them stored, else None; `standing`
+    the accounts from which the first one at the last upstream was chosen, None if nothing logs it.
     """
 
     started: float = field(default_factory=time.perf_counter)
@@ -181,7 +181,7 @@ class Record(Struct, eq=False):
     settings: Mapping[str, msgspec.Raw] = _NO_SETTINGS
     answered: tuple[str, str] = ("", "")
     trace_id: int = 0
-    kept: KeptBodies | None = None
+    bodies: BodyCopies | None = None
     standing: Standing | None = None
 
     def blame_last(self) -> None:
@@ -268,7 +268,7 @@ def losses_header(losses: Sequence[Loss]) -> list[tuple[bytes, bytes]]:
     """The header that names what was lost: `path:kind` in order, and how many there are.
 
     `messages[0].name:knob, top_k:knob; total=2`. What does not fit into 1 KiB is only counted.
-    Paths may hold names that a client chose; whatever a header cannot carry is shown as `?`.
+    Paths may contain names that a client chose; characters that a header cannot have become `?`.
     """
     if not losses:
         return []
@@ -276,11 +276,11 @@ def losses_header(losses: Sequence[Loss]) -> list[tuple[bytes, bytes]]:
     room = _HEADER_BYTES - len(total)
     shown: list[str] = []
     for loss in losses:
-        told = _shown(loss)
-        room -= len(told) + 2
+        message = _shown(loss)
+        room -= len(message) + 2
         if room < 0:
             break
-        shown.append(told)
+        shown.append(message)
     return [(LOSSES_HEADER, (", ".join(shown) + total).encode("ascii"))]
 
 

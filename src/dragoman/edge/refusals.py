@@ -29,9 +29,9 @@ def refuse(problem: Problem, path: str, headers: Mapping[bytes, bytes]) -> tuple
     fault = Fault(kind, problem.message, retry_after=retry_after)
     _, body, own = rendered(codec_of(path, headers), fault, request_id)
     minted = request_id.encode()
-    known = [
+    usual = [
         (b"x-request-id", minted),
         (b"request-id", minted),
         (b"content-type", b"application/json"),
     ]
-    return status, header_lines(known + own), body
+    return status, header_lines(usual + own), body

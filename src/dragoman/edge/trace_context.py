@@ -1,4 +1,4 @@
-"""The trace that a request belongs to, as headers tell it (W3C Trace Context, level 1)."""
+"""The trace that a request belongs to, from the headers (W3C Trace Context, level 1)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RequestTrace(Struct, gc=False):
     call_id: int = 0
 
     def call(self) -> TraceContext:
-        """The span of the call of the model, which upstreams may be told of."""
+        """The span of the call of the model, which upstreams may be sent."""
         if not self.call_id:
             self.call_id = new_span_id()
         return TraceContext(self.trace_id, self.call_id, self.sampled)

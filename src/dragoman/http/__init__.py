@@ -10,15 +10,24 @@ Knows nothing of what is asked and answered.
     await server.serve([socket])
 
 - `server` accepts connections, `connection` carries requests, `states` is the table it follows
-- `request` is a request and its answer, `head` the rules for heads
-- `limits` and `problems`: what a client may take, and what it is told otherwise
+- `request` is a request and its answer, `head` the rules for message heads
+- `limits` and `problems`: what a client may use, and the answers beyond that
 - `clock` and `decoding` serve both faces
 - `websocket` is what a connection can become
 """
 
 from dragoman.http.limits import Budget, Limits
 from dragoman.http.problems import BodyRefused, ClientGone, Problem
-from dragoman.http.request import Request, Taker
+from dragoman.http.request import Request, UpgradedConnection
 from dragoman.http.server import Server
 
-__all__ = ["BodyRefused", "Budget", "ClientGone", "Limits", "Problem", "Request", "Server", "Taker"]
+__all__ = [
+    "BodyRefused",
+    "Budget",
+    "ClientGone",
+    "Limits",
+    "Problem",
+    "Request",
+    "Server",
+    "UpgradedConnection",
+]

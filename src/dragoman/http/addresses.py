@@ -9,7 +9,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _HOUSEHOLD = 64
-"""Bits of an IPv6 address that tell one customer from another: the rest is his to choose."""
+"""Bits of an IPv6 address that identify a customer, who chooses the rest."""
 
 _MAPPED = 96
 """Bits before an IPv4 address in the clothes of IPv6 (RFC 4291, 2.5.5.2)."""
@@ -58,7 +58,7 @@ def counted(text: str) -> str:
 
 
 class Proxies:
-    """The proxies that are believed when they tell for whom they ask."""
+    """The trusted proxies, whose `X-Forwarded-For` counts."""
 
     __slots__ = ("_networks",)
 

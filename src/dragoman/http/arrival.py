@@ -1,4 +1,4 @@
-"""How a body arrives: whether it comes fast enough, and how much comes that is none of it."""
+"""The progress of a request body: whether it comes fast enough, and how much of it is framing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _FRAMING = 4
 
 
 class Arrival:
-    """Watches the body of one request at a time; `received` is always what came of it so far."""
+    """Watches the body of one request at a time; `received` is always the size of what came so
+    far."""
 
     __slots__ = ("_framed", "_limits", "_mark", "_seen", "_silent", "_until")
 
@@ -19,7 +20,7 @@ class Arrival:
         self._limits = limits
         self._until = inf
         self._mark = 0
-        """What was there when progress was looked at last."""
+        """Bytes received at the last check."""
         self.begin()
 
     def begin(self) -> None:
@@ -27,26 +28,26 @@ class Arrival:
         self._framed = 0
         """Bytes of a body in chunks, with their framing."""
         self._silent = 0
-        """Of these, the last ones, which brought nothing of the body itself."""
+        """The last of these, which contained nothing of the body itself."""
         self._seen = 0
 
     def is_framed_well(self, size: int, received: int) -> bool:
-        """Whether a body in chunks, of which a read has brought `size` bytes, is not mostly sizes,
-        extensions or trailers; the parser holds a trailer until it is whole."""
+        """Whether a chunked body, of which a read brought `size` bytes, is not mostly chunk sizes,
+        extensions or trailers. The parser buffers a trailer until it is complete."""
         self._silent = 0 if received != self._seen else self._silent + size
         self._seen = received
         self._framed += size
         most = self._limits.head_bytes
         return self._silent <= most and self._framed <= most + _FRAMING * received
 
-    def watch(self, received: int, now: float) -> float:
-        """The body is waited for from `now` on. Returns when to look at its progress."""
+    def start_waiting(self, received: int, now: float) -> float:
+        """Wait for the body from `now` on. Returns when to check its progress."""
         self._until = now + seconds(self._limits.body_s)
         self._mark = received
         return min(self._until, now + PROGRESS_S)
 
-    def next_look(self, received: int, now: float) -> float | None:
-        """When to look at its progress again; None if it comes too slowly, or its time is over."""
+    def next_check(self, received: int, now: float) -> float | None:
+        """When to check its progress again; None if it comes too slowly, or its time is over."""
         if now >= self._until or received - self._mark < self._limits.rate * PROGRESS_S:
             return None
         self._mark = received

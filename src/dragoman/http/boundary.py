@@ -6,10 +6,10 @@ EMPTY_LINE = b"\r\n\r\n"
 
 
 class Boundary:
-    """Cuts what is read so that no byte of a next request is parsed before its time.
+    """Cuts what is read so that the next request is not parsed before the current one is answered.
 
-    A body whose length is known ends after `left` bytes more; a head, and a body in chunks, with an
-    empty line, though not every one is such an end.
+    A body with a length ends after `left` more bytes; a head and a chunked body end with an empty
+    line, though not every empty line is their end.
     """
 
     __slots__ = ("_tail", "left")

@@ -1,8 +1,8 @@
 """A client's connection: bytes in, one request at a time, its answer out.
 
-What it may do when is the table of `states`. The parser is given no byte beyond the end of a
-request's head, and none beyond the end of its body: what follows waits, unread, until the request
-is answered.
+The table of `states` says what is legal when. The parser gets no byte beyond the end of a request's
+head, and none beyond the end of its body: what follows waits, unparsed, until the request is
+answered.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from dragoman.http.head import (
 )
 from dragoman.http.limits import Budget, seconds
 from dragoman.http.problems import Problem
-from dragoman.http.request import Link, Request, Taker
+from dragoman.http.request import Link, Request, UpgradedConnection
 from dragoman.http.sending import Sending
 from dragoman.http.states import PARSED, TRANSITIONS, Event, State
 
 _log = logging.getLogger("dragoman.http")
 
 _AHEAD = 64 * 1024
-"""Bytes kept of what a client sends before it was answered; then its socket is not read."""
+"""Bytes buffered of what a client sends before it is answered; beyond, its socket is not read."""
 
 _EMPTY_LINES = 1024
-"""Bytes of a head that two empty lines before it count for: each is parsed by itself."""
+"""Bytes that two empty lines before a head count for: each is parsed by itself."""
 
 _HALF_CLOSED_S = 0.1
 
@@ -60,8 +60,8 @@ class Connection(asyncio.BufferedProtocol, Link):
         "_problem",
         "_reading",
         "_request",
-        "_taker",
         "_trailed",
+        "_upgraded",
         "_url",
         "address",
         "context",
@@ -84,32 +84,31 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.address = address
         self.state: State = "idle"
         self.deadline = inf
-        """Loop time at which the patience with what the client should send ends."""
+        """Loop time until which the client must send more."""
         self.waits_since = self.loop.time()
-        """Loop time at which the connection was opened, or its last answer taken."""
+        """Loop time at which the connection was opened, or its last answer read."""
         self.sending = Sending(context.loop, context.limits, context.budget)
         self.transport: asyncio.Transport | None = None
         self._parser = httptools.HttpRequestParser(self)
         self._boundary = Boundary()
         self._arrival = Arrival(context.limits)
         self._request: Request | None = None
-        """The one that is not answered yet."""
+        """The request that is not answered yet."""
         self._url = b""
         self._fields: list[tuple[bytes, bytes]] | None = None
-        """Those of the head that is being read; None while none is: trailers are not kept."""
+        """Header fields of the head that is being read; None otherwise: trailers are dropped."""
         self._head_bytes = 0
         self._problem: Problem | None = None
         self._trailed = False
-        """Whether trailers may have come, which the parser takes for headers: one that names the
-        connection would mean something to it."""
+        """Whether trailers may have come, which the parser takes for headers of the connection."""
         self._broken = False
-        """Whether what comes can no longer be told apart."""
+        """Whether what comes cannot be parsed any more."""
         self._linger = 0
-        """Bytes that are yet thrown away before the connection ends."""
+        """Bytes that are still discarded before the connection ends."""
         self._ahead = b""
         self._reading = True
         self._half_closed: asyncio.TimerHandle | None = None
-        self._taker: Taker | None = None
+        self._upgraded: UpgradedConnection | None = None
 
     # asyncio.BufferedProtocol
 
@@ -125,7 +124,7 @@ class Connection(asyncio.BufferedProtocol, Link):
     def connection_lost(self, exc: Exception | None) -> None:
         self._advance("lost")
         self.transport = None
-        # It holds this connection.
+        # It references this connection.
         del self._parser
         self.deadline = inf
         self._ahead = b""
@@ -135,14 +134,14 @@ class Connection(asyncio.BufferedProtocol, Link):
         if request is not None:
             request.left()
         self.sending.lost()
-        if self._taker is not None:
-            self._taker.connection_lost(exc)
-            self._taker = None
+        if self._upgraded is not None:
+            self._upgraded.connection_lost(exc)
+            self._upgraded = None
         self.context.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         request = self._request
-        is_short = self._taker is None if request is None else request.length < 0
+        is_short = self._upgraded is None if request is None else request.length < 0
         return self.context.short_view if is_short else self.context.view
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -163,8 +162,8 @@ class Connection(asyncio.BufferedProtocol, Link):
     def eof_received(self) -> bool:
         """The client sends no more. Nearly always it is gone; some only say that they are done
         asking, and are left the moment that a ready answer takes."""
-        if self._taker is not None:
-            return bool(self._taker.eof_received())
+        if self._upgraded is not None:
+            return bool(self._upgraded.eof_received())
         transport = self.transport
         # Where False is returned, the transport closes once all is sent, if the client takes it.
         self.sending.watch()
@@ -175,8 +174,8 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     def pause_writing(self) -> None:
         self.sending.pause()
-        if self._taker is not None:
-            self._taker.pause_writing()
+        if self._upgraded is not None:
+            self._upgraded.pause_writing()
 
     def resume_writing(self) -> None:
         self.sending.resume()
@@ -184,8 +183,8 @@ class Connection(asyncio.BufferedProtocol, Link):
             self._next()
         elif self.state == "closing":
             self.sending.watch()
-        elif self._taker is not None:
-            self._taker.resume_writing()
+        elif self._upgraded is not None:
+            self._upgraded.resume_writing()
 
     # Reading
 
@@ -194,7 +193,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         while start < end:
             state = self.state
             if state not in PARSED or self._broken:
-                self._take_unparsed(view[start:end])
+                self._handle_unparsed(view[start:end])
                 return
             cut = self._boundary.cut(data, start, end)
             if state == "idle" or state == "head":
@@ -221,26 +220,26 @@ class Connection(asyncio.BufferedProtocol, Link):
         if state == "receiving":
             self._account(end)
         elif state == "discarding":
-            self._throw_away(end)
+            self._discard(end)
         elif self._head_bytes and state == "idle":
             self._advance("began")
             self.deadline = self.loop.time() + seconds(self.context.limits.head_s)
 
-    def _take_unparsed(self, data: memoryview) -> None:
-        """What came is not the parser's: it came before its turn, belongs to another protocol, or
-        is of no use."""
+    def _handle_unparsed(self, data: memoryview) -> None:
+        """Handle bytes that are not for the parser: of a later request, of another protocol, or to
+        be discarded."""
         if self.state in ("serving", "flushing"):
             self._ahead += data
             if len(self._ahead) >= _AHEAD:
                 self._pause_reading(True)
-        elif self._taker is not None:
-            self._taker.data_received(bytes(data))
+        elif self._upgraded is not None:
+            self._upgraded.data_received(bytes(data))
         else:
-            self._throw_away(len(data))
+            self._discard(len(data))
 
-    def _throw_away(self, size: int) -> None:
-        """What came is of no use. While there is an answer to give, too much of it is left in the
-        kernel; else it ends the connection."""
+    def _discard(self, size: int) -> None:
+        """Discard bytes. Too many of them are left in the kernel while there is an answer to send;
+        otherwise they end the connection."""
         self._linger -= size
         if self._linger >= 0:
             return
@@ -257,14 +256,14 @@ class Connection(asyncio.BufferedProtocol, Link):
             self._break(Problem.BODY_MALFORMED)
             return
         if request.unwanted:
-            self._throw_away(size)
-        elif not request.reserve(request.received - request.held):
+            self._discard(size)
+        elif not request.reserve(request.received - request.reserved):
             request.fail(Problem.NO_MEMORY)
         elif not request.wanted and request.received >= _AHEAD:
             self._pause_reading(True)
 
     def _break(self, problem: Problem) -> None:
-        """What came is no HTTP; what follows cannot be told apart."""
+        """Handle malformed HTTP: nothing after it can be parsed."""
         self._problem = None
         request = self._request
         if request is not None:
@@ -325,7 +324,7 @@ class Connection(asyncio.BufferedProtocol, Link):
     def on_message_complete(self) -> None:
         request = self._request
         if request is not None:
-            if request.upgrade and request.length:
+            if request.wants_upgrade and request.length:
                 # The parser takes the body for the other protocol.
                 return
             self._advance("whole")
@@ -354,7 +353,7 @@ class Connection(asyncio.BufferedProtocol, Link):
             raise BadHead(Problem.MALFORMED)
         request = Request(self, method, path, query, version, headers, length)
         request.keep_alive = parser.should_keep_alive()
-        request.upgrade = parser.should_upgrade()
+        request.wants_upgrade = parser.should_upgrade()
         if b"expect" in headers and version == "1.1":
             if headers[b"expect"].strip().lower() != b"100-continue":
                 raise BadHead(Problem.EXPECTATION)
@@ -362,13 +361,13 @@ class Connection(asyncio.BufferedProtocol, Link):
         return request
 
     def _decline(self) -> None:
-        """The client offers another protocol, and the parser stopped at the end of the head. The
-        body of such a request comes as of any other (Java's HTTP client offers HTTP/2 with each),
-        so a parser is put where that begins."""
+        """Continue without the upgrade that the client offers, where the parser stopped. The body
+        of such a request comes as of any other (Java's HTTP client offers HTTP/2 with each), so a
+        new parser is put where that begins."""
         self._parser = httptools.HttpRequestParser(self)
         request = self._request
         if request is not None and request.length:
-            request.upgrade = False
+            request.wants_upgrade = False
             framing = (
                 b"transfer-encoding: chunked"
                 if request.length < 0
@@ -394,11 +393,11 @@ class Connection(asyncio.BufferedProtocol, Link):
                 self._give_up(request)
 
     def _give_up(self, request: Request) -> None:
-        """The application has left its answer unfinished."""
+        """The application returned without finishing its answer."""
         if not request.status:
             request.respond(*self.context.refuse(Problem.FAILED, request.path, request.headers))
         elif request.is_chunked or request.is_measured:
-            # Too late for words: that the rest is missing is the honest end.
+            # The framing shows the client that the rest is missing.
             self._request = request.connection = None
             self._end()
         else:
@@ -421,11 +420,11 @@ class Connection(asyncio.BufferedProtocol, Link):
             request.expects = False
             if not request.received:
                 self.sending.write(CONTINUE)
-        self.deadline = self._arrival.watch(request.received, self.loop.time())
+        self.deadline = self._arrival.start_waiting(request.received, self.loop.time())
         self._pause_reading(False)
 
     def carries_on(self, request: Request) -> bool:
-        """Whether another request can follow on the connection once this one is answered."""
+        """Whether another request can follow on the connection after this one."""
         if not request.keep_alive or self.context.draining or self.context.crowded:
             return False
         if request.complete:
@@ -438,9 +437,9 @@ class Connection(asyncio.BufferedProtocol, Link):
     def answered(self, request: Request) -> None:
         """The answer is complete."""
         self._request = None
-        if request.held and self.sending.paused:
-            self.sending.hold(request.held)
-            request.held = 0
+        if request.reserved and self.sending.paused:
+            self.sending.reserve(request.reserved)
+            request.reserved = 0
         if not request.keep_alive:
             self._end()
             return
@@ -453,22 +452,22 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._linger = limits.linger_bytes
         self._pause_reading(False)
 
-    def hand_over(self, taker: Taker) -> asyncio.Transport:
-        """Give the connection to another protocol; see `Request.take_over`."""
+    def switch_to(self, upgraded: UpgradedConnection) -> asyncio.Transport:
+        """Switch to another protocol; see `Request.switch_to`."""
         transport = self.transport
         assert transport is not None
         self._request = None
-        self._advance("taken")
-        self._taker = taker
-        taker.connection_made(transport)
+        self._advance("upgraded")
+        self._upgraded = upgraded
+        upgraded.connection_made(transport)
         ahead, self._ahead = self._ahead, b""
         self._pause_reading(False)
         if ahead:
-            taker.data_received(ahead)
+            upgraded.data_received(ahead)
         return transport
 
     def _next(self) -> None:
-        """Go on with the next request, once the client has taken enough of the answer."""
+        """Go on with the next request, once the client has read enough of the answer."""
         if self.sending.paused:
             return
         self._advance("drained")
@@ -487,45 +486,45 @@ class Connection(asyncio.BufferedProtocol, Link):
     # The end
 
     def on_deadline(self, now: float) -> None:
-        """The patience with what the client should send has ended."""
+        """The client has not sent enough in time."""
         self.deadline = inf
         state = self.state
         if state == "head":
             self._refuse(Problem.HEAD_TIMEOUT)
         elif state == "receiving":
-            self._look_at_progress(now)
+            self._check_progress(now)
         elif state == "idle":
             self._end()
         else:
             self.abort()
 
-    def _look_at_progress(self, now: float) -> None:
+    def _check_progress(self, now: float) -> None:
         request = self._request
         assert request is not None
-        look = self._arrival.next_look(request.received, now)
-        if look is None:
+        check_at = self._arrival.next_check(request.received, now)
+        if check_at is None:
             request.fail(Problem.BODY_TIMEOUT)
         else:
-            self.deadline = look
+            self.deadline = check_at
 
     def retire(self) -> None:
         """End as soon as no request is being served."""
         if self.state in ("idle", "head"):
             self._end()
-        elif self._taker is not None:
-            self._taker.retire()
+        elif self._upgraded is not None:
+            self._upgraded.retire()
 
     def cancel(self) -> None:
-        """End what another protocol has under way, with a last word."""
-        if self._taker is not None:
-            self._taker.cancel()
+        """Cancel what another protocol is doing."""
+        if self._upgraded is not None:
+            self._upgraded.cancel()
 
     def abort(self) -> None:
         """End at once, whatever is under way."""
         self.sending.abort()
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer what never became a request, and end."""
+        """Answer what is no valid request, and end."""
         try:
             path = split_target(self._url)[0] if self._url else ""
         except BadHead:
@@ -537,8 +536,8 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._end()
 
     def _end(self) -> None:
-        """Nothing is answered any more. A client that still sends would have its answer destroyed
-        by a reset, so what it sends is read for a while (RFC 9112, 9.6)."""
+        """End after the last answer. A reset would destroy the answer of a client that still sends,
+        so what it sends is read for a while (RFC 9112, 9.6)."""
         sends = self.state in ("head", "receiving", "discarding")
         self._advance("last")
         transport = self.transport

@@ -13,11 +13,11 @@ from dragoman.http.request import Link, Request
 from dragoman.http.turns import Turns
 
 READ_BUFFER = 64 * 1024
-"""Most bytes taken from a socket in one go."""
+"""Bytes read from a socket at once, at most."""
 
 SHORT_READ = 8 * 1024
-"""The same of a head, and while a body comes in chunks: what costs is how many lines and chunks
-there are, and they may have a byte each."""
+"""The same for heads and chunked bodies, whose cost is in the number of lines and chunks, of one
+byte each at worst."""
 
 Application = Callable[[Request], Awaitable[None]]
 """Answers a request."""
@@ -26,8 +26,8 @@ Application = Callable[[Request], Awaitable[None]]
 class Context:
     """What the connections of one server share. Belongs to one event loop.
 
-    All read into one `buffer`: what is kept of it is copied before the next socket is read, so an
-    idle connection holds no buffer.
+    All read into one `buffer`; what outlives the read is copied, so an idle connection has no
+    buffer.
     """
 
     __slots__ = (
@@ -59,9 +59,9 @@ class Context:
         Args:
             app: answers requests.
             refuse: renders the answers to what never becomes a request.
-            limits: what clients may take.
+            limits: of the server.
             budget: memory for bodies and answers.
-            forget: told of each connection that is gone.
+            forget: called with each connection that is gone.
         """
         self.app = app
         self.refuse = refuse
@@ -76,11 +76,11 @@ class Context:
         self.requests: set[Request] = set()
         """Those whose application has not returned."""
         self.draining = False
-        """Whether the server is going down."""
+        """Whether the server is shutting down."""
         self.crowded = False
-        """Whether others wait for a connection: then none is kept behind its answer."""
+        """Whether clients wait to be accepted: then each connection is closed after its answer."""
         self.set_date()
 
     def set_date(self) -> None:
-        """Take the present second for the `Date` of answers."""
+        """Set the `Date` of answers to the current second."""
         self.date = b"date: %b\r\n" % formatdate(time.time(), usegmt=True).encode()

@@ -1,4 +1,4 @@
-"""Content codings that the standard library can undo, piece by piece and in bounded pieces."""
+"""Decoders of content codings, which yield bounded pieces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CutOff(BadCoding):
 
 
 class Inflater:
-    """Undoes `gzip`, and `deflate` with or without its zlib wrapper where `gzip_only` is not set.
+    """Decodes `gzip`, and `deflate` with or without its zlib wrapper unless `gzip_only` is set.
     Several members after one another are one body (RFC 1952, 2.2)."""
 
     __slots__ = ("_stream", "_window")
@@ -35,7 +35,7 @@ class Inflater:
         """The pieces that `data` unpacks into.
 
         Raises:
-            BadCoding: the data are not what the header says.
+            BadCoding: the data are not in the coding of the header.
         """
         # In pieces as well: what zlib leaves of its input it copies each time.
         for start in range(0, len(data), _PIECE):
@@ -53,7 +53,7 @@ class Inflater:
                 if self._stream.eof:
                     data, self._stream = self._stream.unused_data, None
         except zlib.error as error:
-            raise BadCoding("the content coding could not be undone") from error
+            raise BadCoding("the content coding could not be decoded") from error
 
     def finish(self) -> None:
         """Check that the coding reached its end.
@@ -77,10 +77,10 @@ def _guessed(data: bytes) -> int:
 
 
 def inflater_for(content_encoding: str) -> Inflater | None:
-    """What undoes a `Content-Encoding`; None where nothing is to be undone.
+    """The decoder for a `Content-Encoding`; None if there is nothing to decode.
 
     Raises:
-        BadCoding: a coding that is not known here.
+        BadCoding: an unsupported coding.
     """
     codings = [coding.strip().lower() for coding in content_encoding.split(",")]
     codings = [coding for coding in codings if coding not in ("", "identity")]
@@ -88,4 +88,4 @@ def inflater_for(content_encoding: str) -> Inflater | None:
         return None
     if len(codings) == 1 and codings[0] in ("gzip", "x-gzip", "deflate"):
         return Inflater()
-    raise BadCoding("a content coding that is not known")
+    raise BadCoding("an unsupported content coding")

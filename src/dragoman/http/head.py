@@ -1,4 +1,4 @@
-"""The heads of messages: rules for those that come, beyond what the parser checks, and lines for
+"""Message heads: rules for received ones beyond what the parser checks, and lines for
 those that go.
 
 The parser (llhttp, not lenient) has refused by then: line ends that are not CR LF, folded lines,
@@ -42,7 +42,7 @@ class BadHead(Exception):
 
 
 def headers_of(fields: Fields) -> dict[bytes, bytes]:
-    """Headers by lower-case name; those that came several times are joined (RFC 9110, 5.3).
+    """Headers by lower-case name; repeated ones are combined (RFC 9110, 5.3).
 
     Raises:
         BadHead: one came twice that may come once, or there are too many.
@@ -90,11 +90,11 @@ def body_length(headers: dict[bytes, bytes], version: str) -> int:
 
 def is_host(value: bytes) -> bool:
     """Whether a `Host` names a host, with or without a port."""
-    return _known_host(value) if len(value) <= _REMEMBERED else _HOST.fullmatch(value) is not None
+    return _cached_host(value) if len(value) <= _REMEMBERED else _HOST.fullmatch(value) is not None
 
 
 @lru_cache(maxsize=256)
-def _known_host(value: bytes) -> bool:
+def _cached_host(value: bytes) -> bool:
     return _HOST.fullmatch(value) is not None
 
 
@@ -104,7 +104,7 @@ def split_target(target: bytes) -> tuple[str, bytes]:
     Raises:
         BadHead: it is none of the forms a server takes (RFC 9112, 3.2).
     """
-    return _known_target(target) if len(target) <= _REMEMBERED else _parts(target)
+    return _cached_target(target) if len(target) <= _REMEMBERED else _parts(target)
 
 
 def _parts(target: bytes) -> tuple[str, bytes]:
@@ -124,7 +124,7 @@ def _parts(target: bytes) -> tuple[str, bytes]:
     return _decoded(path), query
 
 
-_known_target = lru_cache(maxsize=1024)(_parts)
+_cached_target = lru_cache(maxsize=1024)(_parts)
 
 
 def _decoded(path: bytes) -> str:
@@ -135,14 +135,14 @@ def header_lines(headers: Fields) -> bytes:
     """Header lines for an answer, each with its line end.
 
     Raises:
-        ValueError: a name or value holds what would end its line.
+        ValueError: a name or value has a line break.
     """
     if not headers:
         return b""
     lines = b"".join([b"%b: %b\r\n" % header for header in headers])
     count = len(headers)
     if lines.count(b"\n") != count or lines.count(b"\r") != count or lines.find(b"\0") >= 0:
-        raise ValueError("a header of the answer holds a line break or a null character")
+        raise ValueError("a header of the answer has a line break or a null character")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""What a client may take of a server: bytes, seconds, connections, memory."""
+"""Limits of a server: bytes, seconds, connections, memory."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from math import inf
 from msgspec import Struct
 
 RESERVED_FILES = 0.5
-"""Share of the files this process may open that connections of clients never take: calls of
-upstreams and the store need them."""
+"""Share of this process's file descriptors that connections of clients never use: upstream calls
+and the store need them."""
 
 _FILES_OF_ITS_OWN = 32
-"""Files that a process has open besides its connections."""
+"""File descriptors that a process has open besides its connections."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Limits of one server. Sizes in bytes, times in seconds; a time of 0 is no limit."""
+    """Limits of one server. Sizes in bytes, times in seconds; a time of 0 means no limit."""
 
     head_bytes: int = 64 * 1024
     """Largest head of a request; also most bytes of trailers and of a chunk's extensions."""
@@ -25,26 +25,25 @@ class Limits(Struct, frozen=True, kw_only=True):
     body_s: float = 120.0
     """From when a body is asked for until all of it is there."""
     rate: int = 1000
-    """Bytes per second that a body must bring at least, over each `PROGRESS_S` seconds, and that a
-    client must take of an answer that waits for it, over each `send_s`."""
+    """Bytes per second at which a body must come, over each `PROGRESS_S` seconds, and at which a
+    client must read a waiting answer, over each `send_s`."""
     idle_s: float = 75.0
-    """For which a connection is kept between two requests."""
+    """For which a connection stays open between two requests."""
     send_s: float = 60.0
-    """Within which a client must take what `rate` asks for of an answer that waits for it."""
+    """Period over which `rate` is required of a client that reads a waiting answer."""
     send_bytes: int = 64 * 1024
     """Bytes that wait to be sent on one connection before its application is made to wait."""
     linger_s: float = 5.0
-    """For which the rest of a body that nobody reads is awaited after an early answer; 0: it is not
-    awaited."""
+    """For which the rest of an unread body is awaited after an early answer; 0: not at all."""
     linger_bytes: int = 1024 * 1024
-    """Most bytes of such a rest that are read."""
+    """Bytes of such a rest that are read at most."""
     connections: int = 10_000
-    """Connections at once. When there are as many, the one that waits longest without a request
-    is closed, and further ones wait to be accepted."""
+    """Connections at once. At the limit, the one that is idle longest is closed, and further
+    ones wait to be accepted."""
     address_connections: int = 1024
     """Connections at once of one address that is not this machine's; 0 for any number."""
     memory_bytes: int = 512 * 1024 * 1024
-    """Bytes of all bodies and answers that are held at once; see `Budget`."""
+    """Bytes of all bodies and answers in memory; see `Budget`."""
 
 
 PROGRESS_S = 10.0
@@ -70,26 +69,26 @@ def connections_for(limits: Limits, files: int | None) -> int:
 
 
 class Budget:
-    """Memory that all requests of a process share. `held` is in use."""
+    """Memory that all requests of a process share. `used` bytes are reserved."""
 
-    __slots__ = ("held", "limit")
+    __slots__ = ("limit", "used")
 
     def __init__(self, limit: int) -> None:
         """
         Args:
-            limit: bytes that may be held at once.
+            limit: bytes that may be reserved at once.
         """
         self.limit = limit
-        self.held = 0
+        self.used = 0
 
-    def take(self, size: int) -> bool:
-        """Hold so many bytes more, unless that is more than there may be: then False."""
-        held = self.held + size
-        if held > self.limit:
+    def reserve(self, size: int) -> bool:
+        """Reserve so many more bytes; False if that would exceed the limit."""
+        used = self.used + size
+        if used > self.limit:
             return False
-        self.held = held
+        self.used = used
         return True
 
-    def give(self, size: int) -> None:
-        """So many bytes are held no longer."""
-        self.held -= size
+    def release(self, size: int) -> None:
+        """Give so many reserved bytes back."""
+        self.used -= size

@@ -7,19 +7,19 @@ from enum import Enum
 
 
 class Problem(Enum):
-    """Why the server itself cannot serve a request. The value is the status that tells so."""
+    """Why the server itself cannot serve a request. The value is the status of the answer."""
 
     MALFORMED = 400, "This is not a valid HTTP/1.1 request."
     HEAD_TIMEOUT = 408, "The request's head did not arrive in time."
     HEAD_TOO_LARGE = 431, "The request's head is too large."
     METHOD = 501, "The method CONNECT is not served here."
     CODING = 501, "The request's transfer coding is not supported; use chunked or none."
-    EXPECTATION = 417, "The request expects what this server does not know."
+    EXPECTATION = 417, "The request has an expectation that this server does not support."
     VERSION = 505, "Only HTTP/1.1 and HTTP/1.0 are spoken here."
     BODY_TOO_LARGE = 413, "The request body is too large."
     BODY_TIMEOUT = 408, "The request body did not arrive in time."
     BODY_MALFORMED = 400, "The request body is not framed as HTTP/1.1 frames it."
-    NO_MEMORY = 503, "The server holds as much as it may."
+    NO_MEMORY = 503, "The server is out of memory for requests."
     CONNECTIONS = 503, "There are too many connections."
     FAILED = 500, "The server failed unexpectedly."
 
@@ -30,7 +30,7 @@ class Problem(Enum):
 
     @property
     def message(self) -> str:
-        """What to tell the client."""
+        """The message for the client."""
         return self.value[1]
 
     # A problem has a name and is the only one of it; Enum would hash the name each time.
@@ -51,7 +51,7 @@ class ClientGone(Exception):
 
 Refuse = Callable[[Problem, str, Mapping[bytes, bytes]], tuple[int, bytes, bytes]]
 """Renders the answer to a request that never reached the application: given what is wrong, and the
-path and headers as far as they are known, it tells status, header lines and body."""
+path and headers as far as they were read, it returns status, header lines and body."""
 
 
 def refuse_plainly(

@@ -19,16 +19,16 @@ _LAST_CHUNK = b"0\r\n\r\n"
 _BODYLESS = frozenset({204, 304})
 
 
-class Taker(asyncio.Protocol):
-    """Another protocol, to which a connection is given; see `Request.take_over`."""
+class UpgradedConnection(asyncio.Protocol):
+    """A connection after it was switched to another protocol; see `Request.switch_to`."""
 
     __slots__ = ()
 
     def retire(self) -> None:
-        """The server goes down: end as soon as nothing is under way."""
+        """The server shuts down: end as soon as nothing is in progress."""
 
     def cancel(self) -> None:
-        """The server waits no longer: end what is under way, with a last word."""
+        """The server waits no longer: cancel what is in progress."""
 
 
 class Link(ABC):
@@ -57,15 +57,15 @@ class Link(ABC):
 
     @abstractmethod
     def carries_on(self, request: Request) -> bool:
-        """Whether the connection is kept behind the answer."""
+        """Whether the connection stays open after the answer."""
 
     @abstractmethod
     def answered(self, request: Request) -> None:
         """The answer is whole."""
 
     @abstractmethod
-    def hand_over(self, taker: Taker) -> asyncio.Transport:
-        """Give the connection to another protocol."""
+    def switch_to(self, upgraded: UpgradedConnection) -> asyncio.Transport:
+        """Switch the connection to another protocol."""
 
     @abstractmethod
     def abort(self) -> None:
@@ -101,7 +101,6 @@ class Request:
         "expects",
         "gone",
         "headers",
-        "held",
         "is_measured",
         "keep_alive",
         "length",
@@ -110,11 +109,12 @@ class Request:
         "path",
         "query",
         "received",
+        "reserved",
         "status",
         "task",
         "unwanted",
-        "upgrade",
         "version",
+        "wants_upgrade",
     )
 
     def __init__(
@@ -151,17 +151,17 @@ class Request:
         self.answered = False
         self.on_gone: Callable[[], object] | None = None
         self.keep_alive = False
-        """Whether the client would send another request on the connection."""
+        """Whether the client may send another request on the connection."""
         self.expects = False
-        """Whether the client waits to be told to send the body."""
-        self.upgrade = False
-        """Whether the client would speak another protocol from here on; see `take_over`."""
+        """Whether the client waits for `100 Continue`."""
+        self.wants_upgrade = False
+        """Whether the client asks for another protocol; see `switch_to`."""
         self.received = 0
         """Bytes of the body that came."""
         self.unwanted = False
-        """Whether the rest of the body is thrown away as it comes."""
-        self.held = 0
-        """Bytes of the memory budget that this request holds."""
+        """Whether the rest of the body is discarded as it comes."""
+        self.reserved = 0
+        """Bytes of the memory budget for this request."""
         self.task: asyncio.Task[None] | None = None
         self._budget = connection.budget
         self._body = b""
@@ -173,7 +173,7 @@ class Request:
         self._chunked = False
         self._promised = 0
         self.is_measured = False
-        """Whether the answer goes out in pieces whose length in all was told."""
+        """Whether the answer goes out in pieces with a `Content-Length`."""
 
     # The body
 
@@ -197,7 +197,7 @@ class Request:
 
     @property
     def transport(self) -> asyncio.Transport | None:
-        """What is under the connection, None when it is gone: for whoever breaks it on purpose."""
+        """The transport of the connection, None when it is gone: for tests that break it."""
         return None if self.connection is None else self.connection.transport
 
     @property
@@ -224,7 +224,7 @@ class Request:
         self._limit = limit
         if self._failure is None:
             connection.want_body(self)
-        # A body that failed may be complete before the application gets to know of it.
+        # A body that failed may be complete before the application learns of it.
         while not self.complete and self._failure is None:
             if self.gone:
                 raise ClientGone
@@ -234,12 +234,12 @@ class Request:
     def reserve(self, size: int) -> bool:
         """Reserve so many bytes of the memory budget until the request is over; False if there are
         not so many."""
-        if not self._budget.take(size):
+        if not self._budget.reserve(size):
             return False
-        self.held += size
+        self.reserved += size
         return True
 
-    # What the connection tells
+    # Called by the connection
 
     def take(self, data: bytes) -> None:
         """A piece of the body came."""
@@ -251,7 +251,7 @@ class Request:
         elif self._whole is not None:
             self._whole.write(data)
         elif self._body:
-            # It grows in place: a list of pieces, to be joined, takes twice the memory.
+            # It grows in place: concatenating a list of pieces takes twice the memory.
             self._whole = BytesIO()
             self._whole.write(self._body)
             self._whole.write(data)
@@ -266,7 +266,7 @@ class Request:
             self._wake()
 
     def fail(self, problem: Problem) -> None:
-        """The body will not be had."""
+        """The body will not come."""
         if self._failure is None and not self.complete:
             self._failure = problem
             self._drop_body()
@@ -284,10 +284,10 @@ class Request:
             self.on_gone()
 
     def release(self) -> None:
-        """Give back what is held of the memory budget."""
-        if self.held:
-            self._budget.give(self.held)
-            self.held = 0
+        """Give back what is reserved of the memory budget."""
+        if self.reserved:
+            self._budget.release(self.reserved)
+            self.reserved = 0
 
     def _drop_body(self) -> None:
         self.unwanted = True
@@ -320,8 +320,8 @@ class Request:
         self._over(connection)
 
     def start(self, status: int, lines: bytes = b"", length: int | None = None) -> None:
-        """Begin an answer that comes in pieces, of `length` bytes in all, None if that is not known
-        yet. Its head goes out with the first piece."""
+        """Begin an answer that comes in pieces, of `length` bytes in all, None if that is not yet
+        determined. Its head goes out with the first piece."""
         connection = self.connection
         self.status = status
         if connection is None:
@@ -334,7 +334,7 @@ class Request:
             framing = b"transfer-encoding: chunked\r\n"
             self._chunked = self.method != "HEAD"
         elif self.method != "HEAD":
-            # Only the end of the connection tells a client of HTTP/1.0 where the answer ends.
+            # For a client of HTTP/1.0 the answer ends with the connection.
             self.keep_alive = False
         self._head = self._rendered(connection, status, lines, framing)
 
@@ -371,27 +371,27 @@ class Request:
         else:
             self._send(connection, data, data)
             if self.is_measured and self._promised and self.method != "HEAD":
-                # The end of the connection tells that this is not all there was to be.
+                # The end of the connection shows that some of it is missing.
                 self.keep_alive = False
         self._over(connection)
 
-    def take_over(self, taker: Taker) -> asyncio.Transport:
-        """Leave HTTP: give the connection to `taker`, which is told of it, and of what the client
-        sent beyond the request, before this returns. Nothing of an answer was sent; that is the
-        taker's. The limits of the server hold on for what waits to be sent.
+    def switch_to(self, upgraded: UpgradedConnection) -> asyncio.Transport:
+        """Switch the connection to another protocol: `upgraded` gets it, and what the client sent
+        beyond the request, before this returns, and sends the answer. The limits of the server
+        still apply to what waits to be sent.
 
         Raises:
             ClientGone: there is no connection any more.
-            RuntimeError: the client offered nothing, or the answer has begun.
+            RuntimeError: the client asked for no upgrade, or the answer has begun.
         """
         if self.connection is None:
             raise ClientGone
-        if not self.upgrade or self.status or not self.complete:
-            raise RuntimeError("the connection is not to be had")
+        if not self.wants_upgrade or self.status or not self.complete:
+            raise RuntimeError("the connection cannot be switched")
         self.status, self.answered = 101, True
         connection, self.connection = self.connection, None
         try:
-            return connection.hand_over(taker)
+            return connection.switch_to(upgraded)
         except BaseException:
             connection.abort()
             raise
@@ -407,13 +407,13 @@ class Request:
     def _rendered(self, connection: Link, status: int, lines: bytes, framing: bytes) -> bytes:
         keep = self.keep_alive = connection.carries_on(self)
         if not keep:
-            kept = b"connection: close\r\n\r\n"
+            last = b"connection: close\r\n\r\n"
         elif self.version == "1.0":
-            kept = b"connection: keep-alive\r\n\r\n"
+            last = b"connection: keep-alive\r\n\r\n"
         else:
-            kept = b"\r\n"
+            last = b"\r\n"
         first = STATUS_LINES.get(status) or status_line(status)
-        return b"".join((first, connection.date, lines, framing, kept))
+        return b"".join((first, connection.date, lines, framing, last))
 
     def _over(self, connection: Link) -> None:
         self.answered = True

@@ -1,4 +1,4 @@
-"""What waits to be sent to a client, and for how long."""
+"""The bytes that wait to be sent to a client, and for how long."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _RESET = struct.pack("ii", 1, 0)
 class Sending:
     """The sending side of a connection.
 
-    `paused` says that more waits to be sent than should: an application then waits in `drained`. A
-    client must take what waits at a least rate; `deadline` is the loop time at which that is looked
-    at, infinite while there is nothing to take.
+    `paused`: more than the limit waits to be sent, and applications wait in `drained`. A client
+    must read at a minimum rate; `deadline` is the loop time of the next check, infinite while
+    nothing waits.
     """
 
     __slots__ = (
         "_budget",
         "_drain",
-        "_held",
         "_limits",
         "_loop",
+        "_reserved",
         "_unsent",
         "deadline",
         "paused",
@@ -42,18 +42,18 @@ class Sending:
         self.paused = False
         self.deadline = inf
         self._unsent = 0
-        """Bytes that waited when that was looked at last."""
-        self._held = 0
-        """Bytes of the memory budget for an answer that the client has not taken."""
+        """Bytes that waited at the last check."""
+        self._reserved = 0
+        """Bytes of the memory budget for an answer that the client has not read."""
         self._drain: asyncio.Future[None] | None = None
 
     def open(self, transport: asyncio.Transport) -> None:
-        """The connection stands."""
+        """The connection is open."""
         self.transport = transport
         transport.set_write_buffer_limits(self._limits.send_bytes)
 
     def lost(self) -> None:
-        """The connection is gone: nobody waits for it any longer."""
+        """The connection is gone: nobody waits for it any more."""
         self.transport = None
         self.deadline = inf
         self._release()
@@ -65,7 +65,7 @@ class Sending:
             self.transport.write(data)
 
     def write_both(self, head: bytes, body: bytes) -> None:
-        """Send a large body behind its head, without a copy."""
+        """Send a large body after its head, without a copy."""
         if self.transport is not None:
             self.transport.writelines((head, body))
 
@@ -76,28 +76,28 @@ class Sending:
             await self._drain
 
     def pause(self) -> None:
-        """More waits than should."""
+        """More than the limit waits to be sent."""
         self.paused = True
         self.watch()
 
     def resume(self) -> None:
-        """The client has taken most of it."""
+        """The client has read most of it."""
         self.paused = False
         self.deadline = inf
         self._release()
         self._wake()
 
-    def hold(self, size: int) -> None:
-        """Keep so many bytes of the memory budget until the client has taken its answer."""
-        self._held += size
+    def reserve(self, size: int) -> None:
+        """Take over a reservation of the memory budget until the client has read its answer."""
+        self._reserved += size
 
     def watch(self) -> None:
-        """From here on the client must take what waits for it."""
+        """Require progress of the client from now on."""
         self._unsent = self._waiting()
         self.deadline = self._loop.time() + seconds(self._limits.send_s) if self._unsent else inf
 
     def on_deadline(self) -> None:
-        """Break off if the client has not taken enough."""
+        """Abort if the client has not read enough."""
         enough = min(self._limits.rate * self._limits.send_s, self._unsent)
         if self._unsent - self._waiting() < enough:
             self.abort()
@@ -105,12 +105,12 @@ class Sending:
             self.watch()
 
     def abort(self) -> None:
-        """End at once, whatever waits."""
+        """Close at once, whatever waits."""
         if self.transport is not None:
             self.transport.abort()
 
     def reset(self) -> None:
-        """End at once, and so that the client cannot take it for an end."""
+        """Close with a reset, so that the client cannot take it for a regular end."""
         if self.transport is not None:
             sock = self.transport.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
@@ -122,12 +122,12 @@ class Sending:
             waiter.set_result(None)
 
     def _release(self) -> None:
-        if self._held:
-            self._budget.give(self._held)
-            self._held = 0
+        if self._reserved:
+            self._budget.release(self._reserved)
+            self._reserved = 0
 
     def _waiting(self) -> int:
-        """Bytes that the client has not taken: here, and in the kernel. 0 if none waits here."""
+        """Bytes that the client has not read: here, and in the kernel. 0 if none waits here."""
         transport = self.transport
         waiting = 0 if transport is None else transport.get_write_buffer_size()
         if transport is None or not waiting:

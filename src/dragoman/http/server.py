@@ -1,4 +1,4 @@
-"""A server: sockets that listen, connections that are accepted, and their end."""
+"""A server: listening sockets, accepted connections, and shutdown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("dragoman.http")
 BACKLOG = 2048
 _BURST = 4
 """Connections accepted in one turn of the loop: few, so that several processes on one socket get
-their share, and requests are not kept waiting."""
+their share, and requests do not wait."""
 
 _SHORTAGE_S = 0.2
 """Seconds after which accepting is tried again when the system has no files left."""
@@ -31,15 +31,15 @@ _SHORTAGE_S = 0.2
 _LONGEST_S = 3600.0
 """Of the waits that cannot be without a limit."""
 
-_UNDISTURBED_S = 1.0
-"""Seconds for which a connection may wait without a request even where others wait for it: its
-client may be about to send one."""
+_GRACE_S = 1.0
+"""Seconds for which a connection may be idle even where clients wait to be accepted: its client may
+be about to send a request."""
 
-_LAST_WORDS_S = 2.0
-"""Seconds that applications have to end their answers when they are told to."""
+_CANCEL_S = 2.0
+"""Seconds that cancelled applications have to end their answers."""
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
-"""A client that is gone without a word is noticed after two minutes."""
+"""TCP keepalive: a client that is gone without closing is noticed after two minutes."""
 
 
 class Listener:
@@ -84,10 +84,10 @@ class Server:
         Args:
             app: answers requests.
             refuse: renders the answers to what never becomes a request.
-            limits: what clients may take.
+            limits: of the server.
             budget: memory for bodies and answers; None for one of the limits' size.
             tls: the context for TLS, None to speak without.
-            exempt: tells of an address that it may have any number of connections.
+            exempt: whether an address may have any number of connections.
         """
         self.limits = limits or Limits()
         self.budget = budget or Budget(self.limits.memory_bytes)
@@ -110,7 +110,7 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """Connections that stand."""
+        """Open connections."""
         return len(self._connections)
 
     @property
@@ -119,8 +119,7 @@ class Server:
         return len(self._context.requests) if self._context is not None else 0
 
     def change(self, limits: Limits, tls: ssl.SSLContext | None) -> None:
-        """Have other limits from now on, and another context for the connections that come;
-        those that stand keep theirs."""
+        """Use other limits from now on, and another TLS context for new connections."""
         self.limits, self._tls = limits, tls
         self.budget.limit = limits.memory_bytes
         self._most = connections_for(limits, files_to_share())
@@ -168,7 +167,7 @@ class Server:
             self._accept(sock, BACKLOG)
 
     def close_listening(self) -> None:
-        """Accept no more connections; those that stand go on. `serve` returns."""
+        """Accept no more connections; open ones go on. `serve` returns."""
         for listener in list(self._listeners):
             if self._accepting:
                 self.accept_waiting(listener.sock)
@@ -188,15 +187,14 @@ class Server:
     async def drain(self, grace_s: float) -> None:
         """End every connection with its next answer, and those without a request after a second:
         their clients may be about to send one. After `grace_s` seconds applications are cancelled,
-        and when they had time for a last word, what is left is cut off. Nothing is left after
-        this."""
+        and what is left shortly after that is aborted. Nothing is left after this."""
         context = self._context
         if context is None:
             return
         self.close_listening()
         context.draining = True
         self._until = context.loop.time() + grace_s
-        until_idle = min(self._until, context.loop.time() + _UNDISTURBED_S)
+        until_idle = min(self._until, context.loop.time() + _GRACE_S)
         if not await self._emptied(lambda: until_idle):
             for connection in list(self._connections):
                 connection.retire()
@@ -206,31 +204,31 @@ class Server:
                     request.task.cancel()
             for connection in list(self._connections):
                 connection.cancel()
-            until = context.loop.time() + _LAST_WORDS_S
+            until = context.loop.time() + _CANCEL_S
             await self._emptied(lambda: until)
             for connection in list(self._connections):
                 connection.abort()
-            await self._emptied(lambda: until + _LAST_WORDS_S)
+            await self._emptied(lambda: until + _CANCEL_S)
         if self._ticker is not None:
             self._ticker.cancel()
         for task in list(self._opening):
             task.cancel()
 
     def hurry(self) -> None:
-        """End the patience of a `drain` that is under way."""
+        """End the grace period of a running `drain`."""
         self._until = 0.0
         if self._empty is not None:
             self._empty.set()
 
     async def _emptied(self, until: Callable[[], float]) -> bool:
-        """Wait until there is no connection and no request; False from loop time `until` on."""
+        """Wait until there is no connection and no request; False at loop time `until`."""
         context = self._context
         assert context is not None
         while self._connections or context.requests:
             left = until() - context.loop.time()
             if left <= 0:
                 return False
-            # An application that goes on after its connection is gone is not heard of here.
+            # The end of an application whose connection is gone is not signalled.
             self._empty = asyncio.Event()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left if self._connections else min(left, 0.05)):
@@ -293,7 +291,7 @@ class Server:
     async def _open(self, context: Context, sock: socket.socket, connection: Connection) -> None:
         tls = self._tls
         limits = self.limits
-        patience = (
+        timeouts = (
             {}
             if tls is None
             else {
@@ -303,7 +301,7 @@ class Server:
         )
         try:
             await context.loop.connect_accepted_socket(
-                lambda: connection, sock, ssl=tls, **patience
+                lambda: connection, sock, ssl=tls, **timeouts
             )
         except (OSError, TimeoutError):
             # The client did not speak TLS, or left.
@@ -342,7 +340,7 @@ class Server:
         others are closed with their answer."""
         self._accept_off(context)
         context.crowded = True
-        before = context.loop.time() - _UNDISTURBED_S
+        before = context.loop.time() - _GRACE_S
         waiting = [
             connection
             for connection in self._connections
@@ -355,8 +353,8 @@ class Server:
     # Time
 
     def _tick(self) -> None:
-        """Look which patience has ended. Limits are kept to within a quarter of the shortest, a
-        second at most: a timer for each connection would cost more than most of what it guards."""
+        """Check all deadlines. Limits are exact to within a quarter of the shortest, a second at
+        most: a timer for each connection would cost more than most of what it guards."""
         context = self._context
         assert context is not None
         now = context.loop.time()

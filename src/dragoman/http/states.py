@@ -5,9 +5,9 @@ head        a part of a request's head has come
 receiving   a request is being served; its body is still coming
 serving     a request is being served; all of it is there
 flushing    an answer is complete, and waits until the client has taken most of it
-discarding  an answer is complete; the rest of the request's body is thrown away
-closing     the last answer is complete; what comes is thrown away until the connection ends
-taken       the connection belongs to another protocol (an upgrade)
+discarding  an answer is complete; the rest of the request's body is discarded
+closing     the last answer is complete; what still comes is discarded until the connection ends
+upgraded    the connection was switched to another protocol
 closed      the connection is gone
 """
 
@@ -16,12 +16,20 @@ from __future__ import annotations
 from typing import Final, Literal
 
 State = Literal[
-    "idle", "head", "receiving", "serving", "flushing", "discarding", "closing", "taken", "closed"
+    "idle",
+    "head",
+    "receiving",
+    "serving",
+    "flushing",
+    "discarding",
+    "closing",
+    "upgraded",
+    "closed",
 ]
-Event = Literal["began", "request", "whole", "answered", "drained", "last", "taken", "lost"]
+Event = Literal["began", "request", "whole", "answered", "drained", "last", "upgraded", "lost"]
 
 PARSED: Final = frozenset[State]({"idle", "head", "receiving", "discarding"})
-"""The states in which what comes is a part of a request whose turn it is."""
+"""The states in which received bytes belong to the current request."""
 
 TRANSITIONS: Final[dict[State, dict[Event, State]]] = {
     "idle": {"began": "head", "request": "receiving", "last": "closing", "lost": "closed"},
@@ -32,14 +40,19 @@ TRANSITIONS: Final[dict[State, dict[Event, State]]] = {
         "last": "closing",
         "lost": "closed",
     },
-    "serving": {"answered": "flushing", "last": "closing", "taken": "taken", "lost": "closed"},
+    "serving": {
+        "answered": "flushing",
+        "last": "closing",
+        "upgraded": "upgraded",
+        "lost": "closed",
+    },
     "flushing": {"drained": "idle", "last": "closing", "lost": "closed"},
     "discarding": {"whole": "flushing", "last": "closing", "lost": "closed"},
     "closing": {"lost": "closed"},
-    "taken": {"lost": "closed"},
+    "upgraded": {"lost": "closed"},
     "closed": {},
 }
-"""The legal transitions; an event that is not in the row of its state is a mistake of the server.
+"""The legal transitions; an event that is not in the row of its state is a bug.
 
     began     a first byte came that does not complete a head
     request   the head of a request is complete, and the application was called
@@ -47,6 +60,6 @@ TRANSITIONS: Final[dict[State, dict[Event, State]]] = {
     answered  an answer is complete, and the connection may carry another request
     drained   the client has taken the answer, but for a little
     last      nothing will be answered on this connection any more
-    taken     the application took the connection over
-    lost      the connection ended, by whoever's doing
+    upgraded  the application switched to another protocol
+    lost      the connection ended, whoever ended it
 """

@@ -1,4 +1,4 @@
-"""Reading on, in turn."""
+"""Fair reading from connections that send much."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Callable
 
 
 class Turns:
-    """Connections on which more waits than one read takes: one of them reads on in each turn of
-    the loop, so that a request of another's waits for one such read in a turn, however many send
-    without end.
+    """A queue of connections that have more to read than one read returns: one of them reads on in
+    each turn of the loop, so that the others wait for one such read, however many send without end.
     """
 
     __slots__ = ("_loop", "_waiting")
@@ -20,7 +19,7 @@ class Turns:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def wait(self, read_on: Callable[[], None]) -> None:
-        """Call `read_on` when it is its turn. It may have become needless by then."""
+        """Call `read_on` when it is its turn. There may be nothing to read by then."""
         self._waiting.append(read_on)
         if len(self._waiting) == 1:
             self._loop.call_soon(self._next)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from enum import Enum
 from math import inf
@@ -17,7 +17,7 @@ from dragoman.config.names import matches
 from dragoman.http.addresses import Address, Network, network
 from dragoman.keys.records import StoredKey, StoredTeam, Uses
 from dragoman.keys.secrets import digest_of, is_mistyped
-from dragoman.limits.bound_limits import BoundLimits
+from dragoman.limits.rules import Rules
 from dragoman.protocols.dialects import Dialect
 
 
@@ -169,8 +169,8 @@ class Caller:
         self.team_limits = team_limits
         self.is_limited = bool(limits or team_limits)
         """Whether there are any."""
-        self.bound: BoundLimits | None = None
-        """All of them with their counters; None before they are bound."""
+        self.bound: Rules | None = None
+        """All of them; None before they are bound."""
         self.shows_amounts = all(one.show_amounts for one in given)
         caps = [one.max_output_tokens for one in given if one.max_output_tokens is not None]
         self.most_output = min(caps) if caps else None
@@ -269,6 +269,8 @@ class KeyRing:
         self._keys: dict[str, StoredKey] = {}
         self.is_empty = not self._clients
         """Whether there is no key, and never was one."""
+        self.on_changed: Callable[[Rules, Caller | None], object] = lambda bound, caller: None
+        """Called with the limits of a caller that were in use, and who takes its place."""
         self._secrets: dict[bytes, _Secret] = {}
         self._digests: dict[str, tuple[bytes, ...]] = {}
         self._seen: dict[bytes, _Secret] = {}
@@ -371,7 +373,7 @@ class KeyRing:
     def _put_client(self, client: FixedKey) -> None:
         caller = self._usable(client.name, client.rules)
         secrets = {} if caller is None else {one: _Secret(caller) for one in client.digests}
-        self._put(client.name, secrets)
+        self._put(client.name, secrets, caller)
 
     def _put_key(self, key: StoredKey) -> None:
         if key.name in self._clients:
@@ -382,12 +384,15 @@ class KeyRing:
             for one in key.secrets:
                 revoked = inf if one.revoked is None else one.revoked
                 secrets[one.digest] = _Secret(caller, revoked, one.digest)
-        self._put(key.name, secrets)
+        self._put(key.name, secrets, caller)
 
-    def _put(self, name: str, secrets: Mapping[bytes, _Secret]) -> None:
+    def _put(self, name: str, secrets: Mapping[bytes, _Secret], caller: Caller | None) -> None:
         self._seen.clear()
         for digest in self._digests.pop(name, ()):
-            del self._secrets[digest]
+            former = self._secrets.pop(digest).caller
+            if former.bound is not None:
+                self.on_changed(former.bound, caller)
+                former.bound = None
         # A secret of the configuration is not taken over by a key of the store.
         fresh = {digest: one for digest, one in secrets.items() if digest not in self._secrets}
         self._secrets |= fresh

@@ -1,339 +1,176 @@
-"""What was used of a limit within its window. Pure: its cells and the time are given.
+"""What was used of a limit within its window, in whole numbers.
 
-The cells are whole numbers that several processes may share: whoever calls holds their lock. What
-is used is exact: at no moment is more within the window than was allowed to be taken.
+A window is divided into parts: a rolling one into 256, one of the calendar is a part by itself. A
+counter holds what was used in each part that still counts. What was used in a part of a rolling
+window is free again once the whole part is past, so that at no moment more is within the window
+than was allowed to be used; of a limit that is always used up, one part in 256 goes unused.
+
+Time never goes back: where the clock is put back, use is counted in the latest part there was.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
-from typing import Final, Protocol
+from typing import Final
+
+from msgspec import Struct
 
 from dragoman.config.windows import Fixed, Rolling, Window, span_of
 
-Cells = memoryview
-"""Signed whole numbers of 64 bits (format `q`)."""
-
-WHEN, USED, RESERVED, RESTORED = range(4)
-"""The first cells of every counter: the last part of a rolling window that something was counted
-in, or when the present window of the calendar began; what was used; what is reserved; whether what
-was used before the counter was made has been added."""
-_HEAD: Final = 4
-
 PARTS: Final = 256
-"""Parts of a rolling window that are counted apart. What was taken is free again when the whole
-part it lies in is past: of a limit that is always used up, one part in 256 goes unused."""
+"""Parts of a rolling window."""
 
-_RING: Final = PARTS + 1
-"""One more than the window has, for the part that began before the window and is not over yet."""
-
-_LATELY: Final = PARTS // 8
-"""Parts of a rolling window by which is told how much is used lately."""
+_RECENT_PARTS: Final = PARTS // 8
+"""Parts of a rolling window from which a forecast is made."""
 
 _ROUNDING_S: Final = 1e-6
-"""Seconds before its end from which on a part is looked for anew: times are not exact."""
-
-_NOTHING: Final = memoryview(bytes(8 * _RING)).cast("q")
-
-_IS_USED: Final = bytes([0] + [1] * 255)
-"""Turns the bytes of what was used into 1, and leaves those of nothing."""
+"""Seconds before the end of a part at which it counts as over: times are not exact."""
 
 _MOST: Final = 1 << 62
-"""Where a counter stays: more does not fit a cell."""
-
-FIXED_CELLS: Final = _HEAD
-ROLLING_CELLS: Final = _HEAD + _RING
+"""The largest count: sums have to fit 64 bits."""
 
 
-class Counter(Protocol):
-    """What was used of one limit. Before `fresh_until` the cell `USED` tells what `used` does."""
+class CounterState(Struct, array_like=True):
+    """A counter as it is stored: the latest part, and what was used in each, in their order."""
 
-    fresh_until: float
+    part: int = -1
+    parts: dict[int, int] = {}
 
-    def used(self, now: float) -> int:
-        """How much was used within the window that `now` is in."""
 
-    def add(self, now: float, amount: int) -> int:
-        """Count `amount` as used at `now`. Returns how much was used within the window then."""
+class Counter:
+    """Counts use in one window."""
 
-    def counts_from(self, now: float) -> float:
-        """As of when something counts that is used at `now`, for `add_late`: later than that where
-        the clock was put back. What `used` tells must be fresh."""
+    __slots__ = ("_until", "part", "parts", "used", "window")
 
-    def add_late(self, at: float, amount: int) -> int:
-        """Count `amount` as used at `at`, which may be past: others may have counted later uses,
-        and what is within the window no more does not count. Returns how much is used."""
+    def __init__(self, window: Window, state: CounterState | None = None) -> None:
+        self.window = window
+        self.part = -1
+        self.parts: dict[int, int] = {}
+        self.used = 0
+        self._until = 0.0
+        if state is not None:
+            self.take(state)
+
+    def state(self) -> CounterState:
+        """The state of the counter, which is a copy."""
+        return CounterState(self.part, dict(self.parts))
+
+    def take(self, state: CounterState) -> None:
+        """Go on from a state."""
+        self.part, self.parts, self._until = state.part, dict(state.parts), 0.0
+        self.used = sum(self.parts.values())
+
+    def restore(self, used: Iterable[tuple[float, int]], now: float) -> None:
+        """Begin anew with what was used before, each with its time."""
+        self.parts, self.used = {}, 0
+        self.advance(now)
+        for at, amount in sorted(used):
+            part = min(self._part_at(min(at, now)), self.part)
+            if part >= self._oldest():
+                self.parts[part] = self.parts.get(part, 0) + amount
+                self.used += amount
+
+    def advance(self, now: float) -> int:
+        """Drop what is no longer in the window. Returns what was used within it."""
+        if now >= self._until:
+            part = self._part_at(now)
+            self._until = self._end_of(part, now)
+            if part > self.part:
+                self.part = part
+                oldest = self._oldest()
+                while self.parts and (first := next(iter(self.parts))) < oldest:
+                    self.used -= self.parts.pop(first)
+        return self.used
+
+    def add(self, now: float, amount: int) -> None:
+        """Count `amount` as used at `now`."""
+        self.advance(now)
+        if self.used + amount <= _MOST:
+            self.parts[self.part] = self.parts.get(self.part, 0) + amount
+            self.used += amount
 
     def take_back(self, at: float, amount: int) -> None:
         """What was counted at `at` was not used after all."""
-
-    def take_back_latest(self, amount: int) -> None:
-        """The latest `amount` that was counted was not used after all."""
-
-    def frees_at(self, now: float, amount: int) -> float:
-        """When `amount` of what was used is within the window no more: infinity for never."""
-
-    def resets_at(self, now: float) -> float:
-        """When nothing of what was used is within the window any more."""
-
-    def counts_until(self, now: float) -> float:
-        """Until when something counts that is used at `now`, to within a part of the window:
-        infinity for ever."""
-
-    def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:
-        """When `left` will have been used as well, if use goes on as it did lately, in a window of
-        the calendar as it did since that began, or since a time: infinity if it begins anew before,
-        or nothing is known."""
-
-
-def counter_of(window: Window | None, cells: Cells) -> Counter:
-    """The counter of a window; None is for what is only reserved, and never used."""
-    if isinstance(window, Rolling):
-        return RollingCounter(cells, window.seconds)
-    return FixedCounter(cells, Fixed(None) if window is None else window)
-
-
-def cells_of(window: Window | None) -> int:
-    """How many cells the counter of a window has."""
-    return ROLLING_CELLS if isinstance(window, Rolling) else FIXED_CELLS
-
-
-class RollingCounter:
-    """Counts in a window of the last `seconds`."""
-
-    __slots__ = ("_cells", "_found", "_looked", "_parts_per_s", "_seconds", "fresh_until")
-
-    def __init__(self, cells: Cells, seconds: float) -> None:
-        self._cells = cells
-        self._seconds = seconds
-        self._looked = self._found = 0, 0
-        self._parts_per_s = PARTS / seconds
-        self.fresh_until = 0.0
-
-    def used(self, now: float) -> int:
-        """See `Counter.used`."""
-        cells = self._cells
-        if now >= self.fresh_until:
-            part = int(now * self._parts_per_s)
-            if part > cells[WHEN]:
-                self._move_to(part)
-            self.fresh_until = (part + 1) / self._parts_per_s - _ROUNDING_S
-        return cells[USED]
-
-    def add(self, now: float, amount: int) -> int:
-        """See `Counter.add`."""
-        cells = self._cells
-        if now >= self.fresh_until:
-            self.used(now)
-        total = cells[USED] + amount
-        if total > _MOST:
-            return total
-        # Never before the last: the time of one process may be a little behind that of another.
-        cells[_HEAD + cells[WHEN] % _RING] += amount
-        cells[USED] = total
-        return total
-
-    def counts_from(self, now: float) -> float:
-        """See `Counter.counts_from`."""
-        latest = self._cells[WHEN]
-        # In the middle of the part, since times are not exact.
-        return now if now * self._parts_per_s >= latest else (latest + 0.5) / self._parts_per_s
-
-    def add_late(self, at: float, amount: int) -> int:
-        """See `Counter.add_late`."""
-        cells = self._cells
-        part, latest, total = int(at * self._parts_per_s), cells[WHEN], cells[USED] + amount
-        if part < latest - PARTS or total > _MOST:
-            return cells[USED]
-        cells[_HEAD + min(part, latest) % _RING] += amount
-        cells[USED] = total
-        self._looked = 0, 0
-        return total
-
-    def take_back(self, at: float, amount: int) -> None:
-        """See `Counter.take_back`."""
-        cells = self._cells
-        part = int(at * self._parts_per_s)
-        if not cells[WHEN] - PARTS <= part <= cells[WHEN]:
+        part = self._part_at(at)
+        if part < self._oldest():
             return
-        # It was counted in a later part, if the time was behind.
-        for number in range(part, cells[WHEN] + 1):
-            place = _HEAD + number % _RING
-            if cells[place] >= amount:
-                cells[place] -= amount
-                cells[USED] -= amount
-                self._looked = 0, 0
+        # A later part has it if the clock was put back then.
+        for place, used in self.parts.items():
+            if place >= part and used >= amount:
+                self.parts[place] = used - amount
+                self.used -= amount
                 return
 
-    def take_back_latest(self, amount: int) -> None:
-        """See `Counter.take_back_latest`."""
-        cells = self._cells
-        for number in range(cells[WHEN], cells[WHEN] - _RING, -1):
-            place = _HEAD + number % _RING
-            taken = min(amount, cells[place])
-            cells[place] -= taken
+    def take_back_oldest(self, amount: int) -> None:
+        """So much of what was counted was not used after all, and it is not known when that was:
+        what is left counts for no shorter than it was used."""
+        for place, used in self.parts.items():
+            taken = min(amount, used)
+            self.parts[place] -= taken
+            self.used -= taken
             amount -= taken
             if not amount:
-                break
-        cells[USED] = sum(cells[_HEAD:])
-        self._looked = 0, 0
+                return
 
-    def frees_at(self, now: float, amount: int) -> float:
-        """See `Counter.frees_at`."""
-        if amount > self.used(now):
+    def free_at(self, now: float, amount: int) -> float:
+        """When `amount` of what was used is no longer in the window; infinity for never."""
+        if amount > self.advance(now):
             return inf
-        cells = self._cells
-        oldest = cells[WHEN] - PARTS
-        first, _ = self._used_parts()
-        if cells[_HEAD + first % _RING] >= amount:
-            return max(now, (first + _RING) / self._parts_per_s)
-        for part, used in enumerate(memoryview(self._parts()).cast("q"), oldest):
+        if isinstance(self.window, Fixed):
+            return span_of(self.window, now)[1]
+        for place, used in self.parts.items():
             amount -= used
             if amount <= 0:
-                return max(now, (part + _RING) / self._parts_per_s)
+                return max(now, (place + PARTS + 1) * self.window.seconds / PARTS)
         return inf
 
     def resets_at(self, now: float) -> float:
-        """See `Counter.resets_at`."""
-        cells = self._cells
-        if not (cells[USED] if now < self.fresh_until else self.used(now)):
+        """When nothing of what was used counts any more."""
+        if isinstance(self.window, Fixed):
+            return span_of(self.window, now)[1]
+        latest = max((place for place, used in self.parts.items() if used), default=None)
+        if not self.advance(now) or latest is None:
             return now
-        latest = cells[WHEN]
-        if not cells[_HEAD + latest % _RING]:
-            _, latest = self._used_parts()
-        return (latest + _RING) / self._parts_per_s
+        return (latest + PARTS + 1) * self.window.seconds / PARTS
 
-    def counts_until(self, now: float) -> float:
-        """See `Counter.counts_until`."""
-        return now + self._seconds
-
-    def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:
-        """See `Counter.runs_out_at`."""
-        if not self.used(now):
+    def runs_out_at(self, now: float, left: int, since: float) -> float:
+        """When `left` is used as well, if use goes on as in the last eighth of a rolling window, or
+        as in one of the calendar since that began, or since `since`. Infinity if the window begins
+        anew before that, or nothing is known."""
+        used = self.advance(now)
+        if not used:
             return inf
-        cells = self._cells
-        latest = cells[WHEN]
-        lately = sum(cells[_HEAD + (latest - back) % _RING] for back in range(_LATELY))
+        if isinstance(self.window, Fixed):
+            begin, end = span_of(self.window, now)
+            begin = max(begin, since)
+            if not begin or now <= begin:
+                return inf
+            at = now + left * (now - begin) / used
+            return at if at < end else inf
+        recent = sum(self.parts.get(self.part - back, 0) for back in range(_RECENT_PARTS))
         for ahead in range(1, PARTS + 1):
             # What was used in a part that is past is free again.
-            left += cells[_HEAD + (latest + ahead) % _RING]
-            if ahead * lately > left * _LATELY:
-                return now + (ahead - 1) / self._parts_per_s
+            left += self.parts.get(self.part + ahead - PARTS - 1, 0)
+            if ahead * recent > left * _RECENT_PARTS:
+                return now + (ahead - 1) * self.window.seconds / PARTS
         return inf
 
-    def _parts(self) -> bytes:
-        """What was used in each part, from the oldest on, as in cells."""
-        cells = self._cells
-        place = _HEAD + (cells[WHEN] + 1) % _RING
-        return cells[place:].tobytes() + cells[_HEAD:place].tobytes()
+    def _oldest(self) -> int:
+        """The first part that counts."""
+        return self.part - (PARTS if isinstance(self.window, Rolling) else 0)
 
-    def _used_parts(self) -> tuple[int, int]:
-        """The first and the last part that has something. It is looked for once while nothing is
-        counted: who is refused asks for it again and again."""
-        cells = self._cells
-        when, used = cells[WHEN], cells[USED]
-        if self._looked != (when, used):
-            marks, oldest = self._parts().translate(_IS_USED), when - PARTS
-            self._found = oldest + marks.find(1) // 8, oldest + marks.rfind(1) // 8
-            self._looked = when, used
-        return self._found
+    def _part_at(self, now: float) -> int:
+        if isinstance(self.window, Rolling):
+            return int(now * PARTS / self.window.seconds)
+        return int(span_of(self.window, now)[0])
 
-    def _move_to(self, part: int) -> None:
-        """Empty the parts that are past."""
-        cells = self._cells
-        passed = part - cells[WHEN]
-        cells[WHEN] = part
-        if passed >= _RING:
-            cells[_HEAD:] = _NOTHING
-            cells[USED] = 0
-            return
-        end = _HEAD + part % _RING + 1
-        begin = end - passed
-        if begin < _HEAD:
-            self._empty(begin + _RING, _HEAD + _RING)
-            begin = _HEAD
-        self._empty(begin, end)
-
-    def _empty(self, begin: int, end: int) -> None:
-        cells = self._cells
-        if end - begin == 1:
-            cells[USED] -= cells[begin]
-            cells[begin] = 0
-            return
-        cells[USED] -= sum(cells[begin:end])
-        cells[begin:end] = _NOTHING[: end - begin]
+    def _end_of(self, part: int, now: float) -> float:
+        if isinstance(self.window, Rolling):
+            return (part + 1) * self.window.seconds / PARTS - _ROUNDING_S
+        return span_of(self.window, now)[1]
 
 
-class FixedCounter:
-    """Counts in a window of the calendar, or for ever."""
-
-    __slots__ = ("_cells", "_window", "fresh_until")
-
-    def __init__(self, cells: Cells, window: Fixed) -> None:
-        self._cells = cells
-        self._window = window
-        self.fresh_until = 0.0
-
-    def used(self, now: float) -> int:
-        """See `Counter.used`."""
-        cells = self._cells
-        if now >= self.fresh_until:
-            # Whoever comes later in the window finds that it has begun.
-            begin, self.fresh_until = span_of(self._window, now)
-            if cells[WHEN] < int(begin):
-                cells[WHEN] = int(begin)
-                cells[USED] = 0
-        return cells[USED]
-
-    def add(self, now: float, amount: int) -> int:
-        """See `Counter.add`."""
-        cells = self._cells
-        if now >= self.fresh_until:
-            self.used(now)
-        total = cells[USED] + amount
-        cells[USED] = total if total < _MOST else _MOST
-        return total
-
-    def counts_from(self, now: float) -> float:
-        """See `Counter.counts_from`."""
-        return max(now, float(self._cells[WHEN]))
-
-    def add_late(self, at: float, amount: int) -> int:
-        """See `Counter.add_late`."""
-        cells = self._cells
-        if at >= cells[WHEN]:
-            cells[USED] = min(cells[USED] + amount, _MOST)
-        return cells[USED]
-
-    def take_back(self, at: float, amount: int) -> None:
-        """See `Counter.take_back`."""
-        if at >= self._cells[WHEN]:
-            self.take_back_latest(amount)
-
-    def take_back_latest(self, amount: int) -> None:
-        """See `Counter.take_back_latest`."""
-        self._cells[USED] = max(0, self._cells[USED] - amount)
-
-    def frees_at(self, now: float, amount: int) -> float:
-        """See `Counter.frees_at`."""
-        return inf if amount > self.used(now) else self.fresh_until
-
-    def resets_at(self, now: float) -> float:
-        """See `Counter.resets_at`."""
-        self.used(now)
-        return self.fresh_until
-
-    def counts_until(self, now: float) -> float:
-        """See `Counter.counts_until`."""
-        if now >= self.fresh_until:
-            self.used(now)
-        return self.fresh_until
-
-    def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:
-        """See `Counter.runs_out_at`."""
-        used = self.used(now)
-        begin = max(float(self._cells[WHEN]), since)
-        if not used or not begin or now <= begin:
-            return inf
-        at = now + left * (now - begin) / used
-        return at if at < self.fresh_until else inf
+def counts_until(window: Window, now: float) -> float:
+    """Until when something counts that is used at `now`, to within a part of the window."""
+    return now + window.seconds if isinstance(window, Rolling) else span_of(window, now)[1]

@@ -1,4 +1,6 @@
-"""What an operator can do with accounts: one implementation for the command line and the admin API.
+"""What an administrator can do, described once in a table of operations.
 
-`drafts` and `rows` read what somebody wrote, `views` say what is known, `service` does it.
+`table` has all operations on the store; `operation` and `inputs` say what one is and how its input
+is read; modules that end in `_service` change the store. Routes, commands and the OpenAPI document
+are made from the table.
 """

@@ -3,7 +3,7 @@
     for row in read_csv(lines, resolve):
         ...                                  # a Row, or a BadRow that says what is wrong
 
-A row never ends the reading; what is wrong with the file as a whole raises `BadFile`.
+A bad row does not end the reading; a file that is no list raises `BadFile`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def read_csv(lines: Iterable[str], resolve: Resolve) -> Iterator[Row | BadRow]:
 
 
 def read_json_lines(lines: Iterable[bytes], resolve: Resolve) -> Iterator[Row | BadRow]:
-    """Rows of a file with one JSON object on each line; empty lines are passed over."""
+    """Rows of a file with one JSON object on each line; empty lines are skipped."""
     for at, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -107,8 +107,8 @@ def read_json(document: bytes, resolve: Resolve) -> Iterator[Row | BadRow]:
 def rows_of(
     file: BinaryIO, resolve: Resolve, *, kind: str | None = None, name: str = ""
 ) -> Iterator[Row | BadRow]:
-    """Rows of a file of the format `kind`, by default the one that its `name` or else its first
-    bytes tell.
+    """Rows of a file of the format `kind`, by default recognised by its `name` or else its first
+    bytes.
 
     Raises:
         BadFile: it cannot be read as that.
@@ -130,7 +130,7 @@ def rows_of(
 
 
 def written(views: Iterable[AccountView], kind: str) -> Iterator[str]:
-    """A list that `rows_of` reads, of all that is not secret of accounts, in pieces."""
+    """A list of accounts without their secrets, in pieces, which `rows_of` reads."""
     if kind == "csv":
         yield csv_line(PLAIN_FIELDS)
     elif kind == "json":

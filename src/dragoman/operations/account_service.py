@@ -268,7 +268,7 @@ class AccountService:
             raise _Unsealed(str(error)) from None
 
     def _record(self, *changes: Change) -> None:
-        self._store.note(self._actor, changes)
+        self._store.record(self._actor, changes)
 
     def _apply(self, names: Sequence[str], action: str, outcome: Outcome, after: Fields) -> None:
         with self._store.deciding():

@@ -1,4 +1,4 @@
-"""What an operator is shown of accounts and of usage. Holds no secret, not even the end of one."""
+"""Accounts and usage as operators are shown them, without secrets."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from dragoman.prices.rates import dollars
 
 State = Literal["active", "cooling", "exhausted", "disabled"]
 STATES: tuple[State, ...] = ("active", "cooling", "exhausted", "disabled")
-"""What an account can be, from the best to the worst."""
+"""The states of accounts, from the best to the worst."""
 
 Origin = Literal["configuration", "store"]
 
 
 class Reason(Struct, frozen=True, omit_defaults=True):
-    """Why an account is not, or rather not, used: for one model, or for all (`model` empty), until
-    when in Unix seconds (None: until somebody acts). `soft` rests only matter while another account
-    is left."""
+    """Why an account is not used: for one model, or for all (`model` empty), until when in Unix
+    seconds (None: until an operator enables it). With `soft` it is used if no other is left."""
 
     why: str
     model: str = ""
@@ -61,16 +60,15 @@ class QuotaView(Struct, frozen=True, kw_only=True):
 class AccountView(Struct, frozen=True, kw_only=True):
     """One account.
 
-    `origin` says whether it is written in the configuration file or kept in the store; only the
+    `origin` is the configuration file or the store; only the
     latter can be changed from here. `secrets` names which of key, headers and proxy it has.
     `back_at` is when it can be used again for every model, in Unix seconds: None if it can now, or
     if it will not by itself. `trial` says that its next request will show whether it can.
     `balance` is what is left. `requests` are those that it was asked to answer in the last 24
     hours, `errors` those of them that it failed, by their kinds in `errors_by_kind`, `retries`
     those that another account was then asked for; `last_error` is the last, whenever it was.
-    `quotas` are the windows that its upstream has told of, empty where it has told none.
-    `problem` says why
-    it cannot serve at all, whatever its state: empty if it can.
+    `quotas` are the windows that its upstream has reported. `problem` says why it cannot serve at
+    all, whatever its state: empty if it can.
     """
 
     name: str
@@ -114,7 +112,7 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):
-    """Sums of one group. `by` holds its dimensions; `milliseconds` is the mean of a request.
+    """Sums of one group. `by` has its dimensions; `milliseconds` is the mean of a request.
 
     `requests` and `errors` count each request once, with the account that was asked last;
     `attempts`, `failed` and `retries` count with every account that was asked. `cost_usd` is exact,
@@ -140,7 +138,7 @@ class UsageRow(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, by: dict[str, str], sums: Sums) -> UsageRow:
-        """The row of a group with these sums. A day is told as a date."""
+        """The row of a group with these sums. A day is shown as a date."""
         used, charged = sums.usage, sums.charged
         if "day" in by:
             by["day"] = time.strftime("%Y-%m-%d", time.gmtime(int(by["day"])))
@@ -181,7 +179,7 @@ class AuditPage(Struct, frozen=True, kw_only=True):
 
 
 class Status(Struct, frozen=True):
-    """What a state means at one time; fields as in `AccountView`."""
+    """The meaning of a state at one time; fields as in `AccountView`."""
 
     state: State = "active"
     reasons: tuple[Reason, ...] = ()
@@ -190,7 +188,7 @@ class Status(Struct, frozen=True):
 
 
 def status_of(state: AccountState | None, now: float) -> Status:
-    """What `state` means at `now`; None is the state of an account of which nothing is known."""
+    """The meaning of `state` at `now`; None is the state of an account that has none stored."""
     if state is None:
         return Status()
     if state.disabled:

@@ -80,7 +80,7 @@ class ImportAccounts(Struct, frozen=True, kw_only=True):
     """A list of accounts, and what to do with it."""
 
     file: Upload
-    format: Annotated[Format | None, Meta(description="By default told from FILE.")] = None
+    format: Annotated[Format | None, Meta(description="By default recognised by FILE.")] = None
     replace: Annotated[bool, Meta(description="Change accounts that are there already.")] = False
     skip_bad: Annotated[bool, Meta(description="Import the good rows of a list with bad ones.")] = (
         False
@@ -298,7 +298,7 @@ OPERATIONS = (
     ),
     Operation(
         name="accounts.enable",
-        summary="Enable accounts, and forget what made them unusable.",
+        summary="Enable accounts, whatever made them unusable.",
         details="They are used again at once.",
         input=SeveralNamed,
         output=tuple[AccountView, ...],

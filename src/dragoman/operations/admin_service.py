@@ -163,7 +163,7 @@ class AdminService:
 
     def record(self, change: Change) -> None:
         """Add a line to the log of changes."""
-        self._store.note(self._actor, (change,))
+        self._store.record(self._actor, (change,))
 
     def _find(self, name: str) -> StoredAdmin:
         found = self.stored(name)

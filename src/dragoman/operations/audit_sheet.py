@@ -1,4 +1,4 @@
-"""Tables for spreadsheets: CSV whose cells are text there, too."""
+"""The log of changes as CSV, whose cells spreadsheets read as texts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from datetime import UTC, datetime
 from dragoman.audit import Fields, Line
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""How a cell begins that a spreadsheet takes for a formula, whoever wrote it (OWASP, CSV
-injection)."""
+"""Beginnings of cells that spreadsheets take for formulas (OWASP, CSV injection)."""
 
 _AUDIT = ("number", "time", "who", "from", "action", "kind", "name", "before", "after")
 
 
 def audit_sheet(lines: Iterable[Line]) -> bytes:
-    """What was changed, a row each."""
+    """One row for each change."""
     return _sheet(_AUDIT, map(_audit_cells, lines))
 
 

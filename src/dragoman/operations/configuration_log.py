@@ -1,5 +1,5 @@
-"""The configuration in the log of changes: it is changed in its file, so what is seen is that a
-gateway runs with another."""
+"""The configuration in the log of changes: it is changed in its file, and recorded when a gateway
+begins to use it."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from dragoman.storage.opening import store_for
 
 
 def version_of(config: Config) -> str:
-    """What tells a configuration from others, but for its secrets: twelve hexadecimal digits."""
+    """A fingerprint of a configuration without its secrets: twelve hexadecimal digits."""
     return hashlib.sha256(repr(config).encode()).hexdigest()[:12]
 
 
 def record_start(config: Config) -> None:
-    """Write down that a gateway starts with a configuration, unless the last one had the same.
+    """Record that a gateway starts with a configuration, unless the last one was the same.
 
     Raises:
         StoreError: the store cannot be used.
     """
-    _note_in_store(config, "start")
+    _record_in_store(config, "start")
 
 
 def record_reload(config: Config, changes: Struct) -> None:
-    """Write down that a gateway goes on with another configuration. `changes` tells what differs,
-    by names: never a value, which may be a secret.
+    """Record that a gateway was given another configuration. `changes` are the names that differ,
+    without their values, which may be secrets.
 
     Raises:
         StoreError: the store cannot be used.
     """
-    _note_in_store(config, "reload", changes)
+    _record_in_store(config, "reload", changes)
 
 
-def _note_in_store(config: Config, action: str, changes: Struct | None = None) -> None:
+def _record_in_store(config: Config, action: str, changes: Struct | None = None) -> None:
     store = store_for(config)
     if store is None:
         return
     try:
         with store.deciding():
-            _note(store, Actor(this_user().who, "gateway"), action, config, changes)
+            _record(store, Actor(this_user().who, "gateway"), action, config, changes)
     finally:
         store.close()
 
 
-def _note(
+def _record(
     log: AuditLog, actor: Actor, action: str, config: Config, changes: Struct | None = None
 ) -> None:
     version = version_of(config)
@@ -61,4 +61,4 @@ def _note(
     if changes is not None:
         after |= msgspec.to_builtins(changes)
     change = Change(action=action, kind="configuration", before=before, after=after)
-    log.note(actor, [change])
+    log.record(actor, [change])

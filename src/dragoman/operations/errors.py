@@ -1,4 +1,4 @@
-"""What an operation cannot do, and why. The messages hold no secret."""
+"""What an operation cannot do, and why. The messages have no secret in them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Inputs of operations, read from what somebody wrote: JSON, the parameters of a query, the options
-of a command, the cells of a list. Every fault is reported, with the field it is in."""
+"""Inputs of operations, read from JSON, the parameters of a query, the options of a command or the
+cells of a list. Every fault is reported, with the field it is in."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from msgspec.structs import FieldInfo
 
 from dragoman.config import Secret, SecretError
 from dragoman.config.convert import Converter, Lookup, Resolve, dotted, suggestion
+from dragoman.config.removed import REMOVED_INPUTS
 from dragoman.printable import printable
 from dragoman.times import InvalidTime, parse_time
 
@@ -133,7 +134,9 @@ def read_input(kind: type[S], values: Mapping[str, Any], resolve: Resolve = lite
         info = known.get(name)
         if info is None:
             near = suggestion(name[:64], known)
-            faults.append(FieldError(shortened(name), f"no such field{near}"))
+            instead = REMOVED_INPUTS.get(f"{kind.__name__}.{name[:64]}")
+            text = f"was removed: {instead}" if instead else f"no such field{near}"
+            faults.append(FieldError(shortened(name), text))
             continue
         plain, takes_none = _arms(info.type)
         if value is None:
@@ -164,7 +167,7 @@ def read_input(kind: type[S], values: Mapping[str, Any], resolve: Resolve = lite
 
 
 def converted(value: object, kind: Any, *at: str, resolve: Resolve = Secret) -> Any:
-    """`value`, which somebody wrote into the field `at`, as the type `kind`.
+    """The value of the field `at`, converted to the type `kind`.
 
     Raises:
         InvalidInput: with every fault that was found.
@@ -205,7 +208,7 @@ def _from_text(name: str, text: str, kind: Any, now: float) -> Any:
 
 
 def read_time(name: str, text: str, now: float) -> float:
-    """The point in time that somebody wrote into a field.
+    """The point in time that a text in a field names.
 
     Raises:
         InvalidInput: it is none.
@@ -225,7 +228,7 @@ def read_time(name: str, text: str, now: float) -> float:
 
 
 def shortened(text: str) -> str:
-    """Text of somebody else's, on one line and short enough to be shown."""
+    """Text from outside, on one line and short enough for a message."""
     return printable(text, _LONGEST_SHOWN)
 
 
@@ -243,7 +246,7 @@ def is_table(kind: Any) -> bool:
 
 
 def description_of(kind: Any) -> str:
-    """What is said of a field of this type."""
+    """The description of a field of this type."""
     return next((meta.description for meta in _metas(kind) if meta.description), "")
 
 
@@ -293,4 +296,4 @@ def _arms(kind: Any) -> tuple[Any, bool]:
 _UNIONS = (Union, types.UnionType)
 
 Check = Callable[[Any], object]
-"""Raises unless what is to be changed is as whoever asks believes it to be."""
+"""Raises unless the thing to be changed is as the caller expects."""

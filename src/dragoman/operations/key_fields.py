@@ -33,7 +33,7 @@ _RULES_HELP = {
     "max_output_tokens": "Longest answers; none for any.",
 }
 _KEY_HELP = _RULES_HELP | {
-    "team": "Team whose rules hold, too.",
+    "team": "Team whose rules apply, too.",
     "policy": "Which losses refuse its requests.",
     "dialect": "Contract it was written against.",
 }

@@ -137,7 +137,7 @@ def _new_keys(
                 raise InvalidInput.of("name", "is there twice")
             check_name(name)
             if name == ANYONE:
-                raise InvalidInput.of("name", "stands for all without a key")
+                raise InvalidInput.of("name", "is the name of clients without a key")
             _check_free(row.digest, digests)
             read = read_input(KeyChanges, {"name": name, **fields})
             rules = with_fields(KeyRules(), given(read), service.config)

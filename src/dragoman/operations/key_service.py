@@ -135,7 +135,7 @@ class KeyService:
         """
         check_name(name)
         if name == ANYONE:
-            raise Conflict(f"{name} stands for all who call without a key", "name")
+            raise Conflict(f"{name} is the name of clients without a key", "name")
         if name in self._clients:
             raise Conflict(f"{name} is a client of the configuration file", "name")
         with self.store.deciding():
@@ -222,7 +222,7 @@ class KeyService:
 
     def record(self, *changes: Change) -> None:
         """Add lines to the log of changes."""
-        self.store.note(self._actor, changes)
+        self.store.record(self._actor, changes)
 
     def _change(
         self,

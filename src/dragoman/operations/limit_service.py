@@ -14,10 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.config import AccessRules
-from dragoman.config.limits import Limit, limit_faults
+from dragoman.config.limits import Limit
 from dragoman.config.windows import Rolling, parse_window, span_of
 from dragoman.operations.errors import UnknownLimit
-from dragoman.operations.inputs import FieldError, InvalidInput
+from dragoman.operations.inputs import InvalidInput
 from dragoman.operations.key_service import KeyService
 
 
@@ -26,19 +26,6 @@ class NumberedLimit(Struct, frozen=True, kw_only=True):
 
     number: int
     limit: Limit
-
-
-def limit_of(fields: Mapping[str, Any]) -> Limit:
-    """The limit that fields make, which is stored nowhere.
-
-    Raises:
-        InvalidInput: a field is wrong.
-    """
-    limit = _with_fields(None, fields)
-    faults = [FieldError(str(path[-1]), text) for path, text in limit_faults([limit])]
-    if faults:
-        raise InvalidInput(tuple(faults))
-    return limit
 
 
 class LimitService:

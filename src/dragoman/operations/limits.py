@@ -17,8 +17,6 @@ IsTeam = Annotated[bool, Meta(description="NAME is a team.")]
 _HELP = {
     "kind": "requests, tokens, input_tokens, output_tokens, cost or concurrent.",
     "amount": "How much; a cost in US dollars: 12.50.",
-    "share": "Of what accounts of --upstream have, in place of an amount: 40%.",
-    "upstream": "Upstream that --share is of.",
     "window": "30s, 1m, 5h, 7d, hour, day, week, month or total.",
     "zone": "Time zone of the calendar.",
     "anchor": "Where its window begins: 06:00, sunday or 15.",
@@ -33,8 +31,6 @@ _HELP = {
 }
 _SETTINGS = {
     "amount": "--amount",
-    "share": "--share",
-    "upstream": "--upstream",
     "window": "--window",
     "zone": "--zone",
     "anchor": "--anchor",
@@ -61,12 +57,12 @@ class OfNumber(OfOwner, frozen=True, kw_only=True):
     number: int
 
 
-AddLimit: Any = changes_of(Limit, "AddLimit", _HELP, OfOwner, required=("kind",))
+AddLimit: Any = changes_of(Limit, "AddLimit", _HELP, OfOwner, required=("kind", "amount"))
 ChangeLimit: Any = changes_of(Limit, "ChangeLimit", _HELP, OfNumber)
 
 
 class ResetLimits(OfOwner, frozen=True, kw_only=True):
-    """Which limits begin to count anew: one, or all that have a window."""
+    """Which limits to reset: one, or all that have a window."""
 
     number: int | None = None
 
@@ -79,7 +75,7 @@ class GrantLimit(OfNumber, frozen=True, kw_only=True):
     ]
     windows: Annotated[
         Annotated[int, Meta(ge=1, le=1000)] | None,
-        Meta(description="Until so many windows are over; 1 if nothing is said."),
+        Meta(description="Until so many windows are over; by default 1."),
     ] = None
     until: Annotated[
         Annotated[datetime, Meta(tz=True)] | None,
@@ -182,7 +178,7 @@ OPERATIONS = (
     Operation(
         name="limits.reset",
         summary="Count limits of the key NAME from now on.",
-        details="NUMBER is that of the limit; without one, all begin anew.",
+        details="NUMBER is that of the limit; without one, all limits are reset.",
         input=ResetLimits,
         output=Limits,
         role="admin",

@@ -33,7 +33,7 @@ class Error(Struct, frozen=True):
 
 
 class Events(Struct, frozen=True):
-    """Stands for an output that is server-sent events."""
+    """The output type of operations that send server-sent events."""
 
 
 def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
@@ -64,11 +64,10 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
             "schemas": _used(paths, components),
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
-                "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
                 "session": {"type": "apiKey", "in": "cookie", "name": "dragoman_session"},
             },
         },
-        "security": [{"bearer": []}, {"key": []}, {"session": []}],
+        "security": [{"bearer": []}, {"session": []}],
     }
     plain: dict[str, Any] = _plain(made)
     return plain
@@ -141,7 +140,7 @@ def _operation(
 
 
 def _id(operation: Operation, http: Http) -> str:
-    """The name of an operation; where it has several paths, with what tells these apart."""
+    """The name of an operation; where it has several paths, with what distinguishes these."""
     if len(operation.http) == 1:
         return operation.name
     return operation.name + "".join(

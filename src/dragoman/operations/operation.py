@@ -23,8 +23,8 @@ Method = Literal["GET", "POST", "PATCH", "DELETE"]
 class Http(Struct, frozen=True):
     """How an operation is called over HTTP.
 
-    `path` is below `/admin/`; a field in braces is taken from the path, where `{name}` stands for
-    the one entry of `names`, too. The other fields are taken
+    `path` is below `/admin/`; a field in braces is taken from the path, where `{name}` is also
+    the one entry of `names`. The other fields are taken
     from the query of GET and DELETE and from the JSON body of POST and PATCH, but for the fields of
     `query`, which come from the query always. `fixed` are fields that the path implies, `defaults`
     those that are not given. `file` names the field that gets the whole body. `only` picks the one
@@ -47,7 +47,7 @@ class Command(Struct, frozen=True):
     `path` names the group and the command. `arguments` are fields that are given by their place,
     `options` the spelling of the others by field; fields in neither cannot be given. `defaults` are
     values of fields that are not given. `confirm` is the kind of thing of which is asked whether to
-    remove it. With `takes_none` the text `none` stands for None. `is_json` says that the output is
+    remove it. With `takes_none` the text `none` is None. `is_json` says that the output is
     JSON always. `is_own` commands are written by hand, in `dragoman.cli`.
     """
 
@@ -65,12 +65,12 @@ class Operation(Struct, frozen=True, kw_only=True):
     """One operation.
 
     `summary` is one sentence, `details` what else its help says. `run` takes a context and the
-    input: of operations on the store (`in_store`) a `StoreContext`, in the thread that uses the
-    store; of others the call that a running gateway serves, and it returns an awaitable. `prepare`
-    turns an input into one that is ready, and `finish` an output into what is shown: both in any
-    thread, so that the store is kept from no other work. `audit` tells what the log of changes says
-    of it: an action and a kind each. `version` picks out of the output what a change of the same
-    path is checked against (`If-Match`).
+    input. Operations on the store (`in_store`) take a `StoreContext`, and run in the thread that
+    uses the store; others take the call that a running gateway serves, and are coroutines.
+    `prepare` turns an input into one that is ready, and `finish` an output into what is shown, both
+    in any thread, so that they do not block the store. `audit` are the lines that it adds to the
+    log of changes: an action and a kind each. `version` is the part of the output that a change of
+    the same path is checked against (`If-Match`).
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What models cost, as an operator is shown it, and pricing anew what was counted."""
+"""Prices of models as operators are shown them, and pricing usage again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DAY_S = 86400
 
 class PriceView(Struct, frozen=True, kw_only=True):
     """One price, in US dollars for a million tokens, a thousand searches, or one request. `since`
-    is the day it holds from (UTC), `hours` the time of the day, `tier` the service tier, `above`
+    is its first day (UTC), `hours` the time of the day, `tier` the service tier, `above`
     the length of the prompt; empty, or 0, where that does not matter."""
 
     since: str = ""
@@ -40,8 +40,8 @@ class PriceView(Struct, frozen=True, kw_only=True):
 
 
 class Repriced(Struct, frozen=True, kw_only=True):
-    """What pricing anew changed: rows, of how many, and their cost before and after. `unpriced` are
-    answers that still have no price."""
+    """The outcome of pricing usage again: changed rows, of how many, and their cost before and
+    after. `unpriced` are answers that still have no price."""
 
     rows: int
     changed: int
@@ -68,7 +68,8 @@ class FoundPrices(Struct, frozen=True):
 
 
 def found_prices(prices: Prices, search: str, limit: int) -> FoundPrices:
-    """The prices whose name, or whose upstream's, holds a text: own ones first, then by name."""
+    """The prices with a text in their name or in that of their upstream: own ones first, then by
+    name."""
     text = search.lower()
     found: dict[tuple[str, bool, tuple[Price, ...]], list[str]] = {}
     for upstream, listed in prices.lists.items():
@@ -90,7 +91,7 @@ def found_prices(prices: Prices, search: str, limit: int) -> FoundPrices:
 
 
 def price_views(prices: Sequence[Price]) -> Iterator[PriceView]:
-    """Prices in words."""
+    """Prices as they are shown."""
     for price in prices:
         yield PriceView(
             since=time.strftime("%Y-%m-%d", time.gmtime(price.since)) if price.since else "",
@@ -129,10 +130,10 @@ def reprice(
     dry_run: bool = False,
     actor: Actor | None = None,
 ) -> Repriced:
-    """Price anew what was counted in the hours that begin in [since, until), as of each hour.
+    """Price usage again of the hours that begin in [since, until), as of each hour.
 
-    What has no price stays as it is. With `dry_run` nothing is changed. A price that holds at times
-    of the day is that of the hour's beginning. What was counted before `hours_since` (Unix seconds)
+    What has no price stays as it is. With `dry_run` nothing is changed. A price for times of the
+    day is that of the hour's beginning. What was counted before `hours_since` (Unix seconds)
     is added up by the day, and stays as it is where its price depends on the time of the day.
 
     Raises:
@@ -154,7 +155,7 @@ def reprice(
         store.reprice(since, until, price)
         if changed and not dry_run:
             after_usd = {"cost_usd": dollars(after), "rows": changed, "prices": prices.version}
-            store.note(
+            store.record(
                 actor or this_user(),
                 [
                     Change(

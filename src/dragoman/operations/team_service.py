@@ -164,4 +164,4 @@ class TeamService:
         raise Unknown("team", name, sorted(self.names()))
 
     def _record(self, change: Change) -> None:
-        self._store.note(self._actor, [change])
+        self._store.record(self._actor, [change])

@@ -27,7 +27,7 @@ _SINCE = "24h, 7d, a date, or Unix seconds."
 
 
 class TimeSpan(Struct, frozen=True, kw_only=True):
-    """A time: until now, and since a day before its end, if nothing else is said."""
+    """A time, by default the last day."""
 
     since: Annotated[Time | None, Meta(description=_SINCE)] = None
     until: Annotated[Time | None, Meta(description="As --since.")] = None
@@ -39,7 +39,7 @@ class _AskUsage(TimeSpan, frozen=True, kw_only=True):
     by: Annotated[
         tuple[str, ...],
         Meta(
-            description="What to tell apart: key, team, user, tag, model, account, upstream, "
+            description="What to group by: key, team, user, tag, model, account, upstream, "
             "route, day, hour. Commas separate them; repeatable.  [default: account]"
         ),
     ] = ()

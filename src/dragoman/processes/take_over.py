@@ -40,7 +40,10 @@ _RELOAD = b"dragoman: reload, please"
 _MOST_FILES = 100
 """Sockets in one message; the kernel takes up to 253 (SCM_MAX_FD, unix(7))."""
 
-_MESSAGE_BYTES = 4096
+_LOOK = b"dragoman: limits, please: "
+"""Followed by the question."""
+
+_MESSAGE_BYTES = 65536
 _REPORT_BYTES = 1024 * 1024
 _RELOAD_S = 60.0
 _ANSWER_S = 5.0
@@ -151,9 +154,31 @@ def ask_to_reload(address: tuple[str, int]) -> bytes | None:
         return told
 
 
+def ask_for_limits(address: tuple[str, int], question: bytes) -> bytes | None:
+    """Ask the gateway that runs on `address` for the states of limits. None if there is none, or
+    none that can be asked from here.
+
+    Raises:
+        OSError: it does not answer.
+    """
+    if not _is_possible() or len(question) > _MESSAGE_BYTES // 2:
+        return None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+        link.settimeout(_ANSWER_S)
+        try:
+            link.connect(_name(address))
+        except ConnectionRefusedError:
+            return None
+        if not _is_trusted(link):
+            return None
+        link.send(_LOOK + question)
+        return link.recv(_REPORT_BYTES) or None
+
+
 class Offer:
     """The running gateway's side. `on_taken` is called when another has taken over, `on_reload`
-    when its configuration is to be read anew, with what takes the answer.
+    when its configuration is to be read anew, with what takes the answer; `on_look` answers
+    questions for the states of limits.
 
     It is driven by whatever loop the process has: `work` is to be called when `fileno` is readable.
     """
@@ -163,12 +188,14 @@ class Offer:
         sockets: Sequence[socket.socket],
         on_taken: Callable[[], None],
         on_reload: Callable[[Callable[[bytes], None]], None] | None = None,
+        on_look: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self._sockets = sockets
         self.given = False
         """Whether another gateway was given the sockets, and may take connections from them."""
         self._on_taken = on_taken
         self._on_reload = on_reload
+        self._on_look = on_look
         self._taker: socket.socket | None = None
         self._taker_until = 0.0
         self._unheard: dict[socket.socket, None] = {}
@@ -260,6 +287,10 @@ class Offer:
         elif said == _RELOAD and self._on_reload is not None:
             self._release(peer)
             self._on_reload(partial(_answer, peer))
+            return
+        elif said.startswith(_LOOK) and self._on_look is not None:
+            self._release(peer)
+            _answer(peer, self._on_look(said.removeprefix(_LOOK)))
             return
         self._drop(peer)
 

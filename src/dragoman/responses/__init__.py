@@ -1,2 +1,2 @@
-"""Responses that outlive their request: kept here, made in the background, or left to the upstream
-that made them."""
+"""Responses that outlive their request: stored here, made in the background, or left to the
+upstream that made them."""

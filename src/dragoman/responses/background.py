@@ -94,7 +94,7 @@ class BackgroundTasks:
         self, responses: ResponseStoreThread, claim: Claim, current: Callable[[], Background]
     ) -> None:
         is_reached = False
-        """Whether the store answered at the last time: who runs a response has told it so since."""
+        """Whether the store answered the last time."""
         while True:
             await asyncio.sleep(_CLEANUP_S)
             now = time.time()
@@ -145,10 +145,10 @@ class BackgroundTasks:
 
 class Background:
     """Runs responses in the background, with one configuration. `tasks` are all that run; `admit`
-    lets a request in, and `run` answers it; `keys` knows whose one is that another worker began;
-    `count` is told what became of each; `log` is given the line of each, None for no lines;
-    `keepalive_s` is as in `Delivery`; `most` may run at once. `again`: those whose worker dies are
-    made again."""
+    lets a request in, and `run` answers it; `keys` identifies the caller of one that another worker
+    began; `count` is called with the outcome of each; `log` with the line of each, None for no
+    lines; `keepalive_s` is as in `Delivery`; `most` may run at once. `again`: those whose worker
+    dies are made again."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Background:
         caller: Caller,
         record: Record,
         request: ClientRequest,
-        keep: PendingResponse,
+        pending: PendingResponse,
     ) -> None:
         """Begin to make a response, and answer with what there is of it: that it is queued, or its
         events as they come.
@@ -198,26 +198,26 @@ class Background:
         if len(self._running) >= self._most:
             raise DragomanError(_BUSY)
         record.deferred = True
-        name = keep.id
-        response = queued(name, int(keep.created), {**_source(request), **request.shown})
+        name = pending.id
+        response = queued(name, int(pending.created), {**_source(request), **request.shown})
         stored = StoredResponse(
             id=name,
-            owner=keep.owner,
-            created=keep.created,
-            expires=responses.expiry(keep.created),
+            owner=pending.owner,
+            created=pending.created,
+            expires=responses.expiry(pending.created),
             status="queued",
             response=to_json(response),
-            previous=keep.previous,
-            input=keep.input,
+            previous=pending.previous,
+            input=pending.input,
             background=True,
         )
-        kept = msgspec.msgpack.encode(asked) if self._again else b""
+        request_text = msgspec.msgpack.encode(asked) if self._again else b""
         try:
-            await responses.ask(partial(_begin, stored, kept))
+            await responses.ask(partial(_begin, stored, request_text))
         except TooLarge as error:
-            raise InvalidRequest.at("background", f"cannot be kept: {error}") from None
+            raise InvalidRequest.at("background", f"cannot be stored: {error}") from None
         run = BackgroundRun(
-            self._conversations, self._run, self._clock(), stored, keep, asked, caller
+            self._conversations, self._run, self._clock(), stored, pending, asked, caller
         )
         run.record.admitted, record.admitted = record.admitted, None
         self._start(name, run, caller, request)
@@ -256,7 +256,7 @@ class Background:
         request = await self._conversations.stored_request(
             asked.protocol, asked.body, msgspec.json.decode(asked.shown)
         )
-        keep = PendingResponse(
+        pending = PendingResponse(
             id=stored.id,
             owner=stored.owner,
             created=stored.created,
@@ -266,7 +266,7 @@ class Background:
             taken=stored.taken,
         )
         run = BackgroundRun(
-            self._conversations, self._run, self._clock(), stored, keep, asked, caller, left.last
+            self._conversations, self._run, self._clock(), stored, pending, asked, caller, left.last
         )
         request = await self._admit(run.incoming, caller, run.record, request)
         _log.info("a background response is made again: its worker was stopped")
@@ -323,12 +323,12 @@ class Background:
         name, owner = stored.id, stored.owner
 
         def look(store: ResponseStore) -> tuple[StoredResponse | None, list[StoredEvent]]:
-            # The status first: what is finished tells nothing more.
-            known = store.get(name, owner)
-            return known, store.events(name, owner, after, _MOST_READ)
+            # The status first: a finished response has no more events.
+            found = store.get(name, owner)
+            return found, store.events(name, owner, after, _MOST_READ)
 
         while True:
-            known, events = await responses.ask(look)
+            found, events = await responses.ask(look)
             if events:
                 after = events[-1].sequence
                 frames = b"".join([event.frame for event in events])
@@ -337,11 +337,11 @@ class Background:
                     return
                 await delivery.write(frames)
                 continue
-            if known is None or known.status in FINISHED:
+            if found is None or found.status in FINISHED:
                 last = await responses.ask(lambda store: store.last_event(name, owner))
                 number = -1 if last is None else last.sequence
                 over = after > number or (last is not None and is_end(last.frame))
-                await delivery.end(b"" if over else _ended(known or stored, number + 1) + done)
+                await delivery.end(b"" if over else _ended(found or stored, number + 1) + done)
                 return
             await asyncio.sleep(_POLL_S)
 
@@ -390,8 +390,8 @@ def _streamed(request: ClientRequest, name: str) -> ClientRequest:
 
 
 def _ended(stored: StoredResponse, number: int) -> bytes:
-    """The last event of a response that told none: it was cancelled, or its worker died. Clients
-    know no event for a cancelled one (response_stream_event.py)."""
+    """The last event of a response that had none: it was cancelled, or its worker died. Clients
+    have no event for a cancelled one (response_stream_event.py)."""
     kind = stored.status if stored.status in ("completed", "incomplete") else "failed"
     event = {
         "type": f"response.{kind}",

@@ -47,7 +47,7 @@ Run = Callable[[IncomingRequest, Caller, Record, ClientRequest, ResponseRecorder
 _SAVE_S = 0.2
 """Seconds between two times that new events are stored, and the store asked whether to go on."""
 
-_UNKEPT = Fault(FaultKind.INTERNAL, "The response could not be kept.", code="server_error")
+_NOT_STORED = Fault(FaultKind.INTERNAL, "The response could not be stored.", code="server_error")
 STOPPED = Fault(
     FaultKind.OVERLOADED, "The gateway that made this response was stopped.", code="server_error"
 )
@@ -62,7 +62,7 @@ class BackgroundRun:
         answer: Run,
         clock: Clock,
         stored: StoredResponse,
-        keep: PendingResponse,
+        pending: PendingResponse,
         asked: StoredRequest,
         caller: Caller,
         after: int = -1,
@@ -77,7 +77,7 @@ class BackgroundRun:
         self._conversations = conversations
         self._answer = answer
         self._stored = stored
-        self._keep = keep
+        self._pending = pending
         self._decoder = Decoder()
         self._events: list[StoredEvent] = []
         self._status = 0
@@ -92,17 +92,17 @@ class BackgroundRun:
         self.task = asyncio.create_task(self._run(caller, request))
 
     def stop(self) -> None:
-        """Make it no further, and tell nothing of that in its events."""
+        """Stop making it, without an event for that."""
         self._sink.gone = True
         self.task.cancel()
 
     async def _run(self, caller: Caller, request: ClientRequest) -> None:
-        """Make the response. Whatever happens, the store is told how it ended."""
+        """Make the response. Whatever happens, its end is stored."""
         record = self.record
         saver = asyncio.create_task(self._save_events())
         fault: Fault | None = None
         try:
-            keeping = _FinalRecorder(self._conversations, self._keep, self)
+            keeping = _FinalRecorder(self._conversations, self._pending, self)
             await self._answer(self.incoming, caller, record, request, keeping)
         except (asyncio.CancelledError, ClientGone):
             fault = STOPPED
@@ -161,9 +161,9 @@ class BackgroundRun:
         await responses.ask(lambda store: store.put(begun))
 
     async def _end(self, fault: Fault | None) -> None:
-        """Store how it ended, unless that was stored with the answer itself, or another goes on."""
+        """Store its end, unless that was stored with the answer, or another worker continues it."""
         stored = self._stored
-        ended = cancelled(stored) if self._stopped else failed(stored, fault or _UNKEPT)
+        ended = cancelled(stored) if self._stopped else failed(stored, fault or _NOT_STORED)
         try:
             ask = self._responses().ask
             left = fault is STOPPED and not self._stopped
@@ -171,7 +171,7 @@ class BackgroundRun:
                 return
             await ask(partial(put, ended))
         except (DragomanError, TooLarge):
-            _log.error("how a background response ended could not be kept")
+            _log.error("the end of a background response could not be stored")
 
     def _responses(self) -> ResponseStoreThread:
         responses = self._conversations.responses
@@ -188,7 +188,7 @@ class BackgroundRun:
 
 
 class _FinalRecorder(ResponseRecorder):
-    """Stores a background response in one transaction with its last events: whoever sees that it
+    """Stores a background response in one transaction with its last events: who sees that it
     is over sees all of it."""
 
     __slots__ = ("_run",)
@@ -199,13 +199,13 @@ class _FinalRecorder(ResponseRecorder):
         super().__init__(conversations, pending)
         self._run = run
 
-    async def keep(self, response: bytes, data: bytes) -> bool:
+    async def store(self, response: bytes, data: bytes) -> bool:
         events = self._run.unsaved_events(data)
-        return await self.conversations.keep(self.pending, response, events)
+        return await self.conversations.store(self.pending, response, events)
 
 
 def put(stored: StoredResponse, store: ResponseStore) -> None:
-    """Keep a response: for a store that is asked in its thread."""
+    """Store a response, in the thread of the store."""
     store.put(stored)
 
 

@@ -1,8 +1,8 @@
-"""Stored conversations on the request path: what a request goes on from, and what is stored.
+"""Stored conversations on the request path: what a request continues, and what is stored.
 
-A request that names an earlier response is made whole before anything else sees it; the answer of
-one that is to be stored is kept before its client sees the end of it, for the next turn may come at
-once, and to another worker.
+A request that names an earlier response is completed before anything else reads it. An answer is
+stored before its client sees the end of it, for the next request may come at once, and to another
+worker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.edge.auth import Caller
-from dragoman.edge.lanes import Continuation
+from dragoman.edge.continuation import Continuation
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
@@ -62,7 +62,7 @@ ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.fail
 
 
 class PendingResponse(Struct, frozen=True, kw_only=True):
-    """What is known beforehand of a response that is to be stored."""
+    """A response that is to be stored, before it is made."""
 
     id: str
     owner: str
@@ -73,8 +73,8 @@ class PendingResponse(Struct, frozen=True, kw_only=True):
     taken: int = 0
 
 
-class _Kept(Struct):
-    """What of a response object is looked at."""
+class _Stored(Struct):
+    """The members of a response object that are read."""
 
     id: Any = None
     status: Any = None
@@ -86,12 +86,12 @@ class _Identified(Struct):
 
 
 class _End(Struct):
-    """What of a terminal event is looked at."""
+    """The members of a terminal event that are read."""
 
     response: Raw = Raw()
 
 
-_kept = decoder(_Kept)
+_stored = decoder(_Stored)
 _one_identified = decoder(_Identified)
 _all_identified = decoder(list[_Identified])
 _end = decoder(_End)
@@ -99,7 +99,7 @@ _FALSE = Raw(b"false")
 
 
 class ResponseRecorder(AnswerRecorder):
-    """Stores one answer on its way to the client. Values keep their bytes."""
+    """Stores one answer on its way to the client. JSON values are stored byte by byte."""
 
     __slots__ = ("conversations", "pending")
 
@@ -113,53 +113,53 @@ class ResponseRecorder(AnswerRecorder):
         return self.pending.id
 
     async def begun(self, account: str, answer_id: str) -> None:
-        """The account of that name answers, by that id: nothing of it is kept before its end."""
+        """The account of that name answers, by that id: nothing of it is stored before its end."""
 
-    async def keep(self, response: bytes, data: bytes) -> bool:
-        """Keep a response object; `data` are the events that it ends with. Returns whether it is
-        kept."""
-        return await self.conversations.keep(self.pending, response)
+    async def store(self, response: bytes, data: bytes) -> bool:
+        """Store a response object; `data` are the events that it ends with. Returns whether it is
+        stored."""
+        return await self.conversations.store(self.pending, response)
 
     async def whole(self, body: bytes) -> bytes:
-        """Keep a whole answer. Returns the answer to give: another if it could not be kept."""
-        if await self.keep(body, b""):
+        """Store a whole answer. Returns the answer to send: another if it could not be stored."""
+        if await self.store(body, b""):
             return body
-        return _unkept(body)
+        return _not_stored(body)
 
     async def stream(self, data: bytes) -> bytes:
-        """Keep the response that the last events of a stream hold. Returns the events to send:
-        others if it could not be kept."""
+        """Store the response in the last events of a stream. Returns the events to send: others if
+        it could not be stored."""
         begin = end = len(data)
         while end:
             begin, frame = last_event(data, end)
             if frame is not None and frame.event in ENDS:
-                told = await self.ended(frame, data)
-                return data if told is frame.raw else data[:begin] + told + data[end:]
+                message = await self.ended(frame, data)
+                return data if message is frame.raw else data[:begin] + message + data[end:]
             end = begin
         return data
 
     async def ended(self, frame: Frame, data: bytes) -> bytes:
-        """Keep the response of a terminal event; `data` is as in `keep`. Returns the event to
+        """Store the response of a terminal event; `data` is as in `store`. Returns the event to
         send."""
         try:
             response = bytes(_end(frame.data).response)
         except JsonError:
             return frame.raw
-        if not response or await self.keep(response, data):
+        if not response or await self.store(response, data):
             return frame.raw
         event = split_object(Raw(frame.data)) or {}
-        told = join_object({**event, "response": Raw(_unkept(response))})
-        return encode(bytes(told), frame.event)
+        message = join_object({**event, "response": Raw(_not_stored(response))})
+        return encode(bytes(message), frame.event)
 
 
-def _unkept(response: bytes) -> bytes:
+def _not_stored(response: bytes) -> bytes:
     members = split_object(Raw(response))
     return response if members is None else bytes(join_object({**members, "store": _FALSE}))
 
 
 class _Plan(Struct, frozen=True, kw_only=True):
     """What a request continues, and what is stored. `remembered` is the conversation before it,
-    where its connection knows that. `strips`: a service that may answer would store the response,
+    where its connection has it. `strips`: a service that may answer would store the response,
     and is asked not to."""
 
     previous: str | None
@@ -216,7 +216,7 @@ class StoredConversations:
     ) -> tuple[ClientRequest, PendingResponse | None]:
         """The request as if its client had sent the whole conversation, and the response that is to
         be stored; None if none is, as of a request that is not `answered`, but counted. A
-        `continuation` may know the conversation before the request, and is given the one with it
+        `continuation` may have the conversation before the request, and is given the one with it
         where nothing is stored.
 
         Raises:
@@ -378,32 +378,32 @@ class StoredConversations:
         """A request that was read before, and stored."""
         return await self._large.read(protocol, body, shown=shown)
 
-    async def keep(
+    async def store(
         self,
         pending: PendingResponse,
         response: bytes,
         events: Sequence[StoredEvent] = (),
         inserted: Sequence[tuple[int, bytes]] = (),
     ) -> bool:
-        """Keep a response object, and the last of its events. What is `inserted` into the
+        """Store a response object, and the last of its events. What is `inserted` into the
         conversation before an item of the answer, of that index, is JSON of items without brackets.
-        Returns whether it is kept."""
+        Returns whether it is stored."""
         responses = self.responses
         if responses is None:
             return False
         try:
-            known = _kept(response)
-            output = _items(_with(known.output, inserted))
+            read = _stored(response)
+            output = _items(_with(read.output, inserted))
         except JsonError:
             return False
-        if known.id != pending.id:
+        if read.id != pending.id:
             return False
         stored = StoredResponse(
             id=pending.id,
             owner=pending.owner,
             created=pending.created,
             expires=responses.expiry(pending.created),
-            status=known.status if known.status in FINISHED else "completed",
+            status=read.status if read.status in FINISHED else "completed",
             response=response,
             previous=pending.previous,
             input=pending.input,
@@ -414,7 +414,7 @@ class StoredConversations:
         try:
             await responses.put(stored, events)
         except TooLarge as error:
-            _log.warning("a response is not kept: %s", error)
+            _log.warning("a response is not stored: %s", error)
             return False
         except DragomanError:
             return False

@@ -18,5 +18,5 @@ def items_given(body: bytes, source: Source) -> tuple[GivenItems | None, bytes]:
     if given is None:
         return None, b""
     if len(given.ids) + len(given.references) > MOST_VALUES:
-        raise too_large(f"The input holds more than {MOST_VALUES} ids.")
+        raise too_large(f"The input contains more than {MOST_VALUES} ids.")
     return replace(given, body=b""), given.body

@@ -29,7 +29,7 @@ than they are written: those that end at about the same time are then written to
 _MOST_IN_GROUP = 256
 _MOST_WAITING = 4096
 _MOST_WAITING_BYTES = 64 * 1024 * 1024
-"""Answers, and bytes of them, that wait to be written. Further ones are not kept: a store that
+"""Answers, and bytes of them, that wait to be written. Further ones are not stored: a store that
 takes no more must not fill the memory."""
 
 
@@ -44,11 +44,11 @@ class _Waiting(Struct):
 
 class ResponseStoreThread:
     """A store of responses as a request uses it: on a thread of its own, so that nothing waits for
-    the disk but who asked for it. `days` is how long a response is kept.
+    the disk but who asked for it. `days` is how long a response is stored.
 
     Answers are written in groups, each in one transaction, and who gives an answer waits for its
-    own group; `on_written` is told, in the thread, how many seconds each took. Of those who ask
-    while the store cannot be used one at a time waits for it; the others are told so.
+    own group; `on_written` is called, in the thread, with the seconds that each took. Of those who
+    ask while the store cannot be used one at a time waits for it; the others fail at once.
     """
 
     def __init__(self, store: ResponseStore, days: float) -> None:
@@ -72,7 +72,7 @@ class ResponseStoreThread:
         return len(self._waiting)
 
     def expiry(self, created: float) -> float:
-        """Until when a response is kept that is made at `created`."""
+        """Until when a response that is made at `created` is stored."""
         return created + self._kept_s
 
     async def ask(self, what: Callable[[ResponseStore], T]) -> T:
@@ -138,7 +138,7 @@ class ResponseStoreThread:
         self._thread.submit(self._written, loop, group)
 
     def _written(self, loop: asyncio.AbstractEventLoop, group: list[_Waiting]) -> None:
-        """In the thread: write a group, and have those who wait told."""
+        """In the thread: write a group, and wake those who wait."""
         found: Sequence[TooLarge | Exception | None]
         began = time.perf_counter()
         try:
@@ -146,9 +146,9 @@ class ResponseStoreThread:
             self.on_written(time.perf_counter() - began)
         except Exception as error:
             found = [error] * len(group)
-        loop.call_soon_threadsafe(self._tell, loop, group, found)
+        loop.call_soon_threadsafe(self._wake, loop, group, found)
 
-    def _tell(
+    def _wake(
         self,
         loop: asyncio.AbstractEventLoop,
         group: list[_Waiting],
@@ -187,7 +187,7 @@ class ResponseStoreThread:
 def _put_all(
     store: ResponseStore, group: Sequence[_Waiting]
 ) -> Sequence[TooLarge | Exception | None]:
-    """Write a group; if what one of them holds cannot be written, the others by themselves."""
+    """Write a group; if one of them cannot be written, each by itself."""
     try:
         return store.put_all([(one.stored, one.events) for one in group])
     except StoreError:

@@ -26,10 +26,10 @@ _ITEM_DONE = b"response.output_item.done"
 class SteerableRecorder(ResponseRecorder):
     """Stores what a request of a connection makes. From when input was added it follows the stream:
 
-    - A terminal event is held until what was accepted is settled, so that what waits for the next
+    - A terminal event is held back until accepted input is settled, so that what waits for the next
       request is stored with the response that it follows, and the client finds it stored.
     - What was injected stands before the item of the answer that was finished next.
-    - Where one response could not be kept, none that goes on from it is.
+    - Where one response could not be stored, none that continues it is.
     """
 
     __slots__ = ("_added", "_end", "_injected", "_inserted", "_is_lost")
@@ -38,7 +38,7 @@ class SteerableRecorder(ResponseRecorder):
         super().__init__(conversations, pending)
         self._added: Additions | None = None
         self._end: Frame | None = None
-        """A terminal event that is held."""
+        """A terminal event that is held back."""
         self._injected: list[bytes] = []
         """Items that came after the last finished item."""
         self._inserted: list[tuple[int, bytes]] = []
@@ -56,24 +56,24 @@ class SteerableRecorder(ResponseRecorder):
         self._added.sent(addition)
 
     async def follow(self, data: bytes) -> bytes:
-        """Record what these events tell. Returns the events to send."""
+        """Record these events. Returns the events to send."""
         if self._added is None:
             return data
         return b"".join([await self._take(self._added, one) for one in Decoder().feed(data)])
 
     async def stream(self, data: bytes) -> bytes:
-        """Record what the last events tell. Returns the events to send."""
+        """Record the last events. Returns the events to send."""
         if self._added is None:
             return await super().stream(data)
         return await self.follow(data) + await self._settle(self._added)
 
-    async def keep(self, response: bytes, data: bytes) -> bool:
-        """Keep a response object, unless what it goes on from is not kept."""
-        kept = not self._is_lost and await self.conversations.keep(
+    async def store(self, response: bytes, data: bytes) -> bool:
+        """Store a response object, unless what it continues is not stored."""
+        stored = not self._is_lost and await self.conversations.store(
             self.pending, response, (), self._inserted
         )
-        self._is_lost = not kept
-        return kept
+        self._is_lost = not stored
+        return stored
 
     async def _take(self, added: Additions, frame: Frame) -> bytes:
         """Act on an event. Returns what is sent for it."""
@@ -88,14 +88,14 @@ class SteerableRecorder(ResponseRecorder):
             over = added.take(name, data)
             is_last = over or name == b"response.failed"
             return before + (await self._settle(added) if is_last else b"")
-        told = await self._settle(added)
+        message = await self._settle(added)
         if name == CREATED:
             added.take(name, data)
             self._go_on(response_id_in(data), b",".join([one.items for one in added.committed]))
         elif name == _ITEM_DONE and self._injected:
             self._inserted.append((finished_item(data)[0], b",".join(self._injected)))
             self._injected = []
-        return told + frame.raw
+        return message + frame.raw
 
     async def _settle(self, added: Additions) -> bytes:
         """Keep the response that has ended. Returns its last event, nothing if there is none."""

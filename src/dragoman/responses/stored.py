@@ -14,8 +14,8 @@ from dragoman import jsontext
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.canonical.usage import Usage
 from dragoman.edge.auth import Caller
+from dragoman.edge.continuation import Continuation
 from dragoman.edge.incoming import IncomingRequest
-from dragoman.edge.lanes import Continuation
 from dragoman.edge.record import Record
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject, decode_object
@@ -106,7 +106,7 @@ class StoredResponses:
         if is_left_to(target.upstream, settings.options) and (
             continuation is None or not _is_own(request, continuation)
         ):
-            keeping: AnswerRecorder | None = await self._upstream_responses.retarget(
+            recorder: AnswerRecorder | None = await self._upstream_responses.retarget(
                 request, caller, target.upstream
             )
         else:
@@ -118,14 +118,14 @@ class StoredResponses:
             if pending is not None and pending.background:
                 return self.background.begin(incoming, caller, record, request, pending)
             if pending is None:
-                keeping = None
+                recorder = None
             elif continuation is None:
-                keeping = ResponseRecorder(self._conversations, pending)
+                recorder = ResponseRecorder(self._conversations, pending)
             else:
-                keeping = SteerableRecorder(self._conversations, pending)
+                recorder = SteerableRecorder(self._conversations, pending)
         # With what it goes on from it may lead elsewhere than without.
-        known = target if request is asked else None
-        return self._exchange.serve(incoming, caller, record, request, keeping, known)
+        resolved = target if request is asked else None
+        return self._exchange.serve(incoming, caller, record, request, recorder, resolved)
 
     async def _prepare(
         self, incoming: IncomingRequest, request: ClientRequest, pending: PendingResponse | None
@@ -149,7 +149,7 @@ class StoredResponses:
             "usage": write_usage(Usage()),
         }
         if pending is not None:
-            await self._conversations.keep(pending, to_json(response))
+            await self._conversations.store(pending, to_json(response))
         incoming.start(200, [])
         incoming.end(created + frames.event("completed", {"response": response}))
 
@@ -293,10 +293,10 @@ class StoredResponses:
 
 def _is_own(request: ClientRequest, continuation: Continuation) -> bool:
     """Whether a request of a connection is not for a service to store: it only prepares, is not to
-    be stored, or goes on from what the connection alone knows."""
+    be stored, or continues what only the connection has."""
     previous = request.member("previous_response_id")
-    known = continuation.find(previous) if isinstance(previous, str) else None
-    return continuation.prepares or known is not None or request.member("store") is False
+    remembered = continuation.find(previous) if isinstance(previous, str) else None
+    return continuation.prepares or remembered is not None or request.member("store") is False
 
 
 class Query:

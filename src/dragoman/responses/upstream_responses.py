@@ -1,7 +1,7 @@
 """Responses that upstreams store themselves: whose each is, and which account has it.
 
 All clients of the gateway are one to the service, which would show each what belongs to another,
-and an account knows nothing of what another made. So the gateway remembers the names of responses
+and an account has no access to what another made. So the gateway stores the ids of responses
 and of their items, by client, with the account: nothing of what they say.
 """
 
@@ -50,7 +50,7 @@ from dragoman.upstream.response import UpstreamResponse
 
 _DAY_S = 24 * 3600.0
 _OWNERS_KEPT_DAYS = 31.0
-"""Days for which names are remembered: OpenAI keeps responses for thirty."""
+"""Days for which ids are stored: OpenAI stores responses for thirty."""
 _MOST_NAMES = 100_000
 """Names that are remembered where there is no store, the latest ones."""
 _NAME = re.compile(rf"[\w-]{{1,{LONGEST_ID}}}", re.ASCII)
@@ -60,7 +60,7 @@ _ACCOUNT_IS_OUT = (401, 402, 403)
 """What a service says of an account's key, which is none of the client's."""
 _OUT = Fault(
     FaultKind.OVERLOADED,
-    "The account that keeps this response cannot be used at the moment.",
+    "The account that has this response cannot be used at the moment.",
     code="server_error",
 )
 _CODEC = CODECS["openai_responses"]
@@ -68,7 +68,7 @@ _CODEC = CODECS["openai_responses"]
 
 def is_left_to(upstream: Upstream, options: Options) -> bool:
     """Whether an upstream stores the responses that are asked of it: only where its answers are
-    shown as they are, for what clients are shown otherwise it does not know."""
+    shown as they are, since it has no other form of them."""
     return upstream.stored_responses == "pass" and _CODEC.passthrough.suits(options)
 
 
@@ -129,7 +129,7 @@ _CUT = UpstreamError.unreadable("its stream ends before the answer does").fault
 
 
 class UpstreamResponses:
-    """Which client owns each response that an upstream stores, and which account made it: kept in
+    """The owner of each response that an upstream stores, and the account that made it: stored in
     the store `responses`, or without one in `names` for this process alone."""
 
     def __init__(
@@ -178,8 +178,8 @@ class UpstreamResponses:
         account = None
         if isinstance(previous, str):
             account = await self._owner(previous, caller)
-            known = account is not None and account.upstream == upstream.name
-            if not known and (account is not None or not self._alone):
+            is_here = account is not None and account.upstream == upstream.name
+            if not is_here and (account is not None or not self._alone):
                 raise previous_not_found(previous)
         if not self._alone:
             for number, name in await self._conversations.references(request):
@@ -208,7 +208,7 @@ class UpstreamResponses:
         return True
 
     def _only(self) -> Account | None:
-        """The one account that whatever is not known must be with, as far as it is anywhere."""
+        """The only account, which has what is not found here, if any account has."""
         if not self._alone:
             return None
         accounts = [one for one in self._pool.accounts() if one.upstream in self._upstreams]
@@ -223,13 +223,15 @@ class UpstreamResponses:
         try:
             async with await self._client.send(request) as answer:
                 if not 200 <= answer.status < 300:
-                    told = builder.mask.error(await read_error(answer))
-                    if answer.status in _TOLD_AS_IT_IS and is_error_object(told):
-                        await incoming.reply(answer.status, told)
+                    message = builder.mask.error(await read_error(answer))
+                    if answer.status in _TOLD_AS_IT_IS and is_error_object(message):
+                        await incoming.reply(answer.status, message)
                         return
                     if answer.status in _ACCOUNT_IS_OUT:
                         raise DragomanError(_OUT)
-                    raise DragomanError(refused(_CODEC, answer.status, answer.headers, told).fault)
+                    raise DragomanError(
+                        refused(_CODEC, answer.status, answer.headers, message).fault
+                    )
                 if is_stream(answer, b""):
                     await self._send(incoming, answer, ResumedStream(builder.mask))
                     return
@@ -254,7 +256,7 @@ class UpstreamResponses:
 
     async def save_owner(self, names: Sequence[str], caller: Caller, account: str) -> None:
         """Remember that things of these names are the caller's, and with that account. A store that
-        cannot be used is told of in its log."""
+        cannot be used is logged."""
         if not names:
             return
         if self._responses is None:
@@ -337,7 +339,7 @@ class UpstreamRecorder(AnswerRecorder):
         return body
 
     async def stream(self, data: bytes) -> bytes:
-        """Remember whose the items are that the last events of a stream tell of. Returns the
+        """Store the owner of the items in the last events of a stream. Returns the
         events."""
         if self._stores:
             decoder = Decoder()

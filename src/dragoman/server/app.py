@@ -89,7 +89,11 @@ class Gateway:
         number: int = 1,
         link: Peer | None = None,
     ) -> None:
-        link = link or Common(config).owner.join(Handlers())
+        self.common = Common(config) if link is None else None
+        """What workers have in common, if this process is one by itself."""
+        if self.common is not None:
+            link = self.common.owner.join(Handlers())
+        assert link is not None
         self._log = log
         self.draining = False
         self._is_first = slot is None or not slot.number
@@ -173,6 +177,8 @@ class Gateway:
     async def close(self) -> None:
         """Close the connections to upstreams, and write to the store what it does not know yet."""
         await self._services.close()
+        if self.common is not None:
+            await self.common.close()
 
     async def __call__(self, request: Request) -> None:
         """Answer a request of HTTP."""

@@ -7,7 +7,8 @@ from dragoman.config import Config
 from dragoman.edge.logins import relay_logins
 from dragoman.link.owner import Owner
 from dragoman.observability.metrics.board import Board
-from dragoman.storage.opening import sessions_for
+from dragoman.serving.limits.service import LimitService
+from dragoman.storage.opening import limit_states_for, sessions_for
 
 
 class Common:
@@ -17,8 +18,13 @@ class Common:
         self.owner = Owner()
         self.board = Board(self.owner.handlers)
         self.sessions = SessionOwner(self.owner.handlers, sessions_for(config))
+        self.limits = LimitService(
+            is_shared=config.storage.url is not None, states=limit_states_for(config)
+        )
+        self.limits.register(self.owner.handlers)
         relay_logins(self.owner)
 
     async def close(self) -> None:
         """End, once no worker serves."""
+        await self.limits.close()
         self.sessions.close()

@@ -166,7 +166,12 @@ def _run_alone(held: Held, opened: _Opened, as_service: bool) -> None:
         loop = asyncio.get_running_loop()
         owned = OwnerServices(held, lambda number: None)
         with _worker(held, owned.owner.join(Handlers()), None) as server:
-            offer = Offer(sockets, server.stop, partial(_answer_reload, owned.reload))
+            offer = Offer(
+                sockets,
+                server.stop,
+                partial(_answer_reload, owned.reload),
+                owned.common.limits.look,
+            )
             told_to_stop = False
 
             def stop(number: signal.Signals) -> None:
@@ -214,7 +219,12 @@ def _run_workers(held: Held, opened: _Opened, as_service: bool) -> None:
     table = WorkerTable(config.server.workers)
     counts = _directory_for_counts(config)
     owned = OwnerServices(held, lambda number: supervisor.replace(number))
-    offer = Offer(opened.sockets, lambda: supervisor.stop(), partial(_answer_reload, owned.reload))
+    offer = Offer(
+        opened.sockets,
+        lambda: supervisor.stop(),
+        partial(_answer_reload, owned.reload),
+        owned.common.limits.look,
+    )
     shared = None if counts is None else f"{counts.name}/counts"
     supervisor = Supervisor(
         table,

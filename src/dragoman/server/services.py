@@ -35,9 +35,8 @@ from dragoman.edge.record import Record
 from dragoman.http.addresses import Proxies
 from dragoman.keys.records import UsedInHour
 from dragoman.keys.ring import KeyRing
-from dragoman.limits.bound_limits import BoundLimit
-from dragoman.limits.crossings import Crossing
-from dragoman.limits.shares import Spent
+from dragoman.limits.counters import counts_until
+from dragoman.limits.rules import Rule
 from dragoman.link.messages import Peer
 from dragoman.observability.current import Current
 from dragoman.observability.metrics.listed import listed_models
@@ -70,30 +69,27 @@ from dragoman.server.configured import (
 from dragoman.server.count import Counter
 from dragoman.server.models import Catalogue, fetch_models
 from dragoman.serving.account_slots import AccountSlots
-from dragoman.serving.admission import Admission, is_told, log_crossing
 from dragoman.serving.affinity import ForeignReasoning
 from dragoman.serving.attribution import Attributor
 from dragoman.serving.exchange import Exchange
 from dragoman.serving.large import LargeBodies
-from dragoman.serving.limit_budgets import budgets
-from dragoman.serving.limit_counters import LimitCounters
-from dragoman.serving.limit_slices import LimitSlices
-from dragoman.serving.pool_shares import Pools, SpentSince, grouped
+from dragoman.serving.limits.admission import Admission, is_reported, log_reached
+from dragoman.serving.limits.budgets import budgets
+from dragoman.serving.limits.client import Limits
+from dragoman.serving.limits.exchange import LedgerExchange
+from dragoman.serving.limits.history import UsageHistory, UsedSince, UsersSince
+from dragoman.serving.limits.simulation import SimulatedAdmission
 from dragoman.serving.prober import Prober
 from dragoman.serving.resolver import RequestResolver
 from dragoman.serving.routing import Router
-from dragoman.serving.simulated_admission import SimulatedAdmission
 from dragoman.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.serving.upstreams import Upstreams
-from dragoman.serving.usage_history import UsedSince, UsersSince
 from dragoman.storage.opening import (
     Watching,
     cipher_for,
     counts_for,
     ledgers_for,
-    limits_for,
     responses_for,
-    slots_for,
     store_for,
 )
 from dragoman.upstream.client import UpstreamClient
@@ -113,7 +109,7 @@ class Generation(Struct, frozen=True, kw_only=True):
     keys: Keyring
     proxies: Proxies
     prices: Prices
-    limits: LimitCounters
+    limits: Limits
     exchange: Exchange
     stored: StoredResponses
     counter: Counter
@@ -168,20 +164,15 @@ class Services:
         self.current = Current()
         self.scrape = Scrape(self.current, self.account_sync, in_flight, slot, link)
         counts = None if slot is None else slot.counts
-        self.limits = LimitCounters(
-            partial(limits_for, config, counts),
-            _used_since(self.account_sync),
-            _slices(config),
-            Pools(lambda: self.current.generation.pool, _spent_since(self.account_sync)),
-            _users_since(self.account_sync),
-        )
-        self.scrape.slices = self.limits.slices
-        self.scrape.limit_drift = lambda: self.limits.audit.drift
-        self.scrape.limit_reserved = lambda: self.limits.reserved_cost() / PICO
+        self.limits = _limits(config, self.account_sync, link)
+        if config.storage.url is not None:
+            self.scrape.limits_away = lambda: self.limits.away_since
+        self.scrape.limit_reserved = lambda: self.limits.reserved_cost / PICO
         self.scrape.budgets = lambda: budgets(self.keys.callers(), self.limits)
         self._admission = Admission(self.limits)
+        self.keys.on_changed = self.limits.retire
         if self.account_sync is not None:
-            self.account_sync.settled = self.limits.reservations
+            self.account_sync.settled = self.limits
         self.exporting = _exporting(config, self.scrape.metrics)
         self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
         is_watched = config.admin.is_served
@@ -232,11 +223,9 @@ class Services:
         self.limits.history.subscriptions = self.generation.prices.subscriptions
         self.scrape.metrics.set_listed(listed_models(config, self.generation.prices))
         self.alerts = Alerts(self.current, self.account_sync, self.client, self.scrape.metrics)
-        self._admission.on_crossing = self._tell_of_limit
+        self.limits.on_reached = self._report_reached
+        self.limits.on_found = self._alert_of_limit
         self._admission.on_refused = self._alert_of_refusal
-        # What the webhook did not take before the end of another process, and limits that were
-        # changed to less than is used.
-        self.limits.on_reached = self._alert_of_limit
         self.prober = Prober(
             self.current,
             self.client,
@@ -245,8 +234,7 @@ class Services:
             worker=0 if slot is None else slot.number,
             workers=1 if slot is None else slot.total,
         )
-        self._open_counts = partial(_counts, config, counts)
-        self._slots: AccountSlots | None = None
+        self._open_counts = partial(_counts, config, counts, link)
 
     def _tell_of_stores(self) -> None:
         """Have the metrics tell how stores keep up."""
@@ -397,7 +385,6 @@ class Services:
                 self.account_sync.follow(pool, config.accounts)
         self.keys.redefine(fixed_keys(config), fixed_teams(config))
         self.limits.history.subscriptions = generation.prices.subscriptions
-        self.limits.expect((*config.clients, *config.teams))
         self.meter.know(named_models(config))
         self.scrape.metrics.set_listed(listed_models(config, generation.prices))
         if self.exporting is not None:
@@ -415,36 +402,39 @@ class Services:
             route = f"{incoming.method} {incoming.path}"
             self._log(record.line(incoming.request_id, route, incoming.status))
 
-    def _tell_of_limit(self, crossing: Crossing) -> None:
-        """Tell the log and the webhook that a share of a limit was reached."""
-        log_crossing(crossing)
-        self._alert_of_limit(crossing)
+    def _report_reached(self, rule: Rule, percent: int) -> None:
+        """Report to the log and the webhook that a share of a limit was reached."""
+        log_reached(rule, percent)
+        self._alert_of_limit(rule, percent)
 
-    def _alert_of_limit(self, crossing: Crossing) -> None:
-        """Tell the webhook, if nobody did."""
-        limit, now = crossing.limit, time.time()
-        self._alert(limit, crossing.percent, limit.counter.resets_at(now), now)
+    def _alert_of_limit(self, rule: Rule, percent: int) -> None:
+        """Report it to the webhook, if nobody did: also what that did not take before the end of
+        another process, and of limits that were changed to less than is used."""
+        if rule.window is not None:
+            now = time.time()
+            self._alert(rule, percent, counts_until(rule.window, now), now)
 
-    def _alert_of_refusal(self, limit: BoundLimit) -> None:
-        """Tell the webhook that a limit refuses requests, which it does before all is used."""
+    def _alert_of_refusal(self, rule: Rule, used: int) -> None:
+        """Report to the webhook that a limit refuses requests, which it does before all is used."""
         now = time.time()
-        percent = 100 * limit.used(now) // limit.amount if limit.amount else 100
-        self._alert(limit, percent, limit.refusal_told, now, refuses=True)
+        amount = rule.amount(now)
+        percent = 100 * used // amount if amount else 100
+        self._alert(rule, percent, rule.reported_until, now, refuses=True)
 
     def _alert(
-        self, limit: BoundLimit, percent: int, ends: float, now: float, *, refuses: bool = False
+        self, rule: Rule, percent: int, ends: float, now: float, *, refuses: bool = False
     ) -> None:
-        if is_told(limit):
+        if is_reported(rule):
             self.alerts.notify(
                 of_limit(
-                    limit.owner,
-                    limit.name,
+                    rule.owner,
+                    rule.name,
                     percent,
                     ends if isfinite(ends) else None,
                     now,
-                    is_team=limit.is_team,
-                    models=limit.models or (),
-                    settings=repr(limit.limit),
+                    is_team=rule.is_team,
+                    models=rule.limit.models or (),
+                    settings=repr(rule.limit),
                     refuses=refuses,
                 )
             )
@@ -454,7 +444,6 @@ class Services:
         await self.client.start()
         counts = self._open_counts()
         self.generation.pool.share(counts)
-        self._slots = counts if isinstance(counts, AccountSlots) else None
         if self.account_sync is not None:
             await self.account_sync.start()
             # A store has both.
@@ -463,8 +452,6 @@ class Services:
                 self.account_sync.claim,
                 lambda: self.generation.stored.background,
             )
-        config = self.generation.config
-        self.limits.expect((*config.clients, *config.teams))
         self.scrape.start()
         self.prober.start()
         self.alerts.start()
@@ -487,8 +474,6 @@ class Services:
             await self.account_sync.close()
         await self.limits.close()
         self.generation.pool.share(None)
-        if self._slots is not None:
-            await self._slots.aclose()
         if self.exporting is not None:
             await asyncio.to_thread(self.exporting.close)
         if self.request_log is not None:
@@ -549,19 +534,26 @@ def _account_sync(
     )
 
 
-def _counts(config: Config, shared: str | None) -> Counts | None:
+def _counts(config: Config, shared: str | None, link: Peer) -> Counts | None:
     """What counts the requests in flight of accounts, over all machines that share a database or
     else as `counts_for`."""
-    slots, slices = slots_for(config, shared), _slices(config)
-    if slots is None or slices is None:
+    if config.storage.url is None or config.storage.path:
         return counts_for(config, shared)
-    return AccountSlots(slots, slices)
+    return AccountSlots(link)
 
 
-def _slices(config: Config) -> LimitSlices | None:
-    """What borrows limits; None if this machine has them for itself."""
+def _limits(config: Config, account_sync: AccountSync | None, link: Peer) -> Limits:
+    """What asks the owner of limits at the other end of `link`."""
     ledgers = ledgers_for(config)
-    return None if ledgers is None else LimitSlices(ledgers)
+    used_since, users_since = _used_since(account_sync), _users_since(account_sync)
+    limits = Limits(
+        link,
+        UsageHistory(used_since, users_since, is_shared=ledgers is not None),
+        None if account_sync is None else account_sync.mark_of,
+        None if ledgers is None else LedgerExchange(ledgers),
+    )
+    limits.register(link.handlers)
+    return limits
 
 
 def _used_since(account_sync: AccountSync | None) -> UsedSince | None:
@@ -587,21 +579,6 @@ def _users_since(account_sync: AccountSync | None) -> UsersSince | None:
         return await account_sync.ask(lambda store: store.client_keys.users(since, is_team=is_team))
 
     return users_since
-
-
-def _spent_since(account_sync: AccountSync | None) -> SpentSince | None:
-    """What reads the cost of accounts from rows of usage; None if nothing is stored."""
-    if account_sync is None:
-        return None
-
-    async def spent_since(upstream: str, since: float) -> Spent:
-        only = {"upstream": upstream}
-        sums = await account_sync.ask(
-            lambda store: store.sums(since, time.time() + 3600, ("account", "hour"), only)
-        )
-        return grouped({group: one.charged.cost for group, one in sums.items()})
-
-    return spent_since
 
 
 def _responses(config: Config) -> ResponseStoreThread | None:

@@ -1,91 +1,74 @@
-"""`max_concurrent` over all instances that share a database.
+"""`max_concurrent` of accounts over all workers, and over all machines that share a database.
 
-The number of requests that an account may have in flight is a limit like others: a machine borrows
-slots of it, and lends them to the requests of its workers. So it is never exceeded, whatever others
-do, as long as the database is there; without it each machine holds to the number by itself.
+The number of requests that an account may have in flight is a limit like others: a worker borrows a
+slot of it for each request from the owner of limits, and gives it back when the request is over.
+While the database is away each machine holds to the number by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection
-from contextlib import suppress
 from typing import Final
 
-from dragoman.config.limits import Limit
-from dragoman.limits.counters import RESERVED, cells_of
-from dragoman.limits.rows import OWN_RESERVED, Counters
-from dragoman.limits.slices import AWAY, LentLimit
-from dragoman.serving.limit_slices import LimitSlices
+from msgspec import Struct
 
-_RECLAIM_S: Final = 0.5
-"""Seconds between two looks for workers that are gone."""
+from dragoman.config.limits import Limit
+from dragoman.limits.messages import Admit, Claim, Define, Granted, Settle, Settled, Unknown
+from dragoman.link.messages import LinkError, Peer
+from dragoman.serving.limits import questions
+
+_UNUSED_S: Final = 0.1
+"""Seconds after which a slot is given back that no request has taken."""
+
+_ASK_AGAIN_S: Final = 0.02
+"""Seconds for which the owner is not asked again for a slot that it does not have."""
+
+
+class _Account(Struct):
+    """One account: how many slots there are, the number of its ledger, slots that are free here and
+    those that requests have, those of others as last known, and when it is asked for again."""
+
+    most: int
+    number: int = 0
+    free: int = 0
+    in_use: int = 0
+    elsewhere: int = 0
+    ask_at: float = 0.0
+    asks: bool = False
 
 
 class AccountSlots:
-    """Implements `dragoman.accounts.store.LentCounts` for one worker. `counters` are those of this
-    machine, and nobody else's; `slices` borrow them."""
+    """Implements `dragoman.accounts.store.LentCounts` for one worker."""
 
-    def __init__(self, counters: Counters, slices: LimitSlices) -> None:
-        self._counters = counters
-        self._slices = slices
-        self._limits: dict[str, LentLimit] = {}
-        self._alone: dict[str, int] = {}
-        """Requests in flight here of accounts for which the counters have no room: each worker
-        holds to these by itself."""
-        self._task: asyncio.Task[None] | None = None
+    def __init__(self, owner: Peer) -> None:
+        self._owner = owner
+        self._accounts: dict[str, _Account] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
-        """Harmless: see `aclose`."""
-
-    async def aclose(self) -> None:
-        """Give everything back."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-        await self._slices.close()
-        self._counters.close()
+        """See `Counts.close`: what is lent ends with the link."""
 
     def take(self, name: str, most: int) -> bool:
         """See `Counts.take`."""
-        limit = self._limits.get(name) or self._bound(name, most)
-        if limit is None:
-            alone = self._alone[name]
-            if alone < most:
-                self._alone[name] = alone + 1
-            return alone < most
-        if limit.amount != most:
-            limit.amount = limit.slice.amount = most
-        counters = self._counters
-        counters.lock()
-        try:
-            if self._left(limit) < 1:
-                return False
-            limit.own[OWN_RESERVED] += 1
-            limit.cells[RESERVED] += 1
-        finally:
-            counters.unlock()
+        account = self._account(name, most)
+        if not account.free and not (self._owner.is_closed and account.in_use < most):
+            return False
+        account.free = max(0, account.free - 1)
+        account.in_use += 1
         return True
 
     def give_back(self, name: str) -> None:
         """See `Counts.give_back`."""
-        limit = self._limits.get(name)
-        if limit is None:
-            self._alone[name] -= 1
-            return
-        counters = self._counters
-        counters.lock()
-        try:
-            limit.cells[RESERVED] -= 1
-            limit.own[OWN_RESERVED] -= 1
-        finally:
-            counters.unlock()
+        account = self._accounts[name]
+        account.in_use -= 1
+        self._return(account)
 
     def elsewhere(self, name: str) -> int:
-        """See `Counts.elsewhere`: those of this machine. What others have the store tells."""
-        limit = self._limits.get(name)
-        return 0 if limit is None else limit.cells[RESERVED] - limit.own[OWN_RESERVED]
+        """See `Counts.elsewhere`: as of the last answer."""
+        account = self._accounts.get(name)
+        return 0 if account is None else account.elsewhere
 
     def returns(self) -> _Unknown:
         """See `Counts.returns`."""
@@ -93,50 +76,75 @@ class AccountSlots:
 
     def lacks(self, name: str) -> bool:
         """See `LentCounts.lacks`."""
-        limit = self._limits.get(name)
-        return limit is not None and self._slices.may_be_lent(limit)
+        account = self._accounts.get(name)
+        return (
+            account is not None
+            and not account.free
+            and not self._owner.is_closed
+            and time.monotonic() >= account.ask_at
+        )
 
     def want(self, names: Collection[str]) -> None:
         """See `LentCounts.want`."""
         for name in names:
-            if self.lacks(name):
-                self._slices.want(self._limits[name])
+            if self.lacks(name) and not self._accounts[name].asks:
+                task = asyncio.get_running_loop().create_task(self.borrow(name))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
 
     async def borrow(self, name: str) -> None:
         """See `LentCounts.borrow`."""
-        self._slices.want(self._limits[name])
-        await self._slices.answer()
+        account = self._accounts[name]
+        account.asks = True
+        try:
+            await self._borrow(name, account)
+        except LinkError:
+            return
+        finally:
+            account.asks = False
 
-    def _left(self, limit: LentLimit) -> int:
-        """Slots of an account that this machine may still use."""
-        if limit.slice.cells[AWAY] or self._slices.away_since is not None:
-            return limit.amount - limit.cells[RESERVED]
-        return limit.left_here()
+    async def _borrow(self, name: str, account: _Account) -> None:
+        def give_back(decision: object) -> None:
+            if isinstance(decision, Granted):
+                self._return(account)
 
-    def _bound(self, name: str, most: int) -> LentLimit | None:
-        """The limit of an account; None if there is no room for it."""
-        if name in self._alone:
-            return None
-        counters, title = self._counters, f"account\n{name}"
-        if self._task is None:
-            self._task = asyncio.create_task(self._look_after())
-        row = counters.row(title, cells_of(None))
-        if not counters.counts_all(self._slices.row_of_slice(counters, title)):
-            self._alone[name] = 0
-            return None
-        limit = Limit(kind="concurrent", amount=most)
-        found = self._limits[name] = self._slices.bound(counters, limit, name, row, title)
-        return found
-
-    async def _look_after(self) -> None:
-        """Give back what workers had that are gone."""
         while True:
-            await asyncio.sleep(_RECLAIM_S)
-            self._counters.reclaim_lost()
+            if not account.number:
+                limit = Limit(kind="concurrent", amount=account.most, when_away="open")
+                define = Define(((f"account\n{name}", limit),))
+                account.number = (await self._owner.ask(questions.DEFINE, define)).numbers[0]
+            claim = Claim(account.number, 1, account.most)
+            decision = await self._owner.ask(questions.ADMIT, Admit("", (claim,)), give_back)
+            if not isinstance(decision, Unknown):
+                break
+            account.number = 0
+        if isinstance(decision, Granted):
+            account.free += 1
+            account.elsewhere = max(0, account.most - decision.left[0] - account.in_use - 1)
+            asyncio.get_running_loop().call_later(_UNUSED_S, self._return_unused, account)
+        else:
+            account.elsewhere = max(0, account.most - account.in_use)
+            account.ask_at = time.monotonic() + _ASK_AGAIN_S
+
+    def _account(self, name: str, most: int) -> _Account:
+        account = self._accounts.get(name)
+        if account is None:
+            account = self._accounts[name] = _Account(most)
+        account.most = most
+        return account
+
+    def _return_unused(self, account: _Account) -> None:
+        if account.free:
+            account.free -= 1
+            self._return(account)
+
+    def _return(self, account: _Account) -> None:
+        settled = (Settled(account.number, 1, 0),)
+        self._owner.report(questions.SETTLE, Settle(0.0, settled, is_stored=False))
 
 
 class _Unknown:
-    """Nobody notes what other workers have ended."""
+    """Nobody reports what other workers have ended."""
 
     def __call__(self) -> None:
         return None

@@ -18,9 +18,9 @@ from dragoman.prices.rates import dollars
 from dragoman.serving.affinity import NO_KEYS
 from dragoman.serving.attempts import Attempts
 from dragoman.serving.large import LargeBodies
-from dragoman.serving.limits_told import budget_headers
+from dragoman.serving.limits.responses import budget_headers
+from dragoman.serving.limits.use import amounts_spent
 from dragoman.serving.recorder import AnswerRecorder
-from dragoman.serving.request_use import amounts_spent
 from dragoman.serving.routing import Target
 from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome
 from dragoman.translation.estimate import (
@@ -139,7 +139,7 @@ class RequestContext:
             admitted = self.record.admitted
             if admitted is not None:
                 spent = amounts_spent(admitted, self.record)
-                headers += budget_headers(admitted, spent, time.time())
+                headers += budget_headers(admitted, spent)
         return headers
 
     def forget_attempt(self) -> None:

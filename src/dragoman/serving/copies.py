@@ -72,9 +72,9 @@ class _ObservedResponse(UpstreamResponse):
         self._events: deque[bytes] = deque()
         self._rest = b""
 
-    async def read(self, limit: int, hold: Callable[[int], None] = lambda size: None) -> bytes:
+    async def read(self, limit: int, reserve: Callable[[int], None] = lambda size: None) -> bytes:
         """The whole body, in one piece."""
-        body = await self._answer.read(limit, hold)
+        body = await self._answer.read(limit, reserve)
         self._observer.on_answer_data(body)
         return body
 

@@ -25,15 +25,14 @@ from dragoman.canonical.errors import (
 )
 from dragoman.config import Server
 from dragoman.edge.auth import Caller
+from dragoman.edge.body_copies import BodyCopies
 from dragoman.edge.delivery import Delivery
 from dragoman.edge.errors import fault_of
 from dragoman.edge.incoming import IncomingRequest, while_connected
-from dragoman.edge.kept import KeptBodies
 from dragoman.edge.record import Record
 from dragoman.edge.trace_context import HEADER as TRACEPARENT
 from dragoman.observability.traces.traces import Traces
 from dragoman.prices.lookup import Prices
-from dragoman.serving.admission import Admission, capped
 from dragoman.serving.affinity import ForeignReasoning, digest
 from dragoman.serving.answer_delivery import (
     deliver_fault,
@@ -57,6 +56,7 @@ from dragoman.serving.failures import (
 from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.serving.idempotency import key_for
 from dragoman.serving.large import LargeBodies
+from dragoman.serving.limits.admission import Admission, capped
 from dragoman.serving.recorder import AnswerRecorder
 from dragoman.serving.resolver import RequestResolver
 from dragoman.serving.routing import (
@@ -147,7 +147,7 @@ class Exchange:
         if record.admitted is not None and incoming.continuation is not None:
             incoming.continuation.admit = partial(self._admission.admit_more, record)
         if caller.keeps_bodies and self._kept_bytes:
-            kept = record.kept = KeptBodies(self._kept_bytes)
+            kept = record.bodies = BodyCopies(self._kept_bytes)
             kept.add("client_request", request.body)
             incoming.observer = kept
         attempts = Attempts(self._upstreams.pool, record, explains=self._explains)
@@ -331,8 +331,8 @@ class Exchange:
             Refused: the policy does not allow to leave out reasoning that the account cannot use.
         """
         client, builder = self._upstreams.client, self._upstreams.builders.of(lease.account)
-        if context.record.kept is not None:
-            client = ObservedClient(client, context.record.kept)
+        if context.record.bodies is not None:
+            client = ObservedClient(client, context.record.bodies)
         context.call.account, context.call.mask = builder.tag, builder.mask
         dropped = 0
         if context.has_choice or context.attempts.made > 1:

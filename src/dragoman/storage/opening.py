@@ -14,9 +14,9 @@ from dragoman.accounts.store import Counts, Store
 from dragoman.config import Config
 from dragoman.config.summary import StoredEntries
 from dragoman.limits.ledgers import Ledgers
-from dragoman.limits.rows import Counters
 from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.encryption import AesGcmCipher
+from dragoman.storage.limit_states import LimitStates
 from dragoman.storage.request_log import RequestLogFiles
 from dragoman.storage.responses import ResponseStore
 from dragoman.storage.retention import Retention
@@ -66,42 +66,12 @@ def counts_for(config: Config, shared: str | None) -> Counts | None:
         return None
 
 
-def slots_for(config: Config, shared: str | None) -> Counters | None:
-    """What counts the slots of accounts that this machine is lent by others that share its
-    database, over the processes that have a file `shared` for their requests in flight, beside
-    that; None if it shares none."""
-    from dragoman.storage.shared_limits import PrivateLimits, SharedLimits
-
-    if config.storage.path or config.storage.url is None:
+def limit_states_for(config: Config) -> LimitStates | None:
+    """Where counters of limits are stored between two gateways; None without a store, or if limits
+    are stored in a database that several machines share."""
+    if not config.storage.path or config.storage.url is not None:
         return None
-    if shared is None:
-        return PrivateLimits()
-    try:
-        return SharedLimits(f"{shared}-slots")
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        _log.error("%s: %s: workers may exceed max_concurrent in a burst", shared, reason)
-        return None
-
-
-def limits_for(config: Config, shared: str | None) -> Counters:
-    """What counts the use of limits over the processes that use the same store, or else over those
-    that have a file `shared` for their requests in flight, beside that; in this process alone if
-    there is neither, or it cannot be used, which is logged."""
-    from dragoman.storage.shared_limits import PrivateLimits, SharedLimits
-
-    if config.storage.path:
-        path = f"{config.storage.path}-limits"
-    elif shared is not None:
-        path = f"{shared}-limits"
-    else:
-        return PrivateLimits()
-    try:
-        return SharedLimits(path)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        _log.error("%s: %s: each worker holds to limits by itself", path, reason)
-        return PrivateLimits()
+    return LimitStates(f"{config.storage.path}-limits")
 
 
 class Watching:

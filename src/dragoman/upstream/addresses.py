@@ -20,8 +20,8 @@ STAGGER_S = 0.25
 _MOST = 16
 """Addresses of a name that are tried."""
 
-_NO_WAY = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
-"""What this machine says where it has no way to an address, such as without IPv6."""
+_NO_ROUTE = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+"""Errors of a machine without a route to an address, such as without IPv6."""
 
 Address = tuple[socket.AddressFamily, tuple[Any, ...]]
 
@@ -35,32 +35,32 @@ async def reach(host: str, port: int) -> socket.socket:
     """
     waiting = deque(_in_turn(await resolve(host, port))[:_MOST])
     errors: list[OSError] = []
-    under_way: set[asyncio.Task[socket.socket | OSError]] = set()
+    attempts: set[asyncio.Task[socket.socket | OSError]] = set()
     try:
-        while waiting or under_way:
+        while waiting or attempts:
             if waiting:
-                under_way.add(asyncio.create_task(_connect(*waiting.popleft())))
-            found = await _next(under_way, STAGGER_S if waiting else None, errors)
+                attempts.add(asyncio.create_task(_connect(*waiting.popleft())))
+            found = await _next(attempts, STAGGER_S if waiting else None, errors)
             if found is not None:
                 return found
     finally:
-        for task in under_way:
+        for task in attempts:
             task.add_done_callback(_close)
             task.cancel()
-    # Nothing here may name it: its traceback holds this frame.
-    raise _most_telling(errors)
+    # No variable may refer to it: its traceback references this frame.
+    raise _most_informative(errors)
 
 
 async def _next(
-    under_way: set[asyncio.Task[socket.socket | OSError]],
+    attempts: set[asyncio.Task[socket.socket | OSError]],
     seconds: float | None,
     errors: list[OSError],
 ) -> socket.socket | None:
-    """Wait for the next of those under way to come about or fail."""
-    done, _ = await asyncio.wait(under_way, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    """Wait for the next attempt to succeed or fail."""
+    done, _ = await asyncio.wait(attempts, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     first: socket.socket | None = None
     for task in done:
-        under_way.remove(task)
+        attempts.remove(task)
         found = task.result()
         if isinstance(found, OSError):
             errors.append(found)
@@ -113,9 +113,9 @@ def _close(task: asyncio.Task[socket.socket | OSError]) -> None:
         found.close()
 
 
-def _most_telling(errors: list[OSError]) -> OSError:
-    """Take the error to tell out of several: that there is no way is told last."""
-    errors.sort(key=lambda error: error.errno in _NO_WAY)
+def _most_informative(errors: list[OSError]) -> OSError:
+    """Remove the error to report from several: a missing route is reported last."""
+    errors.sort(key=lambda error: error.errno in _NO_ROUTE)
     error = errors.pop(0)
     errors.clear()
     return error

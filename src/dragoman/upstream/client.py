@@ -41,7 +41,7 @@ C = TypeVar("C", Connection, SocketConnection)
 
 
 class Caller(Protocol):
-    """Who makes a call, and wants to know whether an upstream may have got the request."""
+    """The caller of `send`. `is_called` is set when an upstream may have received the request."""
 
     is_called: bool
 
@@ -51,7 +51,7 @@ class UpstreamClient:
     request allows it.
 
     Belongs to one event loop. Connections are pooled by scheme, host, port and proxy. Redirects
-    are not followed, cookies are not kept, and no environment variable is read except by the TLS
+    are not followed, cookies are not stored, and no environment variable is read except by the TLS
     library (`SSL_CERT_FILE`, `SSL_CERT_DIR`).
 
         async with UpstreamClient() as client:
@@ -99,7 +99,7 @@ class UpstreamClient:
         self._started = True
 
     async def aclose(self) -> None:
-        """Close every connection; calls under way end in `ConnectionReset` or `Truncated`."""
+        """Close every connection; running calls end in `ConnectionReset` or `Truncated`."""
         if not self._started:
             return
         self._started = False
@@ -127,17 +127,17 @@ class UpstreamClient:
     ) -> UpstreamResponse:
         """Send a request and wait for the head of its answer.
 
-        `silent_s` seconds after it was sent whole (0: never) `on_silent` is called if there is no
-        head yet: True ends the call. If nothing of the rest of a request was taken for as long, it
-        ends whatever is said: nobody can have read all of it. `caller` is told when there is a
-        connection for the request.
+        `silent_s` seconds after it was sent completely (0: never) `on_silent` is called if there is
+        no head yet: True ends the call. If the upstream read nothing of the rest of a request for
+        as long, the call ends in any case: nobody can have read all of it. `caller.is_called` is
+        set when there is a connection for the request.
 
         A pooled connection may have been closed by the upstream just as the request went out. If
         not a single byte came back, the request is sent once more on a fresh connection (RFC
         9112, 9.3.1). Cancelling closes the connection at once.
 
         Raises:
-            CallError: no answer; the class says why.
+            CallError: no answer; the class is the reason.
             ValueError: method, URL, proxy or headers cannot be used.
             RuntimeError: the client is not started, or closed.
         """

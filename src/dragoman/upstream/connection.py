@@ -26,9 +26,8 @@ others have their turn in between."""
 class Connection(asyncio.BufferedProtocol):
     """A keep-alive connection that carries one exchange at a time.
 
-    It reads into a buffer that all connections of a client share: the parser has copied what it
-    keeps before the next socket is read. So an idle connection holds no buffer, and TLS needs no
-    fresh one for each record.
+    It reads into a buffer that all connections of a client share: the parser copies what outlives
+    the read. So an idle connection has no buffer, and TLS needs no new one for each record.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent: memoryview | None = None
         """What is left of a large body; None if nothing is."""
         self._full = False
-        """Whether the transport holds as much as it should."""
+        """Whether the transport's buffer is full."""
         self.opened_at = loop.time()
         """Loop time at which the connection was made."""
         self.idle_since = 0.0
@@ -95,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_soon(self._send_piece)
 
     def abort(self) -> None:
-        """Close at once, whatever is under way."""
+        """Close at once, whatever is in progress."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -116,7 +115,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        # Not before: it holds this connection, and none that failed is told that it is lost.
+        # Not before: it references this connection, and one that failed never gets
+        # `connection_lost`.
         self._parser = httptools.HttpResponseParser(self)
 
     def pause_writing(self) -> None:
@@ -129,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._unsent = None
-        # It holds this connection.
+        # It references this connection.
         del self._parser
         incoming, self._incoming = self._incoming, None
         if incoming is not None:

@@ -46,7 +46,7 @@ async def dial(
         ConnectFailed: the upstream cannot be reached.
         TLSFailed: the upstream's TLS handshake or certificate failed.
         ProxyFailed: the proxy is at fault, or did not accept the connection in time.
-        TimeoutError: the deadline passed, and the proxy is not known to be at fault.
+        TimeoutError: the deadline passed, and the proxy is not at fault as far as can be seen.
     """
     context = await tls() if target.scheme == "https" else None
     connection = make()
@@ -142,7 +142,7 @@ async def _connect(
 
 
 def _caused(error: ConnectFailed | ProxyFailed, cause: str) -> ConnectFailed | ProxyFailed:
-    """The error with its cause, unless the proxy is at fault: that is all there is to know. It must
+    """The error with its cause, unless the proxy is at fault. It must
     be raised without a name: its traceback would refer to it, and to all of the request."""
     if cause and isinstance(error, ConnectFailed):
         error.cause = cause

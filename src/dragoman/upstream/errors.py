@@ -21,8 +21,8 @@ class CallError(Exception):
 
 
 class ConnectFailed(CallError):
-    """The upstream's name did not resolve, or nothing accepts connections there. `cause` tells
-    which: `name_not_resolved`, `connection_refused`, or `unreachable` for another reason."""
+    """The upstream's name did not resolve, or nothing accepts connections there. `cause` is
+    the reason: `name_not_resolved`, `connection_refused`, or `unreachable` for another reason."""
 
     sent = False
     cause = "unreachable"
@@ -38,7 +38,7 @@ class TLSFailed(CallError):
 class ProxyFailed(CallError):
     """The proxy is at fault: unreachable, refuses to serve us, or speaks something else.
 
-    A proxy that works and says that it cannot reach the upstream is a `ConnectFailed`.
+    The answer of a proxy that it cannot reach the upstream is a `ConnectFailed`.
     """
 
     sent = False

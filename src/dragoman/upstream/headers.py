@@ -7,7 +7,7 @@ from functools import lru_cache
 class Headers(Mapping[str, str]):
     """Headers of an answer by lower-case name; names are found in any case.
 
-    The value of a name that came several times is its values joined with a comma and a space
+    The value of a repeated name is its values, separated by a comma and a space
     (RFC 9110, 5.3); `get_all` returns each. Bytes are read as Latin-1, so that none is lost.
     """
 

@@ -1,4 +1,4 @@
-"""One request and its answer on a connection: what has arrived, who waits, and the clock."""
+"""The answer to one request on a connection: what has arrived, who waits, and the time limits."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from dragoman.upstream.errors import (
 from dragoman.upstream.request import Timeouts
 
 HIGH_WATER = 32 * 1024
-"""Bytes of a body held for a slow caller before the socket is no longer read."""
+"""Bytes of a body buffered for a slow caller; beyond, the socket is not read."""
 
 
 class Carrier(Protocol):
@@ -85,7 +85,7 @@ class IncomingResponse:
             total_at: loop time at which the whole call must be over; 0 for no limit.
             connection: the connection.
             silent_s: seconds without a head after which `on_silent` is called, 0 for never.
-            on_silent: says whether the call is to end.
+            on_silent: whether the call is to end.
         """
         self._connection = connection
         self._clock = clock
@@ -110,7 +110,8 @@ class IncomingResponse:
         """Whether the socket is not read because the caller is slow."""
         self.complete = False
         self.error: Exception | None = None
-        """What ended the call early. Copies are raised: with a traceback it would hold itself."""
+        """What ended the call early. Copies are raised: a traceback would reference the error
+        itself."""
         self._silent_s = silent_s
         self._silent_at = self._sent_at + silent_s if silent_s else 0.0
         self._unsent = 0
@@ -157,7 +158,7 @@ class IncomingResponse:
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
         """Give the body to `sink` as it arrives, at once: neither this task nor those who wait for
-        it are woken for it. Until `sink` says False (returns True), or has had all (False).
+        it are woken for it. Until `sink` returns False (then True), or has had all (then False).
 
         Raises:
             CallError: the body will not be complete. Raised once all that came was taken.
@@ -248,7 +249,7 @@ class IncomingResponse:
                 waiter.set_exception(error)
         self._sink = None
         self._wake()
-        # The traceback of an error holds this frame, and the waiter the error.
+        # The traceback of an error references this frame, and the waiter the error.
         del waiter
 
     def on_complete(self) -> None:
@@ -352,7 +353,7 @@ class IncomingResponse:
 
 
 def _is_framed(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Whether the headers say where the body ends; otherwise the connection's end is its end."""
+    """Whether the headers define the end of the body; otherwise it ends with the connection."""
     for name, value in headers:
         if name == b"content-length":
             return True

@@ -134,7 +134,7 @@ async def connect_tunnel(
 
     Raises:
         ProxyFailed: the proxy refuses, or does not speak HTTP.
-        ConnectFailed: it says that it cannot reach the upstream (502, 504).
+        ConnectFailed: it reports that it cannot reach the upstream (502, 504).
     """
     host = f"[{target.host}]" if ":" in target.host else target.host
     where = f"{host}:{target.port}"
@@ -158,7 +158,7 @@ async def socks_tunnel(
 
     Raises:
         ProxyFailed: the proxy refuses, or does not speak SOCKS5.
-        ConnectFailed: it says that it cannot reach the upstream, or a name did not resolve here.
+        ConnectFailed: it reports that it cannot reach the upstream, or a name did not resolve here.
     """
     address = await _socks_address(proxy, target)
     transport.write(b"\x05\x02\x00\x02" if proxy.username else b"\x05\x01\x00")

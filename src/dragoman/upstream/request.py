@@ -28,7 +28,7 @@ and leaves out a caller's."""
 
 
 _MOST_HEADS = 16_384
-"""Heads that are kept, some 500 bytes each: one for each account, or two."""
+"""Cached heads, some 500 bytes each: one for each account, or two."""
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
@@ -105,8 +105,8 @@ class SocketCall(Protocol):
 class SocketUse(Struct, frozen=True):
     """How a request may go over a WebSocket connection.
 
-    Connections are kept per `conversation`. `call` makes the call of a body, None if it can only be
-    posted. `always` tries a host again although its handshake failed before. `reserve` reserves
+    Connections are pooled per `conversation`. `call` makes the call of a body, None if it can only
+    be posted. `always` tries a host again although its handshake failed before. `reserve` reserves
     memory for a large message of the answer; what it raises ends the call. `on_begin` is called
     each time that the call is made on a connection, with the call and a function that sends further
     messages while it lasts, and returns whether it did.
@@ -141,7 +141,7 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
     """Present: the request goes as a WebSocket message where the upstream offers that."""
 
     def __repr__(self) -> str:
-        """Method and size only: URL, headers, body and proxy may hold secrets."""
+        """Method and size only: URL, headers, body and proxy may contain secrets."""
         return f"UpstreamRequest({self.method}, {len(self.body)} bytes)"
 
 
@@ -184,7 +184,7 @@ def _prepared(
 
 
 def render_head(request: UpstreamRequest, lines: bytes) -> bytes:
-    """The head of a request as it goes onto the wire. `lines` are those that were prepared."""
+    """The head of a request as it goes onto the wire. `lines` are the prepared ones."""
     if request.body or request.method not in ("GET", "DELETE"):
         return b"%bcontent-length: %d\r\n\r\n" % (lines, len(request.body))
     return lines + b"\r\n"
@@ -208,7 +208,7 @@ def _rendered(
     head = "\r\n".join(lines)
     breaks = len(lines) - 1
     if head.count("\n") != breaks or head.count("\r") != breaks or "\0" in head:
-        raise ValueError("a header of the request holds a line break or a null character")
+        raise ValueError("a header of the request has a line break or a null character")
     try:
         return f"{head}\r\n{forward or ''}".encode("latin-1")
     except UnicodeEncodeError:

@@ -14,7 +14,7 @@ class UpstreamResponse:
     """The answer to one request, of any status.
 
     Take the body whole (`read`) or as it comes (`async for`); content codings are undone. While
-    nobody asks for the next chunk, at most about 64 KB are held and the socket is not read, so
+    nobody asks for the next chunk, at most about 64 KB are buffered and the socket is not read, so
     the upstream feels a slow reader.
 
         async with await client.send(request) as response:
@@ -37,7 +37,7 @@ class UpstreamResponse:
         self._pieces = _NO_PIECES
 
     def __del__(self) -> None:
-        """Nobody can read on: an answer that was dropped must not hold its connection."""
+        """Close the connection of an answer that was dropped."""
         self._incoming.drop()
 
     async def __aenter__(self) -> "UpstreamResponse":
@@ -57,17 +57,17 @@ class UpstreamResponse:
         return self._incoming.received
 
     def close(self) -> None:
-        """End the call. A body not read to its end closes its connection at once, and whoever
-        waits for it in another task gets `Truncated`."""
+        """End the call. A body not read to its end closes its connection at once, and a
+        task that waits for it gets `Truncated`."""
         self._incoming.close()
 
-    async def read(self, limit: int, hold: Callable[[int], None] = lambda size: None) -> bytes:
+    async def read(self, limit: int, reserve: Callable[[int], None] = lambda size: None) -> bytes:
         """The rest of the body.
 
         Args:
             limit: most bytes that are wanted, after content codings are undone.
-            hold: told how many bytes of the body are held, as they come; what it raises ends the
-                call. One that has arrived with the head is not told of.
+            reserve: called with the size of each part of the body, as it comes; what it raises
+                ends the call. Not called for a body that came with the head.
 
         Raises:
             BodyTooLarge: there are more; the connection is closed.
@@ -87,7 +87,7 @@ class UpstreamResponse:
                     size += len(chunk)
                     if size > limit:
                         break
-                    hold(len(chunk))
+                    reserve(len(chunk))
                     parts.append(chunk)
         if size > limit:
             self.close()
@@ -109,8 +109,8 @@ class UpstreamResponse:
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
         """Give the body to `sink`, piece by piece, the moment it arrives: cheaper than a loop over
-        the answer, which wakes a task for each. Until `sink` says False (returns True), or has
-        had all (False).
+        the answer, which wakes a task for each. Until `sink` returns False (then True), or has
+        had all (then False).
 
         Raises:
             CallError: the body will not be complete.

@@ -25,7 +25,7 @@ _AGE_S = 55 * 60.0
 _IDLE_S = 300.0
 _MAX_IDLE = 256
 _MAX_CONTEXT_BYTES = 64 * 1024 * 1024
-"""Bytes of conversations that idle connections may keep for comparison."""
+"""Bytes of conversations that idle connections may store for comparison."""
 _UNSUPPORTED = frozenset({400, 404, 405, 426, 501})
 """Statuses of a service that does not offer WebSocket."""
 _UNSUPPORTED_S = 3600.0

@@ -31,7 +31,7 @@ def join_url(base_url: str, path: str, query: str = "") -> str:
 
     A base URL may end in slashes and may or may not have its version: a segment `v1`, `v4`,
     `v1beta` anywhere in its path makes it complete, so that the version that `path` starts with
-    is left out; it is never doubled. A query of the base URL is kept, before `query`.
+    is left out; it is never doubled. A query of the base URL goes before `query`.
 
         join_url("https://h", "/v1/messages") == join_url("https://h/v1/", "/v1/messages")
 
@@ -49,9 +49,9 @@ def join_url(base_url: str, path: str, query: str = "") -> str:
     wanted = [segment for segment in path.split("/") if segment]
     if any(_VERSION.fullmatch(segment) for segment in segments):
         wanted = wanted[1:] if wanted and _VERSION.fullmatch(wanted[0]) else wanted
-    joined = "/" + "/".join(segments + wanted)
+    merged = "/" + "/".join(segments + wanted)
     both = "&".join(part for part in (parts.query, query) if part)
-    return urlunsplit((parts.scheme, parts.netloc, joined, both, ""))
+    return urlunsplit((parts.scheme, parts.netloc, merged, both, ""))
 
 
 @lru_cache(maxsize=256)
@@ -86,4 +86,4 @@ def _check(scheme: str, host: str | None, username: str | None) -> None:
     if scheme not in _DEFAULT_PORT or not host:
         raise ValueError("an upstream's URL must be an absolute http or https URL")
     if username is not None:
-        raise ValueError("an upstream's URL must not hold a user name or password")
+        raise ValueError("an upstream's URL must not contain a user name or password")

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
-from dragoman.admin.workbench.tap import Tap, Told
+from dragoman.admin.workbench.tap import AnyFrame, Tap
 from dragoman.canonical.losses import Loss
 from dragoman.config import AccessRules, Account, Config, Secret, Upstream
 from dragoman.edge.auth import Caller
@@ -36,7 +36,7 @@ MOST_AT_ONCE = 4
 """Requests that one worker sends at a time."""
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class SendRequest(Struct, frozen=True, kw_only=True):
     """What is to be sent.
 
     `model` is that of a route, or empty for the one in the body. With a `scenario` the request goes
@@ -53,7 +53,7 @@ class Wish(Struct, frozen=True, kw_only=True):
 
 
 class Done(Struct, frozen=True, tag_field="event", tag="done"):
-    """What became of a request. `left_out` is how many frames were not told."""
+    """The outcome of a request. `left_out` is how many frames were not sent."""
 
     at_ms: float
     id: str
@@ -90,30 +90,30 @@ class Bench(Struct, frozen=True):
 class Sending:
     """One request that is sent. Its frames come from `frames`."""
 
-    def __init__(self, bench: Bench, wish: Wish) -> None:
+    def __init__(self, bench: Bench, wanted: SendRequest) -> None:
         self._bench = bench
-        self._wish = wish
+        self._wanted = wanted
         self._tap = Tap()
-        codec = CODECS[wish.source]
+        codec = CODECS[wanted.source]
         path = codec.endpoint.version + codec.endpoint.path
         headers = {b"content-type": b"application/json"}
-        if wish.policy:
-            headers[POLICY] = wish.policy.encode()
+        if wanted.policy:
+            headers[POLICY] = wanted.policy.encode()
         self._sink = DetachedSink()
-        received = Received.internal(path, headers, _named(wish), self._sink)
+        received = Received.internal(path, headers, _named(wanted), self._sink)
         clock, options = bench.upstreams.client.clock, bench.config.options
         self._incoming = IncomingRequest(received, codec, clock, path, options=options)
         self._incoming.observer = self._tap
         self._record = Record()
-        self._caller = Caller(CALLER, rules=(AccessRules(max_output_tokens=wish.most_output),))
+        self._caller = Caller(CALLER, rules=(AccessRules(max_output_tokens=wanted.most_output),))
 
     @property
     def request_id(self) -> str:
         """As the log of requests has it."""
         return self._incoming.request_id
 
-    async def run(self, tell: Callable[[bytes], Awaitable[None]]) -> None:
-        """Send it, and `tell` each frame as it comes, as server-sent events. Whoever is cancelled
+    async def run(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """Send it, and `write` each frame as it comes, as server-sent events. If it is cancelled
         here has left: the call upstream is ended."""
         work = asyncio.create_task(self._serve())
         try:
@@ -125,8 +125,8 @@ class Sending:
                         self._tap.queue.put_nowait(None)
                         break
                     batch.append(following)
-                await tell(b"".join(map(event, batch)))
-            await tell(event(self._done()))
+                await write(b"".join(map(event, batch)))
+            await write(event(self._done()))
         finally:
             self._sink.leave()
             with suppress(asyncio.CancelledError):
@@ -135,7 +135,7 @@ class Sending:
     async def _serve(self) -> None:
         incoming, record = self._incoming, self._record
         try:
-            if self._wish.scenario:
+            if self._wanted.scenario:
                 await self._simulated()
             else:
                 bench = self._bench
@@ -149,7 +149,7 @@ class Sending:
                 await incoming.fail(fault)
         finally:
             record.caller = CALLER
-            if not self._wish.scenario:
+            if not self._wanted.scenario:
                 self._bench.count(incoming, record)
             self._tap.queue.put_nowait(None)
 
@@ -158,7 +158,7 @@ class Sending:
         await exchange.serve(self._incoming, self._caller, self._record)
 
     def _watched(self, upstreams: Upstreams) -> Upstreams:
-        """The same upstreams, called by a client that notes what they answer."""
+        """The same upstreams, called by a client that records what they answer."""
         client = ObservedClient(upstreams.client, self._tap)
         return Upstreams(upstreams.pool, upstreams.builders, client)
 
@@ -169,7 +169,7 @@ class Sending:
         simulator = running_simulator()
         running = await asyncio.to_thread(simulator.__enter__)
         try:
-            config = _simulated(self._bench.config, running.base_url, self._wish)
+            config = _simulated(self._bench.config, running.base_url, self._wanted)
             async with UpstreamClient() as client:
                 builders = UpstreamRequestBuilders(config.upstreams)
                 upstreams = self._watched(Upstreams(AccountPool(config), builders, client))
@@ -195,29 +195,29 @@ class Sending:
         )
 
 
-def event(frame: Told | Done) -> bytes:
+def event(frame: AnyFrame | Done) -> bytes:
     """A frame as a server-sent event."""
     return b"data: %b\n\n" % msgspec.json.encode(frame)
 
 
-def _named(wish: Wish) -> bytes:
+def _named(wanted: SendRequest) -> bytes:
     """The body, with the model that is to be asked."""
-    model = f"simulator/sim-{wish.scenario}" if wish.scenario else wish.model
+    model = f"simulator/sim-{wanted.scenario}" if wanted.scenario else wanted.model
     if not model:
-        return wish.body
+        return wanted.body
     try:
-        members: Mapping[str, Any] = msgspec.json.decode(wish.body, type=dict[str, msgspec.Raw])
+        members: Mapping[str, Any] = msgspec.json.decode(wanted.body, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError:
-        return wish.body  # its reader says what is wrong
+        return wanted.body  # its reader says what is wrong
     return msgspec.json.encode({**members, "model": model})
 
 
-def _simulated(config: Config, url: str, wish: Wish) -> Config:
+def _simulated(config: Config, url: str, wanted: SendRequest) -> Config:
     """A configuration whose only upstream is a simulator."""
-    assert wish.to is not None
+    assert wanted.to is not None
     return Config(
         server=config.server,
         options=config.options,
-        upstreams=(Upstream(name="simulator", protocol=wish.to, base_url=url),),
+        upstreams=(Upstream(name="simulator", protocol=wanted.to, base_url=url),),
         accounts=(Account(name="simulated", upstream="simulator", key=Secret("sk-sim-bench")),),
     )

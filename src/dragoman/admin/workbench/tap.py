@@ -12,7 +12,7 @@ from dragoman.edge.record import Record
 
 MOST_FRAMES = 2000
 MOST_BYTES = 4 * 1024 * 1024
-"""Frames, and bytes of them, that are told; what follows is only counted."""
+"""Frames, and bytes of them, that are sent; what follows is only counted."""
 
 
 class Frame(Struct, frozen=True, tag_field="event"):
@@ -57,7 +57,7 @@ class Begun(Frame, frozen=True, tag="begun"):
     caused_by: int
 
 
-Told = Attempt | FromUpstream | ToClient | Begun
+AnyFrame = Attempt | FromUpstream | ToClient | Begun
 
 
 class Tap:
@@ -65,7 +65,7 @@ class Tap:
     the frames in order, and None at the end; `left_out` is how many were only counted."""
 
     def __init__(self) -> None:
-        self.queue: asyncio.Queue[Told | None] = asyncio.Queue()
+        self.queue: asyncio.Queue[AnyFrame | None] = asyncio.Queue()
         self.left_out = 0
         self._began = time.perf_counter()
         self._frames = self._bytes = self._number = 0
@@ -112,7 +112,7 @@ class Tap:
             frame = ToClient(self.milliseconds(), self._number, len(data), _text(data))
             self._add(frame, len(data))
 
-    def _add(self, frame: Told, size: int) -> None:
+    def _add(self, frame: AnyFrame, size: int) -> None:
         self._frames += 1
         self._bytes += size
         if self._frames > MOST_FRAMES or self._bytes > MOST_BYTES:

@@ -18,8 +18,8 @@ from dragoman.translation import ClientRequest, translate_request
 
 
 class Verdict(Struct, frozen=True):
-    """Whether a policy lets a request pass; if not, what the client is told, and the paths that are
-    to blame."""
+    """Whether a policy lets a request pass; if not, the error that the client gets, and the paths
+    at fault."""
 
     passes: bool
     message: str = ""
@@ -42,7 +42,7 @@ class Translated(Struct, frozen=True):
 def translations(
     client: ProtocolName, body: bytes, target: Target | None = None, envelope_key: bytes = b""
 ) -> list[Translated]:
-    """What becomes of the request `body` of a `client` toward each of the other protocols.
+    """Translate the request `body` of a `client` to each of the other protocols.
 
     `target` is whose options apply, and toward its protocol what its upstream can do and its name
     of the model; None for the defaults.

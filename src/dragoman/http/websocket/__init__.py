@@ -5,7 +5,7 @@
             self.send(text_frame(data))
 
     async def app(request: Request) -> None:
-        request.take_over(Echo(accept(request, limits), clock, request.budget))
+        request.switch_to(Echo(accept(request, limits), clock, request.budget))
 
 - `handshake` accepts or rejects the request for a connection
 - `messages` writes text frames, and reads the payload of a message in bounded pieces

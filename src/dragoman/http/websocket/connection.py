@@ -11,7 +11,7 @@ from websockets.frames import CloseCode, Frame, Opcode
 
 from dragoman.http.clock import Clock, Timeout
 from dragoman.http.limits import Budget
-from dragoman.http.request import Taker
+from dragoman.http.request import UpgradedConnection
 from dragoman.http.websocket.handshake import Accepted, CompressedFrame
 from dragoman.http.websocket.messages import BadCompression, control_frame, pieces_of
 
@@ -35,7 +35,7 @@ _SMALL = 64 * 1024
 _DATA = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 
 
-class WebSocket(Taker, ABC):
+class WebSocket(UpgradedConnection, ABC):
     """An open connection of the server. Subclasses handle its messages.
 
     `closing` says that nothing more is sent, and what comes is ignored. The message that
@@ -389,7 +389,7 @@ class WebSocket(Taker, ABC):
         wanted = size - self._reserved if size > _SMALL else 0
         if wanted <= 0:
             return True
-        if not self.budget.take(wanted):
+        if not self.budget.reserve(wanted):
             return False
         self._reserved += wanted
         return True
@@ -418,7 +418,7 @@ class WebSocket(Taker, ABC):
         self._parts, self._pieces = [], None
         self._size = self._fragments = 0
         self._since = 0.0
-        self.budget.give(self.take_reserved())
+        self.budget.release(self.take_reserved())
 
     # Time, and the end
 

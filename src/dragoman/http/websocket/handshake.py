@@ -89,7 +89,7 @@ def accept(request: Request, limits: WebSocketLimits, lines: bytes = b"") -> Acc
         name.decode(): headers[name].decode("latin-1").strip() for name in _READ if name in headers
     }
     answer = server.accept(Handshake(request.path, Headers(given)))
-    if request.method != "GET" or not request.upgrade or answer.status_code != 101:
+    if request.method != "GET" or not request.wants_upgrade or answer.status_code != 101:
         raise BadHandshake(400, "This is not a valid WebSocket handshake.", [])
     # Of half the size: it stays for as long as the connection.
     protocol = Protocol(Side.SERVER, max_size=limits.message_bytes, logger=SILENT)

@@ -113,7 +113,7 @@ class Simulator(State):
         except BadHandshake as bad:
             raise ApiError(bad.status, bad.message, code="websockets") from None
         context.record.status = 101
-        request.take_over(SimulatedSocket(self, self._handlers, context, accepted, request.budget))
+        request.switch_to(SimulatedSocket(self, self._handlers, context, accepted, request.budget))
 
     def _resource(self, context: RequestContext) -> object:
         """What a path besides the posts answers with, or None."""

@@ -521,16 +521,9 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         "dragoman_in_flight", "gauge", "Requests that are being served.", (), _gauge("in_flight")
     ),
     Family(
-        "dragoman_limit_drift_ratio",
-        "gauge",
-        "What the last comparison with usage found limits wrong by, as a share of the limit.",
-        (),
-        _gauge("limit_drift_ratio"),
-    ),
-    Family(
         "dragoman_limits_away",
         "gauge",
-        "Workers that cannot reach the database in which machines share limits.",
+        "Workers whose machine cannot reach the database in which machines share limits.",
         (),
         _gauge("limits_away"),
     ),

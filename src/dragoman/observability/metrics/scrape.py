@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -37,20 +36,6 @@ _AT_ONCE = 500
 
 _MOST_QUOTAS = 2000
 """Windows of quotas that are told."""
-
-
-class LimitBorrower(Protocol):
-    """What borrows limits that several machines share."""
-
-    @property
-    def away_since(self) -> float | None:
-        """When their owner ceased to answer, in Unix seconds; None while it answers."""
-
-    exchanges: int
-    failures: int
-
-    def views(self) -> Sequence[Struct]:
-        """The limits that this worker has asked about, and what this machine has of each."""
 
 
 class WorkerSlot(Struct, frozen=True):
@@ -108,14 +93,13 @@ class Scrape:
         self._slot = slot
         self.metrics = Metrics(None if slot is None else slot.before)
         self._in_flight = in_flight
-        self.slices: LimitBorrower | None = None
-        """What borrows limits that several machines share; None if this one has them for itself."""
+        self.limits_away: Callable[[], float] | None = None
+        """Returns since when the database in which machines share limits is away (Unix seconds), 0
+        if it is not; None if this machine has limits for itself."""
         self._failed_before = self.metrics.counts.store_failures
         self._use = ProcessUse()
         self._cpu_before = self.metrics.counts.cpu
         self._task: asyncio.Task[None] | None = None
-        self.limit_drift: Callable[[], float] = float
-        """Returns by how much limits were found wrong, as a share of them; 0 without any."""
         self.limit_reserved: Callable[[], float] = float
         """Returns the US dollars that this worker's requests have reserved."""
         self.budgets: Callable[[], Awaitable[Sequence[BudgetSample]]] = _no_budgets
@@ -231,10 +215,9 @@ class Scrape:
             "workers": 1,
             "in_flight": self._in_flight(),
             "queue_length": waiting,
-            "limits_away": 0 if self.slices is None else int(self.slices.away_since is not None),
+            "limits_away": 0 if self.limits_away is None else int(self.limits_away() > 0),
             "store_working": 0 if self._account_sync is None else int(self._account_sync.working),
             **self._use.gauges(),
-            "limit_drift_ratio": self.limit_drift(),
             "limit_reserved_usd": self.limit_reserved(),
             **{QUEUE + signal: waiting() for signal, waiting in self.queues.items()},
         }

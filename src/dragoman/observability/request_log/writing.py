@@ -105,9 +105,9 @@ class RequestLog:
         if request.status >= _BAD and not request.record.attempts and self._is_repeated(request):
             self._leave_out(request, "repeated")
             return
-        kept = request.record.kept
+        kept = request.record.bodies
         if kept is not None and self._body_bytes + kept.size > _MOST_BODY_BYTES:
-            kept = request.record.kept = None
+            kept = request.record.bodies = None
         if self._thread.add(request):
             if kept is not None:
                 self._body_bytes += kept.size
@@ -177,7 +177,7 @@ class RequestLog:
     def _write_bodies(self, batch: Sequence[FinishedRequest]) -> None:
         bodies: list[Body] = []
         for request in batch:
-            kept, request.record.kept = request.record.kept, None
+            kept, request.record.bodies = request.record.bodies, None
             if kept is not None:
                 self._body_bytes -= kept.size
                 bodies += [

@@ -24,12 +24,12 @@ from dragoman.protocols.openai_responses.additions import Addition
 from dragoman.protocols.openai_responses.errors import error_object, write_error
 from dragoman.protocols.raw import join_object, split_list, split_object, text_of
 
-MOST_LANES = 32
-"""Names of lanes that one connection may use (WebSocket mode guide)."""
+MOST_STREAM_IDS = 32
+"""Values of `stream_id` that one connection may use (WebSocket mode guide)."""
 MOST_ACTIVE = 16
 """Responses of one connection that are made at once; further ones wait (WebSocket mode guide)."""
 
-_LANE = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+_STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _OWN = ("type", "stream_id", "generate", "background", "background_options")
 """Members of a `response.create` that are not sent on."""
 _NULL = b"null"
@@ -38,12 +38,12 @@ _SWALLOWED = frozenset({"response.processed"})
 
 
 class Create(Struct, frozen=True):
-    """A `response.create`: the `body` that `POST /responses` would have had, streamed, its lane
-    (empty for the one without a name), the response that it goes on from, and whether it only
-    prepares (`generate: false`)."""
+    """A `response.create`: the `body` that `POST /responses` would have had, streamed, its
+    `stream_id` (empty for none), the response that it continues, and whether it only prepares
+    (`generate: false`)."""
 
     body: bytes
-    lane: str
+    stream_id: str
     previous: str | None
     prepares: bool
 
@@ -72,31 +72,33 @@ def read_event(data: bytes) -> Create | Addition | None:
     if kind in _SWALLOWED:
         return None
     told = f"There is no event of type '{kind[:100]}'." if kind else "type: is required"
-    raise BadEvent(_invalid(told, "type"), _lane_in(members))
+    raise BadEvent(_invalid(told, "type"), _stream_id_in(members))
 
 
 class BadEvent(DragomanError):
-    """A client's event that cannot be acted on, and the lane that the error belongs to."""
+    """A client's event that cannot be handled, and the `stream_id` of the error."""
 
-    def __init__(self, fault: Fault, lane: str = "") -> None:
+    def __init__(self, fault: Fault, stream_id: str = "") -> None:
         super().__init__(fault)
-        self.lane = lane
+        self.stream_id = stream_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.fault, self.lane)
+        return type(self), (self.fault, self.stream_id)
 
 
 def _read_create(members: Mapping[str, Raw]) -> Create:
-    lane = ""
+    stream_id = ""
     if not _is_null(members.get("stream_id")):
-        lane = text_of(members.get("stream_id"))
-        if _LANE.fullmatch(lane) is None:
+        stream_id = text_of(members.get("stream_id"))
+        if _STREAM_ID.fullmatch(stream_id) is None:
             told = "stream_id: must be 1 to 256 letters, digits, '_', '-' or '.'"
             raise BadEvent(_invalid(told, "stream_id", "invalid_stream_id"))
-    generates = _flag(members, "generate", lane)
-    _flag(members, "stream", lane)
-    if _flag(members, "background", lane):
-        raise BadEvent(_invalid("background: is not served over WebSocket", "background"), lane)
+    generates = _flag(members, "generate", stream_id)
+    _flag(members, "stream", stream_id)
+    if _flag(members, "background", stream_id):
+        raise BadEvent(
+            _invalid("background: is not served over WebSocket", "background"), stream_id
+        )
     options = _prewarming(members.get("prompt_cache_options"))
     body = {name: raw for name, raw in members.items() if name not in _OWN}
     body["stream"] = Raw(b"true")
@@ -104,7 +106,7 @@ def _read_create(members: Mapping[str, Raw]) -> Create:
         body["prompt_cache_options"] = options
     previous = text_of(members.get("previous_response_id")) or None
     prepares = generates is False or options is not None
-    return Create(to_json(body), lane, previous, prepares)
+    return Create(to_json(body), stream_id, previous, prepares)
 
 
 def _prewarming(given: Raw | None) -> Raw | None:
@@ -120,10 +122,10 @@ def _read_addition(kind: str, members: Mapping[str, Raw]) -> Addition:
     return Addition(kind, text_of(members.get(name)), members.get("input", Raw(_NULL)))
 
 
-def _flag(members: Mapping[str, Raw], name: str, lane: str) -> bool | None:
+def _flag(members: Mapping[str, Raw], name: str, stream_id: str) -> bool | None:
     raw = bytes(members.get(name, _NULL))
     if raw not in (b"true", b"false", _NULL):
-        raise BadEvent(_invalid(f"{name}: must be a boolean", name), lane)
+        raise BadEvent(_invalid(f"{name}: must be a boolean", name), stream_id)
     return None if raw == _NULL else raw == b"true"
 
 
@@ -131,9 +133,9 @@ def _is_null(raw: Raw | None) -> bool:
     return raw is None or bytes(raw) == _NULL
 
 
-def _lane_in(members: Mapping[str, Raw]) -> str:
-    lane = text_of(members.get("stream_id"))
-    return lane if _LANE.fullmatch(lane) else ""
+def _stream_id_in(members: Mapping[str, Raw]) -> str:
+    stream_id = text_of(members.get("stream_id"))
+    return stream_id if _STREAM_ID.fullmatch(stream_id) else ""
 
 
 def _invalid(message: str, param: str | None = None, code: str | None = None) -> Fault:
@@ -145,8 +147,9 @@ CONNECTION_LIMIT = _invalid(
     code="websocket_connection_limit_reached",
 )
 """Has clients open another connection, and send the whole conversation."""
-LANE_LIMIT = _invalid(
-    f"A connection has at most {MOST_LANES} lanes. Use one of them, or another connection.",
+STREAM_LIMIT = _invalid(
+    f"A connection has at most {MOST_STREAM_IDS} values of stream_id. Use one of them, or another "
+    "connection.",
     "stream_id",
     "websocket_stream_limit_reached",
 )
@@ -161,20 +164,22 @@ NO_END = Fault(
 )
 
 
-def tagged(data: bytes, lane: str) -> bytes:
-    """An event as one of a lane."""
-    end = data.rfind(b"}") if lane else -1
-    return data if end < 0 else b'%b,"stream_id":"%b"}' % (data[:end], lane.encode())
+def tagged(data: bytes, stream_id: str) -> bytes:
+    """An event with this `stream_id`."""
+    end = data.rfind(b"}") if stream_id else -1
+    return data if end < 0 else b'%b,"stream_id":"%b"}' % (data[:end], stream_id.encode())
 
 
-def error_event(fault: Fault, lane: str = "") -> bytes:
+def error_event(fault: Fault, stream_id: str = "") -> bytes:
     """The error that answers a request, for one that the gateway itself refuses."""
     rendered = write_error(fault, "")
     headers = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
-    return error_answer(rendered.status, to_json(rendered.body), headers, lane)
+    return error_answer(rendered.status, to_json(rendered.body), headers, stream_id)
 
 
-def error_answer(status: int, body: bytes, headers: Mapping[str, str], lane: str = "") -> bytes:
+def error_answer(
+    status: int, body: bytes, headers: Mapping[str, str], stream_id: str = ""
+) -> bytes:
     """The error that answers a request, from the status, body and headers that HTTP would have had.
     An error object that is not nested, or none at all, is brought into the form that clients read;
     members that it has besides are kept."""
@@ -191,10 +196,10 @@ def error_answer(status: int, body: bytes, headers: Mapping[str, str], lane: str
     if headers:
         # Clients look for them in one place or the other.
         error["headers"] = event["headers"] = dict(headers)
-    return tagged(to_json(event), lane)
+    return tagged(to_json(event), stream_id)
 
 
-def error_of_stream(data: bytes, lane: str = "") -> bytes:
+def error_of_stream(data: bytes, stream_id: str = "") -> bytes:
     """The error that answers a request, from the `error` event of a stream, which has another
     form."""
     event = jsontext.object_of(data) or {}
@@ -203,7 +208,7 @@ def error_of_stream(data: bytes, lane: str = "") -> bytes:
     found: Any = error if isinstance(error, dict) else flat
     fault = fault_of(found)
     body = {**found, "type": found.get("type") or error_object(fault)["type"]}
-    return error_answer(shown_status(fault), to_json({"error": body}), {}, lane)
+    return error_answer(shown_status(fault), to_json({"error": body}), {}, stream_id)
 
 
 class _Done(Struct):

@@ -1,4 +1,4 @@
-"""One request of a socket, in the place of one of HTTP: its body, and its answer as frames."""
+"""The answer to a request of a WebSocket, as frames."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dragoman.edge.lanes import Continuation
+from dragoman.edge.continuation import Continuation
 from dragoman.http import Budget
 from dragoman.http.websocket import text_frame
 from dragoman.protocols.openai_responses.additions import (
@@ -35,7 +35,7 @@ from dragoman.protocols.openai_responses.websocket import (
 )
 from dragoman.sse import DONE, Decoder
 
-_TOLD = (
+_HEADERS_OF_ERROR = (
     b"retry-after",
     b"x-request-id",
     b"x-should-retry",
@@ -43,29 +43,29 @@ _TOLD = (
     b"x-ratelimit-",
     b"x-dragoman-",
 )
-"""How the names of headers begin that clients are told; an answer of HTTP would have them."""
-_TOLD_WITH_ANSWER = b"x-dragoman-"
+"""Prefixes of the headers that clients are sent in events; an answer of HTTP would have them."""
+_HEADERS_OF_ANSWER = b"x-dragoman-"
 _UNAUTHENTICATED = 401
 _RESPONSE_FAILED = b"response.failed"
 
-_WATCHED = frozenset({b"error", CREATED, b"response.output_item.done"}) | ENDS | ANSWERS
-_MOST_ADDED = 16
-"""Additions to a response of which the upstream has not told anything yet."""
-_SIGN = b'{"type":"keepalive"}'
-"""Told while there is no response yet, to clients that wait for messages and ignore those of a type
-that they do not know."""
+_HANDLED = frozenset({b"error", CREATED, b"response.output_item.done"}) | ENDS | ANSWERS
+_MAX_UNANSWERED = 16
+"""Additions to a response that the upstream has not answered yet."""
+_KEEPALIVE = b'{"type":"keepalive"}'
+"""Sent while there is no response yet, to clients that wait for messages and ignore those of an
+unknown type."""
 
 
 class Socket(Protocol):
-    """What is needed of the connection."""
+    """The connection, as far as answers use it."""
 
     @property
     def is_paused(self) -> bool:
-        """Whether more waits to be sent than should."""
+        """Whether the client reads too slowly for more to be sent."""
 
     @property
     def ends_with_answer(self) -> bool:
-        """Whether the connection ends with the answer that is being given."""
+        """Whether the connection ends with the current answer."""
 
     @property
     def budget(self) -> Budget:
@@ -75,18 +75,18 @@ class Socket(Protocol):
         """Send frames."""
 
     async def drained(self) -> None:
-        """Wait until less waits to be sent."""
+        """Wait until the client has read enough."""
 
 
 class SocketReply:
     """The answer to a `response.create`: a `ReplySink` that sends events as frames.
 
-    The events of the answer go out as they are, each in a frame, as soon as they are written. After
-    the terminal event nothing follows, but the response that goes on from it where input was added
-    to it; an answer that ends without one is given an error. `over`
-    says that there was one; `unauthenticated` that the client's key is no longer valid. `release`
-    gives `reserved` bytes back to the memory budget. `unsent` is the terminal event where the
-    connection ends with it: what a client sends once it has that would find no one.
+    Events go out as they are, each in a frame, as soon as they are written. After the terminal
+    event nothing follows, except for the response that continues it where input was added to it; an
+    answer that ends without one gets an error. `over` says that there was one; `unauthenticated`
+    that the client's key is no longer valid. `release` gives `reserved` bytes back to the memory
+    budget. `unsent` is the terminal event where the connection ends with it: it is sent with the
+    close frame, so that the client sends nothing in between.
     """
 
     __slots__ = (
@@ -101,14 +101,14 @@ class SocketReply:
         "_responses",
         "_shift",
         "_socket",
-        "_wants_signs",
+        "_wants_keepalives",
         "continuation",
         "ended_id",
         "gone",
-        "lane",
         "on_gone",
         "over",
         "reserved",
+        "stream_id",
         "unauthenticated",
         "unsent",
     )
@@ -116,22 +116,22 @@ class SocketReply:
     def __init__(
         self,
         socket: Socket,
-        lane: str,
+        stream_id: str,
         continuation: Continuation,
         *,
         reserved: int = 0,
-        wants_signs: bool = False,
+        wants_keepalives: bool = False,
     ) -> None:
         """
         Args:
             socket: the connection.
-            lane: of the request; empty for the one without a name.
+            stream_id: of the request; empty if it has none.
             continuation: what the request continues.
             reserved: bytes of the memory budget for its message.
-            wants_signs: the client waits for messages, also before there is a response.
+            wants_keepalives: the client waits for messages, also before there is a response.
         """
         self._socket = socket
-        self.lane = lane
+        self.stream_id = stream_id
         self.continuation = continuation
         self.reserved = reserved
         self.gone = False
@@ -139,24 +139,24 @@ class SocketReply:
         self.over = False
         self.unauthenticated = False
         self.unsent = b""
-        self._wants_signs = wants_signs
+        self._wants_keepalives = wants_keepalives
         self._decoder = Decoder()
         self._is_between = True
-        """Whether all events that began are whole."""
+        """Whether no event is incomplete."""
         self._headers: Mapping[str, str] = {}
         self._created = b""
-        """The event that began the response."""
+        """The `response.created` event."""
         self._last = b""
         """The last event that was sent."""
         self._shift = 0
-        """How many events were sent that are none of the stream."""
+        """How many events were sent in addition to those of the stream."""
         self._error = b""
         """An `error` event of the stream, which has no such form here."""
         self._items: list[tuple[int, bytes]] = []
         self._added: Additions | None = None
-        """What was added to the response under way."""
+        """What was added to the running response."""
         self._responses = 0
-        """How many responses were begun."""
+        """How many responses were created."""
         self.ended_id = ""
         """The id of the response that ended last."""
 
@@ -164,25 +164,25 @@ class SocketReply:
 
     def reserve(self, size: int) -> bool:
         """Reserve so much of the memory budget."""
-        if not self._socket.budget.take(size):
+        if not self._socket.budget.reserve(size):
             return False
         self.reserved += size
         return True
 
     def release(self) -> None:
         """Give back what is reserved of the memory budget."""
-        self._socket.budget.give(self.reserved)
+        self._socket.budget.release(self.reserved)
         self.reserved = 0
 
     def leave(self) -> None:
         """The client has left."""
         self.gone = True
-        self.continuation.pieces = None  # what comes of the answer yet is not remembered
+        self.continuation.pieces = None  # the rest of the answer is not remembered
         if self.on_gone is not None:
             self.on_gone()
 
-    def add(self, addition: Addition) -> tuple[str, str]:
-        """Give the response under way more input. Returns why that cannot be, as code and message,
+    async def add(self, addition: Addition) -> tuple[str, str]:
+        """Add input to the running response. Returns why that is not possible, as code and message,
         both empty if it was sent."""
         add, added = self.continuation.add, self._added or Additions()
         if add is None:
@@ -190,15 +190,16 @@ class SocketReply:
         if not addition.items:
             return "invalid_input", "input: must be a text, or a list of items"
         size = len(bytes(addition.input))
-        if len(added.unanswered) >= _MOST_ADDED or not self.reserve(size):
+        if len(added.unanswered) >= _MAX_UNANSWERED or not self.reserve(size):
             return "too_many_pending_steers", "Too much input waits for this response."
         refusal = "too_many_pending_steers", "Other input is still on its way."
-        told = self.continuation.admit()
-        if told:
-            refusal = "rate_limit_exceeded", told
-        if told or not add(replace(addition, place=self._responses - 1)):
+        message = await self.continuation.admit()
+        added = self._added or Additions()
+        if message:
+            refusal = "rate_limit_exceeded", message
+        if message or not add(replace(addition, place=self._responses - 1)):
             self.reserved -= size
-            self._socket.budget.give(size)
+            self._socket.budget.release(size)
             return refusal
         added.sent(addition)
         self._added = added
@@ -212,14 +213,16 @@ class SocketReply:
         return response_id_in(self._created) if self._created else ""
 
     def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
-        """Give a whole answer: an error."""
+        """Send a whole answer: an error."""
         self.unauthenticated = status == _UNAUTHENTICATED
-        self._fail(error_answer(status, body, _told(lines, _TOLD), self.lane))
+        self._fail(
+            error_answer(status, body, _headers_in(lines, _HEADERS_OF_ERROR), self.stream_id)
+        )
 
     def start(self, status: int, lines: bytes = b"") -> None:
         """Begin an answer."""
-        if lines.startswith(_TOLD_WITH_ANSWER) or b"\n" + _TOLD_WITH_ANSWER in lines:
-            self._headers = _told(lines, (_TOLD_WITH_ANSWER,))
+        if lines.startswith(_HEADERS_OF_ANSWER) or b"\n" + _HEADERS_OF_ANSWER in lines:
+            self._headers = _headers_in(lines, (_HEADERS_OF_ANSWER,))
 
     def try_write(self, data: bytes) -> bool:
         """Send events, if that takes no waiting."""
@@ -240,14 +243,14 @@ class SocketReply:
         self.finish()
 
     def finish(self) -> None:
-        """Make sure that there was a terminal event."""
+        """Send an error if there was no terminal event."""
         if self.over:
             return
-        lane = self.lane
+        stream_id = self.stream_id
         if self._error:
-            self._fail(error_of_stream(self._error, lane))
+            self._fail(error_of_stream(self._error, stream_id))
         else:
-            self._fail(error_event(NO_END, lane))
+            self._fail(error_event(NO_END, stream_id))
 
     def _fail(self, event: bytes) -> None:
         if not self.over:
@@ -265,29 +268,29 @@ class SocketReply:
         """Frames that return what was added and not committed."""
         if self._added is None:
             return b""
-        told = [tagged(event, self.lane) for event in self._added.returned]
-        return b"".join(map(text_frame, told))
+        events = [tagged(event, self.stream_id) for event in self._added.returned]
+        return b"".join(map(text_frame, events))
 
     def _pass(self, data: bytes) -> None:
         if not data:
             return
         if self._is_between and data.startswith(b":"):
-            self._give_sign()
+            self._send_keepalive()
         self._is_between = data.endswith(b"\n\n")
         frames = b"".join([self._framed(one.event, one.data) for one in self._decoder.feed(data)])
         if frames:
             self._send(frames)
 
-    def _give_sign(self) -> None:
-        """The upstream is silent; the client is told something that changes nothing."""
+    def _send_keepalive(self) -> None:
+        """Send the client an event without effect, as the upstream is silent."""
         if self.over:
             return
         if self._created:
             number = sequence_number(self._last) + 1
             self._shift += 1
-            event = tagged(in_progress(self._created, number), self.lane)
-        elif self._wants_signs:
-            event = _SIGN
+            event = tagged(in_progress(self._created, number), self.stream_id)
+        elif self._wants_keepalives:
+            event = _KEEPALIVE
         else:
             return
         self._last = event
@@ -297,19 +300,19 @@ class SocketReply:
         """An event in its frame; nothing if it is not to be sent."""
         if self.over or data == DONE:
             return b""
-        if name in _WATCHED:
-            data = self._watched(name, data)
+        if name in _HANDLED:
+            data = self._handle_event(name, data)
             if not data:
                 return b""
         if self._shift and (number := sequence_number(data)) >= 0:
             data = numbered(data, number + self._shift)
-        if self.lane:
-            data = tagged(data, self.lane)
+        if self.stream_id:
+            data = tagged(data, self.stream_id)
         self._last = data
         return text_frame(data)
 
-    def _watched(self, name: bytes, data: bytes) -> bytes:
-        """What is sent for an event that matters beyond itself."""
+    def _handle_event(self, name: bytes, data: bytes) -> bytes:
+        """What is sent for an event that changes the state of the answer."""
         if name == b"error":
             self._error = data
             return b""
@@ -317,7 +320,7 @@ class SocketReply:
             if self.continuation.pieces is not None:
                 self._items.append(finished_item(data))
         elif name in ANSWERS:
-            self._note_added(name, data)
+            self._handle_addition(name, data)
         elif name == CREATED:
             if self._added is not None:
                 self._added.take(name, data)
@@ -348,8 +351,8 @@ class SocketReply:
             else:
                 self.continuation.go_on(output)
 
-    def _note_added(self, name: bytes, data: bytes) -> None:
-        """Something is told of what was added."""
+    def _handle_addition(self, name: bytes, data: bytes) -> None:
+        """Handle an event about additions."""
         added = self._added
         if added is None:
             return
@@ -363,16 +366,16 @@ class SocketReply:
             self.continuation.answered(self.ended_id, pending)
 
     def _commit(self, added: Additions) -> None:
-        """What was queued is part of the conversation."""
+        """Add committed input to the conversation."""
         for one in added.committed:
             self.continuation.go_on(one.items)
 
 
-def _told(lines: bytes, names: tuple[bytes, ...]) -> dict[str, str]:
+def _headers_in(lines: bytes, names: tuple[bytes, ...]) -> dict[str, str]:
     """The headers in these lines whose names begin so."""
-    told = {}
+    message = {}
     for line in lines.split(b"\r\n"):
         name, _, value = line.partition(b":")
         if name.lower().startswith(names):
-            told[name.decode("latin-1").lower()] = value.strip().decode("latin-1")
-    return told
+            message[name.decode("latin-1").lower()] = value.strip().decode("latin-1")
+    return message

@@ -14,7 +14,7 @@ Event = Create | Addition | None
 
 
 async def read_large_event(large: LargeBodies, message: bytes) -> Event:
-    """As `read_event`, of a message that holds at most as many values as a body may.
+    """As `read_event`, of a message with at most as many values as a body may have.
 
     Raises:
         DragomanError: as there, or TOO_LARGE.
@@ -25,7 +25,7 @@ async def read_large_event(large: LargeBodies, message: bytes) -> Event:
 
 def _event_in(message: bytes, max_values: int) -> tuple[Event, bytes]:
     if holds_more_values(message, max_values):
-        raise too_large(f"The message holds more than {max_values} values.")
+        raise too_large(f"The message contains more than {max_values} values.")
     event = read_event(message)
     if isinstance(event, Create):
         return replace(event, body=b""), event.body

@@ -1,4 +1,4 @@
-"""The handshake of clients, and how many connections there may be."""
+"""WebSocket connections of clients: handshakes, and the number of connections."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _OF_THE_HANDSHAKE = frozenset(
         IDEMPOTENCY_KEY,
     }
 )
-"""Headers that are none of the requests that follow."""
+"""Headers of the handshake only."""
 _BETA = b"openai-beta"
 _BETA_SOCKETS = b"responses_websockets="
 _ORIGINATOR = b"originator"
-"""Sent by Codex, as is the beta header: it gives a turn up after five minutes without a message,
-whatever else the socket brings."""
+"""Sent by Codex, as is the beta header: it gives up after five minutes without a message, whatever
+else comes over the connection."""
 
 
 class WebSockets:
@@ -126,7 +126,7 @@ class WebSockets:
         self._sessions.add(session)
         self._by_client[caller.name] += 1
         try:
-            request.take_over(session)
+            request.switch_to(session)
         except BaseException:
             session.connection_lost(None)
             raise
@@ -151,11 +151,11 @@ class WebSockets:
                 FaultKind.OVERLOADED, "The gateway is shutting down.", retry_after=_RETRY_S
             )
         if len(self._sessions) >= self._settings.max_connections:
-            told = "The gateway has as many WebSocket connections as it may."
-            raise refusal(FaultKind.OVERLOADED, told, retry_after=_RETRY_S)
+            message = "The gateway has as many WebSocket connections as it may."
+            raise refusal(FaultKind.OVERLOADED, message, retry_after=_RETRY_S)
         if self._by_client[caller.name] >= MOST_OF_A_CLIENT:
-            told = "There are too many WebSocket connections with this key."
-            raise refusal(FaultKind.RATE_LIMITED, told, retry_after=_RETRY_S)
+            message = "There are too many WebSocket connections with this key."
+            raise refusal(FaultKind.RATE_LIMITED, message, retry_after=_RETRY_S)
 
     def remove(self, session: Session) -> None:
         """A connection is over."""
@@ -176,5 +176,9 @@ def _client(incoming: IncomingRequest, caller: Caller) -> Client:
     others = [one for one in features if one and not one.startswith(_BETA_SOCKETS)]
     if others:
         headers[_BETA] = b", ".join(others)
-    wants_signs = _ORIGINATOR in headers or len(others) != len([one for one in features if one])
-    return Client(caller.name, incoming.path, headers, incoming.address, wants_signs=wants_signs)
+    wants_keepalives = _ORIGINATOR in headers or len(others) != len(
+        [one for one in features if one]
+    )
+    return Client(
+        caller.name, incoming.path, headers, incoming.address, wants_keepalives=wants_keepalives
+    )

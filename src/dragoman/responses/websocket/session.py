@@ -1,4 +1,4 @@
-"""One connection of a client: its lanes, its requests in flight, and its age."""
+"""One WebSocket connection of a client: its requests in flight, and its age."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Protocol
 from msgspec import Struct
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
+from dragoman.edge.continuation import ConnectionMemory, Continuation
 from dragoman.edge.errors import fault_of
 from dragoman.edge.incoming import Received
-from dragoman.edge.lanes import ConnectionMemory, Continuation
 from dragoman.http import Budget
 from dragoman.http.clock import Clock
 from dragoman.http.websocket import Accepted, CloseCode, WebSocket, text_frame
 from dragoman.protocols.openai_responses.additions import Addition
 from dragoman.protocols.openai_responses.websocket import (
     CONNECTION_LIMIT,
-    LANE_LIMIT,
     MOST_ACTIVE,
-    MOST_LANES,
+    MOST_STREAM_IDS,
     QUEUE_FULL,
+    STREAM_LIMIT,
     BadEvent,
     Create,
     error_event,
@@ -38,17 +38,17 @@ _log = logging.getLogger("dragoman.gateway")
 
 _MOST_WAITING = 64
 """Requests that wait on one connection."""
-_UNREAD_REFUSALS = 100
-"""Answers of a few words that may wait for a client that reads nothing."""
+_MAX_UNREAD = 100
+"""Errors that may wait for a client that does not read."""
 _QUIET_S = 1.0
-"""For so long a client must have asked nothing before its connection is ended for its age: what it
-sends meanwhile would cross the end, and not all clients ask again then."""
+"""Seconds without a request before a connection is closed for its age: a request that crosses the
+close frame is lost, and not all clients send it again."""
 _JITTER = 0.1
 """Share of its age by which a connection may end earlier, so that not all do at once."""
 _LEAVING = "going away"
-"""What Codex shows of a reason is one of a few words."""
+"""Codex shows a reason of a few words only."""
 
-_LAST_WORDS: dict[int, Fault] = {
+_REFUSALS: dict[int, Fault] = {
     CloseCode.MESSAGE_TOO_BIG: Fault(
         FaultKind.TOO_LARGE, "The message is too large for this gateway."
     ),
@@ -68,13 +68,13 @@ class Terms(Struct, frozen=True, kw_only=True):
 
 class Client(Struct, frozen=True):
     """Whose connection it is: the `name` of the key, and the `path`, `headers` and `address` of the
-    requests that are made for it. `wants_signs` is as in `SocketReply`."""
+    requests that are made for it. `wants_keepalives` is as in `SocketReply`."""
 
     name: str
     path: str
     headers: dict[bytes, bytes]
     address: str
-    wants_signs: bool
+    wants_keepalives: bool
 
 
 class Service(Protocol):
@@ -95,7 +95,7 @@ class Service(Protocol):
 
 
 class _Waiting(Struct, frozen=True):
-    """A request whose turn has not come."""
+    """A request that waits."""
 
     create: Create
     continuation: Continuation
@@ -103,17 +103,17 @@ class _Waiting(Struct, frozen=True):
 
 
 class Session(WebSocket):
-    """One connection. Requests of one lane follow each other, those of several are served side by
-    side, up to a number; further ones wait."""
+    """One connection. Requests with the same `stream_id` are served one after another, others at
+    the same time, up to a number; further ones wait."""
 
     __slots__ = (
         "_active",
         "_ended",
-        "_lanes",
         "_memory",
         "_refusals",
         "_retiring",
         "_service",
+        "_stream_ids",
         "_tasks",
         "_terms",
         "_until",
@@ -149,12 +149,12 @@ class Session(WebSocket):
         self._until = now + age_s if age_s else 0.0
         self._used = now
         self._memory = ConnectionMemory(budget, terms.memory_bytes)
-        self._lanes: set[str] = set()
-        """Names of lanes that were used."""
+        self._stream_ids = {""}
+        """Those that were used, and that of requests without one."""
         self._active: dict[str, SocketReply] = {}
-        """What is being answered, by lane."""
+        """Running answers, by `stream_id`."""
         self._ended: dict[str, str] = {}
-        """The id of the response that ended last in each lane."""
+        """The id of the last response of each `stream_id`."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: list[_Waiting] = []
         self._retiring = False
@@ -172,7 +172,7 @@ class Session(WebSocket):
             event = read_event(data)
         except BadEvent as bad:
             event = None
-            self._refuse(bad.fault, bad.lane)
+            self._refuse(bad.fault, bad.stream_id)
         self._handle(event, reserved)
         return None
 
@@ -181,7 +181,7 @@ class Session(WebSocket):
         try:
             event = await self._service.read_large(data)
         except DragomanError as error:
-            self._refuse(error.fault, error.lane if isinstance(error, BadEvent) else "")
+            self._refuse(error.fault, error.stream_id if isinstance(error, BadEvent) else "")
         except Exception as error:
             self._refuse(fault_of(error, "of a WebSocket"))
         finally:
@@ -191,83 +191,84 @@ class Session(WebSocket):
         """Handle an event. `reserved` bytes of the memory budget are those of its message."""
         if isinstance(event, Create) and self._accept(event, reserved):
             return
-        self.budget.give(reserved)
+        self.budget.release(reserved)
         if isinstance(event, Addition):
-            self._steer(event)
+            task = self.clock.loop.create_task(self._steer(event))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def _accept(self, create: Create, reserved: int) -> bool:
         """Queue a request; False if it is refused."""
-        lane = create.lane
+        stream_id = create.stream_id
         if self._retiring:
-            self._refuse(CONNECTION_LIMIT, lane)
-        elif lane and lane not in self._lanes and len(self._lanes) >= MOST_LANES:
-            self._refuse(LANE_LIMIT, lane)
+            self._refuse(CONNECTION_LIMIT, stream_id)
+        elif stream_id not in self._stream_ids and len(self._stream_ids) > MOST_STREAM_IDS:
+            self._refuse(STREAM_LIMIT, stream_id)
         elif len(self._waiting) >= _MOST_WAITING:
-            self._refuse(QUEUE_FULL, lane)
+            self._refuse(QUEUE_FULL, stream_id)
         else:
-            if lane:
-                self._lanes.add(lane)
-            continuation = Continuation(self._memory, lane, create.previous, create.prepares)
+            self._stream_ids.add(stream_id)
+            continuation = Continuation(self._memory, stream_id, create.previous, create.prepares)
             self._waiting.append(_Waiting(create, continuation, reserved))
-            # One that comes late is served, and the connection ends with its answer.
+            # A late one is served, and the connection ends with its answer.
             self._retiring = self._is_old(self._used)
             self._start()
             return True
         return False
 
-    def _steer(self, addition: Addition) -> None:
-        """Give a response under way more input, if its upstream takes any."""
+    async def _steer(self, addition: Addition) -> None:
+        """Add input to a running response, if its upstream accepts any."""
         target = addition.target
         found = [one for one in self._active.values() if target and one.response_id == target]
-        lane = ""
+        stream_id = ""
         if found:
-            lane = found[0].lane
-            code, message = found[0].add(addition)
+            stream_id = found[0].stream_id
+            code, message = await found[0].add(addition)
         elif target and self._is_over(target):
             code, message = "response_already_completed", "This response is over."
         else:
             code, message = "response_not_found", "There is no such response on this connection."
         if code:
-            self._say(tagged(addition.refused(code, message), lane))
+            self._send_event(tagged(addition.refused(code, message), stream_id))
 
     def _is_over(self, name: str) -> bool:
-        """Whether it is a response that has ended on this connection, as far as that is known."""
-        told = [one.ended_id for one in self._active.values()]
-        return name in (*told, *self._ended.values()) or self._memory.find(name) is not None
+        """Whether it is a response that has ended on this connection, as far as can be seen."""
+        ended = [one.ended_id for one in self._active.values()]
+        return name in (*ended, *self._ended.values()) or self._memory.find(name) is not None
 
-    def _refuse(self, fault: Fault, lane: str = "") -> None:
-        self._say(error_event(fault, lane))
+    def _refuse(self, fault: Fault, stream_id: str = "") -> None:
+        self._send_event(error_event(fault, stream_id))
 
-    def _say(self, event: bytes) -> None:
-        """Tell something that nobody waits to be able to tell."""
+    def _send_event(self, event: bytes) -> None:
+        """Send an event without waiting for the client to read."""
         self._refusals = self._refusals + 1 if self.is_paused else 0
-        if self._refusals > _UNREAD_REFUSALS:
+        if self._refusals > _MAX_UNREAD:
             self.close(CloseCode.POLICY_VIOLATION, "answers are not read")
         else:
             self.send(text_frame(event))
 
     def on_refusal(self, code: int) -> None:
         """The connection ends for what was sent."""
-        self._refuse(_LAST_WORDS.get(code, _BROKEN))
+        self._refuse(_REFUSALS.get(code, _BROKEN))
 
     # Requests
 
     def _start(self) -> None:
-        """Serve what waits, as far as its lane and the connection are free."""
+        """Serve waiting requests, as far as their `stream_id` and the connection are free."""
         for waiting in list(self._waiting):
             if len(self._active) >= MOST_ACTIVE:
                 return
-            lane = waiting.create.lane
-            if lane in self._active:
+            stream_id = waiting.create.stream_id
+            if stream_id in self._active:
                 continue
             self._waiting.remove(waiting)
             client = self.client
             reply = SocketReply(
                 self,
-                lane,
+                stream_id,
                 waiting.continuation,
                 reserved=waiting.reserved,
-                wants_signs=client.wants_signs,
+                wants_keepalives=client.wants_keepalives,
             )
             received = Received.internal(
                 client.path,
@@ -277,7 +278,7 @@ class Session(WebSocket):
                 client.address,
                 waiting.continuation,
             )
-            self._active[lane] = reply
+            self._active[stream_id] = reply
             task = self.clock.loop.create_task(self._run(received))
             self._tasks.add(task)
             # Also of one that is cancelled before it has begun.
@@ -295,12 +296,12 @@ class Session(WebSocket):
             fault_of(error, "of a WebSocket")
 
     def _answered(self, reply: SocketReply, task: asyncio.Task[None]) -> None:
-        """A request is over, one way or another."""
+        """A request is over, whatever its outcome."""
         self._tasks.discard(task)
         reply.finish()
         reply.release()
-        del self._active[reply.lane]
-        self._ended[reply.lane] = reply.ended_id
+        del self._active[reply.stream_id]
+        self._ended[reply.stream_id] = reply.ended_id
         self._used = self.clock.loop.time()
         if reply.unauthenticated:
             self.close(CloseCode.POLICY_VIOLATION, "the API key is not valid", reply.unsent)
@@ -313,7 +314,7 @@ class Session(WebSocket):
     def on_tick(self, now: float) -> None:
         """Look at the connection's age."""
         if self.is_receiving:
-            self._used = now  # What is asked is not whole yet.
+            self._used = now  # A message is incomplete.
         if self._is_old(now):
             if self._waiting or not all(one.over for one in self._active.values()):
                 self._retiring = True
@@ -327,7 +328,7 @@ class Session(WebSocket):
         return bool(self._until) and now >= self._until
 
     def retire(self) -> None:
-        """End when what is in flight has ended. What comes is refused: clients dial anew."""
+        """End when what is in flight has ended. New requests are refused, and clients reconnect."""
         self._retiring = True
         self._leave_if_idle()
 
@@ -336,19 +337,19 @@ class Session(WebSocket):
             self.close(CloseCode.GOING_AWAY, _LEAVING, last)
 
     def cancel(self) -> None:
-        """Break off what is in flight; each client is told."""
+        """Cancel what is in flight; the client is sent an error for each."""
         self._retiring = True
         waiting, self._waiting = self._waiting, []
         for one in waiting:
-            self.budget.give(one.reserved)
-            self._refuse(CONNECTION_LIMIT, one.create.lane)
+            self.budget.release(one.reserved)
+            self._refuse(CONNECTION_LIMIT, one.create.stream_id)
         for task in self._tasks:
             task.cancel()
 
     def on_end(self) -> None:
-        """Break off what is in flight; nobody is there to be told."""
+        """Cancel what is in flight, without errors."""
         for one in self._waiting:
-            self.budget.give(one.reserved)
+            self.budget.release(one.reserved)
         self._waiting.clear()
         for reply in list(self._active.values()):
             reply.leave()

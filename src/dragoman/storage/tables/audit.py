@@ -40,8 +40,8 @@ class AuditTable:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def note(self, actor: Actor, changes: Iterable[Change]) -> None:
-        """See `AuditLog.note`."""
+    def record(self, actor: Actor, changes: Iterable[Change]) -> None:
+        """See `AuditLog.record`."""
         now = time.time()
         who = (now, actor.who, actor.origin, actor.address)
         rows = [

@@ -5,6 +5,7 @@ Rows have the version of the transaction that wrote them last, like all rows tha
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import ceil
@@ -14,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.config import AccessRules, KeyRules
-from dragoman.jsontext import decoder
+from dragoman.jsontext import decoder, strict
 from dragoman.keys.records import (
     MOST_SECRETS,
     StoredKey,
@@ -25,6 +26,8 @@ from dragoman.keys.records import (
 )
 from dragoman.storage.tables.audit import AuditTable
 from dragoman.storage.tables.database import Connection, replacing
+
+_log = logging.getLogger("dragoman.accounts")
 
 
 class _Membership(Struct, frozen=True):
@@ -192,13 +195,26 @@ def _asked_keys(
                 name=name,
                 created=created,
                 removed=removed,
-                rules=_read_rules(rules),
+                rules=_read_rules(_without_shares(rules, name)),
                 secrets=tuple(secrets.get(name, ())),
             )
             for name, created, removed, rules in rows
         )
 
     return read
+
+
+def _without_shares(stored: str, name: str) -> str:
+    """The rules of a key or a team without limits that are a share of what accounts have, which
+    former versions stored: they were no caps, and what accounts have is no longer learned."""
+    if '"share"' not in stored:
+        return stored
+    rules = strict(stored)
+    limits = rules.get("limits", [])
+    rules["limits"] = [limit for limit in limits if "share" not in limit]
+    if len(rules["limits"]) < len(limits):
+        _log.warning("%s: a limit that is a share of what accounts have is left out", name)
+    return _encode(rules).decode()
 
 
 def asked_teams(connection: Connection, version: int) -> Callable[[], tuple[StoredTeam, ...]]:
@@ -208,7 +224,12 @@ def asked_teams(connection: Connection, version: int) -> Callable[[], tuple[Stor
         (version,),
     )
     return lambda: tuple(
-        StoredTeam(name=name, created=created, removed=removed, rules=_read_team_rules(rules))
+        StoredTeam(
+            name=name,
+            created=created,
+            removed=removed,
+            rules=_read_team_rules(_without_shares(rules, name)),
+        )
         for name, created, removed, rules in rows
     )
 

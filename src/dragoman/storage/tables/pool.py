@@ -136,6 +136,7 @@ class PoolTables:
         self._workers: list[tuple[str, float, dict[str, int]]] = []
         self._workers_at = -1
         self._mark = 0.0
+        self._written_mark = 0.0
 
     @property
     def client_keys(self) -> KeyTables:
@@ -147,9 +148,9 @@ class PoolTables:
         """See `Store.admins`."""
         return self._admins
 
-    def note(self, actor: Actor, changes: Iterable[Change]) -> None:
-        """See `AuditLog.note`."""
-        self._audit.note(actor, changes)
+    def record(self, actor: Actor, changes: Iterable[Change]) -> None:
+        """See `AuditLog.record`."""
+        self._audit.record(actor, changes)
 
     def audit(
         self,
@@ -223,6 +224,7 @@ class PoolTables:
             with self._database.writing() as (connection, version):
                 self._write(connection, version, worker, batch, now)
                 changes = self._changes(connection, worker, version, since, now, batch)
+            self._written_mark = self._mark
             if batch.leases:
                 self._written_leases[worker] = (dict(batch.leases), now)
             else:
@@ -235,12 +237,24 @@ class PoolTables:
         self._database.replaced = False
         return changes
 
-    def was_written(self, worker: str) -> bool:
-        """See `Store.was_written`."""
+    @property
+    def mark(self) -> float:
+        """See `Store.mark`."""
+        return self._written_mark
+
+    def mark_of(self, worker: str) -> float:
+        """See `Store.mark_of`."""
         with self._database.reading() as connection:
             name = f"{_WRITTEN_BY}{self._instance}{worker}"
             row = connection.execute("SELECT until FROM claims WHERE name = ?", (name,)).fetchone()
-        return row is not None and row[0] == self._mark
+        return 0.0 if row is None else float(row[0])
+
+    def was_written(self, worker: str) -> bool:
+        """See `Store.was_written`."""
+        if self.mark_of(worker) != self._mark:
+            return False
+        self._written_mark = self._mark
+        return True
 
     def define(self, definitions: Iterable[Definition]) -> None:
         """See `Store.define`."""

@@ -1,9 +1,7 @@
 /** Dialogs that create keys and teams, rotate secrets, and set limits. */
 import { html } from "../lib/html.js";
-import { useState } from "../vendor/hooks.js";
 import { encoded, post, send } from "../lib/api.js";
-import { count, plural, printable } from "../lib/format.js";
-import { formatTime, unixTime } from "../lib/time.js";
+import { printable } from "../lib/format.js";
 import { CopyButton } from "../components/controls.js";
 import {
   Actions,
@@ -83,33 +81,24 @@ const MODES = [
 ];
 
 /**
- * Adds a limit, or changes `one`: what the change would have refused lately is shown before.
+ * Adds a limit, or changes `one`.
  * @param {{ path: string, one?: Api.LimitView } & DialogProps} props
  */
 export function LimitDialog({ path, one, onClose, onDone }) {
-  const [simulation, setSimulation] = useState(/** @type {any} */ (null));
   const old = one ? one.limit : { kind: "requests", window: "day", mode: "", amount: undefined };
   const empty = one ? null : undefined; // a change names what is taken away
-  const submit = async ({ kind, amount, window, mode }) => {
+  const submit = ({ kind, amount, window, mode }) => {
     const limit = {
       kind,
       amount: kind === "cost" ? amount : Number(amount),
       window: kind === "concurrent" ? empty : window,
       mode: mode || empty,
     };
-    if (!one) return { added: await post(path, limit) };
-    if (simulation) return { changed: await send("PATCH", `${path}/${one.number}`, limit) };
-    return { simulated: await post(path + "/simulate", { ...old, ...limit }), kind };
+    return one ? send("PATCH", `${path}/${one.number}`, limit) : post(path, limit);
   };
-  const onResult = (result) => {
-    if (result.simulated) setSimulation({ ...result.simulated, kind: result.kind });
-    else onDone(null);
-  };
-  const changeAction = simulation ? "Save" : "Check against the last 7 days";
   return html`
-    <${FormDialog} title=${one ? "Change a limit" : "Add a limit"}
-      action=${one ? changeAction : "Add"} submit=${submit} onInput=${() => setSimulation(null)}
-      onDone=${onResult} onClose=${onClose}>
+    <${FormDialog} title=${one ? "Change a limit" : "Add a limit"} action=${one ? "Save" : "Add"}
+      submit=${submit} onDone=${() => onDone(null)} onClose=${onClose}>
       <div class="pair">
         <div>
           <${SelectField} name="kind" label="Of" choices=${Object.entries(LIMIT_KINDS)}
@@ -130,23 +119,8 @@ export function LimitDialog({ path, one, onClose, onDone }) {
             chosen=${old.mode || ""} />
         </div>
       </div>
-      <p role="status">${simulation && simulationText(simulation)}</p>
     <//>
   `;
-}
-
-/**
- * What a limit would have refused lately.
- * @param {{ kind: string, over: number | null, hours: number, first: string, most: string | number
- *   }} simulation
- */
-function simulationText({ kind, over, hours, first, most }) {
-  if (over == null) return "Use is recorded by the hour, which is too coarse for this limit.";
-  const exceeded = `it would have been exceeded in ${count(over)} of ${plural(hours, "hour")}`;
-  const effect = over
-    ? `${exceeded} with use, first ${formatTime(Number(unixTime(first)))}`
-    : "it would have refused nothing";
-  return `In the last 7 days ${effect}; the most within its window was ${amountText(kind, most)}.`;
 }
 
 /** @param {{ path: string, one: Api.LimitView } & DialogProps} props */

@@ -1,0 +1,388 @@
+"""The owner of the limits of one machine. Pure: messages and the time are given.
+
+- A request is admitted at all of its limits or at none. What it may come to is reserved, and is
+  either used or free again once it is settled. What is used and what is reserved together never
+  exceed a limit, so neither does what is admitted.
+- Requests count as used from the moment they are admitted, and are taken back if no upstream was
+  reached. Tokens and costs are reserved while a request is under way, and used once it is over.
+- A worker whose connection has ended has nothing under way: what it had reserved is free again.
+  What it had settled stays used as far as rows of usage tell of it: what was in no batch that was
+  being written is taken back; of a batch that was, the store tells whether it was written.
+- Where machines share limits, each is lent slices of them and lends on to its workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct, field
+
+from dragoman.config.limits import Limit
+from dragoman.config.windows import Rolling
+from dragoman.limits.balances import Balance, Slice
+from dragoman.limits.counters import CounterState
+from dragoman.limits.messages import (
+    Admit,
+    Asked,
+    Claim,
+    Define,
+    Defined,
+    Granted,
+    Look,
+    Reached,
+    Refused,
+    Restore,
+    Retire,
+    Settle,
+    SharedState,
+    State,
+    States,
+    Unknown,
+    Writing,
+)
+
+MOST_AMOUNT: Final = 10**16
+"""What is counted at once at most, whatever an upstream reports: sums must fit 64 bits."""
+
+LEAST_OUTPUT: Final = 256
+"""Tokens of output for which a request that is clamped is still worth sending."""
+
+SHARES: Final = (50, 80, 100)
+"""Percent of a limit that are reported when they are reached."""
+
+_HOUR_S: Final = 3600
+
+_MOST_IDLE: Final = 100_000
+"""Balances from which on idle ones are dropped."""
+
+
+class _Peer(Struct):
+    """What one worker has: what it has reserved, by limit; what it has settled that is in no row of
+    usage, and what of that is being written, by the writer of this name."""
+
+    reserved: dict[int, int] = field(default_factory=dict)
+    settled: dict[int, int] = field(default_factory=dict)
+    writing: dict[int, int] = field(default_factory=dict)
+    writer: str = ""
+    mark: float = 0.0
+
+
+class _Doubt(Struct, frozen=True):
+    """What a writer that is gone may have written after its batch with this mark."""
+
+    mark: float
+    amounts: dict[int, int]
+
+
+class Owner:
+    """The limits of one machine. `make_balance` makes that of a limit from a number, the name of
+    its ledger and the limit; it is another where machines share limits. Limits are numbered from
+    `first` on."""
+
+    def __init__(
+        self, make_balance: Callable[[int, str, Limit], Balance] = Balance, first: int = 1
+    ) -> None:
+        self.balances: dict[int, Balance] = {}
+        self._make_balance = make_balance
+        self._numbers: dict[str, int] = {}
+        self._last_number = first - 1
+        self._peers: dict[object, _Peer] = {}
+        self._doubts: dict[str, _Doubt] = {}
+        self._inherited: dict[str, CounterState] = {}
+        self.reached: list[Reached] = []
+        """Shares of limits that were reached, until somebody takes them."""
+
+    def define(self, message: Define, now: float) -> Defined:
+        """See `Define`."""
+        numbers, empty = [], []
+        for name, limit in message.limits:
+            number = self._numbers.get(name)
+            if number is None:
+                if len(self.balances) >= _MOST_IDLE:
+                    self._drop_idle(now)
+                self._last_number = number = self._last_number + 1
+                self._numbers[name] = number
+                self.balances[number] = self._make_balance(number, name, limit)
+            balance = self.balances[number]
+            balance.limit = limit
+            numbers.append(number)
+            if not balance.is_restored:
+                empty.append(number)
+        return Defined(tuple(numbers), tuple(empty))
+
+    def restore(self, message: Restore, now: float) -> None:
+        """See `Restore`: whoever comes first tells."""
+        balance = self.balances.get(message.number)
+        if balance is None or balance.is_restored:
+            return
+        balance.is_restored = True
+        balance.counter.restore(message.used, now)
+        inherited = self._inherited.pop(balance.name, None)
+        if inherited is not None:
+            balance.counter.take(inherited)
+        for peer in self._peers.values():
+            # What is in no row yet, if it was counted before.
+            balance.use(now, peer.settled.get(message.number, 0))
+            if balance.counts_at_once:
+                balance.use(now, peer.reserved.get(message.number, 0))
+
+    def inherit(self, states: Mapping[str, CounterState]) -> None:
+        """Go on from the counters of an owner before, as `short_windows` returned them."""
+        self._inherited.update(states)
+
+    def short_windows(self, now: float) -> dict[str, CounterState]:
+        """The counters of windows of which rows of usage cannot tell."""
+        return {
+            one.name: one.counter.state()
+            for one in self.balances.values()
+            if isinstance(one.window, Rolling)
+            and one.window.seconds < _HOUR_S
+            and one.counter.advance(now)
+        }
+
+    def retire(self, message: Retire) -> None:
+        """See `Retire`."""
+        for number in message.numbers:
+            balance = self.balances.get(number)
+            if balance is not None and not isinstance(balance, Slice):
+                balance.is_restored = False
+
+    def admit(self, peer: object, message: Admit, now: float) -> Granted | Refused | Unknown:
+        """See `Admit`. Of several limits that refuse, that one is told which does so longest: a
+        client that waits for it is not refused by another."""
+        claims = message.claims
+        try:
+            balances = [self.balances[claim.number] for claim in claims]
+        except KeyError:
+            return Unknown()
+        for balance, claim in zip(balances, claims, strict=True):
+            if not balance.is_restored:
+                return Unknown()
+            balance.amount, balance.enforced = claim.most, claim.enforced
+        output, clamped = self._fitting_output(message, balances, now)
+        refused: Refused | None = None
+        amounts, exceeded = [], []
+        for place, (balance, claim) in enumerate(zip(balances, claims, strict=True)):
+            amount = _amount_of(claim, output, message.output)
+            amounts.append(amount)
+            if amount <= balance.left(now):
+                continue
+            if not claim.enforced:
+                exceeded.append(place)
+                continue
+            free_at = balance.free_at(now, amount)
+            if refused is None or free_at > refused.free_at:
+                refused = Refused(
+                    place,
+                    amount,
+                    balance.left_of_all(now),
+                    balance.used(now),
+                    free_at,
+                    balance.resets_at(now),
+                )
+        if refused is not None:
+            return refused
+        known = self._peer(peer)
+        left, used = [], []
+        for balance, amount in zip(balances, amounts, strict=True):
+            known.reserved[balance.number] = known.reserved.get(balance.number, 0) + amount
+            if balance.counts_at_once:
+                self._use(balance, now, amount)
+            else:
+                balance.reserved += amount
+            left.append(balance.left_of_all(now))
+            used.append(balance.used(now))
+        return Granted(
+            now,
+            tuple(amounts),
+            tuple(left),
+            tuple(used),
+            clamped,
+            tuple(exceeded),
+        )
+
+    def amounts(self, message: Admit, now: float) -> list[tuple[Balance, int]]:
+        """What a request comes to at each of its limits."""
+        balances = [self.balances[claim.number] for claim in message.claims]
+        output, _ = self._fitting_output(message, balances, now)
+        return [
+            (balance, _amount_of(claim, output, message.output))
+            for balance, claim in zip(balances, message.claims, strict=True)
+        ]
+
+    def _fitting_output(
+        self, message: Admit, balances: Sequence[Balance], now: float
+    ) -> tuple[int, int]:
+        if not message.longest:
+            return message.output, 0
+        return fitting_output(message, [one.left_of_all(now) for one in balances])
+
+    def settle(self, peer: object, message: Settle, now: float) -> None:
+        """See `Settle`."""
+        known = self._peer(peer) if message.is_stored else self._peers.get(peer, _Peer())
+        for one in message.limits:
+            balance = self.balances.get(one.number)
+            if balance is None:
+                continue
+            # Less than it says if it was reserved over a connection that has ended.
+            reserved = min(one.reserved, known.reserved.get(one.number, 0))
+            _subtract(known.reserved, one.number, reserved)
+            spent = min(one.spent, MOST_AMOUNT)
+            if balance.counts_at_once:
+                balance.take_back(message.at, max(0, reserved - spent))
+                self._use(balance, now, max(0, spent - reserved))
+            else:
+                balance.reserved -= reserved
+                if balance.window is None:
+                    continue
+                self._use(balance, now, spent)
+            if message.is_stored and spent:
+                known.settled[one.number] = known.settled.get(one.number, 0) + spent
+
+    def writing(self, peer: object, message: Writing) -> None:
+        """See `Writing`."""
+        known = self._peer(peer)
+        known.writer, known.mark = message.writer, message.mark
+        known.writing, known.settled = known.settled, {}
+
+    def written(self, peer: object, *, done: bool) -> None:
+        """See `Written`."""
+        known = self._peer(peer)
+        if not done:
+            for number, amount in known.writing.items():
+                known.settled[number] = known.settled.get(number, 0) + amount
+        known.writing = {}
+
+    @property
+    def doubts(self) -> Collection[str]:
+        """Writers that are gone of which it is not known whether their latest batch was written."""
+        return self._doubts.keys()
+
+    def resolve(self, writer: str, mark: float) -> None:
+        """The latest batch of a writer that is gone has this mark in the store."""
+        doubt = self._doubts.pop(writer, None)
+        if doubt is not None and doubt.mark == mark:
+            self._take_back(doubt.amounts)
+
+    def gone(self, peer: object) -> None:
+        """A worker's connection has ended."""
+        known = self._peers.pop(peer, None)
+        if known is None:
+            return
+        for number, amount in known.reserved.items():
+            balance = self.balances[number]
+            if balance.counts_at_once:
+                balance.take_back_oldest(amount)
+            else:
+                balance.reserved -= amount
+        self._take_back(known.settled)
+        if known.writing:
+            self._doubts[known.writer] = _Doubt(known.mark, known.writing)
+
+    def look(self, message: Look, now: float) -> States:
+        """See `Look`."""
+        return States(tuple([self._state(one, now) for one in message.limits]))
+
+    def shared(self, now: float) -> tuple[SharedState, ...]:
+        """The limits of which slices are lent to this machine."""
+        return tuple(
+            [
+                SharedState(
+                    one.name,
+                    one.limit,
+                    one.amount,
+                    one.used(now),
+                    max(0, min(one.amount, one.left(now))),
+                    one.elsewhere,
+                    one.machines,
+                    one.held_by,
+                )
+                for one in self.balances.values()
+                if isinstance(one, Slice)
+            ]
+        )
+
+    def _peer(self, name: object) -> _Peer:
+        known = self._peers.get(name)
+        if known is None:
+            known = self._peers[name] = _Peer()
+        return known
+
+    def _use(self, balance: Balance, now: float, amount: int) -> None:
+        """Count something as used, and record the shares that are reached by it."""
+        if not amount:
+            return
+        before = balance.used(now) * 100
+        balance.use(now, amount)
+        after = before + amount * 100
+        if after * 2 >= balance.amount * 100:
+            for share in SHARES:
+                if before < share * balance.amount <= after:
+                    self.reached.append(Reached(balance.number, share))
+
+    def _take_back(self, amounts: dict[int, int]) -> None:
+        for number, amount in amounts.items():
+            if number in self.balances:
+                self.balances[number].take_back_oldest(amount)
+
+    def _state(self, asked: Asked, now: float) -> State | None:
+        number = self._numbers.get(asked.name)
+        if number is None or not self.balances[number].is_restored:
+            return None
+        balance = self.balances[number]
+        balance.amount = asked.most
+        return state_of(balance, asked.amount, now)
+
+    def _drop_idle(self, now: float) -> None:
+        in_use = {number for peer in self._peers.values() for number in peer.reserved}
+        for name, number in list(self._numbers.items()):
+            balance = self.balances[number]
+            if number not in in_use and balance.is_idle(now) and not isinstance(balance, Slice):
+                del self.balances[number], self._numbers[name]
+
+
+def state_of(balance: Balance, amount: int, now: float) -> State:
+    """The state of a limit, and when `amount` more would be admitted."""
+    return State(
+        used=balance.used(now),
+        reserved=balance.reserved,
+        left=balance.left_of_all(now),
+        free_at=balance.free_at(now, amount),
+        resets_at=balance.resets_at(now),
+        exhausted_at=balance.exhausted_at(now),
+    )
+
+
+def reached(used: int, most: int) -> int:
+    """The highest of the shares of a limit, in percent, that is used; 0 if none is."""
+    return max((share for share in SHARES if used * 100 >= share * most), default=0)
+
+
+def fitting_output(message: Admit, left: Sequence[int]) -> tuple[int, int]:
+    """The output that is reserved for, and the output limit of each answer with which the request
+    fits what is left of the limits that clamp; 0 if it is to be taken as it is, since it fits, or
+    too little is left to be worth sending."""
+    fits = message.longest
+    for claim, room in zip(message.claims, left, strict=True):
+        by_output = claim.amount - claim.plain
+        if claim.clamps and by_output > 0:
+            fits = min(fits, (room - claim.plain) * message.output // by_output)
+    each = fits // message.answers
+    if fits == message.longest or each < LEAST_OUTPUT:
+        return message.output, 0
+    return min(message.output, each * message.answers), each
+
+
+def _amount_of(claim: Claim, output: int, asked: int) -> int:
+    """What a request comes to at a limit with so much output, if it asked for more."""
+    if output == asked:
+        return claim.amount
+    return claim.plain + (claim.amount - claim.plain) * output // asked
+
+
+def _subtract(amounts: dict[int, int], number: int, amount: int) -> None:
+    if (left := amounts.get(number, 0) - amount) > 0:
+        amounts[number] = left
+    else:
+        amounts.pop(number, None)

@@ -1,0 +1,1 @@
+"""Limits of requests: workers ask the owner of limits, which answers, borrows and lends."""

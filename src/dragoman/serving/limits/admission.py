@@ -1,0 +1,256 @@
+"""Requests are held to the limits of keys and teams."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from dragoman.canonical.usage import Usage
+from dragoman.config.windows import Rolling
+from dragoman.edge.auth import Caller
+from dragoman.edge.errors import Headers
+from dragoman.edge.incoming import IncomingRequest, while_connected
+from dragoman.edge.record import Record
+from dragoman.limits.counters import counts_until
+from dragoman.limits.messages import Granted, Refused
+from dragoman.limits.rules import Admitted, Expected, Reservation, Rule, Rules
+from dragoman.prices.lookup import Prices
+from dragoman.protocols.base import to_json
+from dragoman.protocols.limits import whole
+from dragoman.serving.limits.client import Limits, LimitsAway
+from dragoman.serving.limits.responses import (
+    CLAMPED_HEADER,
+    away,
+    queue_full,
+    rate_lines,
+    refused,
+    soft_headers,
+    unpriced,
+)
+from dragoman.serving.limits.use import (
+    ExpectedUse,
+    amounts_spent,
+    asked_output,
+    choices,
+    unlimited,
+)
+from dragoman.serving.routing import Target
+from dragoman.translation import ClientRequest
+
+_log = logging.getLogger("dragoman.limits")
+
+_LEARNED_ALL = 100
+"""Requests of a worker that are all learned from; later, every eighth."""
+
+
+class Admission:
+    """Admits requests and settles what they came to. `on_refused` is called with a limit that
+    refuses a request, once in its window, and what was used of it."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.expected = ExpectedUse()
+        """What requests will probably use."""
+        self._settled = 0
+        self.on_refused: Callable[[Rule, int], object] = lambda rule, used: None
+
+    async def admit(
+        self,
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+        request: ClientRequest,
+        target: Target,
+        prices: Prices,
+    ) -> ClientRequest:
+        """Reserve for a request at all limits of its caller. Returns the request, with a lower
+        output limit if it was clamped.
+
+        Raises:
+            DragomanError: a limit refuses it, or the model has no price; nothing is reserved.
+            ClientGone: the client left while it waited for its turn.
+        """
+        try:
+            rules = caller.bound or await self._limits.bind(caller)
+            if rules.is_partial:
+                # Whatever it is called: no other name of a model leads past its limit.
+                rules = rules.concerning((record.model, target.name, target.model))
+            expected, size, longest, answers = _NO_TOKENS, 0, 0, 1
+            if rules.needs_tokens:
+                now = time.time()
+                expected, size = self.expected.of(rules, caller.name, request, target, prices, now)
+                if expected.cost is None:
+                    budget = rules.budget(billed=expected.billed)
+                    if budget is not None:
+                        raise _reported(incoming, record, budget, *unpriced(budget, record.model))
+                if rules.clamps and expected.output:
+                    longest, answers = expected.output, choices(request)
+                    if asked_output(request) is None:
+                        longest = unlimited(expected, target, answers)
+            decision = await self._ask(incoming, rules, caller.name, expected, longest, answers)
+        except LimitsAway:
+            error, headers = away()
+            incoming.shared += headers
+            raise error from None
+        if isinstance(decision, Refused):
+            rule, now = rules.all[decision.place], time.time()
+            if decision.queue_is_full:
+                raise _reported(incoming, record, rule, *queue_full(rule))
+            self._report_refused(rule, decision.used, now)
+            shows = caller.shows_amounts
+            raise _reported(
+                incoming, record, rule, *refused(rule, decision, now, shows_amounts=shows)
+            )
+        if decision.clamped:
+            request = _clamped(request, decision.clamped)
+            _report_clamped(incoming, decision.clamped)
+        reservation = Reservation(rules.all, decision)
+        record.admitted = Admitted(caller.name, rules, reservation, size, caller.shows_amounts)
+        if decision.exceeded:
+            exceeded = [rules.all[place] for place in decision.exceeded]
+            record.exceeded = tuple([f"{one.name} {one.limit.mode}" for one in exceeded])
+        if rules.rates and caller.shows_amounts:
+            codec = incoming.codec
+            lines = rules.rate_lines.get(codec.name) or rate_lines(codec, rules)
+            incoming.lines += lines(decision)
+        if rules.soft:
+            incoming.shared += soft_headers(rules, decision)
+        return request
+
+    async def admit_more(self, record: Record) -> str:
+        """Reserve for one more answer to a request that is under way, which goes on from more input
+        by itself. Returns why a limit refuses it, as the client is told; empty if none does."""
+        admitted = record.admitted
+        if admitted is None:
+            return ""
+        now = time.time()
+        try:
+            decision = await self._limits.admit_more(admitted, now)
+        except LimitsAway:
+            return away()[0].fault.message
+        if record.admitted is not admitted and isinstance(decision, Granted):
+            # It is over meanwhile, and settled without this.
+            last = admitted.more[-1]
+            self._limits.settle(last, (0,) * len(last.rules))
+        if not isinstance(decision, Refused):
+            return ""
+        counted = [one for one in admitted.reservation.rules if one.counts_tokens]
+        rule = counted[decision.place]
+        error, _ = refused(rule, decision, now, shows_amounts=admitted.shows_amounts)
+        return error.fault.message
+
+    def settle(self, record: Record, now: float) -> None:
+        """A request is over at `now` (Unix seconds): what it reserved is given back, and what it
+        used is counted. Harmless for one that has reserved nothing, or was settled before."""
+        admitted, record.admitted = record.admitted, None
+        if admitted is None:
+            return
+        for one in admitted.more:
+            self._limits.settle(one, (0,) * len(one.rules))
+        self._limits.settle(admitted.reservation, amounts_spent(admitted, record))
+        self._settled += 1
+        if self._settled < _LEARNED_ALL or not self._settled & 7:
+            self.expected.learn(admitted, record)
+
+    def refuses_target(self, record: Record, target: Target, prices: Prices) -> bool:
+        """Whether a fallback may not be asked, for it has no price and the caller has a budget."""
+        admitted = record.admitted
+        if admitted is None or not admitted.rules.needs_cost:
+            return False
+        charge = prices.charge(target.upstream.name, target.model, Usage(), time.time())
+        return charge.cost is None and admitted.rules.budget(billed=charge.billed) is not None
+
+    async def _ask(
+        self,
+        incoming: IncomingRequest,
+        rules: Rules,
+        caller: str,
+        expected: Expected,
+        longest: int,
+        answers: int,
+    ) -> Granted | Refused:
+        """What the owner decides; a client that leaves while its request waits is noticed."""
+        if not rules.may_wait:
+            return await self._limits.admit(rules, caller, expected, longest, answers)
+        decided: list[Granted | Refused] = []
+
+        async def ask() -> None:
+            decided.append(await self._limits.admit(rules, caller, expected, longest, answers))
+
+        try:
+            await while_connected(incoming, ask())
+        except BaseException:
+            # It may have been cancelled in the round of the loop in which it was decided.
+            for one in decided:
+                if isinstance(one, Granted):
+                    given = Reservation(rules.all, one)
+                    self._limits.settle(given, (0,) * len(rules.all))
+            raise
+        return decided[0]
+
+    def _report_refused(self, rule: Rule, used: int, now: float) -> None:
+        """A limit refuses a request: that is reported once in its window."""
+        if rule.window is not None and now >= rule.reported_until:
+            rule.reported_until = counts_until(rule.window, now)
+            self.on_refused(rule, used)
+
+
+def _reported(
+    incoming: IncomingRequest, record: Record, rule: Rule, error: Exception, headers: Headers
+) -> Exception:
+    """The error with which a limit refuses a request, once it is recorded and its headers are set.
+
+    To be raised from where it is made: a frame that has both the error and a part in its traceback
+    lives until the collector finds it, and whoever is refused comes again a thousand times.
+    """
+    record.limit = rule.name
+    incoming.shared += headers
+    return error
+
+
+_NO_TOKENS = Expected(0, 0)
+_HOUR_S = 3600
+
+
+def capped(incoming: IncomingRequest, request: ClientRequest, most: int) -> ClientRequest:
+    """The request with an output limit of at most so many tokens; the client is told of it where
+    that is not its own."""
+    members = request.members
+    names = [name for name in request.codec.endpoint.output_limits if name in members]
+    asked = [whole(members[name]) for name in names]
+    if asked and all(one is not None and 0 <= one <= most for one in asked):
+        return request
+    _report_clamped(incoming, most)
+    return _clamped(request, most)
+
+
+def _report_clamped(incoming: IncomingRequest, most: int) -> None:
+    """Tell the client once, though a request may be lowered twice."""
+    kept = [header for header in incoming.shared if header[0] != CLAMPED_HEADER]
+    incoming.shared = [*kept, (CLAMPED_HEADER, b"%d" % most)]
+
+
+def _clamped(request: ClientRequest, most: int) -> ClientRequest:
+    """The request with a lower output limit."""
+    names = request.codec.endpoint.output_limits
+    if not request.body or not names:
+        return request
+    given = [name for name in names if name in request.members] or names[:1]
+    body = to_json({**request.members, **dict.fromkeys(given, most)})
+    clamped = request.with_body(body, request.shown)
+    clamped.is_large, clamped.is_lowered = request.is_large, True
+    return clamped
+
+
+def log_reached(rule: Rule, percent: int) -> None:
+    """Log that a share of a limit was reached, if that is of interest."""
+    if is_reported(rule):
+        _log.warning("%d %% of %s of %s are used", percent, rule.name, rule.owner)
+
+
+def is_reported(rule: Rule) -> bool:
+    """Whether people want to hear of a limit: rolling windows of less than an hour are full again
+    and again."""
+    window = rule.window
+    return not isinstance(window, Rolling) or window.seconds >= _HOUR_S

@@ -1,0 +1,46 @@
+"""`make check-fast` runs no test that opens a socket or starts a process."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+OUTSIDE = re.compile(
+    r"socket|subprocess|http\.client|multiprocessing|playwright|psycopg"
+    r"|dragoman\.(server|lab\.simulator)\.testing|tests\.gateway\.processes|tests\.storage\.cluster"
+)
+"""Modules by which a test gets outside its process."""
+
+
+def fast_files() -> list[Path]:
+    listed = re.search(r"^FAST := (.*?)\n[^\t]", (ROOT / "Makefile").read_text(), re.M | re.S)
+    assert listed is not None
+    places = [ROOT / word for word in listed[1].replace("\\", " ").split()]
+    return [
+        file for place in places for file in ([place] if place.is_file() else place.rglob("*.py"))
+    ]
+
+
+def imported(file: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+    return found
+
+
+def test_fast_tests_stay_inside_their_process() -> None:
+    files = fast_files()
+    strays = {
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in files
+        if "pytestmark = pytest.mark.slow" not in file.read_text()
+        for name in imported(file)
+        if OUTSIDE.fullmatch(name)
+    }
+    assert len(files) > 100
+    assert strays == set()
