@@ -476,7 +476,7 @@ class PassedStream(AnswerStream):
 
     @property
     def kept(self) -> int:
-        return self._matcher.said if self._rest is None else self._rest.kept
+        return 0 if self._rest is None else self._rest.kept
 
     @property
     def answer_id(self) -> str:
