@@ -3,117 +3,174 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing
-from pathlib import Path
 
 import pytest
 
-from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest
-from dragoman.accounts.store import UNCOUNTED, Changes
-from dragoman.storage.shared_counts import RING, SharedCounts
-from tests.accounts.pools import M, name_of, pool_of
+from dragoman.accounts.lease import Lease
+from dragoman.accounts.pool import AllBusy
+from dragoman.accounts.store import Changes
+from tests.accounts.machine import Machine
+from tests.accounts.pools import M, pool_of, settle
 
 MANY = 10_000
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "counts"
+def machine_of(names: list[str], workers: int = 2, most: int = 1, queue_s: float = 5.0) -> Machine:
+    machine = Machine()
+    for _ in range(workers):
+        machine.add(pool_of(names, max_concurrent=most, queue_s=queue_s))
+    return machine
 
 
-@pytest.fixture
-def other(path: Path) -> Iterator[SharedCounts]:
-    """What another worker counts."""
-    with closing(SharedCounts(path)) as counts:
-        yield counts
+async def leases_of(machine: Machine, worker: int, count: int) -> dict[str, Lease]:
+    """So many leases of a worker, by account."""
+    found = [await machine.pools[worker].acquire(M) for _ in range(count)]
+    return {lease.account.name: lease for lease in found}
 
 
-def sharing(path: Path, stack: ExitStack, names: list[str], most: int = 1) -> AccountPool:
-    pool = pool_of(names, max_concurrent=most, queue_s=5.0)
-    pool.share(SharedCounts(path))
-    stack.callback(pool.share, None)
-    return pool
+async def test_ten_thousand_full_accounts_cost_those_that_wait_next_to_nothing() -> None:
+    machine = machine_of([f"a{number}" for number in range(MANY)])
+    held = await leases_of(machine, 1, MANY)
+    assert len(held) == MANY
+    waiting = asyncio.create_task(machine.pools[0].acquire(M))
+    for _ in range(10_000):
+        if machine.pools[0].waiting("one"):
+            break
+        await asyncio.sleep(0.001)
+    began, spent = time.monotonic(), time.process_time()
+    await asyncio.sleep(1.0)
+    assert time.process_time() - spent < 0.1 * (time.monotonic() - began)
+    # What comes free is given to who waits, wherever it stands.
+    for name in ("a7777", "a3", "a9999"):
+        held[name].give_back()
+        lease = await waiting
+        assert lease.account.name == name
+        held[name] = lease
+        waiting = asyncio.create_task(machine.pools[0].acquire(M))
+        await settle()
+        assert not waiting.done()
+    waiting.cancel()
 
 
-async def test_ten_thousand_full_accounts_cost_those_that_wait_next_to_nothing(
-    path: Path, other: SharedCounts
-) -> None:
-    names = [f"a{number}" for number in range(MANY)]
-    with ExitStack() as stack:
-        pool = sharing(path, stack, names)
-        for name in names:
-            assert other.take(name, 1)
+async def test_what_came_free_while_nobody_waited_is_found() -> None:
+    machine = machine_of([f"a{number}" for number in range(300)], queue_s=0.0)
+    held = await leases_of(machine, 1, 300)
+    with pytest.raises(AllBusy):
+        await machine.pools[0].acquire(M)
+    held["a250"].give_back()
+    await settle()
+    assert (await machine.pools[0].acquire(M)).account.name == "a250"
+
+
+async def test_the_first_in_order_is_asked_for_before_another_is_taken() -> None:
+    machine = machine_of(["a", "b"], most=2, queue_s=0.0)
+    one, other = machine.pools
+    # Each worker begins with the account that it has not used for longest.
+    held = [await pool.acquire(M) for pool in (one, other, one, other)]
+    assert sorted(lease.account.name for lease in held) == ["a", "a", "b", "b"]
+    for pool in machine.pools:
         with pytest.raises(AllBusy):
-            pool.lease(M)
-        waiting = asyncio.create_task(pool.acquire(M))
-        await asyncio.sleep(0.05)
-        began, spent = time.monotonic(), time.process_time()
-        await asyncio.sleep(1.0)
-        assert time.process_time() - spent < 0.1 * (time.monotonic() - began)
-        # What comes free is seen at once, wherever it stands.
-        for name in ("a7777", "a3", "a9999"):
-            other.give_back(name)
-            began = time.monotonic()
-            with await waiting as lease:
-                assert lease.account.name == name
-            assert time.monotonic() - began < 0.1
-            assert other.take(name, 1)
-            waiting = asyncio.create_task(pool.acquire(M))
-            await asyncio.sleep(0.02)
-            assert not waiting.done()
-        waiting.cancel()
+            await pool.acquire(M)
 
 
-async def test_what_came_free_while_nobody_waited_is_found(path: Path, other: SharedCounts) -> None:
-    """However many requests of other accounts ended since."""
-    names = [f"a{number}" for number in range(300)]
-    with ExitStack() as stack:
-        pool = sharing(path, stack, names)
-        for name in (*names, "of another upstream"):
-            assert other.take(name, 1)
-        with pytest.raises(AllBusy):
-            pool.lease(M)
-        other.give_back("a250")
-        for _ in range(RING + 5):
-            other.give_back("of another upstream")
-            assert other.take("of another upstream", 1)
-        with await pool.acquire(M) as lease:
-            assert lease.account.name == "a250"
+async def test_who_waits_is_given_what_a_worker_had_that_ended() -> None:
+    machine = machine_of(["a"], most=3)
+    held = [await machine.pools[1].acquire(M) for _ in range(3)]
+    waiting = [asyncio.create_task(machine.pools[0].acquire(M)) for _ in range(4)]
+    await settle()
+    assert not any(one.done() for one in waiting)
+    machine.links[1].close()
+    await asyncio.sleep(0.01)
+    assert [one.done() for one in waiting] == [True, True, True, False]
+    waiting[0].result().give_back()
+    assert (await waiting[3]).account.name == "a"
+    assert len(held) == 3
 
 
-def test_a_worker_that_does_not_count_is_counted_by_what_it_tells(
-    path: Path, other: SharedCounts
-) -> None:
-    with ExitStack() as stack:
-        pool = sharing(path, stack, ["a", "b"], most=3)
-        assert other.take("a", 3)
-        # Told of workers that count: their count is exact.
-        pool.apply(Changes(version=1, leases={"a": 3}))
-        assert pool.in_flight("a") == 1
-        told = {UNCOUNTED: 1, "a": 3}
-        pool.apply(Changes(version=2, leases=told))
-        assert pool.in_flight("a") == 3
-        assert {name_of(pool) for _ in range(6)} == {"b"}
-        leases = [stack.enter_context(pool.lease(M)) for _ in range(3)]
-        assert {lease.account.name for lease in leases} == {"b"}
-        for _ in range(5):
-            with pytest.raises(AllBusy):
-                pool.lease(M)
-        pool.apply(Changes(version=3, leases={UNCOUNTED: 1, "a": 2}))
-        assert name_of(pool) == "a"
-        pool.apply(Changes(version=4))
-        assert pool.in_flight("a") == 1
+async def test_a_slot_that_nobody_takes_is_returned() -> None:
+    """Such as that of a request which has left while it was asked for."""
+    machine = machine_of(["a"], queue_s=0.0)
+    one, other = machine.pools
+    for _ in range(20):
+        leaving = asyncio.create_task(one.acquire(M))
+        await asyncio.sleep(0)
+        if leaving.cancel():
+            await settle()
+        else:
+            leaving.result().give_back()
+        (await other.acquire(M)).give_back()
 
 
-def test_one_that_cannot_count_says_so(path: Path) -> None:
-    pool = pool_of("a", max_concurrent=1)
-    pool.share(None)
-    assert pool.take_batch().leases == {UNCOUNTED: 1}
-    with pool.lease(LeaseRequest("one", "m")):
-        assert pool.take_batch().leases == {UNCOUNTED: 1, "a": 1}
-    with closing(SharedCounts(path)) as counts:
-        pool.share(counts)
-        assert not pool.take_batch().leases
-        pool.share(None)
+@pytest.mark.parametrize("workers", [2, 4, 8])
+async def test_it_is_never_exceeded_and_all_are_served(workers: int) -> None:
+    """Also while workers end and others begin."""
+    most, names = 2, ["a", "b", "c"]
+    machine = machine_of(names, workers, most, queue_s=30.0)
+    in_flight: dict[str, dict[int, int]] = {name: {} for name in names}
+    rolls = random.Random(workers)
+    served = 0
+
+    async def ask(worker: int) -> None:
+        nonlocal served
+        lease = await machine.pools[worker].acquire(M)
+        if worker in dead:  # It is no process any more, and asks nobody.
+            lease.give_back()
+            return
+        now = in_flight[lease.account.name]
+        now[worker] = now.get(worker, 0) + 1
+        assert sum(now.values()) <= most
+        await asyncio.sleep(rolls.random() / 300)
+        if worker not in dead:
+            now[worker] -= 1
+        lease.give_back()
+        served += 1
+
+    dead: set[int] = set()
+    tasks: list[asyncio.Task[None]] = []
+    for turn in range(400):
+        living = [one for one in range(len(machine.pools)) if one not in dead]
+        tasks.append(asyncio.create_task(ask(rolls.choice(living))))
+        if turn % 50 == 49:
+            ended = rolls.choice(living)
+            dead.add(ended)
+            for now in in_flight.values():
+                now.pop(ended, None)
+            machine.links[ended].close()
+            machine.add(pool_of(names, max_concurrent=most, queue_s=30.0))
+        if turn % 10 == 0:
+            await asyncio.sleep(0.002)
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(60):
+        await asyncio.gather(*tasks)
+    assert served
+    fresh = machine.add(pool_of(names, max_concurrent=most, queue_s=0.0))
+    assert len([await fresh.acquire(M) for _ in range(most * len(names))]) == 6
+
+
+async def test_what_the_store_tells_of_others_makes_no_account_busy_that_has_slots() -> None:
+    """The owner knows better, and the store knows it late."""
+    machine = machine_of(["a"], most=3, queue_s=0.0)
+    pool = machine.pools[0]
+    pool.apply(Changes(version=1, leases={"a": 3}))
+    assert pool.in_flight("a") == 3
+    with await pool.acquire(M):
+        assert pool.in_flight("a") == 4
+    pool.apply(Changes(version=2))
+    assert pool.in_flight("a") == 0
+
+
+async def test_what_another_gateway_on_the_store_has_in_flight_is_not_lent() -> None:
+    """Such as one that this one takes over from: it has an owner of its own."""
+    machine = machine_of(["a"], most=3, queue_s=5.0)
+    pool = machine.pools[0]
+    pool.apply(Changes(version=1, leases={"a": 2}, apart={"a": 2}))
+    held = await pool.acquire(M)
+    waiting = asyncio.create_task(pool.acquire(M))
+    await settle()
+    assert not waiting.done()
+    pool.apply(Changes(version=2, leases={"a": 1}, apart={"a": 1}))
+    async with asyncio.timeout(2):
+        (await waiting).give_back()
+    held.give_back()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest, NoAccount
 from dragoman.config import Account, Config, Secret
-from dragoman.storage.shared_counts import SharedCounts
+from tests.accounts.machine import Machine
 from tests.accounts.pools import (
     ONE,
     OUT_OF_QUOTA,
@@ -110,31 +109,30 @@ def test_what_the_former_one_meets_is_told_to_its_successors() -> None:
     assert [one.account for one in pool.take_batch().transitions] == ["a"]
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_both_together_keep_the_limit_of_an_account(tmp_path: Path, shared: bool) -> None:
+@pytest.mark.parametrize("has_slots", [False, True])
+async def test_both_together_keep_the_limit_of_an_account(has_slots: bool) -> None:
     clock = Clock()
     former = pool_of("a", clock, max_concurrent=2)
-    if shared:
-        former.share(SharedCounts(str(tmp_path / "counts")))
-    begun = former.lease(M)
+    if has_slots:
+        Machine().add(former)
+    begun = await former.acquire(M)
     pool = after(former, [account("a", max_concurrent=2)], clock)
     assert pool.in_flight("a") == 1
-    second = pool.lease(M)
+    second = await pool.acquire(M)
     for one in (pool, former):
         with pytest.raises(AllBusy):
-            one.lease(M)
+            await one.acquire(M)
     assert pool.take_batch().leases == {"a": 2}
     begun.give_back()
-    third = former.lease(M)
+    third = await former.acquire(M)
     with pytest.raises(AllBusy):
-        pool.lease(M)
+        await pool.acquire(M)
     for lease in (second, third):
         lease.give_back()
     assert pool.in_flight("a") == former.in_flight("a") == 0
     former.retire()
-    with pool.lease(M), pool.lease(M), pytest.raises(AllBusy):
-        pool.lease(M)
-    pool.share(None)
+    with await pool.acquire(M), await pool.acquire(M), pytest.raises(AllBusy):
+        await pool.acquire(M)
 
 
 @pytest.mark.parametrize("waits_for_former", [False, True])

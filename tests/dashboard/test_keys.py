@@ -66,7 +66,7 @@ def test_a_key_is_made_limited_and_ended(
     page.get_by_label("Amount; a cost in US dollars").fill("2.50")
     page.get_by_label("Within: 1m").fill("5h")
     page.get_by_role("button", name="Add", exact=True).click()
-    expect(side.locator(".limitlist li").nth(1)).to_contain_text("cost, 5h")
+    expect(side.locator(".limit-list li").nth(1)).to_contain_text("cost, 5h")
 
     side.get_by_role("button", name="New secret…").click()
     page.get_by_label("Hours until the old secret ends").fill("0")

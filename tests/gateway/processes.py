@@ -20,7 +20,7 @@ CONFIG = """
 [server]
 port = {port}
 workers = {workers}
-shutdown_grace_s = 3
+shutdown_grace_s = {grace_s}
 {server}
 [[clients]]
 name = "tester"
@@ -98,16 +98,18 @@ def gateway_process(
     tables: str = "",
     sync_s: float = SYNC_S,
     port: int | None = None,
+    grace_s: int = 3,
 ) -> Iterator[GatewayProcess]:
     """Serve with an account for each of `keys`; gateways of one folder share a store. `server` are
     further settings of it, `account` of each account, `storage` of the store, `tables` further
     tables, `files` those that each process may have open, `port` where it listens, a free one if
-    none is told."""
+    none is told, `grace_s` how long it may take to end."""
     port = free_port() if port is None else port
     file = folder / f"{name}.toml"
     text = CONFIG.format(
         port=port,
         workers=workers,
+        grace_s=grace_s,
         server=server,
         key=KEY,
         base_url=base_url,

@@ -70,7 +70,7 @@ class Machine:
         link = owner.join(Handlers())
         exchange = LedgerExchange(ledgers)
         link.handlers.answer(questions.EXCHANGE, lambda _, message: exchange.exchange(message))
-        self.pool.share(AccountSlots(link))
+        self.pool.share(AccountSlots(link, self.pool.has_room))
 
     async def close(self) -> None:
         await self.service.close()

@@ -3,6 +3,7 @@ wait for may be in flight in another process."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from contextlib import ExitStack, closing
@@ -112,7 +113,7 @@ def test_nobody_waits_for_another_account_once_the_time_for_attempts_is_over(
     )
     with running_gateway(config) as gateway:
         pool = gateway.app.pool
-        with pool.lease(LeaseRequest("chat"), ["chat-1"]):
+        with asyncio.run(pool.acquire(LeaseRequest("chat"), ["chat-1"])):
             asked = body("chat", "chat/sim-text")
             answer = call(gateway.base_url, "POST", PATHS["chat"], asked)
             assert answer.status == 502

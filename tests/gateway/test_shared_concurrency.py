@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.http import AUTH, call
+from tests.gateway.http import AUTH, Connection, call
 from tests.gateway.processes import (
     ASKED,
     STORE,
@@ -23,6 +23,7 @@ from tests.gateway.processes import (
     gateway_process,
     until,
 )
+from tests.gateway.services import needs_linux
 
 WORKERS = 4
 MOST = 3
@@ -42,6 +43,8 @@ class Upstream:
 
     def __init__(self) -> None:
         self.takes_s = 0.03
+        self.held: threading.Event | None = None
+        """What requests wait for that come from now on."""
         self.now: dict[str, int] = {}
         self.most: dict[str, int] = {}
         self.lock = threading.Lock()
@@ -68,7 +71,10 @@ def slow_upstream() -> Iterator[Upstream]:
             self.rfile.read(int(self.headers.get("content-length", 0)))
             key = self.headers["authorization"]
             upstream.count(key, 1)
+            held = upstream.held
             time.sleep(upstream.takes_s)
+            if held is not None:
+                held.wait(60)
             upstream.count(key, -1)
             body = json.dumps(ANSWER).encode()
             self.send_response(200)
@@ -137,3 +143,48 @@ def test_a_worker_that_dies_gives_back_what_it_held(tmp_path: Path) -> None:
         began = time.monotonic()
         assert other.answer().status == 200
         assert time.monotonic() - began < 2.0
+
+
+@needs_linux
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_that_takes_over_leaves_to_the_former_what_that_has_in_flight(
+    tmp_path: Path, workers: int
+) -> None:
+    """A request that the former gateway serves on takes the only slot; the next one waits."""
+    account, marked = "max_concurrent = 1\n", '[[routes]]\nmatch = "marked"\nupstream = "chat"\n'
+
+    def takes_all(url: str) -> bool:
+        """Whether the gateway that takes over gets all connections."""
+        return all(b"marked" in call(url, "GET", "/v1/models").body for _ in range(10))
+
+    with (
+        slow_upstream() as upstream,
+        gateway_process(
+            tmp_path, upstream.url, {"a": "sk-a"}, workers=workers, account=account, grace_s=60
+        ) as former,
+        Connection(former.url) as first,
+        ThreadPoolExecutor(1) as clients,
+    ):
+        port = int(former.url.rpartition(":")[2])
+        upstream.held = held = threading.Event()
+        first.send("POST", "/v1/chat/completions", ASKED, AUTH)
+        until(lambda: upstream.now == {"Bearer sk-a": 1})
+        upstream.held = None
+        with gateway_process(
+            tmp_path,
+            upstream.url,
+            {"a": "sk-a"},
+            workers=workers,
+            account=account,
+            tables=marked,
+            name="other",
+            port=port,
+        ) as other:
+            until(lambda: takes_all(other.url))
+            second = clients.submit(call, other.url, "POST", "/v1/chat/completions", ASKED)
+            time.sleep(0.3)
+            held.set()
+            assert first.answer().status == 200
+            assert second.result(timeout=30).status == 200
+            former.process.communicate(timeout=30)  # it ends by itself
+        assert upstream.most == {"Bearer sk-a": 1}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +32,7 @@ from dragoman.accounts.store import (
     UsageKey,
 )
 from dragoman.failing import Verdict
+from dragoman.storage.sqlite import SqliteStore
 from tests.storage.conftest import Clock, Opened
 
 DAY = 86400.0
@@ -166,6 +169,19 @@ def test_leases_of_other_workers_are_told(opened: Opened) -> None:
     assert one.exchange("1", Batch(leases={"a": 2, "b": 1}), 0).leases == {"a": 5}
     two.exchange("2", Batch(), 0)
     assert three.exchange("3", Batch(), 0).leases == {"a": 2, "b": 1}
+
+
+def test_leases_of_another_gateway_are_told_apart(tmp_path: Path) -> None:
+    """On one file. Machines lend one another slots in their database."""
+    with closing(SqliteStore(tmp_path / "store.db")) as store:
+        store.exchange("one.1", Batch(leases={"a": 2}), 0)
+        store.exchange("one.2", Batch(leases={"a": 1, "b": 1}), 0)
+        store.exchange("of a former version", Batch(leases={"c": 1}), 0)
+        found = store.exchange("two.1", Batch(leases={"a": 4}), 0)
+        assert found.leases == found.apart == {"a": 3, "b": 1, "c": 1}
+        found = store.exchange("one.1", Batch(leases={"a": 2}), found.version)
+        assert found.leases == {"a": 5, "b": 1, "c": 1}
+        assert found.apart == {"a": 4, "c": 1}
 
 
 def test_leases_of_a_lost_worker_are_dropped(opened: Opened, clock: Clock) -> None:

@@ -37,9 +37,10 @@ from dragoman.accounts.decide.states import (
 from dragoman.accounts.decide.symptoms import Symptom
 from dragoman.accounts.lease import Lease, LeaseRequest
 from dragoman.accounts.roster import account_tag
-from dragoman.accounts.store import UNCOUNTED, Batch, Changes, Counts, LentCounts
+from dragoman.accounts.slots import Slots
+from dragoman.accounts.store import Batch, Changes
 from dragoman.accounts.succession import SuccessiveRoster
-from dragoman.accounts.upstream_pool import UpstreamPool
+from dragoman.accounts.upstream_pool import Lacking, UpstreamPool
 from dragoman.config import Account, Config
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
@@ -62,11 +63,8 @@ dropped. So are pins, of which there are no more than are remembered for an upst
 _MOST_RECEIVED = 64
 """Accounts of which the headers of an answer are held unread."""
 
-_MOST_BORROWED = 3
-"""Accounts of which a request asks other machines before it takes what there is."""
-
-_LOOK_S = 0.01
-"""Seconds between two looks whether other workers gave back what requests here wait for."""
+_AT_ONCE = 64
+"""Accounts of which slots are asked for before others have their turn."""
 
 
 class Standing(Struct, frozen=True, gc=False):
@@ -96,8 +94,7 @@ class AccountPool(SuccessiveRoster):
         spread: Callable[[], float] = random.random,
     ) -> None:
         super().__init__(config.upstreams, clock, spread, self._lend)
-        self._counts: Counts | None = None
-        self._is_uncounted = False
+        self._slots: Slots | None = None
         self._batch = Batch()
         self._lost: deque[Lease] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -108,27 +105,26 @@ class AccountPool(SuccessiveRoster):
     # Leases
 
     def lease(self, wanted: LeaseRequest, tried: Collection[str] = ()) -> Lease:
-        """Lend an account that is not in `tried`.
+        """Lend an account that is not in `tried`, without asking anybody.
 
         Raises:
             AllBusy: all that could serve have as many requests in flight as they may.
             NoAccount: none is left.
         """
-        lease = self.lend(wanted, tried, None)
+        lease = self.lend(wanted, tried)
         if lease is None:
             raise self._pools[wanted.upstream].shortage(wanted.model, tried, self._clock())
         return lease
 
-    def lend(
-        self,
-        wanted: LeaseRequest,
-        tried: Collection[str] = (),
-        borrowed: Collection[str] | None = (),
-    ) -> Lease | None:
+    def lend(self, wanted: LeaseRequest, tried: Collection[str] = ()) -> Lease | None:
         """Lend an account that is not in `tried`; None if there is none now, or none before
-        `acquire` has asked other machines (see `UpstreamPool.choose` for `borrowed`)."""
-        pool = self._pools[wanted.upstream]
-        now = self._clock()
+        `acquire` has asked for a slot of it."""
+        found = self._choose(self._pools[wanted.upstream], wanted, tried)
+        return None if isinstance(found, Lacking) else found
+
+    def _choose(
+        self, pool: UpstreamPool, wanted: LeaseRequest, tried: Collection[str], lent: str = ""
+    ) -> Lease | Lacking | None:
         if self._lost:
             self._collect()
         if pool.wait_queue.waiters:
@@ -137,10 +133,10 @@ class AccountPool(SuccessiveRoster):
             wanted.model,
             wanted.pin,
             tried,
-            now,
+            self._clock(),
             wanted.account,
             proven=wanted.proven,
-            borrowed=borrowed,
+            lent=lent,
         )
 
     def standing(self, lease: Lease) -> Standing:
@@ -165,58 +161,47 @@ class AccountPool(SuccessiveRoster):
             NoAccount: none is left.
         """
         pool = self._pools[wanted.upstream]
-        if pool.lent is not None:
-            lease = await self._borrow(pool, pool.lent, wanted, tried)
-            if lease is not None:
-                return lease
-        try:
-            return self.lease(wanted, tried)
-        except AllBusy:
-            seconds = min(pool.upstream.queue_s, most_s)
-            if len(pool.wait_queue.waiters) >= pool.upstream.queue_size or seconds <= 0:
-                raise
+        lease = await self._borrow(pool, wanted, tried)
+        if lease is not None:
+            return lease
+        shortage = pool.shortage(wanted.model, tried, self._clock())
+        seconds = min(pool.upstream.queue_s, most_s)
+        is_full = len(pool.wait_queue.waiters) >= pool.upstream.queue_size
+        if not isinstance(shortage, AllBusy) or is_full or seconds <= 0:
+            raise shortage
         self._loop = asyncio.get_running_loop()
-        if pool.counts is not None and not pool.looks:
-            pool.looks = True
-            self._loop.call_later(_LOOK_S, self._look, pool)
         return await pool.wait_queue.wait(wanted.model, wanted.pin, tried, seconds, wanted.account)
 
     async def _borrow(
-        self,
-        pool: UpstreamPool,
-        lent: LentCounts,
-        wanted: LeaseRequest,
-        tried: Collection[str],
+        self, pool: UpstreamPool, wanted: LeaseRequest, tried: Collection[str]
     ) -> Lease | None:
-        """A lease of an account of which other machines may have what is missing here."""
-        borrowed: list[str] = []
-        while len(borrowed) < _MOST_BORROWED:
-            lease = self.lend(wanted, tried, borrowed)
-            name = pool.short
-            if lease is not None or not name:
-                return lease
-            borrowed.append(name)
-            await lent.borrow(name)
-        return None
+        """A lease, if need be with a slot that the owner is asked for."""
+        lent = ""
+        asked = 0
+        while isinstance(found := self._choose(pool, wanted, tried, lent), Lacking):
+            asked += 1
+            if asked % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if lent:
+                pool.return_free(lent)
+            lent = found.name if await pool.borrow(found) else ""
+        if lent and (found is None or found.account.name != lent):
+            pool.return_free(lent)
+        return found
 
-    def _look(self, pool: UpstreamPool) -> None:
-        """As long as anybody waits, see whether other workers have given back."""
-        pool.looks = bool(pool.wait_queue.waiters) and self._loop is not None
-        if pool.looks:
-            if pool.look():
-                pool.wait_queue.serve()
-            assert self._loop is not None
-            self._loop.call_later(_LOOK_S, self._look, pool)
-
-    def share(self, counts: Counts | None) -> None:
-        """Hold `max_concurrent` to `counts` from now on, over all workers; None: to what is in
+    def share(self, slots: Slots | None) -> None:
+        """Take slots of accounts with a `max_concurrent` from now on; None: hold it to what is in
         flight here, and what the store tells of others."""
-        former, self._counts = self._counts, counts
-        if former is not None:
-            former.close()
-        self._is_uncounted = counts is None
+        self._slots = slots
         for pool in self._pools.values():
-            pool.share(counts)
+            pool.share(slots)
+
+    def has_room(self, name: str) -> None:
+        """The owner may have a slot of an account that it had none of."""
+        for one in (self, *self._living()):
+            pool = one._side_of(name)
+            if pool is not None:
+                pool.has_room(name)
 
     def _lend(
         self, pool: UpstreamPool, choice: Choice, model: str, pin: bytes, now: float, moved: bool
@@ -235,7 +220,7 @@ class AccountPool(SuccessiveRoster):
         if account.proxy is None and pool.proxies is not None:
             index = pool.proxies.choose(now)
             proxy = pool.upstream.proxies[index]
-        counted = pool.counts is not None and choice.member.settings.max_concurrent is not None
+        counted = pool.slots is not None and choice.member.settings.max_concurrent is not None
         return Lease(
             self, choice, account, model, pin, proxy, index, now, moved, pool.waits, counted
         )
@@ -246,11 +231,8 @@ class AccountPool(SuccessiveRoster):
         """A lease was given back."""
         member, pool = lease.choice.member, self._pools[lease.account.upstream]
         self._one_less(member.name)
-        if lease.counted and self._counts is not None:
-            self._counts.give_back(member.name)
         pool.rotation.returned(lease.choice)
-        if pool.wait_queue.waiters and not member.removed:
-            pool.offer(member)
+        pool.returned(member, had_slot=lease.counted)
         if self._kin:
             self._tell_kin(member.name)
 
@@ -426,8 +408,6 @@ class AccountPool(SuccessiveRoster):
         batch = self._batch.take()
         batch.quotas |= self.quotas.take()
         batch.leases = dict(self._in_flight)
-        if self._is_uncounted:
-            batch.leases[UNCOUNTED] = 1
         return batch
 
     def restore(self, batch: Batch) -> None:
@@ -454,7 +434,7 @@ class AccountPool(SuccessiveRoster):
                 for transition in pending.get(name, ()):
                     state = apply(state, transition)
                 self._know(pool, name, state, now)
-        self._hear_of_others(changes.leases)
+        self._hear_of_others(changes.leases, changes.apart)
         for name, at in changes.used.items():
             if (pool := self._side_of(name)) is not None:
                 pool.rotation.used_elsewhere(name, at)
@@ -471,23 +451,20 @@ class AccountPool(SuccessiveRoster):
 
     def forget_others(self) -> None:
         """Nothing was heard of other workers for so long that they count as lost."""
-        self._hear_of_others({})
+        self._hear_of_others({}, {})
         for pool in self._pools.values():
             pool.wait_queue.serve()
 
-    def _hear_of_others(self, leases: Mapping[str, int]) -> None:
-        """Other workers have so many requests in flight with accounts."""
+    def _hear_of_others(self, leases: Mapping[str, int], apart: Mapping[str, int]) -> None:
+        """Other workers have so many requests in flight with accounts, of which those `apart` are
+        of other gateways."""
         for each in self._pools.values():
-            each.uncounted = leases if UNCOUNTED in leases else {}
-            if each.lent is not None:
-                each.look()
-        for name in self._elsewhere - leases.keys():
+            each.apart = apart
+        gone = dict.fromkeys(self._elsewhere.keys() - leases.keys(), 0)
+        self._elsewhere = dict(leases)
+        for name, count in (gone | self._elsewhere).items():
             if (pool := self._side_of(name)) is not None:
-                pool.told(name, 0)
-        self._elsewhere = set(leases)
-        for name, count in leases.items():
-            if (pool := self._side_of(name)) is not None:
-                pool.told(name, count)
+                pool.in_flight_elsewhere(name, count)
 
     # Another configuration
 
@@ -500,10 +477,10 @@ class AccountPool(SuccessiveRoster):
         becomes of them is told to this one, and both count what is in flight together.
         """
         self._batch = former._batch
-        self._counts, self._is_uncounted = former._counts, former._is_uncounted
+        self._slots = former._slots
         self.on_transition, self.on_change = former.on_transition, former.on_change
         for pool in self._pools.values():
-            pool.share(self._counts)
+            pool.share(self._slots)
         self._follow(former, accounts)
 
 

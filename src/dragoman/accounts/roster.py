@@ -43,7 +43,8 @@ class Roster:
         self._tagged: dict[str, str] = {}
         self._in_flight: dict[str, int] = {}
         self._leaving: dict[str, tuple[str, Member]] = {}
-        self._elsewhere: set[str] = set()
+        self._elsewhere: dict[str, int] = {}
+        """Requests that other workers have in flight, by account, as the store told."""
         self._avoidance = Avoidance(self._avoid, spread)
         self.quotas = Quotas()
 
@@ -195,7 +196,7 @@ class Roster:
             pool = touched[account.upstream] = self._pools[account.upstream]
             if name in self._elsewhere:
                 # Should it come back, the next exchange brings their number.
-                self._elsewhere.discard(name)
+                del self._elsewhere[name]
                 pool.rotation.in_flight_elsewhere(name, 0)
             member = pool.rotation.withdraw(name)
             if name in self._in_flight:

@@ -10,10 +10,10 @@ they are called from one thread that is not the event loop's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -26,10 +26,6 @@ from dragoman.keys.records import KeyStore, StoredKey, StoredTeam, Uses
 LOST_AFTER_S = 3.0
 """Seconds of silence after which a worker's leases are dropped."""
 
-UNCOUNTED = ""
-"""Instead of an account, in the leases of a worker that cannot use the counters which the others
-share: it holds `max_concurrent` to what it is told, and the others hold it to what it tells."""
-
 MOST_PINS = 100_000
 """Pins that a worker gets at once when it starts."""
 
@@ -41,6 +37,11 @@ HISTORY_KEPT = 200
 
 REMOVED_KEPT_S = 7 * 24 * 3600.0
 """Seconds for which the removal of an account is kept, for workers to hear of."""
+
+
+def gateway_of(worker: str) -> str:
+    """The gateway of a worker, by the name that it has in the store."""
+    return worker.rpartition(".")[0]
 
 
 class StoreError(Exception):
@@ -265,9 +266,10 @@ class Changes(Struct, frozen=True, kw_only=True):
     `leases`, which are those of all other living workers now.
 
     A state or balance that the worker itself has changed comes back as the store has it:
-    transitions of several workers were applied one after another there. What it said of `used` and
-    `pins` with this exchange does not come back. `whole` says that this is all there is, so that
-    what a worker knows besides is gone.
+    transitions of several workers were applied one after another there. `apart` are those of the
+    leases that workers of other gateways have, to which other owners lend slots. What it said of
+    `used` and `pins` with this exchange does not come back. `whole` says that this is all there is,
+    so that what a worker knows besides is gone.
     """
 
     version: int
@@ -276,48 +278,13 @@ class Changes(Struct, frozen=True, kw_only=True):
     definitions: Sequence[Definition] = ()
     removed: Sequence[str] = ()
     leases: Mapping[str, int] = {}
+    apart: Mapping[str, int] = {}
     used: Mapping[str, float] = {}
     balances: Mapping[str, float] = {}
     pins: Mapping[bytes, tuple[str, float]] = {}
     quotas: Mapping[str, Windows] = {}
     client_keys: Sequence[StoredKey] = ()
     teams: Sequence[StoredTeam] = ()
-
-
-class Counts(Protocol):
-    """Requests in flight by account, counted exactly over all worker processes of a machine: what
-    `max_concurrent` is held to. None of it waits for a disk."""
-
-    def take(self, name: str, most: int) -> bool:
-        """Count one request more of the account in; False if all workers together have `most`."""
-
-    def give_back(self, name: str) -> None:
-        """A request that was counted in has ended."""
-
-    def elsewhere(self, name: str) -> int:
-        """The requests of the account that other workers have in flight."""
-
-    def returns(self) -> Callable[[], Collection[str] | None]:
-        """What tells of which accounts other workers have ended requests since it was called last,
-        or was made; None: of too many to tell."""
-
-    def close(self) -> None:
-        """Give everything up. Harmless if it was done before."""
-
-
-@runtime_checkable
-class LentCounts(Counts, Protocol):
-    """Counts of which this machine is lent a part, and the rest is other machines'. `take` fails
-    also where they may have what is missing."""
-
-    def lacks(self, name: str) -> bool:
-        """Whether `borrow` may get what `take` has just failed for."""
-
-    def want(self, names: Collection[str]) -> None:
-        """Ask for what is missing of these accounts, for requests that wait."""
-
-    async def borrow(self, name: str) -> None:
-        """Ask for one request more of an account, and wait for the answer."""
 
 
 class Store(AuditLog, Protocol):

@@ -50,7 +50,9 @@ class SuccessiveRoster(Roster):
                 self.quotas.forget(account.name)
             else:
                 self._carry(former, account, mine, now)
-        self._elsewhere = former._elsewhere & self._accounts.keys()
+        self._elsewhere = {
+            name: count for name, count in former._elsewhere.items() if name in self._accounts
+        }
         kin = [one for one in (*former._living(), former) if one is not self]
         self._kin = tuple(ref(one) for one in kin)
         for one in kin:
@@ -112,7 +114,8 @@ class SuccessiveRoster(Roster):
         count = self._in_flight.get(name, 0)
         if name not in self._accounts:
             return count
-        return count + self._member(name).in_flight_elsewhere - self.beside(name)
+        known = self._member(name).in_flight_elsewhere - self.beside(name)
+        return count + max(known, self._elsewhere.get(name, 0))
 
     def settle_quotas(self) -> None:
         if self._successor is not None:
@@ -152,6 +155,6 @@ class SuccessiveRoster(Roster):
         if member.settings.max_concurrent is None:
             return
         before = member.in_flight_elsewhere
-        pool.told(name, pool.uncounted.get(name, 0))
+        pool.in_flight_elsewhere(name, self._elsewhere.get(name, 0))
         if member.in_flight_elsewhere < before and pool.wait_queue.waiters:
             pool.offer(member)

@@ -91,6 +91,7 @@ class AccountSync:
     `meter` counts what goes into the store as usage, `keys` gets the client keys in it. `failures`
     counts exchanges that failed. All methods are for the event loop. `settled` is told when usage
     was written, None if nobody is, and `on_exchanged` how many seconds each exchange took.
+    `gateway` is a name that the workers of this gateway have in common, empty if there is one.
     """
 
     def __init__(
@@ -103,13 +104,15 @@ class AccountSync:
         sync_s: float,
         meter: Meter | None = None,
         keys: KeyRing | None = None,
+        gateway: str = "",
     ) -> None:
         self._keys = KeyRing() if keys is None else keys
         self.settled: Settled | None = None
         self.on_exchanged: Callable[[float], object] = lambda seconds: None
         self._next_uses = time.monotonic() + _USES_S
         self.failures = 0
-        self.worker = f"{os.getpid()}-{secrets.token_hex(6)}"
+        token = secrets.token_hex(6)
+        self.worker = f"{gateway or token}.{os.getpid()}-{token}"
         self._pool = pool
         self._store = store
         self._cipher = cipher

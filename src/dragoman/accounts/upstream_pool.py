@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
-from itertools import islice
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from dragoman.accounts.decide.affinity import Affinity
 from dragoman.accounts.decide.hosts import Host
@@ -18,15 +20,19 @@ from dragoman.accounts.decide.rules import table
 from dragoman.accounts.decide.shortage import AllBusy, NoAccount, no_account
 from dragoman.accounts.lease import Lease
 from dragoman.accounts.silence import UsualWait
-from dragoman.accounts.store import Counts, LentCounts
+from dragoman.accounts.slots import Slots
 from dragoman.accounts.wait_queue import Waiter, WaitQueue
 from dragoman.config import Secret, Upstream
 
 _MOST_LOOKS = 64
-"""Accounts that were full that one choice looks at."""
+"""Avoided accounts that one choice passes over."""
 
-_IN_TURN = 4
-"""Of them, accounts of which nobody has told that a request has ended."""
+
+class Lacking(Struct, frozen=True):
+    """The account that comes first, of whose `most` slots none is free here."""
+
+    name: str
+    most: int
 
 
 class UpstreamPool:
@@ -37,24 +43,22 @@ class UpstreamPool:
     """
 
     __slots__ = (
+        "_asking",
         "_clock",
-        "_doubtful",
-        "_full",
         "_make_lease",
-        "_returned",
+        "_offered",
+        "_refused",
+        "_tasks",
         "affinity",
+        "apart",
         "beside",
-        "counts",
-        "lent",
-        "looks",
         "own_proxies",
         "probes",
         "proxies",
         "refusals",
         "rotation",
         "rules",
-        "short",
-        "uncounted",
+        "slots",
         "upstream",
         "wait_queue",
         "waits",
@@ -79,30 +83,27 @@ class UpstreamPool:
         self.wait_queue: WaitQueue[Lease] = WaitQueue(self)
         self.waits = UsualWait(), UsualWait()
         """How long it commonly takes to begin whole answers, and streams."""
-        self.counts: Counts | None = None
-        """Counts `max_concurrent` over all workers; None: this one is alone, as far as is known."""
-        self.uncounted: Mapping[str, int] = {}
-        """What was told of the requests of all other workers, where one of them does not count."""
+        self.slots: Slots | None = None
+        """The slots of accounts with a `max_concurrent`; None: this worker has all of them."""
+        self.apart: Mapping[str, int] = {}
+        """The requests of accounts that another gateway on the same store has in flight, such as
+        one that this one takes over from: its slots are not lent here."""
         self.beside: Callable[[str], int] = _nothing
         """The requests of an account that are in flight here with other configurations."""
-        self.lent: LentCounts | None = None
-        """The same where it is only a part that other machines leave to this one."""
-        self.short = ""
-        """The account that lacked what others may have when `choose` returned None for it."""
-        self._returned: Callable[[], Collection[str] | None] = tuple
-        self._full: dict[str, None] = {}
-        """Accounts that were last seen to have as many requests in flight as they may, most of them
-        of other workers."""
-        self._doubtful: dict[str, None] = {}
-        """Of these, the ones that may have room again."""
-        self.looks = False
-        """Whether somebody looks at them now and then."""
+        self._refused: set[str] = set()
+        """Accounts of which the owner had no slot when it was asked last."""
+        self._asking: set[str] = set()
+        """Accounts of which a slot is asked for, for requests that wait."""
+        self._offered = ""
+        """The account that is being offered to those who wait."""
+        self._tasks: set[asyncio.Task[None]] = set()
         self.own_proxies = 0
         """Accounts that have a proxy of their own."""
 
     def take_over(self, former: UpstreamPool) -> None:
         """Go on from what is known of the upstream of the same name in a configuration before."""
         before, upstream = former.upstream, self.upstream
+        self.apart = former.apart
         self.affinity = former.affinity.lasting(upstream.affinity_s)
         if upstream.proxies == before.proxies:
             self.proxies = former.proxies
@@ -132,146 +133,137 @@ class UpstreamPool:
         account: str = "",
         *,
         proven: bool = False,
-        borrowed: Collection[str] | None = None,
-    ) -> Lease | None:
+        lent: str = "",
+    ) -> Lease | Lacking | None:
         """A lease of an account for `model` that is not in `tried`; None if there is none at
-        `now`. `pin` is the digest of the conversation's key, empty for none; `account` goes before
-        the account that is remembered for it, if it can serve. Where `proven`, accounts that were
-        avoided and have not answered since come last. Where other machines may have what the
-        account that comes first lacks here, it is not passed over unless it is one of those
-        `borrowed`: None is returned, and `short` names it. With None as `borrowed` it is."""
-        self.short = ""
+        `now`, and `Lacking` if there is none before a slot of an account was asked for. `pin` is
+        the digest of the conversation's key, empty for none; `account` goes before the account that
+        is remembered for it, if it can serve. Where `proven`, accounts that were avoided and have
+        not answered since come last. The account `lent`, of which a slot is free here, comes
+        first."""
         pinned = ""
         if pin and self.upstream.affinity != "off":
             pinned = account
             if not account or account in tried or not self.rotation.can_serve(account, model, now):
                 pinned = self.affinity.account(pin, now) or account
-        choice = self._choose(model, tried, now, pinned, borrowed)
-        if proven and choice is not None and choice.member.avoidance is not None:
+        choice = self._choose(model, tried, now, lent or pinned)
+        if proven and isinstance(choice, Choice) and choice.member.avoidance is not None:
             choice = self._choose_proven(choice, model, tried, now)
-        if choice is None:
-            return None
+        if not isinstance(choice, Choice):
+            return choice
         moved = bool(pinned) and (account or pinned) != choice.member.name
         return self._make_lease(self, choice, model, pin, now, moved)
 
     def _choose_proven(
-        self, choice: Choice | None, model: str, tried: Collection[str], now: float
-    ) -> Choice | None:
+        self, choice: Choice, model: str, tried: Collection[str], now: float
+    ) -> Choice | Lacking | None:
         """Another account in place of one that was avoided and has not answered since, if there
         is one."""
+        found: Choice | Lacking | None = choice
         passed_over = list(tried)
         for _ in range(_MOST_LOOKS):
-            if choice is None or choice.member.avoidance is None:
+            if not isinstance(found, Choice) or found.member.avoidance is None:
                 break
-            passed_over.append(choice.member.name)
-            self._put_back(choice)
-            choice = self._choose(model, passed_over, now, "")
-        return self._choose(model, tried, now, "") if choice is None else choice
+            passed_over.append(found.member.name)
+            self._undo(found)
+            found = self._choose(model, passed_over, now, "")
+        return self._choose(model, tried, now, "") if found is None else found
 
-    def _put_back(self, choice: Choice) -> None:
+    def _undo(self, choice: Choice) -> None:
         """Undo a choice that no lease was made of."""
-        if self.counts is not None and choice.member.settings.max_concurrent is not None:
-            self.counts.give_back(choice.member.name)
+        name = choice.member.name
+        if self.slots is not None and choice.member.settings.max_concurrent is not None:
+            self.slots.give_back(name)
+            self.return_free(name)
         self.rotation.returned(choice)
 
-    def share(self, counts: Counts | None) -> None:
-        """Hold `max_concurrent` to `counts` from now on; None: to what is in flight here, and what
-        was told of others."""
-        self.counts = counts
-        self.lent = counts if isinstance(counts, LentCounts) else None
-        self._returned = tuple if counts is None else counts.returns()
-        self._full.clear()
-        self._doubtful.clear()
-
     def _choose(
-        self,
-        model: str,
-        tried: Collection[str],
-        now: float,
-        pinned: str,
-        borrowed: Collection[str] | None = None,
-    ) -> Choice | None:
-        """The account for a request, counted in over all workers."""
-        counts = self.counts
-        if counts is None:
-            return self.rotation.choose(model, tried, now, pinned)
-        if pinned in self._full:
-            self._has_room(pinned)
-        looked = False
-        while True:
-            choice = self.rotation.choose(model, tried, now, pinned)
-            if choice is None:
-                if looked or not self.look():
-                    return None
-                looked = True
-                continue
-            member = choice.member
-            most = member.settings.max_concurrent
-            if most is None or counts.take(member.name, most):
-                return choice
-            self.rotation.returned(choice)
-            if self.lent is None:
-                self.told(member.name, 0)
-                continue
-            if (
-                borrowed is not None
-                and member.name not in borrowed
-                and self.lent.lacks(member.name)
-            ):
-                self.short = member.name
-                return None
-            self._full[member.name] = None
-            self.rotation.in_flight_elsewhere(member.name, most)
+        self, model: str, tried: Collection[str], now: float, pinned: str
+    ) -> Choice | Lacking | None:
+        """The account for a request, with a slot of it."""
+        choice = self.rotation.choose(model, tried, now, pinned)
+        if choice is None or self.slots is None:
+            return choice
+        name, most = choice.member.name, choice.member.settings.max_concurrent
+        if most is None:
+            return choice
+        most -= self.apart.get(name, 0)
+        if self.slots.take(name, most):
+            return choice
+        self.rotation.returned(choice)
+        return Lacking(name, most)
 
-    def told(self, name: str, count: int) -> None:
-        """Other workers have told of so many requests that they have in flight with an account. If
-        they count them, their count goes before that."""
+    # Slots
+
+    def share(self, slots: Slots | None) -> None:
+        """Take a slot for each request of an account with a `max_concurrent` from now on."""
+        self.slots = slots
+        self._refused.clear()
+
+    async def borrow(self, lacking: Lacking) -> bool:
+        """Ask for a slot. Returns whether one is free here then."""
+        name = lacking.name
+        granted = self.slots is None or await self.slots.borrow(name, lacking.most)
+        if name in self.rotation:
+            if granted:
+                self._refused.discard(name)
+            else:
+                self._refused.add(name)
+            self.in_flight_elsewhere(name, 0)
+        return granted
+
+    def return_free(self, name: str) -> None:
+        """Return slots of an account that no request here has taken."""
+        if self.slots is not None:
+            self.slots.return_free(name)
+
+    def returned(self, member: Member, *, had_slot: bool) -> None:
+        """A request of an account has ended: whoever waits for it gets it, and its slot."""
+        if had_slot and self.slots is not None:
+            self.slots.give_back(member.name)
+            self._refused.discard(member.name)
+        if self.wait_queue.waiters and not member.removed:
+            self.offer(member)
+        if had_slot:
+            self.return_free(member.name)
+
+    def has_room(self, name: str) -> None:
+        """The owner may have a slot of an account that it had none of."""
+        if name in self._refused:
+            self._refused.discard(name)
+            self.in_flight_elsewhere(name, 0)
+            if self.wait_queue.waiters:
+                self.offer(self.rotation.member(name))
+
+    def in_flight_elsewhere(self, name: str, count: int) -> None:
+        """Other workers are known to have so many requests in flight with an account. Of one with
+        slots the owner knows better: it is busy if there was none, and else it is not."""
         member = self.rotation.member(name)
         most = member.settings.max_concurrent
-        counts = self.counts
-        if counts is not None and most is not None:
-            count = max(counts.elsewhere(name), self.uncounted.get(name, 0))
-        count += self.beside(name)
-        if counts is not None and most is not None and member.in_flight + count >= most:
-            self._full[name] = None
-        self.rotation.in_flight_elsewhere(name, count)
+        if self.slots is not None and most is not None:
+            left, apart = most - member.in_flight, self.apart.get(name, 0)
+            count = max(apart, left if name in self._refused else min(count, left - 1))
+        self.rotation.in_flight_elsewhere(name, count + self.beside(name))
 
-    def look(self) -> bool:
-        """Look at accounts that were full of which other workers have ended a request since, and at
-        a few others in turn. Returns whether one has room again."""
-        if not self._full:
-            return False
-        returned = self._returned()
-        for name in self._full if returned is None else returned:
-            if name in self._full:
-                self._doubtful[name] = None
-        some = list(islice(self._doubtful, _MOST_LOOKS))
-        for name in list(islice(self._full, _IN_TURN)):
-            # It is the turn of the others next.
-            del self._full[name]
-            self._full[name] = None
-            some.append(name)
-        if self.lent is not None and self.wait_queue.waiters:
-            self.lent.want(some)
-        return bool([name for name in some if self._has_room(name)])
+    def _ask_for_waiters(self, lacking: Lacking) -> None:
+        """Ask for a slot for the requests that wait."""
+        if lacking.name not in self._asking:
+            self._asking.add(lacking.name)
+            task = asyncio.get_running_loop().create_task(self._borrow_for_waiters(lacking))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    def _has_room(self, name: str) -> bool:
-        """Look at what other workers have in flight with an account that was full. Returns whether
-        it has room again."""
-        self._doubtful.pop(name, None)
-        if name not in self.rotation or self.counts is None:
-            self._full.pop(name, None)
-            return False
-        member = self.rotation.member(name)
-        most = member.settings.max_concurrent
-        elsewhere = max(self.counts.elsewhere(name), self.uncounted.get(name, 0))
-        elsewhere += self.beside(name)
-        if elsewhere != member.in_flight_elsewhere:
-            self.rotation.in_flight_elsewhere(name, elsewhere)
-        if most is not None and member.in_flight + elsewhere >= most:
-            return False
-        self._full.pop(name, None)
-        return True
+    async def _borrow_for_waiters(self, lacking: Lacking) -> None:
+        try:
+            granted = await self.borrow(lacking)
+        finally:
+            self._asking.discard(lacking.name)
+        if granted and lacking.name in self.rotation:
+            self.offer(self.rotation.member(lacking.name))
+        else:
+            self.wait_queue.serve()
+        if granted:
+            self.return_free(lacking.name)
 
     def others(self, model: str, tried: Collection[str]) -> int:
         """How many accounts that are not in `tried` could serve, now or when they are free."""
@@ -292,16 +284,31 @@ class UpstreamPool:
                 return False
             return self.rotation.can_serve(member.name, waiter.model, now)
 
+        self._offered = member.name
         self.wait_queue.offer(suits, lambda: not member.blocked)
+        self._offered = ""
 
     # The line of those who wait
 
     def lend(self, waiter: Waiter[Lease]) -> Lease | None:
         """A lease for the waiter, None if there is none for it now."""
-        return self.choose(waiter.model, waiter.pin, waiter.tried, self._clock(), waiter.account)
+        found = self.choose(
+            waiter.model,
+            waiter.pin,
+            waiter.tried,
+            self._clock(),
+            waiter.account,
+            lent=self._offered,
+        )
+        if isinstance(found, Lacking):
+            self._ask_for_waiters(found)
+            return None
+        return found
 
     def refusal(self, waiter: Waiter[Lease], *, final: bool) -> NoAccount | None:
         """The error for a waiter that is to wait no longer; None if it should, unless `final`."""
+        if self._asking and not final:
+            return None
         error = self.shortage(waiter.model, waiter.tried, self._clock())
         return None if isinstance(error, AllBusy) and not final else error
 

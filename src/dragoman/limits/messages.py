@@ -58,13 +58,21 @@ class Admit(Struct, frozen=True):
     """A request of `caller` asks to be admitted at all of its limits or at none, answered with
     `Granted`, `Refused` or `Unknown`. `output` is the output that is
     reserved for, and `longest` the longest that it may have, of `answers` answers together, which
-    limits that clamp lower to what is left; 0 where none does."""
+    limits that clamp lower to what is left; 0 where none does. If it is refused and `awaits_room`,
+    `Room` is reported once the limit that refused it may admit it."""
 
     caller: str
     claims: tuple[Claim, ...]
     output: int = 0
     longest: int = 0
     answers: int = 1
+    awaits_room: bool = False
+
+
+class Room(Struct, frozen=True):
+    """A limit that has refused a request of the worker may admit one."""
+
+    number: int
 
 
 class Reached(Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+
 from dragoman.admin.sessions import SessionOwner
 from dragoman.config import Config
 from dragoman.edge.logins import relay_logins
@@ -12,9 +14,11 @@ from dragoman.storage.opening import limit_states_for, sessions_for
 
 
 class Common:
-    """The owner of what is counted or decided for all workers, but for the configuration itself."""
+    """The owner of what is counted or decided for all workers, but for the configuration itself.
+    `name` is that of the gateway, which no other has."""
 
     def __init__(self, config: Config) -> None:
+        self.name = secrets.token_hex(6)
         self.owner = Owner()
         self.board = Board(self.owner.handlers)
         self.sessions = SessionOwner(self.owner.handlers, sessions_for(config))

@@ -217,7 +217,7 @@ def _run_workers(held: Held, opened: _Opened, as_service: bool) -> None:
     """Serve in several processes, which this one watches."""
     config = held.config
     table = WorkerTable(config.server.workers)
-    counts = _directory_for_counts(config)
+    folder = _shared_folder(config)
     owned = OwnerServices(held, lambda number: supervisor.replace(number))
     offer = Offer(
         opened.sockets,
@@ -225,10 +225,16 @@ def _run_workers(held: Held, opened: _Opened, as_service: bool) -> None:
         partial(_answer_reload, owned.reload),
         owned.common.limits.look,
     )
-    shared = None if counts is None else f"{counts.name}/counts"
     supervisor = Supervisor(
         table,
-        _Workers(owned, table, opened, offer, shared, as_service=as_service),
+        _Workers(
+            owned,
+            table,
+            opened,
+            offer,
+            None if folder is None else folder.name,
+            as_service=as_service,
+        ),
         grace_s=config.server.shutdown_grace_s,
         stuck_after_s=STUCK_AFTER_S,
         offer=offer,
@@ -238,8 +244,8 @@ def _run_workers(held: Held, opened: _Opened, as_service: bool) -> None:
     try:
         supervisor.run()
     finally:
-        if counts is not None:
-            counts.cleanup()
+        if folder is not None:
+            folder.cleanup()
 
 
 class _Workers:
@@ -251,7 +257,7 @@ class _Workers:
         table: WorkerTable,
         opened: _Opened,
         offer: Offer,
-        shared: str | None,
+        folder: str | None,
         *,
         as_service: bool,
     ) -> None:
@@ -259,7 +265,7 @@ class _Workers:
         self._table = table
         self._opened = opened
         self._offer = offer
-        self._shared = shared
+        self._folder = folder
         self._as_service = as_service
         self._dealt = deal(opened.sockets, table.workers)
 
@@ -271,8 +277,9 @@ class _Workers:
     async def _serve(self, number: int, sock: socket.socket) -> None:
         table, dealt, sockets = self._table, self._dealt, self._opened.sockets
         link = await SocketPeer.open(sock, Handlers(), number)
-        before = self._owned.common.board.of(number)
-        slot = WorkerSlot(number, table.workers, table, before, self._shared)
+        common = self._owned.common
+        before = common.board.of(number)
+        slot = WorkerSlot(number, table.workers, table, common.name, before, self._folder)
         with _worker(self._owned.held, link, slot) as server:
             attendance = Attendance(table, number, dealt, server.listen)
             own = dealt[number]
@@ -323,15 +330,15 @@ class _Workers:
         await self._owned.close()
 
 
-def _directory_for_counts(config: Config) -> TemporaryDirectory[str] | None:
-    """Where workers without a store count requests in flight together."""
+def _shared_folder(config: Config) -> TemporaryDirectory[str] | None:
+    """Where workers without a store share files."""
     if config.storage.path:
         return None
     try:
         return TemporaryDirectory(prefix="dragoman-")
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        _log.error("no temporary file: %s: workers may exceed max_concurrent in a burst", reason)
+        _log.error("no temporary folder: %s: each worker shows its own requests", reason)
         return None
 
 

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from dragoman.accounts.decide.alerts import of_limit
 from dragoman.accounts.pool import AccountPool
-from dragoman.accounts.store import Counts
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
 from dragoman.admin.events import Events
@@ -87,7 +86,6 @@ from dragoman.serving.upstreams import Upstreams
 from dragoman.storage.opening import (
     Watching,
     cipher_for,
-    counts_for,
     ledgers_for,
     responses_for,
     store_for,
@@ -150,7 +148,10 @@ class Services:
         self.meter = Meter(named_models(config))
         self.keys = KeyRing(fixed_keys(config), fixed_teams(config))
         pool = AccountPool(config)
-        self.account_sync = _account_sync(config, pool, self.meter, self.keys)
+        pool.share(AccountSlots(link, lambda name: self.generation.pool.has_room(name)))
+        self.account_sync = _account_sync(
+            config, pool, self.meter, self.keys, "" if slot is None else slot.gateway
+        )
         self.keys.is_loaded = self.account_sync is None
         self.large = LargeBodies()
         self.responses = _responses(config)
@@ -163,7 +164,6 @@ class Services:
         self.background = BackgroundTasks(self._conversations)
         self.current = Current()
         self.scrape = Scrape(self.current, self.account_sync, in_flight, slot, link)
-        counts = None if slot is None else slot.counts
         self.limits = _limits(config, self.account_sync, link)
         if config.storage.url is not None:
             self.scrape.limits_away = lambda: self.limits.away_since
@@ -177,7 +177,7 @@ class Services:
         self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
         is_watched = config.admin.is_served
         self.scrape.metrics.is_watched = is_watched
-        self._watching = Watching(config, counts)
+        self._watching = Watching(config, None if slot is None else slot.folder)
         self.request_log = (
             RequestLog(
                 self._watching.requests,
@@ -234,7 +234,6 @@ class Services:
             worker=0 if slot is None else slot.number,
             workers=1 if slot is None else slot.total,
         )
-        self._open_counts = partial(_counts, config, counts, link)
 
     def _tell_of_stores(self) -> None:
         """Have the metrics tell how stores keep up."""
@@ -305,9 +304,7 @@ class Services:
         exchange = exchange_of(router, upstreams)
         upstream_responses = UpstreamResponses(
             config,
-            pool,
-            self.client,
-            upstreams.builders,
+            upstreams,
             self.responses,
             self._conversations,
             self.keys,
@@ -317,15 +314,11 @@ class Services:
         background = Background(
             self._conversations,
             self.background,
-            exchange.admit,
-            exchange.serve,
+            exchange,
             keys,
             lambda: self.client.clock,
-            self.recorder.record_background,
-            self._log,
-            server.keepalive_s,
-            server.max_concurrent,
-            config.storage.background_again,
+            self._record_background,
+            config,
         )
         return Generation(
             number=number,
@@ -370,6 +363,13 @@ class Services:
                 self._repeated,
             ),
         )
+
+    def _record_background(self, incoming: IncomingRequest, record: Record) -> None:
+        """Record and log a response that was made in the background."""
+        self.recorder.record_background(incoming, record)
+        if self._log is not None:
+            status = incoming.status or 500
+            self._log(record.line(incoming.request_id, "POST /v1/responses", status))
 
     def adopt(self, generation: Generation) -> None:
         """Serve what was prepared, from the next request on. Those in flight end on what they
@@ -442,8 +442,6 @@ class Services:
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""
         await self.client.start()
-        counts = self._open_counts()
-        self.generation.pool.share(counts)
         if self.account_sync is not None:
             await self.account_sync.start()
             # A store has both.
@@ -473,7 +471,6 @@ class Services:
         if self.account_sync is not None:
             await self.account_sync.close()
         await self.limits.close()
-        self.generation.pool.share(None)
         if self.exporting is not None:
             await asyncio.to_thread(self.exporting.close)
         if self.request_log is not None:
@@ -523,23 +520,22 @@ def _exporting(config: Config, metrics: Metrics) -> SpanExporter | None:
 
 
 def _account_sync(
-    config: Config, pool: AccountPool, meter: Meter, keys: KeyRing
+    config: Config, pool: AccountPool, meter: Meter, keys: KeyRing, gateway: str
 ) -> AccountSync | None:
     store = store_for(config)
     if store is None:
         return None
     sync_s = config.storage.sync_s
     return AccountSync(
-        pool, store, cipher_for(config), config.accounts, sync_s=sync_s, meter=meter, keys=keys
+        pool,
+        store,
+        cipher_for(config),
+        config.accounts,
+        sync_s=sync_s,
+        meter=meter,
+        keys=keys,
+        gateway=gateway,
     )
-
-
-def _counts(config: Config, shared: str | None, link: Peer) -> Counts | None:
-    """What counts the requests in flight of accounts, over all machines that share a database or
-    else as `counts_for`."""
-    if config.storage.url is None or config.storage.path:
-        return counts_for(config, shared)
-    return AccountSlots(link)
 
 
 def _limits(config: Config, account_sync: AccountSync | None, link: Peer) -> Limits:

@@ -1,153 +1,113 @@
 """`max_concurrent` of accounts over all workers, and over all machines that share a database.
 
-The number of requests that an account may have in flight is a limit like others: a worker borrows a
-slot of it for each request from the owner of limits, and gives it back when the request is over.
-While the database is away each machine holds to the number by itself.
+The number of requests that an account may have in flight is a limit like others: a worker asks the
+owner of limits for a slot for each request, and gives it back when the request is over. While the
+database is away each machine holds to the number by itself; so does a worker whose owner is gone.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Collection
-from typing import Final
-
-from msgspec import Struct
+from collections.abc import Callable
 
 from dragoman.config.limits import Limit
-from dragoman.limits.messages import Admit, Claim, Define, Granted, Settle, Settled, Unknown
+from dragoman.limits.messages import (
+    Admit,
+    Claim,
+    Decision,
+    Define,
+    Granted,
+    Room,
+    Settle,
+    Settled,
+    Unknown,
+)
 from dragoman.link.messages import LinkError, Peer
 from dragoman.serving.limits import questions
 
-_UNUSED_S: Final = 0.1
-"""Seconds after which a slot is given back that no request has taken."""
-
-_ASK_AGAIN_S: Final = 0.02
-"""Seconds for which the owner is not asked again for a slot that it does not have."""
-
-
-class _Account(Struct):
-    """One account: how many slots there are, the number of its ledger, slots that are free here and
-    those that requests have, those of others as last known, and when it is asked for again."""
-
-    most: int
-    number: int = 0
-    free: int = 0
-    in_use: int = 0
-    elsewhere: int = 0
-    ask_at: float = 0.0
-    asks: bool = False
-
 
 class AccountSlots:
-    """Implements `dragoman.accounts.store.LentCounts` for one worker."""
+    """Implements `dragoman.accounts.slots.Slots` for one worker. `on_room` is called with the name
+    of an account of which the owner may have a slot again."""
 
-    def __init__(self, owner: Peer) -> None:
+    def __init__(self, owner: Peer, on_room: Callable[[str], None]) -> None:
         self._owner = owner
-        self._accounts: dict[str, _Account] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def close(self) -> None:
-        """See `Counts.close`: what is lent ends with the link."""
+        self._on_room = on_room
+        self._numbers: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._free: dict[str, int] = {}
+        self._in_use: dict[str, int] = {}
+        self._has_room: set[str] = set()
+        """Accounts of which there was room since a slot was asked for last."""
+        owner.handlers.receive(questions.ROOM, self._room)
+        owner.handlers.on_closed(self._closed)
 
     def take(self, name: str, most: int) -> bool:
-        """See `Counts.take`."""
-        account = self._account(name, most)
-        if not account.free and not (self._owner.is_closed and account.in_use < most):
+        """See `Slots.take`."""
+        free, in_use = self._free.get(name, 0), self._in_use.get(name, 0)
+        if free:
+            self._free[name] = free - 1
+        elif not self._owner.is_closed or in_use >= most:
             return False
-        account.free = max(0, account.free - 1)
-        account.in_use += 1
+        self._in_use[name] = in_use + 1
         return True
 
     def give_back(self, name: str) -> None:
-        """See `Counts.give_back`."""
-        account = self._accounts[name]
-        account.in_use -= 1
-        self._return(account)
+        """See `Slots.give_back`."""
+        self._in_use[name] -= 1
+        self._free[name] = self._free.get(name, 0) + 1
 
-    def elsewhere(self, name: str) -> int:
-        """See `Counts.elsewhere`: as of the last answer."""
-        account = self._accounts.get(name)
-        return 0 if account is None else account.elsewhere
+    def return_free(self, name: str) -> None:
+        """See `Slots.return_free`."""
+        if free := self._free.pop(name, 0):
+            self._return(self._numbers.get(name, 0), free)
 
-    def returns(self) -> _Unknown:
-        """See `Counts.returns`."""
-        return _unknown
-
-    def lacks(self, name: str) -> bool:
-        """See `LentCounts.lacks`."""
-        account = self._accounts.get(name)
-        return (
-            account is not None
-            and not account.free
-            and not self._owner.is_closed
-            and time.monotonic() >= account.ask_at
-        )
-
-    def want(self, names: Collection[str]) -> None:
-        """See `LentCounts.want`."""
-        for name in names:
-            if self.lacks(name) and not self._accounts[name].asks:
-                task = asyncio.get_running_loop().create_task(self.borrow(name))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-
-    async def borrow(self, name: str) -> None:
-        """See `LentCounts.borrow`."""
-        account = self._accounts[name]
-        account.asks = True
-        try:
-            await self._borrow(name, account)
-        except LinkError:
-            return
-        finally:
-            account.asks = False
-
-    async def _borrow(self, name: str, account: _Account) -> None:
-        def give_back(decision: object) -> None:
-            if isinstance(decision, Granted):
-                self._return(account)
-
+    async def borrow(self, name: str, most: int) -> bool:
+        """See `Slots.borrow`."""
         while True:
-            if not account.number:
-                limit = Limit(kind="concurrent", amount=account.most, when_away="open")
-                define = Define(((f"account\n{name}", limit),))
-                account.number = (await self._owner.ask(questions.DEFINE, define)).numbers[0]
-            claim = Claim(account.number, 1, account.most)
-            decision = await self._owner.ask(questions.ADMIT, Admit("", (claim,)), give_back)
+            self._has_room.discard(name)
+            try:
+                decision = await self._ask(name, most)
+            except LinkError:
+                return self._owner.is_closed and self._in_use.get(name, 0) < most
+            if isinstance(decision, Granted):
+                self._free[name] = self._free.get(name, 0) + 1
+                return True
+            if name not in self._has_room:
+                return False
+            # There was room again before this refusal was read.
+
+    async def _ask(self, name: str, most: int) -> Decision:
+        while True:
+            number = self._numbers.get(name) or await self._define(name, most)
+
+            def give_back(decision: Decision, number: int = number) -> None:
+                """The request has left that had asked."""
+                if isinstance(decision, Granted):
+                    self._return(number, 1)
+
+            admit = Admit("", (Claim(number, 1, most),), awaits_room=True)
+            decision = await self._owner.ask(questions.ADMIT, admit, give_back)
             if not isinstance(decision, Unknown):
-                break
-            account.number = 0
-        if isinstance(decision, Granted):
-            account.free += 1
-            account.elsewhere = max(0, account.most - decision.left[0] - account.in_use - 1)
-            asyncio.get_running_loop().call_later(_UNUSED_S, self._return_unused, account)
-        else:
-            account.elsewhere = max(0, account.most - account.in_use)
-            account.ask_at = time.monotonic() + _ASK_AGAIN_S
+                return decision
+            del self._numbers[name], self._names[number]
 
-    def _account(self, name: str, most: int) -> _Account:
-        account = self._accounts.get(name)
-        if account is None:
-            account = self._accounts[name] = _Account(most)
-        account.most = most
-        return account
+    async def _define(self, name: str, most: int) -> int:
+        limit = Limit(kind="concurrent", amount=most, when_away="open")
+        defined = await self._owner.ask(questions.DEFINE, Define(((f"account\n{name}", limit),)))
+        (number,) = defined.numbers
+        self._numbers[name], self._names[number] = number, name
+        return number
 
-    def _return_unused(self, account: _Account) -> None:
-        if account.free:
-            account.free -= 1
-            self._return(account)
-
-    def _return(self, account: _Account) -> None:
-        settled = (Settled(account.number, 1, 0),)
+    def _return(self, number: int, count: int) -> None:
+        settled = (Settled(number, count, 0),)
         self._owner.report(questions.SETTLE, Settle(0.0, settled, is_stored=False))
 
+    def _room(self, owner: Peer, message: Room) -> None:
+        if (name := self._names.get(message.number)) is not None:
+            self._has_room.add(name)
+            self._on_room(name)
 
-class _Unknown:
-    """Nobody reports what other workers have ended."""
-
-    def __call__(self) -> None:
-        return None
-
-
-_unknown = _Unknown()
+    def _closed(self, owner: Peer) -> None:
+        """Requests that wait are served by what is in use here."""
+        for name in self._numbers:
+            self._on_room(name)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
-from dragoman.accounts.store import Counts, Store
+from dragoman.accounts.store import Store
 from dragoman.config import Config
 from dragoman.config.summary import StoredEntries
 from dragoman.limits.ledgers import Ledgers
@@ -50,22 +50,6 @@ def store_for(config: Config) -> Store | None:
     return PostgresStore(settings.url.reveal(), **options)
 
 
-def counts_for(config: Config, shared: str | None) -> Counts | None:
-    """What counts requests in flight over the processes that use the same store, or else the file
-    `shared`; None if there is neither, or it cannot be used, which is logged."""
-    path = f"{config.storage.path}-counts" if config.storage.path else shared
-    if path is None:
-        return None
-    from dragoman.storage.shared_counts import SharedCounts
-
-    try:
-        return SharedCounts(path)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        _log.error("%s: %s: workers may exceed max_concurrent in a burst", path, reason)
-        return None
-
-
 def limit_states_for(config: Config) -> LimitStates | None:
     """Where counters of limits are stored between two gateways; None without a store, or if limits
     are stored in a database that several machines share."""
@@ -75,11 +59,13 @@ def limit_states_for(config: Config) -> LimitStates | None:
 
 
 class Watching:
-    """The records for operators: the request log and time series. Both are shared by the processes
-    that use the same store, or the same file `shared`; otherwise they end with this object."""
+    """The records for operators: the request log and time series. They are in files beside the
+    store; without one, in the `folder` that all workers share; else they end with this object."""
 
-    def __init__(self, config: Config, shared: str | None) -> None:
-        settings, base = config.request_log, config.storage.path or shared
+    def __init__(self, config: Config, folder: str | None) -> None:
+        settings, base = config.request_log, config.storage.path or None
+        if base is None and folder is not None:
+            base = f"{folder}/dragoman"
         self._is_own = base is None
         if base is None:
             base = f"{gettempdir()}/dragoman-{secrets.token_hex(16)}"

@@ -40,14 +40,16 @@ _MOST_QUOTAS = 2000
 
 class WorkerSlot(Struct, frozen=True):
     """One worker among others: worker `number` of `total`. `table` says how all of them are;
-    `before` is what the worker had counted whose place it takes; `counts` is a file in which they
-    count requests in flight if they have no store, None for none."""
+    `gateway` is a name that all of them have, and no other gateway; `before` is what the worker had
+    counted whose place it takes; `folder` is where they share files if they have no store, None for
+    nowhere."""
 
     number: int
     total: int
     table: WorkerTable
+    gateway: str = ""
     before: Counts | None = None
-    counts: str | None = None
+    folder: str | None = None
 
 
 class Standing(Struct, frozen=True):

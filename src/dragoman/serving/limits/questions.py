@@ -21,6 +21,7 @@ from dragoman.limits.messages import (
     Reached,
     Restore,
     Retire,
+    Room,
     Settle,
     Shared,
     States,
@@ -44,6 +45,7 @@ WRITTEN: Final = Notice("limits.written", Written)
 
 # From the owner to workers.
 
+ROOM: Final = Notice("limits.room", Room)
 REACHED: Final = Notice("limits.reached", Reached)
 AWAY: Final = Notice("limits.away", Away)
 GONE: Final = Question("limits.gone", Gone, Mark)

@@ -26,6 +26,7 @@ from dragoman.limits.messages import (
     LookShared,
     Refused,
     Restore,
+    Room,
     Settle,
     Settled,
     Shared,
@@ -40,6 +41,9 @@ from dragoman.serving.limits.turns import TurnQueue
 from dragoman.storage.limit_states import LimitStates
 
 _log = logging.getLogger("dragoman.limits")
+
+_LOOK_AGAIN_S = 0.05
+"""Seconds until a worker is asked to look again for room of which this machine does not know."""
 
 _ASK_AGAIN_S = 1.0
 """Seconds until a worker is asked again what one that is gone has written."""
@@ -70,6 +74,8 @@ class LimitService:
         first = time.time_ns() // 1000
         self.owner = Owner(Balance if borrowing is None else borrowing.make_slice, first)
         self._queues: dict[int, _Queue] = {}
+        self._await_room: dict[int, dict[Peer, None]] = {}
+        """Workers to which `Room` is reported, by the limit that has refused them."""
         self._resolving: asyncio.Task[None] | None = None
         if borrowing is not None:
             borrowing.on_lent = self._serve_all
@@ -136,6 +142,8 @@ class LimitService:
         self._report_reached(peer)
         if self._queues:
             self._serve(one.number for one in message.limits)
+        if self._await_room:
+            self._look_for_room(one.number for one in message.limits)
 
     def _written(self, peer: Peer, message: Written) -> None:
         self.owner.written(peer, done=message.done)
@@ -143,6 +151,8 @@ class LimitService:
     def _gone(self, peer: Peer) -> None:
         """The connection of a worker has ended."""
         self._peers.pop(peer, None)
+        for peers in self._await_room.values():
+            peers.pop(peer, None)
         self.owner.gone(peer)
         if self.owner.doubts and (self._resolving is None or self._resolving.done()):
             self._resolving = asyncio.ensure_future(self._resolve())
@@ -178,7 +188,30 @@ class LimitService:
             self._borrowing is not None or message.claims[decision.place].queue_s
         ):
             return self._wait(peer, message, decision)
+        return self._with_room_reported(peer, message, decision)
+
+    def _with_room_reported(self, peer: Peer, message: Admit, decision: Decision) -> Decision:
+        """A decision, upon which `Room` is reported later where that is wanted."""
+        if message.awaits_room and isinstance(decision, Refused):
+            number = message.claims[decision.place].number
+            self._await_room.setdefault(number, {})[peer] = None
+            if self._borrowing is not None:
+                # Others may give back what is missing here, of which this machine does not know.
+                loop = asyncio.get_running_loop()
+                loop.call_later(_LOOK_AGAIN_S, self._report_room, number)
         return decision
+
+    def _report_room(self, number: int) -> None:
+        for peer in self._await_room.pop(number, ()):
+            peer.report(questions.ROOM, Room(number))
+
+    def _look_for_room(self, numbers: Iterable[int]) -> None:
+        now = time.time()
+        for number in numbers:
+            if number in self._await_room:
+                balance = self.owner.balances.get(number)
+                if balance is None or balance.left(now) > 0:
+                    self._report_room(number)
 
     def _decide(self, peer: Peer, message: Admit, now: float) -> Decision:
         refused = self._refused_by_queue(message, now) if self._queues else None
@@ -217,7 +250,7 @@ class LimitService:
         while isinstance(decision, Refused):
             claim = message.claims[decision.place]
             if not claim.queue_s or not claim.most:
-                break
+                return self._with_room_reported(peer, message, decision)
             queue = self._queues.get(claim.number)
             if queue is None:
                 queue = self._queues[claim.number] = _Queue(claim)
@@ -269,3 +302,4 @@ class LimitService:
 
     def _serve_all(self) -> None:
         self._serve(list(self._queues))
+        self._look_for_room(list(self._await_room))

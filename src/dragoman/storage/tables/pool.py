@@ -23,7 +23,6 @@ from dragoman.accounts.store import (
     MOST_PINS,
     REMOVED_KEPT_S,
     SWEPT_AT_ONCE,
-    UNCOUNTED,
     Attempts,
     Batch,
     Changes,
@@ -36,6 +35,7 @@ from dragoman.accounts.store import (
     Sums,
     UsageCount,
     UsageKey,
+    gateway_of,
 )
 from dragoman.audit import Actor, Change, Line
 from dragoman.jsontext import decoder
@@ -415,8 +415,8 @@ class PoolTables:
         # Only this worker has written since then, and it knows what it wrote.
         alone = 0 < since == version - 1 and own is not None and not _comes_back(own)
         if (since == version or alone) and not self._database.replaced:
-            leases = self._leases(worker, version, now, workers)
-            return Changes(version=version, leases=leases)
+            leases, apart = self._leases(worker, version, now, workers)
+            return Changes(version=version, leases=leases, apart=apart)
         after = 0 if self._database.replaced or since > version else since
 
         def changed(columns: str, table: str, and_so: str = "") -> Rows:
@@ -438,13 +438,15 @@ class PoolTables:
         balances = changed("account, remaining", "balances")
         quotas = changed("account, windows", "quotas")
         client_keys, teams = asked_keys(connection, after), asked_teams(connection, after)
+        leases, apart = self._leases(worker, version, now, workers)
         return Changes(
             version=version,
             whole=not after,
             states={name: _read_state(state) for name, state in states},
             definitions=tuple(_definition(row) for row in defined),
             removed=tuple(name for (name,) in removed),
-            leases=self._leases(worker, version, now, workers),
+            leases=leases,
+            apart=apart,
             used=dict(_read_used(used.fetchone()[0])),
             balances=dict(balances),
             pins=_latest(_read_pins(pins.fetchone()[0]), {} if own is None else own.pins),
@@ -455,20 +457,23 @@ class PoolTables:
 
     def _leases(
         self, worker: str, version: int, now: float, workers: Rows | None
-    ) -> dict[str, int]:
-        """The leases of other living workers at a version, with `workers` as their rows; None: the
-        version of the last call."""
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """The leases of other living workers at a version, and of these those of other gateways on
+        this file, with `workers` as the rows; None: the version of the last call."""
         if workers is not None:
             self._workers = [(name, seen, _read_leases(leases)) for name, seen, leases in workers]
             self._workers_at = version
         leases: dict[str, int] = {}
+        apart: dict[str, int] = {}
+        gateway = gateway_of(worker)
         for name, seen, counts in self._workers:
             if name != worker and abs(now - seen) <= LOST_AFTER_S:
                 for account, count in counts.items():
                     leases[account] = leases.get(account, 0) + count
-                if not name.startswith(self._instance):
-                    leases[UNCOUNTED] = 1
-        return leases
+                    # Several machines lend one another slots in the database.
+                    if not self._instance and gateway_of(name) != gateway:
+                        apart[account] = apart.get(account, 0) + count
+        return leases, apart
 
 
 _SWEEP_HISTORY = """DELETE FROM history WHERE (account, slot) IN

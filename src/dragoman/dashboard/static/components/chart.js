@@ -111,7 +111,7 @@ function condensed(values) {
 }
 
 /**
- * A line without axes, beside a figure that says what it is.
+ * A line without axes, beside the figure that it belongs to.
  * @param {{ values: Values, width?: number, height?: number }} props
  */
 export function Spark({ values: all, width = 84, height = 16 }) {
@@ -174,7 +174,7 @@ function cumulated(all) {
  * @property {number} from Unix seconds of the first step
  * @property {number} step in seconds
  * @property {(value: number) => string} unit
- * @property {unknown} [aside] what stands in the head while the pointer is elsewhere
+ * @property {unknown} [aside] content of the head while the pointer is elsewhere
  * @property {boolean} [isStacked]
  * @property {boolean} [isLog]
  * @property {{ at: number, text: string }[]} [marks] events
@@ -354,8 +354,8 @@ function Mark({ place, width, height, text }) {
 
 /**
  * The names of lines at their ends, moved apart where they would overlap.
- * @param {{ series: Series[], unit: (value: number) => string, x: number, y: (value: number) =>
- *   number }} props
+ * @param {{ series: Series[], unit: (value: number) => string, x: number,
+ *   y: (value: number) => number }} props
  */
 function EndLabels({ series, unit, x, y }) {
   const ends = series.flatMap(({ name, values }) => {

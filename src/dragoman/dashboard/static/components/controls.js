@@ -6,8 +6,8 @@ import { Icon } from "./icons.js";
 
 /**
  * A field to search or filter in.
- * @param {{ label: string, hint: string, value: string, onInput: (value: string) => void, isWide?:
- *   boolean, [more: string]: any }} props
+ * @param {{ label: string, hint: string, value: string, onInput: (value: string) => void,
+ *   isWide?: boolean, [more: string]: any }} props
  */
 export const SearchField = ({ label, hint, onInput, isWide = true, ...more }) => html`
   <label class=${classes("field", "filter-field", isWide && "wide")}>
@@ -27,8 +27,9 @@ export const Toggle = ({ pressed, class: kind = "chip", children, ...more }) => 
 
 /**
  * A row of buttons of which one is pressed.
- * @param {{ label: string, choices: [key: string, text: string][], chosen: string, onChoose: (key:
- *   string) => void, hasShortcuts?: boolean }} props `hasShortcuts`: the digits press them
+ * @param {{ label: string, choices: [key: string, text: string][], chosen: string,
+ *   onChoose: (key: string) => void, hasShortcuts?: boolean }} props `hasShortcuts`: the digits
+ *   press them
  */
 export const Segmented = ({ label, choices, chosen, onChoose, hasShortcuts = false }) => html`
   <div class="seg" role="group" aria-label=${label}>
@@ -45,8 +46,8 @@ export const Segmented = ({ label, choices, chosen, onChoose, hasShortcuts = fal
 
 /**
  * A list to choose from.
- * @param {{ choices: [key: string, text: string][], chosen: string, class?: string, onChoose?:
- *   (key: string) => void, [more: string]: any }} props
+ * @param {{ choices: [key: string, text: string][], chosen: string, class?: string,
+ *   onChoose?: (key: string) => void, [more: string]: any }} props
  */
 export const Select = ({ choices, chosen, onChoose, class: kind = "btn", ...more }) => html`
   <select class=${kind}
@@ -60,7 +61,7 @@ export const Select = ({ choices, chosen, onChoose, class: kind = "btn", ...more
 const COPIED_MS = 1500;
 
 /**
- * A button that copies a text, and says so.
+ * A button that copies a text, and confirms it.
  * @param {{ text: string, label?: string, children?: unknown }} props
  */
 export function CopyButton({ text, label = "Copy", children = "Copy" }) {

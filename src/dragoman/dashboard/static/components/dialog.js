@@ -25,9 +25,9 @@ const valuesOf = (form) =>
 export const words = (text) => text.split(/[\s,]+/).filter(Boolean);
 
 /**
- * A dialog of the browser: it keeps the focus within, and gives it back.
- * @param {{ title: string, onClose: () => void, onSubmit?: (values: Values) => void, onInput?: ()
- *   => void, class?: string, children?: unknown }} props
+ * A modal dialog: the focus stays within, and returns to where it was.
+ * @param {{ title: string, onClose: () => void, onSubmit?: (values: Values) => void,
+ *   onInput?: () => void, class?: string, children?: unknown }} props
  */
 export function Dialog({ title, onClose, onSubmit = onClose, onInput, class: kind, children }) {
   const dialog = useRef(/** @type {any} */ (null));
@@ -85,8 +85,8 @@ export function useSubmit(onDone) {
 /**
  * A dialog that sends its fields, and closes when they were accepted.
  * @param {{ title: string, action: string, busyAction?: string, submit: (values: Values) => any,
- *   onDone: (result: any) => void, onClose: () => void, onInput?: () => void, children?: unknown }}
- *   props
+ *   onDone: (result: any) => void, onClose: () => void, onInput?: () => void, children?: unknown
+ *   }} props
  */
 export function FormDialog({ title, action, busyAction = action, submit, onDone, ...more }) {
   const { onClose, onInput, children } = more;
@@ -126,8 +126,7 @@ const CONFIRMED_FROM = 20;
 const NAMED = 8;
 
 /**
- * A field for the number of things, where there are many: the browser holds the form back until it
- * is right.
+ * A field to confirm a large number of things: the form is invalid until it is typed.
  * @param {{ number: number }} props
  */
 export const ConfirmNumber = ({ number }) =>

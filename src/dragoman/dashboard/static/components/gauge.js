@@ -15,7 +15,7 @@ function toneOf(share) {
 }
 
 /**
- * The share of a window's time that is gone; null where its end or length is unknown.
+ * The share of a window's time that has elapsed; null where its end or length is unknown.
  * @param {number | null} resetsAt
  * @param {number | null} seconds
  */

@@ -16,8 +16,8 @@ export const ScreenHead = ({ title, note, noteClass = "not-phone", tools }) => h
 
 /**
  * A titled panel.
- * @param {{ title: unknown, note?: unknown, tools?: unknown, class?: string, children?: unknown }}
- *   props
+ * @param {{ title: unknown, note?: unknown, tools?: unknown, class?: string, children?: unknown
+ *   }} props
  */
 export const Panel = ({ title, note, tools, class: kind, children }) => html`
   <section class=${classes("panel", kind)}>
@@ -61,13 +61,13 @@ export const ErrorBanner = ({ text }) =>
   text && html`<p class="banner" role="alert">${printable(text)}</p>`;
 
 /**
- * What stands in the place of data.
+ * A note in the place of data.
  * @param {{ children?: unknown }} props
  */
 export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
 
 /**
- * What stands there until data arrive, or why they do not.
+ * A note until data arrive, or why they do not.
  * @param {{ error?: string }} props
  */
 export const Loading = ({ error }) => html`

@@ -79,7 +79,7 @@ export const StatusLabel = ({ status: { tone, shape, label }, title }) => html`
 `;
 
 /**
- * A status that stands out.
+ * A status in a coloured box.
  * @param {{ status: Status, more?: string }} props
  */
 export const StatusPill = ({ status: { tone, shape, label }, more }) => html`

@@ -76,9 +76,9 @@ export const cells = (columns, row, index) =>
 /**
  * A table that scrolls sideways where it does not fit.
  * @template Row
- * @param {{ label: string, columns: Column<Row>[], rows: readonly Row[], class?: string, keyOf?:
- *   (row: Row, index: number) => unknown, rowProps?: (row: Row, index: number) => Record<string,
- *   unknown>, regionClass?: string }} props
+ * @param {{ label: string, columns: Column<Row>[], rows: readonly Row[], class?: string,
+ *   keyOf?: (row: Row, index: number) => unknown, rowProps?: (row: Row,
+ *   index: number) => Record<string, unknown>, regionClass?: string }} props
  */
 export const Table = ({ label, columns, rows, class: kind, keyOf, rowProps, regionClass }) => html`
   <${ScrollRegion} label=${label} class=${regionClass}>

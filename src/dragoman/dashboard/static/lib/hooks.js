@@ -7,9 +7,9 @@ import { session, stream } from "./api.js";
 export const TYPING_MS = 150;
 
 /**
- * What `read` gives, read anew whenever one of `deps` changes.
+ * The result of `read`, which runs again whenever one of `deps` changes.
  *
- * `delay` ms have to pass without another change before it is read; with `every` it is read again
+ * `delay` ms have to pass without another change before it is read; with `every` it runs again
  * in that interval while the page is visible. An answer that another change has overtaken is
  * ignored. After an error the last data stay.
  * @template T

@@ -1,4 +1,4 @@
-/** Where the page is: its path, and what its query holds of a screen. */
+/** The address of the page: its path, and the state of a screen in its query. */
 import { useEffect } from "../vendor/hooks.js";
 import { signal } from "../vendor/signals.js";
 
@@ -18,7 +18,7 @@ export function navigate(url) {
   path.value = location.pathname;
 }
 
-// Links to screens are followed without a reload, but where a new tab or window is asked for.
+// Links to screens are followed without a reload, unless a new tab or window is requested.
 document.addEventListener("click", (event) => {
   const link = /** @type {any} */ (event.target).closest("a[href^='/ui/']");
   if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;

@@ -149,7 +149,7 @@ const QuotaSection = ({ quotas }) => html`
         `,
       )}
     </div>
-    <p class="faint small">The tick marks how much of the window’s time is gone.</p>
+    <p class="faint small">The tick marks how much of the window’s time has elapsed.</p>
   </section>
 `;
 

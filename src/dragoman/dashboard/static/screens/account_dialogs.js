@@ -170,8 +170,8 @@ const Failure = ({ finding }) => html`
 
 /**
  * Asks before accounts are enabled or disabled.
- * @param {{ action: Api.AccountAction, names: string[], onClose: () => void, onDone: (reason:
- *   string | undefined) => void }} props
+ * @param {{ action: Api.AccountAction, names: string[], onClose: () => void,
+ *   onDone: (reason: string | undefined) => void }} props
  */
 export function EnableDialog({ action, names, onClose, onDone }) {
   const isDisable = action === "disable";

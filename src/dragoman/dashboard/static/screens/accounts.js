@@ -112,7 +112,7 @@ function exported({ name, upstream, state, why, backAt, requests, errors, window
 }
 
 /**
- * Enables or disables accounts, and says which were refused.
+ * Enables or disables accounts; returns which were changed, and why others were refused.
  * @param {Api.AccountAction} action
  * @param {string[]} names
  * @param {string} [reason]
@@ -249,8 +249,8 @@ function Head({ rows, onDialog }) {
 
 /**
  * What filters by state and sorts.
- * @param {{ rows: AccountRow[], states: Set<string>, onState: (state: string) => void, sort:
- *   string, onSort: (sort: string) => void }} props
+ * @param {{ rows: AccountRow[], states: Set<string>, onState: (state: string) => void,
+ *   sort: string, onSort: (sort: string) => void }} props
  */
 function Chips({ rows, states, onState, sort, onSort }) {
   const numberIn = (state) => rows.filter((row) => row.state === state).length;
@@ -277,8 +277,9 @@ function Chips({ rows, states, onState, sort, onSort }) {
 
 /**
  * What is done with the accounts that are selected.
- * @param {{ selected: string[], total: number, onTest: () => void, onEnable: (names: string[]) =>
- *   void, onDisable: (names: string[]) => void, onClear: () => void }} props
+ * @param {{ selected: string[], total: number, onTest: () => void,
+ *   onEnable: (names: string[]) => void, onDisable: (names: string[]) => void, onClear: () => void
+ *   }} props
  */
 const SelectionBar = ({ selected, total, onTest, onEnable, onDisable, onClear }) => html`
   <div class="bulk">

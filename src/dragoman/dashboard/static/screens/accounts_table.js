@@ -86,8 +86,8 @@ function useVirtualRows(total, rowHeight) {
 }
 
 /**
- * @param {{ rows: AccountRow[], windows: string[], open?: string, selected: Set<string>, onToggle:
- *   (name: string) => void, onToggleAll: () => void }} props
+ * @param {{ rows: AccountRow[], windows: string[], open?: string, selected: Set<string>,
+ *   onToggle: (name: string) => void, onToggleAll: () => void }} props
  */
 export function AccountTable({ rows, windows, open, selected, onToggle, onToggleAll }) {
   const isPhone = matchMedia("(max-width:720px)").matches;

@@ -69,8 +69,8 @@ export function Clients({ name }) {
 }
 
 /**
- * @param {{ model: string, models: string[], defaultModel: string, address: string, onModel:
- *   (model: string) => void, onAddress: (address: string) => void }} props
+ * @param {{ model: string, models: string[], defaultModel: string, address: string,
+ *   onModel: (model: string) => void, onAddress: (address: string) => void }} props
  */
 const GuideSettings = ({ model, models, defaultModel, address, onModel, onAddress }) => html`
   <div class="workbench-settings">

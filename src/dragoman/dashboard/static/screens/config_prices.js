@@ -7,31 +7,10 @@ import { TYPING_MS, useFetched } from "../lib/hooks.js";
 import { queryValue, useQuery } from "../lib/navigation.js";
 import { SearchField } from "../components/controls.js";
 import { Empty, ErrorBanner } from "../components/layout.js";
-import { numberColumn, Table, textColumn } from "../components/table.js";
+import { Table, textColumn } from "../components/table.js";
+import { conditionText, RATE_COLUMNS } from "./rates.js";
 
 const MOST_ROWS = 100;
-
-/** @type {[rate: "input" | "cached" | "cache_write" | "output", head: string][]} */
-const RATES = [
-  ["input", "Input"],
-  ["cached", "Cached"],
-  ["cache_write", "Written to the cache"],
-  ["output", "Output"],
-];
-
-/**
- * When a price holds.
- * @param {Api.Price} price
- */
-function conditionText({ since, hours, tier, above }) {
-  const conditions = [
-    since && `from ${since}`,
-    hours,
-    tier,
-    above && `above ${count(above)} tokens`,
-  ];
-  return conditions.filter(Boolean).join(", ");
-}
 
 /**
  * One price of a model; the model is named in the row of its first.
@@ -56,9 +35,7 @@ const COLUMNS = [
   },
   textColumn("When", ({ price }) => conditionText(price), { width: "width-from", class: "muted" }),
   { head: "Source", width: "width-key", cell: ({ model }) => (model.own ? "own" : "table") },
-  ...RATES.map(([rate, head]) =>
-    numberColumn(head, ({ price }) => price[rate], { headTitle: head, width: "width-number" }),
-  ),
+  ...RATE_COLUMNS,
 ];
 
 export function Prices() {

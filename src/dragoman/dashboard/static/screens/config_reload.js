@@ -1,4 +1,4 @@
-/** What the configuration file says that is not served yet, and the reload that serves it. */
+/** How the configuration file differs from what is served, and the reload that serves it. */
 import { html } from "../lib/html.js";
 import { useState } from "../vendor/hooks.js";
 import { get, isAdmin, post } from "../lib/api.js";

@@ -50,7 +50,7 @@ export function Running() {
 export const settingText = (value) => printable(value === null ? "none" : plainJson(value));
 
 /**
- * One table of the file; a setting that names it stands in its title.
+ * One table of the file; the setting that names it is part of its title.
  * @param {{ title: string, settings: Api.ConfigTable["settings"] }} props
  */
 function Settings({ title, settings }) {

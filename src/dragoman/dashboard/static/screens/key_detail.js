@@ -65,8 +65,8 @@ function subtitleOf({ kind, keys, rules, origin }) {
 }
 
 /**
- * @param {{ owner: Api.Owner, onDialog: (dialog: any) => void, onChange: (method: "POST", below:
- *   string, result: string) => void }} props
+ * @param {{ owner: Api.Owner, onDialog: (dialog: any) => void, onChange: (method: "POST",
+ *   below: string, result: string) => void }} props
  */
 function KeyActions({ owner, onDialog, onChange }) {
   const name = printable(owner.name);

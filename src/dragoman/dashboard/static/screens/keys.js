@@ -258,8 +258,8 @@ const TeamsPanel = ({ teams, open }) => html`
 
 /**
  * The dialog that is open, if one is.
- * @param {{ dialog: any, onDialog: (dialog: any) => void, teams: Api.Owner[], reload: () => void }}
- *   props
+ * @param {{ dialog: any, onDialog: (dialog: any) => void, teams: Api.Owner[], reload: () => void
+ *   }} props
  */
 function Dialogs({ dialog, onDialog, teams, reload }) {
   if (!dialog) return null;

@@ -113,8 +113,8 @@ const FilterChips = ({ filters, onChoose }) => html`
 
 /**
  * Clients by pairs of protocols: a number in each cell, and a shade for its share of the largest.
- * @param {{ rows: Api.LossRow[], filters: Filters, onChoose: (more: Partial<Filters>) => void }}
- *   props
+ * @param {{ rows: Api.LossRow[], filters: Filters, onChoose: (more: Partial<Filters>) => void
+ *   }} props
  */
 function Matrix({ rows, filters, onChoose }) {
   if (!rows.length) return null;

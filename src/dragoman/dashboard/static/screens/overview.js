@@ -26,7 +26,7 @@ const SPAN_CHOICES = Object.keys(SPANS).map((span) => [span, span]);
 const DEFAULT_SPAN = "1 h";
 
 /**
- * A span as it stands in the address.
+ * A span in the address of the page.
  * @param {string} span
  */
 const spanKey = (span) => span.replace(" ", "");
@@ -231,7 +231,7 @@ const Losses = ({ rows }) => html`
 
 /** @param {{ row: Api.LossRow }} props */
 const LossLine = ({ row: { client, pair, path, requests } }) => html`
-  <li class="gone">
+  <li class="loss-line">
     <a class="ink ellipsis" href=${withQuery("/ui/losses", { client, pair })}
       title=${printable(`${client} ${path}`)}>
       ${client === "(none)" ? html`<span class="faint">unknown</span>` : printable(client)}

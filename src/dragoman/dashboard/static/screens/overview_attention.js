@@ -148,8 +148,8 @@ function storageLines({ store, limits }) {
 }
 
 /**
- * @param {{ series: Api.SeriesAnswer, health: Api.Health, keys: Api.Owner[], teams: Api.Owner[] }}
- *   props
+ * @param {{ series: Api.SeriesAnswer, health: Api.Health, keys: Api.Owner[], teams: Api.Owner[]
+ *   }} props
  */
 export function Attention({ series, health, keys, teams }) {
   const lines = [

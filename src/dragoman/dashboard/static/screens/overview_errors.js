@@ -1,4 +1,4 @@
-/** Whose fault errors are, as far as their kinds tell. */
+/** Whose fault errors are, as far as their kinds show it. */
 
 /** Kinds of errors that callers cause; a refused key may be theirs or that of an account. */
 const CALLER_FAULTS = [

@@ -39,7 +39,7 @@ function totalsOf({ requests, tokens, step_s: step, ...series }) {
  * @property {string} label
  * @property {unknown} value
  * @property {string} [unit]
- * @property {string} note what stands below it
+ * @property {string} note below the value
  * @property {(number | null)[]} [values] over time
  *
  * @param {FigureProps} props
@@ -67,8 +67,8 @@ const unknown = (why) => html`<${Unknown} why=${why} />`;
 const inputNote = ({ input, tokens }) => (tokens ? `${percent(input, tokens)} % input` : "");
 
 /**
- * @param {{ series: Api.SeriesAnswer, before: Api.SeriesAnswer, health: Api.Health, rates:
- *   Api.NowEvent | null }} props `before` is the time before, `rates` are those of now
+ * @param {{ series: Api.SeriesAnswer, before: Api.SeriesAnswer, health: Api.Health,
+ *   rates: Api.NowEvent | null }} props `before` is the time before, `rates` are those of now
  */
 export function Figures({ series, before, health, rates }) {
   const totals = totalsOf(series);

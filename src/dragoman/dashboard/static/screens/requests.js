@@ -64,7 +64,7 @@ const unknownTerms = (text) =>
     .filter(({ field, value }) => value !== undefined && !FIELDS.includes(field))
     .map(({ field, value }) => `${field}:${value}`);
 
-/** The filter that the address of the page holds. */
+/** The filter in the address of the page. */
 const addressedFilter = () =>
   FIELDS.filter(queryValue)
     .map((field) => `${field}:${queryValue(field)}`)
@@ -150,7 +150,7 @@ function modelCell({ model, losses_total: losses, loss_kinds: kinds }) {
 }
 
 /**
- * The rows that fit a filter. They are received as they come, or asked for where no events arrive
+ * The rows that fit a filter. They arrive as events, or are polled where no events arrive
  * or while it is paused.
  * @param {string} filter
  * @param {string} span

@@ -9,6 +9,7 @@ import { SearchField } from "../components/controls.js";
 import { ErrorBanner, Panel, ScreenHead, Unknown } from "../components/layout.js";
 import { Protocol } from "../components/protocols.js";
 import { numberColumn, Table } from "../components/table.js";
+import { conditionText, RATE_COLUMNS } from "./rates.js";
 
 /**
  * Where a setting comes from.
@@ -93,9 +94,11 @@ function Explanation({ explanation, routes }) {
                 </li>
               `
             }
-            <li><span class="muted">since</span> ${reasonText(explanation, routes)}</li>
+            <li><span class="muted">because</span> ${reasonText(explanation, routes)}</li>
             <${Destination} destination=${first} label="goes to" />
-            ${fallbacks.map((one) => html`<${Destination} destination=${one} label="else to" />`)}
+            ${fallbacks.map(
+              (one) => html`<${Destination} destination=${one} label="otherwise to" />`,
+            )}
             ${explanation.with_tools_and_thinking.slice(0, 1).map(
               (one) => html`
                 <${Destination} destination=${one} label="with tools and thinking, to" />
@@ -189,28 +192,6 @@ const Settings = ({ title, settings }) => html`
   <//>
 `;
 
-/** The rates of a price. */
-const RATES = /** @type {const} */ ([
-  ["input", "In"],
-  ["cached", "Cached"],
-  ["cache_write", "Written"],
-  ["output", "Out"],
-]);
-
-/**
- * When a price holds.
- * @param {Api.Price} price
- */
-function conditionText({ tier, above, hours, since }) {
-  const conditions = [
-    tier && `${tier} tier`,
-    above && `prompts above ${count(above)}`,
-    hours,
-    since && `since ${since}`,
-  ];
-  return conditions.filter(Boolean).join(", ") || "always";
-}
-
 /** @typedef {{ upstream: string, price: Api.Price | null }} PriceRow */
 
 /** @type {import("../components/table.js").Column<PriceRow>[]} */
@@ -220,14 +201,14 @@ const PRICE_COLUMNS = [
     head: "When",
     cell: ({ price }) =>
       price
-        ? conditionText(price)
+        ? conditionText(price) || "always"
         : html`
           <${Unknown} why="no price is known for this model" />
           ${" "}
           <span class="muted">none: counted as unpriced</span>
         `,
   },
-  ...RATES.map(([rate, head]) => numberColumn(head, ({ price }) => price?.[rate])),
+  ...RATE_COLUMNS,
 ];
 
 /** @param {{ destinations: Api.Destination[] }} props */
@@ -265,10 +246,10 @@ function RouteTable({ routes: { routes, aliases }, matched, onPick }) {
       cell: ({ model }) => (model ? printable(model) : html`<span class="faint">the same</span>`),
     },
     {
-      head: "Else",
+      head: "Fallbacks",
       class: "whole",
       cell: ({ fallbacks }) =>
-        fallbacks.map(printable).join(", ") || html`<span class="faint">nothing</span>`,
+        fallbacks.map(printable).join(", ") || html`<span class="faint">none</span>`,
     },
     { head: "Policy", cell: ({ policy }) => policy },
   ];

@@ -1,4 +1,4 @@
-/** Workbench: a request as it would be sent in each protocol, and what each policy says of it. */
+/** Workbench: a request as it is sent in each protocol, and which policies accept it. */
 import { html } from "../lib/html.js";
 import { useEffect, useMemo, useState } from "../vendor/hooks.js";
 import { encoded, get, getText, isAdmin, post } from "../lib/api.js";
@@ -28,7 +28,7 @@ const EXAMPLE_CHOICES = Object.entries(EXAMPLES).map(([name, { title }]) => [nam
  * @property {string} example its name, empty if it is none
  * @property {string} source the protocol that it is in
  * @property {string} body JSON
- * @property {string} model whose options hold, empty for the defaults
+ * @property {string} model whose options apply, empty for the defaults
  */
 
 /**
@@ -163,8 +163,9 @@ export function Workbench() {
 
 /**
  * What the translation depends on, and the legend.
- * @param {{ request: WorkbenchRequest, onChange: (more: Partial<WorkbenchRequest>) => void, policy:
- *   Api.Policy, onPolicy: (policy: Api.Policy) => void, onStep: (by: number) => void }} props
+ * @param {{ request: WorkbenchRequest, onChange: (more: Partial<WorkbenchRequest>) => void,
+ *   policy: Api.Policy, onPolicy: (policy: Api.Policy) => void, onStep: (by: number) => void
+ *   }} props
  */
 const Settings = ({ request, onChange, policy, onPolicy, onStep }) => html`
   <div class="workbench-settings">

@@ -1,7 +1,7 @@
 /** Events of streams in all protocols, in one line each. */
 
 /**
- * What an event says, in one line.
+ * An event in one line.
  * @typedef {{ name: string, text: string }} Summary
  */
 
@@ -15,7 +15,7 @@ export function splitEvents(raw) {
 }
 
 /**
- * Whether an event only keeps the connection alive.
+ * Whether an event is a mere keepalive.
  * @param {string} raw
  */
 export const isPing = (raw) => raw.startsWith(":") || /"type": ?"ping"/.test(raw);

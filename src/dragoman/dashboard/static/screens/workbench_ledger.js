@@ -88,8 +88,8 @@ function Kinds({ losses }) {
 }
 
 /**
- * @param {{ translation: Api.Translation, policy: Api.Policy, onPolicy: (policy: Api.Policy) =>
- *   void }} props
+ * @param {{ translation: Api.Translation, policy: Api.Policy,
+ *   onPolicy: (policy: Api.Policy) => void }} props
  */
 export function Verdicts({ translation, policy, onPolicy }) {
   const { targets, speaks, upstream } = translation;

@@ -19,7 +19,7 @@ const MESSAGES_FIELDS = ["system", "stop_sequences", "thinking", "top_k"];
 const MESSAGES_BLOCKS = ["tool_use", "tool_result", "image", "document", "thinking"];
 
 /**
- * What was pasted: of a curl command its body and its path, not its headers, which hold keys.
+ * What was pasted: of a curl command its body and its path, not its headers, which contain keys.
  * @param {string} text
  * @returns {{ body: string, protocol?: string }}
  */
@@ -69,8 +69,8 @@ function syntaxError(text) {
 }
 
 /**
- * @param {{ body: string, onClose: () => void, onDone: (body: string, protocol: string) => void }}
- *   props `body` is what was there before
+ * @param {{ body: string, onClose: () => void, onDone: (body: string, protocol: string) => void
+ *   }} props `body` is what was there before
  */
 export function PasteDialog({ body, onClose, onDone }) {
   const [error, setError] = useState("");

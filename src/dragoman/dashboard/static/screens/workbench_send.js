@@ -19,8 +19,8 @@ const SCENARIOS = [
 ];
 
 /**
- * @param {{ request: import("./workbench.js").WorkbenchRequest, onClose: () => void, onDone:
- *   (target: Api.SendTarget) => void }} props
+ * @param {{ request: import("./workbench.js").WorkbenchRequest, onClose: () => void,
+ *   onDone: (target: Api.SendTarget) => void }} props
  */
 export function SendDialog({ request, onClose, onDone }) {
   const [usesRoute, setUsesRoute] = useState(false);

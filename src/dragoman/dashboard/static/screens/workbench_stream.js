@@ -13,7 +13,7 @@ import { SendDialog } from "./workbench_send.js";
 
 /**
  * A row of the table of frames: an attempt, or a frame of the upstream with those that the client
- * was sent for it. Frames that the gateway made itself have no `upstream`.
+ * was sent for it. Frames of the gateway itself have no `upstream`.
  * @typedef {object} FrameRow
  * @property {Api.Frame} [attempt]
  * @property {Api.Frame} [upstream]
@@ -32,7 +32,7 @@ function rowsOf(frames) {
     if (frame.event === "attempt") rows.push({ attempt: frame, client: [] });
     if (frame.event === "upstream") rows.push({ upstream: frame, client: [] });
     if (frame.event === "client") {
-      // Only what is sent before the next frame arrives stands beside its cause.
+      // Only frames sent before the next one arrives are shown beside their cause.
       const isCause = last?.upstream && last.upstream.number === frame.caused_by;
       if (isCause) last.client.push(frame);
       else rows.push({ client: [frame] });
@@ -55,8 +55,8 @@ const rawOf = (frames, side) =>
 const RECOGNIZED_LENGTH = 4000;
 
 /**
- * @param {{ request: import("./workbench.js").WorkbenchRequest, isValid: boolean, policy:
- *   Api.Policy }} props
+ * @param {{ request: import("./workbench.js").WorkbenchRequest, isValid: boolean,
+ *   policy: Api.Policy }} props
  */
 export function StreamPanel({ request, isValid, policy }) {
   const { events, error, isRunning, start, stop } = useStream();
@@ -178,7 +178,7 @@ function FramesRow({ row: { upstream, client }, isCurrent, isOpen, onClick }) {
         ${
           upstream
             ? html`<${EventLine} raw=${upstream.raw} />`
-            : html`<p class="held">by the gateway itself</p>`
+            : html`<p class="frame-note">by the gateway itself</p>`
         }
       </div>
       <div>
@@ -192,7 +192,9 @@ function FramesRow({ row: { upstream, client }, isCurrent, isOpen, onClick }) {
                 .flatMap((frame) => splitEvents(frame.raw))
                 .map((raw) => html`<${EventLine} raw=${raw} />`)
             : html`
-              <p class="held">${isPing(upstream?.raw || "") ? "ping" : "nothing is sent for it"}</p>
+              <p class="frame-note">
+                ${isPing(upstream?.raw || "") ? "ping" : "nothing is sent for it"}
+              </p>
             `
         }
       </div>

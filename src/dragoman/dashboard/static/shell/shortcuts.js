@@ -111,7 +111,7 @@ const takesKey = (target, key) =>
   (key === " " && target.matches("button, a, summary, input"));
 
 /**
- * Does what a key stands for; returns whether it stands for something.
+ * Handles a key; returns whether it had an effect.
  * @param {KeyboardEvent} event
  */
 function handleKey({ key, target, timeStamp }) {
