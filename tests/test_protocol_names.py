@@ -38,7 +38,7 @@ REASONS = {
     "observability/traces/conventions.py": "hosts of services, and the conventions' names",
     "lab/prices/litellm.py": "providers' names in a list of prices, which is of services",
     "observability/request_log/rows.py": "names of clients, by what their user agents begin with",
-    "operations/openapi.py": "the headers in which `/admin` takes a key, as its documents name them",
+    "operations/openapi.py": "headers of keys below `/admin`, as its documents name them",
     "responses/": "the Responses API's own: what it stores, makes in the background, leaves to "
     "upstreams that speak it, and serves over WebSocket",
 }

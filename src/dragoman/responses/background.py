@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
+from dragoman.config import Config
 from dragoman.edge.auth import Caller, Keyring
 from dragoman.edge.delivery import Delivery
 from dragoman.edge.incoming import IncomingRequest, while_connected
@@ -25,7 +26,6 @@ from dragoman.protocols.openai_responses.settings import ResponsesOptions
 from dragoman.responses.background_run import (
     STOPPED,
     BackgroundRun,
-    Run,
     StoredRequest,
     cancelled,
     failed,
@@ -37,6 +37,7 @@ from dragoman.responses.conversations import (
     StoredConversations,
 )
 from dragoman.responses.response_store import ResponseStoreThread
+from dragoman.serving.exchange import Exchange
 from dragoman.sse import DONE, encode
 from dragoman.storage.responses import (
     FINISHED,
@@ -49,9 +50,6 @@ from dragoman.storage.responses import (
 from dragoman.translation import ClientRequest
 
 _log = logging.getLogger("dragoman.gateway")
-
-Admit = Callable[[IncomingRequest, Caller, Record, ClientRequest], Awaitable[ClientRequest]]
-"""Lets a request in, or refuses it, as `Exchange.admit`."""
 
 Claim = Callable[[Mapping[str, float], float], Awaitable[set[str]]]
 """As `AccountSync.claim`."""
@@ -144,36 +142,36 @@ class BackgroundTasks:
 
 
 class Background:
-    """Runs responses in the background, with one configuration. `tasks` are all that run; `admit`
-    lets a request in, and `run` answers it; `keys` identifies the caller of one that another worker
-    began; `count` is called with the outcome of each; `log` with the line of each, None for no
-    lines; `keepalive_s` is as in `Delivery`; `most` may run at once. `again`: those whose worker
-    dies are made again."""
+    """Runs responses in the background, with one configuration."""
 
     def __init__(
         self,
         conversations: StoredConversations,
         tasks: BackgroundTasks,
-        admit: Admit,
-        run: Run,
+        exchange: Exchange,
         keys: Keyring,
         clock: Callable[[], Clock],
-        count: Callable[[IncomingRequest, Record], None],
-        log: Callable[[bytes], None] | None,
-        keepalive_s: float,
-        most: int,
-        again: bool,
+        record_end: Callable[[IncomingRequest, Record], None],
+        config: Config,
     ) -> None:
+        """
+        Args:
+            conversations: stores responses.
+            tasks: all that run, of any configuration.
+            exchange: admits and answers their requests.
+            keys: identifies the caller of one that another worker began.
+            clock: returns that of the loop, which is not running yet.
+            record_end: called when one is over.
+            config: the configuration.
+        """
         self._conversations = conversations
-        self._admit = admit
-        self._run = run
+        self._exchange = exchange
         self._keys = keys
-        self._again = again
+        self._again = config.storage.background_again
         self._clock = clock
-        self._count = count
-        self._log = log
-        self._keepalive_s = keepalive_s
-        self._most = most
+        self._record_end = record_end
+        self._keepalive_s = config.server.keepalive_s
+        self._most = config.server.max_concurrent
         self._running = tasks.running
 
     async def begin(
@@ -194,7 +192,7 @@ class Background:
         """
         responses = self._responses()
         asked = StoredRequest.of(incoming, request)
-        request = await self._admit(incoming, caller, record, request)
+        request = await self._exchange.admit(incoming, caller, record, request)
         if len(self._running) >= self._most:
             raise DragomanError(_BUSY)
         record.deferred = True
@@ -217,7 +215,7 @@ class Background:
         except TooLarge as error:
             raise InvalidRequest.at("background", f"cannot be stored: {error}") from None
         run = BackgroundRun(
-            self._conversations, self._run, self._clock(), stored, pending, asked, caller
+            self._conversations, self._exchange.serve, self._clock(), stored, asked, caller
         )
         run.record.admitted, record.admitted = record.admitted, None
         self._start(name, run, caller, request)
@@ -256,19 +254,16 @@ class Background:
         request = await self._conversations.stored_request(
             asked.protocol, asked.body, msgspec.json.decode(asked.shown)
         )
-        pending = PendingResponse(
-            id=stored.id,
-            owner=stored.owner,
-            created=stored.created,
-            input=stored.input,
-            previous=stored.previous,
-            background=True,
-            taken=stored.taken,
-        )
         run = BackgroundRun(
-            self._conversations, self._run, self._clock(), stored, pending, asked, caller, left.last
+            self._conversations,
+            self._exchange.serve,
+            self._clock(),
+            stored,
+            asked,
+            caller,
+            left.last,
         )
-        request = await self._admit(run.incoming, caller, run.record, request)
+        request = await self._exchange.admit(run.incoming, caller, run.record, request)
         _log.info("a background response is made again: its worker was stopped")
         self._start(stored.id, run, caller, request)
 
@@ -281,11 +276,7 @@ class Background:
     def _finish(self, name: str, run: BackgroundRun) -> None:
         """A response is made, or will not be."""
         del self._running[name]
-        incoming, record = run.incoming, run.record
-        self._count(incoming, record)
-        if self._log is not None:
-            status = incoming.status or 500
-            self._log(record.line(incoming.request_id, "POST /v1/responses", status))
+        self._record_end(run.incoming, run.record)
 
     async def follow(self, stored: StoredResponse, incoming: IncomingRequest, after: int) -> None:
         """Give the events of a response to a client, from the one after number `after`, as they

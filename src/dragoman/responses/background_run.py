@@ -62,7 +62,6 @@ class BackgroundRun:
         answer: Run,
         clock: Clock,
         stored: StoredResponse,
-        pending: PendingResponse,
         asked: StoredRequest,
         caller: Caller,
         after: int = -1,
@@ -77,7 +76,15 @@ class BackgroundRun:
         self._conversations = conversations
         self._answer = answer
         self._stored = stored
-        self._pending = pending
+        self._pending = PendingResponse(
+            id=stored.id,
+            owner=stored.owner,
+            created=stored.created,
+            input=stored.input,
+            previous=stored.previous,
+            background=True,
+            taken=stored.taken,
+        )
         self._decoder = Decoder()
         self._events: list[StoredEvent] = []
         self._status = 0

@@ -15,7 +15,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.accounts.pool import AccountPool
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Options
@@ -38,12 +37,11 @@ from dragoman.responses.response_store import ResponseStoreThread
 from dragoman.serving.answers import MOST_BYTES, is_error_object, is_stream, read_error
 from dragoman.serving.failures import failed_call, refused
 from dragoman.serving.recorder import AnswerRecorder
-from dragoman.serving.upstream_requests import UpstreamRequestBuilders
+from dragoman.serving.upstreams import Upstreams
 from dragoman.sse import Decoder
 from dragoman.translation import ClientRequest
 from dragoman.translation.frame_halves import FrameHalves
 from dragoman.translation.streams import RelayedStream
-from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
 
@@ -94,9 +92,7 @@ class UpstreamResponses:
     def __init__(
         self,
         config: Config,
-        pool: AccountPool,
-        client: UpstreamClient,
-        builders: UpstreamRequestBuilders,
+        upstreams: Upstreams,
         responses: ResponseStoreThread | None,
         conversations: StoredConversations,
         keys: KeyRing,
@@ -109,9 +105,9 @@ class UpstreamResponses:
             if upstream.stored_responses == "pass"
         }
         self._keys = keys
-        self._pool = pool
-        self._client = client
-        self._builders = builders
+        self._pool = upstreams.pool
+        self._client = upstreams.client
+        self._builders = upstreams.builders
         self._responses = responses
         self._names = names
 

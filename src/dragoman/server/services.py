@@ -304,9 +304,7 @@ class Services:
         exchange = exchange_of(router, upstreams)
         upstream_responses = UpstreamResponses(
             config,
-            pool,
-            self.client,
-            upstreams.builders,
+            upstreams,
             self.responses,
             self._conversations,
             self.keys,
@@ -316,15 +314,11 @@ class Services:
         background = Background(
             self._conversations,
             self.background,
-            exchange.admit,
-            exchange.serve,
+            exchange,
             keys,
             lambda: self.client.clock,
-            self.recorder.record_background,
-            self._log,
-            server.keepalive_s,
-            server.max_concurrent,
-            config.storage.background_again,
+            self._record_background,
+            config,
         )
         return Generation(
             number=number,
@@ -369,6 +363,13 @@ class Services:
                 self._repeated,
             ),
         )
+
+    def _record_background(self, incoming: IncomingRequest, record: Record) -> None:
+        """Record and log a response that was made in the background."""
+        self.recorder.record_background(incoming, record)
+        if self._log is not None:
+            status = incoming.status or 500
+            self._log(record.line(incoming.request_id, "POST /v1/responses", status))
 
     def adopt(self, generation: Generation) -> None:
         """Serve what was prepared, from the next request on. Those in flight end on what they
