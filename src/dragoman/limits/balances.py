@@ -291,7 +291,7 @@ class Slice(Balance):
 
     def set_away(self, machines: int) -> None:
         """The owner cannot be reached. Of a limit of which nothing was ever heard so much is known:
-        how many `machines` there are, as told with other limits, 0 if that is not known."""
+        how many `machines` there are, as reported with other limits, 0 if that is not known."""
         self.is_away = True
         self.machines = self.machines or machines
 

@@ -57,7 +57,7 @@ class Estimates:
         self._outputs: dict[tuple[str, str], float] = {}
 
     def input(self, upstream: str, model: str, body: bytes) -> tuple[int, int]:
-        """Tokens of a prompt, and of how many bytes that is to be learned, whose tokens are told
+        """Tokens of a prompt, and of how many bytes that is to be learned, whose tokens are known
         later: 0 for one with files."""
         size, ratio = len(body), self._ratios.get((upstream, model), TOKENS_PER_BYTE)
         if size < _FILE_BYTES:

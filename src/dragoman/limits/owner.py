@@ -149,8 +149,8 @@ class Owner:
                 balance.is_restored = False
 
     def admit(self, peer: object, message: Admit, now: float) -> Granted | Refused | Unknown:
-        """See `Admit`. Of several limits that refuse, that one is told which does so longest: a
-        client that waits for it is not refused by another."""
+        """See `Admit`. Of several limits that refuse, the one that does so longest is reported:
+        a client that waits for it is not refused by another."""
         claims = message.claims
         try:
             balances = [self.balances[claim.number] for claim in claims]

@@ -120,7 +120,7 @@ class Admission:
 
     async def admit_more(self, record: Record) -> str:
         """Reserve for one more answer to a request that is under way, which goes on from more input
-        by itself. Returns why a limit refuses it, as the client is told; empty if none does."""
+        by itself. Returns why a limit refuses it, in words for the client; empty if none does."""
         admitted = record.admitted
         if admitted is None:
             return ""
@@ -214,7 +214,7 @@ _HOUR_S = 3600
 
 
 def capped(incoming: IncomingRequest, request: ClientRequest, most: int) -> ClientRequest:
-    """The request with an output limit of at most so many tokens; the client is told of it where
+    """The request with an output limit of at most so many tokens; a header says so where
     that is not its own."""
     members = request.members
     names = [name for name in request.codec.endpoint.output_limits if name in members]
@@ -227,8 +227,8 @@ def capped(incoming: IncomingRequest, request: ClientRequest, most: int) -> Clie
 
 def _report_clamped(incoming: IncomingRequest, most: int) -> None:
     """Tell the client once, though a request may be lowered twice."""
-    kept = [header for header in incoming.shared if header[0] != CLAMPED_HEADER]
-    incoming.shared = [*kept, (CLAMPED_HEADER, b"%d" % most)]
+    others = [header for header in incoming.shared if header[0] != CLAMPED_HEADER]
+    incoming.shared = [*others, (CLAMPED_HEADER, b"%d" % most)]
 
 
 def _clamped(request: ClientRequest, most: int) -> ClientRequest:

@@ -29,7 +29,7 @@ BUDGET_HEADER = b"x-dragoman-budget-remaining-usd"
 """Header with what is left of the tightest budget."""
 
 LONGEST_WAIT_S = 60.0
-"""Seconds that a client is asked to wait. SDKs do wait, for hours if they are told to, so what
+"""Seconds that a client is asked to wait. SDKs do wait, for hours if they are asked to, so what
 takes longer is reported as what it is: used up."""
 
 _LIKE_A_STATUS = re.compile("429|50[0234]|524")

@@ -158,8 +158,8 @@ class SimulatedAdmission:
         except msgspec.ValidationError as error:
             raise InvalidInput((FieldError("request", str(error)),)) from None
         if question.tier is not None and question.tier not in TIERS:
-            told = f"expected one of {', '.join(TIERS)}"
-            raise InvalidInput((FieldError("tier", told),))
+            expected = f"expected one of {', '.join(TIERS)}"
+            raise InvalidInput((FieldError("tier", expected),))
         caller = self._keys.caller(key)
         if caller is None:
             return Answer(False, "The key cannot be used.")

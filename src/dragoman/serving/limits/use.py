@@ -169,7 +169,7 @@ def amounts_spent(admitted: Admitted, record: Record) -> Amounts:
 
 
 def spent_by(record: Record) -> Counts:
-    """What a request came to, by what is told of it: it counts as a request where an upstream was
+    """What a request came to, by its record: it counts as a request where an upstream was
     reached. Answers that were paid for and of no use are in it, as they are in usage."""
     if record.usage is None:
         spent: Counts = (int(record.is_reached), *_NOTHING[1:])
@@ -200,7 +200,7 @@ def _asked_tier(request: ClientRequest) -> str | None:
 
 
 def _asked_writes(body: bytes) -> tuple[bool, bool]:
-    """Whether a request asks to write its prompt to a cache, and to have it kept for an hour. Marks
+    """Whether a request asks to write its prompt to a cache, and to store it for an hour. Marks
     for an hour come before others in a prompt, so in a body, however its members are ordered, it is
     the first mark or the last."""
     first = body.find(_CACHE_MARK)
