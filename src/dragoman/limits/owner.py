@@ -19,7 +19,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from dragoman.config.limits import Limit
-from dragoman.config.windows import Rolling
+from dragoman.config.windows import Rolling, Window
 from dragoman.limits.balances import Balance, Slice
 from dragoman.limits.counters import CounterState
 from dragoman.limits.messages import (
@@ -141,9 +141,7 @@ class Owner:
         return {
             one.name: one.counter.state()
             for one in self.balances.values()
-            if isinstance(one.window, Rolling)
-            and one.window.seconds < _HOUR_S
-            and one.counter.advance(now)
+            if isinstance(one.window, Rolling) and is_short(one.window) and one.counter.advance(now)
         }
 
     def retire(self, message: Retire) -> None:
@@ -151,7 +149,8 @@ class Owner:
         for number in message.numbers:
             balance = self.balances.get(number)
             if balance is not None and not isinstance(balance, Slice):
-                balance.is_restored = False
+                # What rows of usage cannot tell is only known here.
+                balance.is_restored = balance.is_restored and is_short(balance.window)
 
     def admit(self, peer: object, message: Admit, now: float) -> Granted | Refused | Unknown:
         """See `Admit`. Of several limits that refuse, the one that does so longest is reported:
@@ -346,6 +345,11 @@ class Owner:
             balance = self.balances[number]
             if number not in in_use and balance.is_idle(now) and not isinstance(balance, Slice):
                 del self.balances[number], self._numbers[name]
+
+
+def is_short(window: Window | None) -> bool:
+    """Whether rows of usage, which are sums of hours, cannot tell what was used in a window."""
+    return window is None or (isinstance(window, Rolling) and window.seconds < _HOUR_S)
 
 
 def state_of(balance: Balance, amount: int, now: float) -> State:
