@@ -17,6 +17,8 @@ from tests.losses.requests import CHAT, MESSAGES
 Json = dict[str, Any]
 
 TEXT, REASONING, CALL = "text", "reasoning", "call"
+CALLS = ("function_call", "custom_tool_call")
+"""Items that are calls for the client."""
 
 
 class Told(NamedTuple):
@@ -51,7 +53,8 @@ def _chat(event: Json) -> Iterator[Told]:
         delta = choice["delta"]
         yield Told(TEXT, "text", delta.get("content") or "")
         yield Told(TEXT, "refusal", delta.get("refusal") or "")
-        yield Told(REASONING, "reasoning", delta.get("reasoning_content") or "")
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        yield Told(REASONING, "reasoning", thought or "")
         for call in delta.get("tool_calls") or ():
             body = call.get("function") or call.get("custom") or {}
             text = body.get("arguments") or body.get("input") or ""
@@ -97,7 +100,7 @@ def _responses(event: Json) -> Iterator[Told]:
 
 
 def _item(item: Json, at: int | None) -> Iterator[Told]:
-    if item["type"].endswith("call"):
+    if item["type"] in CALLS:
         text = item.get("arguments") or item.get("input") or ""
         yield Told(CALL, at, text, whole=True, name=item["name"])
         return
@@ -141,7 +144,7 @@ def reading_of(protocol: str, events: Sequence[Any]) -> Reading:
 def _ids(event: Json) -> list[str]:
     """The ids of the calls that begin in an event."""
     found = [event.get("content_block") or {}]
-    if event.get("type") == "response.output_item.added":
+    if event.get("type") == "response.output_item.added" and event["item"]["type"] in CALLS:
         found.append(event["item"])
     for choice in event.get("choices", ()):
         found += choice["delta"].get("tool_calls") or ()

@@ -282,7 +282,8 @@ def encoded(events: list[Any], *, named: bool) -> bytes:
     return "".join(written).encode()
 
 
-def _is_told(found: Reading, made: Damaged) -> bool:
+def is_told(found: Reading, made: Damaged) -> bool:
+    """Whether an answer says what a damaged stream says."""
     return says_the_same(found, made.steps, ordered=made.ordered, placed=made.placed)
 
 
@@ -298,7 +299,7 @@ def check(client: str, upstream: str, made: Damaged) -> bool:
         return False
     found = reading_of(client, decoded(shown))
     assert len(set(found.ids)) == len(found.calls)
-    assert _is_told(found, made), f"{found} of {stream.decode()}"
+    assert is_told(found, made), f"{found} of {stream.decode()}"
     return True
 
 

@@ -50,6 +50,7 @@ from dragoman.protocols.base import (
     ModelList,
     Operation,
     Outbound,
+    Passed,
     Passthrough,
     Rendered,
     Reply,
@@ -57,6 +58,7 @@ from dragoman.protocols.base import (
     to_json,
 )
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.matching import Watch
 from dragoman.sse import Frame, encode
 
 NAME = "parley"
@@ -460,66 +462,57 @@ class _Shape(Struct):
     lines: list[dict[str, Any]]
 
 
-class Relay:
-    """Watches a stream that is passed through."""
-
-    thinks = False
-    untold = 0
+class Matcher(Watch):
+    """Follows a stream that is passed through."""
 
     def __init__(
         self,
         model: str | None,
         include_usage: bool,
         shown: Mapping[str, Any] = {},
-        request_id: str = "",
         choices: int = 1,
         /,
     ) -> None:
+        super().__init__()
         self._model = model
-        self.answer_id = ""
-        self.reason = ""
-        self.begun = self.ended = False
-        self.blank = 0
-        self.usage: Usage | None = None
-        self.fault: Fault | None = None
+        self._frames: list[Frame] = []
 
-    def relay(self, frame: Frame) -> bytes:
+    def match(self, frame: Frame) -> bytes | None:
         """The bytes to pass on."""
         if frame.data == BYE:
             self.ended = True
             return frame.raw
         value: JsonObject = msgspec.json.decode(frame.data)
+        if "trouble" in value:
+            return None
+        self._frames.append(frame)
         self.begun = self.begun or bool(value.get("says"))
         if "spent" in value:
             self.usage = Usage(input=value["spent"]["in"], output=value["spent"]["out"])
-        if "trouble" in value:
-            self.fault = _fault(value["trouble"], None)
         if self._model is not None and "title" in value:
             return encode(to_json({**value, "title": self._model}))
         return frame.raw
 
-    def finish(self) -> bytes:
+    def finish(self) -> bytes | None:
         """The bytes are over."""
-        if self.ended or self.fault is not None:
-            return b""
-        return self.fail(UpstreamError.unreadable("it broke off").fault)
+        return None
 
-    def fail(self, fault: Fault) -> bytes:
-        """The stream is cut short."""
-        self.fault = fault
-        return encode(to_json(_trouble(fault)))
+    def hand_over(self, read: Callable[[Frame], object], writer: object) -> None:
+        """Give the reader what was passed on."""
+        for frame in self._frames:
+            read(frame)
 
 
-def forward_response(
-    body: bytes, model: str, shown: Mapping[str, Any] = {}, /
-) -> tuple[bytes, Usage | None, str]:
+def match_response(
+    body: bytes, model: str, shown: Mapping[str, Any] = {}, choices: int = 1, /
+) -> Passed | None:
     """A whole answer under the name that the client asked for."""
     value: JsonObject = msgspec.json.decode(body)
     if "trouble" in value:
-        raise UpstreamError(_fault(value["trouble"], None))
+        return None
     spent = value["spent"]
     usage = Usage(input=spent["in"], output=spent["out"])
-    return to_json({**value, "title": model}), usage, ""
+    return Passed(to_json({**value, "title": model}), usage, "")
 
 
 def beginning(members: Members) -> Beginning:
@@ -550,8 +543,9 @@ PASSTHROUGH = Passthrough(
     fitted=_fitted,
     beginning=beginning,
     forward_request=_forward,
-    forward_response=forward_response,
-    relay=Relay,
+    match_response=match_response,
+    least={"lines": [{"from": "human", "says": [{"text": "."}]}]},
+    matcher=Matcher,
 )
 
 CODEC = Codec(NAME, ENDPOINT, TRANSLATE, PASSTHROUGH)

@@ -147,7 +147,13 @@ ROWS = [
     ),
     *(
         Row(f"finish {word!r}", says(content="x", finish=word), fault=FAILED)
-        for word in (None, "error", "insufficient_system_resource", "tired")
+        for word in (None, "error", "insufficient_system_resource")
+    ),
+    Row(
+        "a finish reason that nobody knows",
+        says(content="x", finish="tired"),
+        content("x"),
+        {"choices[0].finish_reason": CONVERTED},
     ),
     Row(
         "the stop string that vLLM names",

@@ -26,7 +26,7 @@ WHOLE: list[tuple[str, JsonObject, FaultKind]] = [
         FaultKind.UPSTREAM_FAILED,
     ),
     (C, chat_answer({"content": "x"}, "error"), FaultKind.UPSTREAM_FAILED),
-    (C, chat_answer({"content": "x"}, "tired"), FaultKind.UPSTREAM_FAILED),
+    (C, chat_answer({"content": "x"}, "aborted"), FaultKind.UPSTREAM_FAILED),
     (C, {"error": {"message": "m", "code": "slow_down"}}, FaultKind.OVERLOADED),
     (C, chat_answer({"content": "x"}, error={"message": "m"}), FaultKind.UPSTREAM_FAILED),
     (C, {"type": "message", "content": []}, FaultKind.UPSTREAM_FAILED),
@@ -44,7 +44,7 @@ WHOLE: list[tuple[str, JsonObject, FaultKind]] = [
     (A, {"type": "message", "content": [{"type": "text", "text": "x"}]}, FaultKind.UPSTREAM_FAILED),
     (
         A,
-        {"type": "message", "content": [{"type": "text", "text": "x"}], "stop_reason": "tired"},
+        {"type": "message", "content": [{"type": "text", "text": "x"}], "stop_reason": "aborted"},
         FaultKind.UPSTREAM_FAILED,
     ),
     (A, {"type": "message", "content": [5], "stop_reason": "end_turn"}, FaultKind.UPSTREAM_FAILED),

@@ -301,7 +301,13 @@ FROM_CHAT = [
     ),
     *(
         Row(f"finish reason {word} is a failure", finished(word))
-        for word in (*FAILURES, "tired", "MALFORMED_FUNCTION_CALL")
+        for word in (*FAILURES, "MALFORMED_FUNCTION_CALL")
+    ),
+    Row(
+        "a finish reason that nobody knows",
+        finished("tired"),
+        PLAIN,
+        {"choices[0].finish_reason": "converted"},
     ),
     *(
         Row(f"no stop string: {matched!r}", finished("stop", stop_reason=matched), PLAIN)

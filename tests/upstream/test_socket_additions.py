@@ -12,7 +12,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dragoman.protocols.openai_responses.additions import Addition
-from dragoman.protocols.openai_responses.relay import ResponsesRelay
+from dragoman.protocols.openai_responses.matcher import ResponsesMatcher
 from dragoman.sse import Decoder
 from dragoman.upstream import UpstreamClient, sockets
 from dragoman.upstream.request import SocketUse
@@ -106,14 +106,15 @@ async def test_the_last_event_is_the_last(
         frames = Decoder().feed(body)
         kinds = [frame.event.decode().removeprefix("response.") for frame in frames]
         assert kinds == expected
-        relay = ResponsesRelay(None, False)
+        matcher = ResponsesMatcher(None, False)
         ends = []
         for frame in frames:
-            relay.relay(frame)
-            ends.append(relay.ended)
+            matcher.match(frame)
+            ends.append(matcher.ended)
         assert ends == [False] * (len(frames) - 1) + [True]
-        assert relay.usage is not None
-        assert relay.usage.output == 5 * sum(kind in ("completed", "incomplete") for kind in kinds)
+        assert matcher.usage is not None
+        ends_of = [kind for kind in kinds if kind in ("completed", "incomplete")]
+        assert matcher.usage.output == 5 * len(ends_of)
         if "nothing" in case:
             returned = next(frame for frame in frames if frame.event.endswith(b"steer.failed"))
             assert json.loads(returned.data)["steer"]["input"] == "on"

@@ -434,7 +434,7 @@ class AccountPool(SuccessiveRoster):
                 for transition in pending.get(name, ()):
                     state = apply(state, transition)
                 self._know(pool, name, state, now)
-        self._hear_of_others(changes.leases, changes.apart)
+        self._apply_leases(changes.leases, changes.apart)
         for name, at in changes.used.items():
             if (pool := self._side_of(name)) is not None:
                 pool.rotation.used_elsewhere(name, at)
@@ -451,11 +451,11 @@ class AccountPool(SuccessiveRoster):
 
     def forget_others(self) -> None:
         """Nothing was heard of other workers for so long that they count as lost."""
-        self._hear_of_others({}, {})
+        self._apply_leases({}, {})
         for pool in self._pools.values():
             pool.wait_queue.serve()
 
-    def _hear_of_others(self, leases: Mapping[str, int], apart: Mapping[str, int]) -> None:
+    def _apply_leases(self, leases: Mapping[str, int], apart: Mapping[str, int]) -> None:
         """Other workers have so many requests in flight with accounts, of which those `apart` are
         of other gateways."""
         for each in self._pools.values():

@@ -20,7 +20,7 @@ from dragoman.operations.accounts import MOST_ON_PAGE, NotDone
 from dragoman.operations.errors import Conflict, Unknown
 from dragoman.operations.inputs import literal_secret, read_input
 from dragoman.operations.openapi import Events
-from dragoman.operations.operation import Command, Http, Named, Operation
+from dragoman.operations.operation import Command, Http, Named, operation, operations_in
 from dragoman.serving.probe import Finding, probe
 
 _TESTS_AT_ONCE = 8
@@ -56,7 +56,18 @@ class Rotated(Struct, frozen=True):
     finding: Finding | None
 
 
+@operation(
+    "accounts.test",
+    "admin",
+    Http("POST", "accounts/{name}/test"),
+    audit=("test account",),
+    command=Command("accounts test", is_own=True),
+)
 async def _test(call: Call, asked: TestAccount) -> Finding:
+    """Ask accounts for a short answer.
+
+    The outcome counts as that of any other request: an account that answers is used again.
+    """
     return await _probed(call, asked.name, asked.model)
 
 
@@ -84,7 +95,16 @@ async def _probed(call: Call, name: str, model: str | None) -> Finding:
     return finding
 
 
+@operation(
+    "accounts.test_many",
+    "admin",
+    Http("POST", "accounts/test"),
+    output=Events,
+    audit=("test account",),
+)
 async def _test_many(call: Call, asked: TestAccounts) -> EventStream:
+    """Test several accounts, and report each outcome as it comes."""
+
     async def run(write: Write) -> None:
         turns = asyncio.Semaphore(_TESTS_AT_ONCE)
 
@@ -108,7 +128,11 @@ async def _test_many(call: Call, asked: TestAccounts) -> EventStream:
     return EventStream(run)
 
 
+@operation(
+    "accounts.rotate", "admin", Http("POST", "accounts/{name}/rotate"), audit=("change account",)
+)
 async def _rotate(call: Call, asked: RotateAccount) -> Rotated:
+    """Replace the key of an account if the new one works."""
     name = asked.name
     changes = read_input(AccountChanges, {"name": name, "key": asked.key}, literal_secret)
     account = await call.in_store(lambda context: context.accounts.changeable(name))
@@ -129,41 +153,4 @@ async def _rotate(call: Call, asked: RotateAccount) -> Rotated:
     return Rotated(view, finding)
 
 
-OPERATIONS = (
-    Operation(
-        name="accounts.test",
-        summary="Ask accounts for a short answer.",
-        details="The outcome counts as that of any other request: an account that answers is used "
-        "again.",
-        input=TestAccount,
-        output=Finding,
-        role="admin",
-        run=_test,
-        in_store=False,
-        audit=("test account",),
-        http=(Http("POST", "accounts/{name}/test"),),
-        command=Command("accounts test", is_own=True),
-    ),
-    Operation(
-        name="accounts.test_many",
-        summary="Test several accounts, and report each outcome as it comes.",
-        input=TestAccounts,
-        output=Events,
-        role="admin",
-        run=_test_many,
-        in_store=False,
-        audit=("test account",),
-        http=(Http("POST", "accounts/test"),),
-    ),
-    Operation(
-        name="accounts.rotate",
-        summary="Replace the key of an account if the new one works.",
-        input=RotateAccount,
-        output=Rotated,
-        role="admin",
-        run=_rotate,
-        in_store=False,
-        audit=("change account",),
-        http=(Http("POST", "accounts/{name}/rotate"),),
-    ),
-)
+OPERATIONS = operations_in(globals())

@@ -24,7 +24,7 @@ from dragoman.lab.guides import GUIDES, Guide, base_url, filled, model_name
 from dragoman.operations.errors import Unknown
 from dragoman.operations.inputs import InvalidInput
 from dragoman.operations.openapi import Events
-from dragoman.operations.operation import Command, Http, Operation
+from dragoman.operations.operation import Command, Http, operation, operations_in
 from dragoman.serving.routing import Router
 
 _KEY_S = 600
@@ -87,7 +87,9 @@ class CheckResult(Struct, frozen=True):
     remedy: str
 
 
+@operation("guides.list", "viewer", Http("GET", "guides"), command=Command("guide", is_own=True))
 async def _guides(call: Call, asked: AskGuides) -> Guides:
+    """Show how each client is configured for this instance."""
     models = _models(call.gateway.config, call.gateway.bench.router)
     try:
         url = base_url(asked.url or _own_url(call))
@@ -109,7 +111,16 @@ def _own_url(call: Call) -> str:
     return f"{scheme}://{headers.get(b'host', b'127.0.0.1').decode('latin-1')}"
 
 
+@operation(
+    "doctor.run",
+    "admin",
+    Http("POST", "doctor"),
+    output=Events,
+    audit=("run doctor", "add key", "remove key"),
+    command=Command("doctor", is_own=True),
+)
 async def _doctor(call: Call, asked: RunDoctor) -> EventStream:
+    """Find out why a client shows nothing."""
     if not set(asked.protocols) <= set(PROTOCOLS):
         raise InvalidInput.of("protocols", f"expected some of {', '.join(PROTOCOLS)}")
     running = call.gateway.observed.running
@@ -224,28 +235,4 @@ def _models(config: Config, router: Router) -> list[str]:
 _MOST_MODELS = 200
 
 
-OPERATIONS = (
-    Operation(
-        name="guides.list",
-        summary="Show how each client is configured for this instance.",
-        input=AskGuides,
-        output=Guides,
-        role="viewer",
-        run=_guides,
-        in_store=False,
-        http=(Http("GET", "guides"),),
-        command=Command("guide", is_own=True),
-    ),
-    Operation(
-        name="doctor.run",
-        summary="Find out why a client shows nothing.",
-        input=RunDoctor,
-        output=Events,
-        role="admin",
-        run=_doctor,
-        in_store=False,
-        audit=("run doctor", "add key", "remove key"),
-        http=(Http("POST", "doctor"),),
-        command=Command("doctor", is_own=True),
-    ),
-)
+OPERATIONS = operations_in(globals())

@@ -16,7 +16,7 @@ from dragoman.audit import Change
 from dragoman.config import Config, Secret
 from dragoman.config.changes import needs_restart, restart_fields
 from dragoman.operations.configuration_log import version_of
-from dragoman.operations.operation import Command, Http, Nothing, Operation
+from dragoman.operations.operation import Command, Http, Nothing, operation, operations_in
 from dragoman.processes.reload import Pending, Report
 
 MASK = "•••"
@@ -65,18 +65,30 @@ class Reload(Struct, frozen=True):
     digest: str | None = None
 
 
+@operation("configuration.show", "viewer", Http("GET", "config"))
 async def _show(call: Call, _: Nothing) -> ConfigurationView:
+    """Show the configuration that is served."""
     return configuration_view(call.gateway.config)
 
 
+@operation("configuration.pending", "viewer", Http("GET", "config/pending"))
 async def _pending(call: Call, _: Nothing) -> Pending:
-    return await asyncio.to_thread(_reload_of(call).pending, call.gateway.config)
+    """Show what a reload would change."""
+    return await _read(call)
 
 
+@operation(
+    "configuration.reload",
+    "admin",
+    Http("POST", "reload", query=("digest",)),
+    audit=("ask_reload configuration",),
+    command=Command("reload", is_own=True),
+)
 async def _reload(call: Call, asked: Reload) -> Report:
+    """Read the configuration again, in all workers."""
     request = _reload_of(call)
     if asked.digest is not None:
-        found = await _pending(call, Nothing())
+        found = await _read(call)
         # One that cannot be read is refused below, in the same words as ever.
         if not found.problems and found.digest != asked.digest:
             raise Refusal(412, "changed", "The file was changed meanwhile: look again.")
@@ -90,6 +102,10 @@ async def _reload(call: Call, asked: Reload) -> Report:
         more = {"problems": report.problems}
         raise Refusal(400, "invalid_configuration", message, more=more)
     return report
+
+
+async def _read(call: Call) -> Pending:
+    return await asyncio.to_thread(_reload_of(call).pending, call.gateway.config)
 
 
 def _reload_of(call: Call) -> ReloadRequest:
@@ -150,37 +166,4 @@ def _masked(value: object) -> str:
     return MASK if isinstance(value, Secret) else str(value)
 
 
-OPERATIONS = (
-    Operation(
-        name="configuration.show",
-        summary="Show the configuration that is served.",
-        input=Nothing,
-        output=ConfigurationView,
-        role="viewer",
-        run=_show,
-        in_store=False,
-        http=(Http("GET", "config"),),
-    ),
-    Operation(
-        name="configuration.pending",
-        summary="Show what a reload would change.",
-        input=Nothing,
-        output=Pending,
-        role="viewer",
-        run=_pending,
-        in_store=False,
-        http=(Http("GET", "config/pending"),),
-    ),
-    Operation(
-        name="configuration.reload",
-        summary="Read the configuration again, in all workers.",
-        input=Reload,
-        output=Report,
-        role="admin",
-        run=_reload,
-        in_store=False,
-        audit=("ask_reload configuration",),
-        http=(Http("POST", "reload", query=("digest",)),),
-        command=Command("reload", is_own=True),
-    ),
-)
+OPERATIONS = operations_in(globals())

@@ -15,7 +15,7 @@ from dragoman.admin.events import TICK_S, Events
 from dragoman.admin.replies import EventStream, Write
 from dragoman.admin.requests import RequestFilters, filters_of, list_rows
 from dragoman.operations import openapi
-from dragoman.operations.operation import Http, Operation
+from dragoman.operations.operation import Http, operation, operations_in
 from dragoman.storage.series import SLOT_S
 
 Topic = Literal["now", "point", "accounts", "requests", "attention"]
@@ -41,7 +41,9 @@ class Requests(Struct, frozen=True):
     shown: int
 
 
+@operation("events.watch", "viewer", Http("GET", "events"), output=openapi.Events)
 async def _serve(call: Call, asked: AskEvents) -> EventStream:
+    """Send what changes while a page is open."""
     events = call.gateway.observed.events
     events.begin()
     return EventStream(lambda write: _Page(call, asked, write).run(), events.end)
@@ -122,15 +124,4 @@ class _Page:
         self._sent_at = time.monotonic()
 
 
-OPERATIONS = (
-    Operation(
-        name="events.watch",
-        summary="Send what changes while a page is open.",
-        input=AskEvents,
-        output=openapi.Events,
-        role="viewer",
-        run=_serve,
-        in_store=False,
-        http=(Http("GET", "events"),),
-    ),
-)
+OPERATIONS = operations_in(globals())

@@ -13,7 +13,7 @@ from dragoman.admin.call import Call
 from dragoman.admin.gateway import Gateway
 from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.config import Config, matches
-from dragoman.operations.operation import Http, Nothing, Operation
+from dragoman.operations.operation import Http, Nothing, operation, operations_in
 from dragoman.operations.pricing import PriceView, price_views
 from dragoman.protocols.settings import fields_of, setting
 from dragoman.serving.routing import Target, may_use
@@ -98,7 +98,9 @@ class RouteList(Struct, frozen=True):
     aliases: dict[str, str]
 
 
+@operation("routes.list", "viewer", Http("GET", "routes"))
 async def _list(call: Call, _: Nothing) -> RouteList:
+    """List the routes of the configuration, and the aliases."""
     config = call.gateway.config
     routes = [
         RouteView(
@@ -113,7 +115,9 @@ async def _list(call: Call, _: Nothing) -> RouteList:
     return RouteList(routes, dict(config.models.aliases))
 
 
+@operation("routes.explain", "viewer", Http("GET", "explain"))
 async def _explain(call: Call, asked: AskExplanation) -> Explanation:
+    """Show where a model's name leads, and why."""
     gateway, model = call.gateway, asked.model
     router = gateway.bench.router
     if not router.knows(model):
@@ -222,25 +226,4 @@ def _with_model(upstream: str, model: str | None) -> str:
     return upstream if model is None else f"{upstream}/{model}"
 
 
-OPERATIONS = (
-    Operation(
-        name="routes.explain",
-        summary="Show where a model's name leads, and why.",
-        input=AskExplanation,
-        output=Explanation,
-        role="viewer",
-        run=_explain,
-        in_store=False,
-        http=(Http("GET", "explain"),),
-    ),
-    Operation(
-        name="routes.list",
-        summary="List the routes of the configuration, and the aliases.",
-        input=Nothing,
-        output=RouteList,
-        role="viewer",
-        run=_list,
-        in_store=False,
-        http=(Http("GET", "routes"),),
-    ),
-)
+OPERATIONS = operations_in(globals())

@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 import dragoman
 from dragoman.admin.call import Call
 from dragoman.operations.accounts import PAGE, PageSize
-from dragoman.operations.operation import Command, Http, Nothing, Operation
+from dragoman.operations.operation import Command, Http, Nothing, operation, operations_in
 from dragoman.operations.pricing import ListedPrice, PriceView, found_prices, price_views
 from dragoman.prices.table import Source
 
@@ -51,7 +51,9 @@ class PricesNow(Struct, frozen=True, kw_only=True):
     prices: dict[str, list[PriceView]] | UnsetType = UNSET
 
 
+@operation("health.show", "viewer", Http("GET", "health"))
 async def _health(call: Call, _: Nothing) -> Health:
+    """Show how the gateway is."""
     gateway, scrape = call.gateway, call.gateway.observed.scrape
     gauges = (await scrape.counts()).gauges
     upstreams = await scrape.standings()
@@ -71,7 +73,11 @@ async def _health(call: Call, _: Nothing) -> Health:
     )
 
 
+@operation(
+    "prices.show", "viewer", Http("GET", "prices"), command=Command("prices show", is_own=True)
+)
 async def _prices(call: Call, asked: AskPrices) -> PricesNow:
+    """Show what a model costs at each upstream."""
     prices = call.gateway.prices
     rows: tuple[ListedPrice, ...] | UnsetType = UNSET
     total: int | UnsetType = UNSET
@@ -89,26 +95,4 @@ async def _prices(call: Call, asked: AskPrices) -> PricesNow:
     )
 
 
-OPERATIONS = (
-    Operation(
-        name="health.show",
-        summary="Show how the gateway is.",
-        input=Nothing,
-        output=Health,
-        role="viewer",
-        run=_health,
-        in_store=False,
-        http=(Http("GET", "health"),),
-    ),
-    Operation(
-        name="prices.show",
-        summary="Show what a model costs at each upstream.",
-        input=AskPrices,
-        output=PricesNow,
-        role="viewer",
-        run=_prices,
-        in_store=False,
-        http=(Http("GET", "prices"),),
-        command=Command("prices show", is_own=True),
-    ),
-)
+OPERATIONS = operations_in(globals())

@@ -17,7 +17,15 @@ from dragoman.operations.inputs import given
 from dragoman.operations.key_service import KeyView
 from dragoman.operations.keys import KeyList, ListOwners, TeamList
 from dragoman.operations.limits import OfOwner, of_both
-from dragoman.operations.operation import Command, Http, Named, Nothing, Operation
+from dragoman.operations.operation import (
+    Command,
+    Http,
+    Named,
+    Nothing,
+    Operation,
+    operation,
+    operations_in,
+)
 from dragoman.operations.team_service import TeamView
 from dragoman.serving.limits.client import LimitView
 from dragoman.serving.limits.responses import moment_text
@@ -90,7 +98,11 @@ def _now(views: Sequence[LimitView]) -> tuple[LimitNow, ...]:
     )
 
 
+@operation(
+    "limits.list", "viewer", *of_both("GET", "limits"), command=Command("limit list", is_own=True)
+)
 async def _limits(call: Call, asked: OfOwner) -> LimitsNow:
+    """List the limits of the key NAME, and what is left of them."""
     numbered = await call.in_store(
         lambda context: context.limits.limits(asked.name, is_team=asked.team)
     )
@@ -110,12 +122,25 @@ SimulateRequest: Any = msgspec.defstruct(
 """A request that might be made with a key."""
 
 
+@operation(
+    "keys.simulate",
+    "viewer",
+    Http("POST", "keys/{name}/simulate"),
+    input=SimulateRequest,
+    command=Command("limit simulate", is_own=True),
+)
 async def _simulate(call: Call, asked: Any) -> Answer:
+    """Check whether a request of the key NAME would be admitted.
+
+    Nothing is sent, and nothing counted.
+    """
     await call.in_store(lambda context: context.keys.key(asked.name))
     return await call.gateway.simulated.ask(asked.name, given(asked))
 
 
+@operation("limits.shared", "viewer", Http("GET", "limits"))
 async def _shared(call: Call, _: Nothing) -> SharedLimits:
+    """Show the limits that machines share."""
     away = call.gateway.observed.scrape.limits_away
     if away is None:
         raise Refusal(409, "conflict", "Limits are not shared: [storage] url is not set.")
@@ -132,38 +157,5 @@ def _of_kind(name: str) -> Operation:
 WITH_LIMITS = {"keys.list": _list_keys, "teams.list": _list_teams}
 """Operations on the store to which a running gateway adds the state of limits."""
 
-OPERATIONS = (
-    Operation(
-        name="limits.list",
-        summary="List the limits of the key NAME, and what is left of them.",
-        input=OfOwner,
-        output=LimitsNow,
-        role="viewer",
-        run=_limits,
-        in_store=False,
-        http=of_both("GET", "limits"),
-        command=Command("limit list", is_own=True),
-    ),
-    Operation(
-        name="keys.simulate",
-        summary="Check whether a request of the key NAME would be admitted.",
-        details="Nothing is sent, and nothing counted.",
-        input=SimulateRequest,
-        output=Answer,
-        role="viewer",
-        run=_simulate,
-        in_store=False,
-        http=(Http("POST", "keys/{name}/simulate"),),
-        command=Command("limit simulate", is_own=True),
-    ),
-    Operation(
-        name="limits.shared",
-        summary="Show the limits that machines share.",
-        input=Nothing,
-        output=SharedLimits,
-        role="viewer",
-        run=_shared,
-        in_store=False,
-        http=(Http("GET", "limits"),),
-    ),
-)
+
+OPERATIONS = operations_in(globals())

@@ -16,7 +16,7 @@ from dragoman.edge.body_copies import BODY_NAMES
 from dragoman.observability.request_log.rows import DetailRow, ListRow
 from dragoman.operations.accounts import PAGE, PageSize
 from dragoman.operations.inputs import InvalidInput, Time, given
-from dragoman.operations.operation import Http, Operation, Text
+from dragoman.operations.operation import Http, Text, operation, operations_in
 from dragoman.operations.usage import span_of
 from dragoman.storage.request_log import Filters, LossCount, LossKey, RequestLogFiles
 
@@ -132,7 +132,9 @@ class Losses(Struct, frozen=True, rename={"since": "from", "until": "to"}):
     rows: list[dict[str, Any]]
 
 
+@operation("requests.search", "viewer", Http("GET", "requests"))
 async def _search(call: Call, asked: SearchRequests) -> RequestPage:
+    """List requests, the last first."""
     files = _log(call)
     since, until = span_of(asked)
     try:
@@ -149,7 +151,9 @@ async def _search(call: Call, asked: SearchRequests) -> RequestPage:
     )
 
 
+@operation("requests.show", "viewer", Http("GET", "requests/{id}"), output=DetailRow)
 async def _show(call: Call, asked: OneRequest) -> DetailRow | Text:
+    """Show all that is recorded of one request."""
     row = await asyncio.to_thread(_log(call).find, asked.id[:100])
     if row is None:
         raise Refusal(404, "not_found", "There is no such request in the log.", "id")
@@ -158,12 +162,22 @@ async def _show(call: Call, asked: OneRequest) -> DetailRow | Text:
     return Text(row, "application/json")
 
 
+@operation("requests.list_bodies", "viewer", Http("GET", "requests/{id}/bodies"))
 async def _list_bodies(call: Call, asked: OneRequest) -> Bodies:
+    """List the bodies of a request that are stored."""
     files = call.gateway.observed.bodies
     return Bodies(await asyncio.to_thread(files.lengths, asked.id[:100]))
 
 
+@operation(
+    "requests.show_body",
+    "admin",
+    Http("GET", "requests/{id}/bodies/{name}"),
+    output=Text,
+    audit=("read request",),
+)
 async def _show_body(call: Call, asked: OneBody) -> Reply:
+    """Show a body of a request."""
     if asked.name not in BODY_NAMES:
         raise InvalidInput.of("name", f"expected one of {', '.join(BODY_NAMES)}")
     files = call.gateway.observed.bodies
@@ -180,7 +194,9 @@ async def _show_body(call: Call, asked: OneBody) -> Reply:
     return Reply(found.text, b"text/plain; charset=utf-8", headers=(*_BODY_HEADERS, length))
 
 
+@operation("losses.list", "viewer", Http("GET", "losses"))
 async def _losses(call: Call, asked: AskLosses) -> Losses:
+    """Count what was lost in translation."""
     files = _log(call)
     since, until = span_of(asked)
     step = asked.step or max(1, int((until - since) / _POINTS))
@@ -277,56 +293,4 @@ def _fits(key: LossKey, wanted: dict[str, str]) -> bool:
     )
 
 
-OPERATIONS = (
-    Operation(
-        name="requests.search",
-        summary="List requests, the last first.",
-        input=SearchRequests,
-        output=RequestPage,
-        role="viewer",
-        run=_search,
-        in_store=False,
-        http=(Http("GET", "requests"),),
-    ),
-    Operation(
-        name="requests.show",
-        summary="Show all that is recorded of one request.",
-        input=OneRequest,
-        output=DetailRow,
-        role="viewer",
-        run=_show,
-        in_store=False,
-        http=(Http("GET", "requests/{id}"),),
-    ),
-    Operation(
-        name="requests.list_bodies",
-        summary="List the bodies of a request that are stored.",
-        input=OneRequest,
-        output=Bodies,
-        role="viewer",
-        run=_list_bodies,
-        in_store=False,
-        http=(Http("GET", "requests/{id}/bodies"),),
-    ),
-    Operation(
-        name="requests.show_body",
-        summary="Show a body of a request.",
-        input=OneBody,
-        output=Text,
-        role="admin",
-        run=_show_body,
-        in_store=False,
-        audit=("read request",),
-        http=(Http("GET", "requests/{id}/bodies/{name}"),),
-    ),
-    Operation(
-        name="losses.list",
-        summary="Count what was lost in translation.",
-        input=AskLosses,
-        output=Losses,
-        role="viewer",
-        run=_losses,
-        in_store=False,
-        http=(Http("GET", "losses"),),
-    ),
-)
+OPERATIONS = operations_in(globals())

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dragoman.admin.call import Call
 from dragoman.observability.metrics.series import MOST_POINTS, series
 from dragoman.operations.inputs import InvalidInput, Time
-from dragoman.operations.operation import Http, Operation
+from dragoman.operations.operation import Http, operation, operations_in
 from dragoman.operations.usage import span_of
 from dragoman.storage.series import SLOT_S, STEPS, STORED_S
 
@@ -30,7 +30,9 @@ class AskSeries(Struct, frozen=True, kw_only=True):
     upstream: str = ""
 
 
+@operation("series.show", "viewer", Http("GET", "series"))
 async def _series(call: Call, asked: AskSeries) -> dict[str, Any]:
+    """Show requests, times, tokens and cost as a time series."""
     now = time.time()
     since, until = span_of(replace(asked, since=asked.since or now - _HOUR_S))
     until = min(until, now)
@@ -52,15 +54,4 @@ def least_step(since: float, until: float, now: float) -> int:
     return stored * max(1, math.ceil((until - since) / stored / MOST_POINTS))
 
 
-OPERATIONS = (
-    Operation(
-        name="series.show",
-        summary="Show requests, times, tokens and cost as a time series.",
-        input=AskSeries,
-        output=dict[str, Any],
-        role="viewer",
-        run=_series,
-        in_store=False,
-        http=(Http("GET", "series"),),
-    ),
-)
+OPERATIONS = operations_in(globals())

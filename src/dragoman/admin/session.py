@@ -13,7 +13,7 @@ from dragoman.admin.operators import cookie_of, csrf_token
 from dragoman.admin.replies import Operator, Refusal
 from dragoman.edge.auth import presented_key
 from dragoman.keys.admins import Role
-from dragoman.operations.operation import Http, Nothing, Operation
+from dragoman.operations.operation import Http, Nothing, operation, operations_in
 
 
 class SignIn(Struct, frozen=True):
@@ -40,7 +40,9 @@ class SignedOut(Struct, frozen=True):
     ended: bool
 
 
+@operation("session.show", "anyone", Http("GET", "session"))
 async def _show(call: Call, _: Nothing) -> SignedIn:
+    """Show who is signed in."""
     try:
         operator = await call.gateway.operators.identify(call.incoming)
     except Refusal:
@@ -51,12 +53,16 @@ async def _show(call: Call, _: Nothing) -> SignedIn:
     return _signed_in(operator, cookie_of(call.incoming))
 
 
+@operation("session.begin", "anyone", Http("POST", "session"), audit=("sign_in admin",))
 async def _sign_in(call: Call, asked: SignIn) -> SignedIn:
+    """Sign in, with a cookie for a browser."""
     key = asked.key.strip().encode()
     return _signed_in(*await call.gateway.operators.sign_in(call.incoming, key, call.actor.address))
 
 
+@operation("session.end", "viewer", Http("DELETE", "session"))
 async def _sign_out(call: Call, _: Nothing) -> SignedOut:
+    """Sign out."""
     return SignedOut(call.gateway.operators.sign_out(call.incoming, call.operator))
 
 
@@ -72,36 +78,4 @@ def _signed_in(operator: Operator, cookie: bytes | None) -> SignedIn:
     )
 
 
-OPERATIONS = (
-    Operation(
-        name="session.show",
-        summary="Show who is signed in.",
-        input=Nothing,
-        output=SignedIn,
-        role="anyone",
-        run=_show,
-        in_store=False,
-        http=(Http("GET", "session"),),
-    ),
-    Operation(
-        name="session.begin",
-        summary="Sign in, with a cookie for a browser.",
-        input=SignIn,
-        output=SignedIn,
-        role="anyone",
-        run=_sign_in,
-        in_store=False,
-        audit=("sign_in admin",),
-        http=(Http("POST", "session"),),
-    ),
-    Operation(
-        name="session.end",
-        summary="Sign out.",
-        input=Nothing,
-        output=SignedOut,
-        role="viewer",
-        run=_sign_out,
-        in_store=False,
-        http=(Http("DELETE", "session"),),
-    ),
-)
+OPERATIONS = operations_in(globals())

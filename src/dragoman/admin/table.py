@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec.structs import replace
 
@@ -23,7 +21,7 @@ from dragoman.admin import (
 )
 from dragoman.admin.call import Call
 from dragoman.operations import openapi
-from dragoman.operations.operation import Command, Http, Nothing, Operation, Text
+from dragoman.operations.operation import Command, Http, Nothing, Operation, Text, operation
 from dragoman.operations.table import OPERATIONS as ON_STORE
 
 
@@ -33,7 +31,15 @@ def _served(operation: Operation) -> Operation:
     return operation if run is None else replace(operation, run=run, in_store=False)
 
 
+@operation(
+    "openapi.show",
+    "viewer",
+    Http("GET", "openapi.json"),
+    output=object,
+    command=Command("openapi", is_own=True),
+)
 async def _document(_call: Call, _: Nothing) -> Text:
+    """Show the OpenAPI document of these operations."""
     made = openapi.document(OPERATIONS, dragoman.__version__)
     return Text(msgspec.json.encode(made), "application/json")
 
@@ -51,15 +57,5 @@ OPERATIONS: tuple[Operation, ...] = (
     *workbench_operations.OPERATIONS,
     *configuration.OPERATIONS,
     *health.OPERATIONS,
-    Operation(
-        name="openapi.show",
-        summary="Show the OpenAPI document of these operations.",
-        input=Nothing,
-        output=Any,
-        role="viewer",
-        run=_document,
-        in_store=False,
-        http=(Http("GET", "openapi.json"),),
-        command=Command("openapi", is_own=True),
-    ),
+    _document,
 )

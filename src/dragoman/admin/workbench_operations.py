@@ -19,7 +19,7 @@ from dragoman.canonical.losses import Policy
 from dragoman.config import settings
 from dragoman.operations.inputs import InvalidInput
 from dragoman.operations.openapi import Events
-from dragoman.operations.operation import Http, Operation
+from dragoman.operations.operation import Http, operation, operations_in
 from dragoman.protocols import ProtocolName
 from dragoman.serving.routing import Router, Target
 
@@ -63,7 +63,9 @@ class Send(Struct, frozen=True, kw_only=True, rename={"source": "from"}):
     to: settings.ProtocolName | None = None
 
 
+@operation("workbench.translate", "viewer", Http("POST", "translate"))
 async def _translate(call: Call, asked: Translate) -> Translations:
+    """Translate a request to each protocol, with what is lost. Nothing is sent."""
     bench = call.gateway.bench
     target = None if asked.model is None else _target(bench.router, asked.model)
     body = _encoded(asked.body)
@@ -79,7 +81,15 @@ async def _translate(call: Call, asked: Translate) -> Translations:
     )
 
 
+@operation(
+    "workbench.send",
+    "admin",
+    Http("POST", "workbench/send"),
+    output=Events,
+    audit=("send request",),
+)
 async def _send(call: Call, asked: Send) -> EventStream:
+    """Send a request, and show how it is answered as it happens."""
     wanted = _request_of(asked)
     if wanted.model:
         _target(call.gateway.bench.router, wanted.model)
@@ -139,26 +149,4 @@ def _encoded(body: str) -> bytes:
     return body.encode("utf-8", "surrogatepass")
 
 
-OPERATIONS = (
-    Operation(
-        name="workbench.translate",
-        summary="Translate a request to each protocol, with what is lost. Nothing is sent.",
-        input=Translate,
-        output=Translations,
-        role="viewer",
-        run=_translate,
-        in_store=False,
-        http=(Http("POST", "translate"),),
-    ),
-    Operation(
-        name="workbench.send",
-        summary="Send a request, and show how it is answered as it happens.",
-        input=Send,
-        output=Events,
-        role="admin",
-        run=_send,
-        in_store=False,
-        audit=("send request",),
-        http=(Http("POST", "workbench/send"),),
-    ),
-)
+OPERATIONS = operations_in(globals())

@@ -76,9 +76,10 @@ class Ledger:
 
     def rewind(self) -> None:
         """Forget what was added since `enforce` was called."""
-        self._truncate(self._enforced)
+        self.truncate(self._enforced)
 
-    def _truncate(self, count: int) -> None:
+    def truncate(self, count: int) -> None:
+        """Remove all but the first `count`."""
         while len(self._losses) > count:
             self._losses.popitem()
 
@@ -86,7 +87,7 @@ class Ledger:
         """List no more than the first `most` losses one by one, and count the others of each
         kind."""
         others = Counter(loss.kind for loss in list(self._losses.values())[most:])
-        self._truncate(most)
+        self.truncate(most)
         self._enforced = min(self._enforced, most)
         for kind, number in others.items():
             self.add("others", kind, f"{number} more losses of this kind")

@@ -11,7 +11,7 @@ from dragoman.audit import Line
 from dragoman.cli.commands import Form, command_of
 from dragoman.cli.common import table
 from dragoman.operations.account_views import AuditPage
-from dragoman.operations.usage import AUDIT
+from dragoman.operations.usage import list_changes
 
 _LONGEST = 100
 
@@ -40,4 +40,4 @@ def _fields(fields: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-audit = command_of(AUDIT, Form(_print))
+audit = command_of(list_changes, Form(_print))

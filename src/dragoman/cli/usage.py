@@ -11,7 +11,7 @@ from dragoman.cli.commands import help_of, run
 from dragoman.cli.common import CONFIG, print_json, table
 from dragoman.operations.account_lists import csv_line
 from dragoman.operations.account_views import UsageReport, UsageRow
-from dragoman.operations.usage import USAGE
+from dragoman.operations.usage import report_usage
 
 COSTS = ("cost_usd", "unpriced")
 SUMS = (
@@ -61,7 +61,7 @@ def usage(
     names = [name.strip() for text in by for name in text.split(",")]
     chosen = [name for name in names if name] or ["account"]
     report: UsageReport
-    report, _ = run(USAGE, config, {"since": since, "until": until, "by": chosen})
+    report, _ = run(report_usage, config, {"since": since, "until": until, "by": chosen})
     sums = (*SUMS, *COSTS) if cost else SUMS
     if kind == "json":
         print_json(report)
@@ -76,7 +76,7 @@ def usage(
         click.echo(table(heading, [*lines, total]))
 
 
-usage.help = help_of(USAGE)
+usage.help = help_of(report_usage)
 
 
 def _cells(row: UsageRow, sums: tuple[str, ...], *, shown: bool = False) -> tuple[str, ...]:

@@ -83,13 +83,13 @@ class ConnectionMemory:
 class Continuation:
     """What one request of a connection continues, and what follows it may continue.
 
-    `parent` is the remembered response that it names, None if there is none; it is found when
-    the request is accepted, so that it is there when the request is served. `prepares` says that
-    no answer is wanted, only an id to continue. `pieces` are the items of the whole conversation
-    up to the answer; None if the answer is not to be remembered. They are
-    `unstored` if a service is sent them that would look up what it stored. `add` sends the upstream
-    more input for the running response, and returns whether it did; None where that is not
-    supported. `admit` returns why a limit of the client's key refuses that, empty if none does.
+    `parent` is the remembered response that it names, None if there is none; it is found when the
+    request is accepted, so that it is there when the request is served. `prepares` says that no
+    answer is wanted, only an id to continue. `pieces` are the items of the whole conversation up to
+    the answer; None if the answer is not to be remembered. They are `unstored` if a service is sent
+    them that would look up what it stored. `add` sends the upstream more input for the running
+    response, and returns whether it did; None where that is not supported. `admit` returns why a
+    limit of the client's key refuses that, empty if none does.
     """
 
     __slots__ = ("add", "admit", "memory", "parent", "pieces", "prepares", "stream_id", "unstored")

@@ -21,10 +21,11 @@ from dragoman.operations.operation import (
     Command,
     Http,
     Nothing,
-    Operation,
     Removed,
     SeveralNamed,
     Upload,
+    operation,
+    operations_in,
 )
 
 MOST_ON_PAGE = 1000
@@ -123,7 +124,31 @@ class ManyDone(Struct, frozen=True):
     refused: list[NotDone]
 
 
+def settings_of(details: Any) -> object:
+    """What PATCH changes of an account, out of what is shown of it. What is left of a balance
+    changes with each request."""
+    view = details.account
+    return (
+        view.upstream,
+        view.secrets,
+        view.models,
+        view.priority,
+        view.weight,
+        view.max_concurrent,
+    )
+
+
+@operation(
+    "accounts.list",
+    "viewer",
+    Http("GET", "accounts", defaults={"limit": PAGE}),
+    command=Command("accounts list", options={"upstream": "--upstream", "state": "--state"}),
+)
 def _list(context: StoreContext, asked: ListAccounts) -> Page:
+    """List accounts with their states.
+
+    Of those that cannot be used, when they come back and why; and what each did.
+    """
     return context.queries.page(
         upstream=asked.upstream,
         state=asked.state,
@@ -133,19 +158,59 @@ def _list(context: StoreContext, asked: ListAccounts) -> Page:
     )
 
 
+@operation(
+    "accounts.table",
+    "viewer",
+    Http("GET", "accounts/table"),
+    output=AccountTable,
+    finish=lambda _, accounts: columns(accounts),
+)
 def _table(context: StoreContext, _: Nothing) -> Iterator[AccountView]:
+    """List all accounts by columns."""
     return context.queries.each()
 
 
+@operation(
+    "accounts.show",
+    "viewer",
+    Http("GET", "accounts/{name}"),
+    version=settings_of,
+    command=Command("accounts show", ("name",), {"history": "--history"}, {"history": 20}),
+)
 def _show(context: StoreContext, asked: ShowAccount) -> AccountDetails:
+    """Show one account and what led to its state."""
     return context.queries.show(asked.name, asked.history)
 
 
+@operation(
+    "accounts.add",
+    "admin",
+    Http("POST", "accounts", status=201),
+    input=AccountChanges,
+    audit=("add account",),
+    command=Command("accounts add", ("name",), _OPTIONS),
+)
 def _add(context: StoreContext, asked: Any) -> AccountView:
+    """Add an account.
+
+    Without --key its key is asked for, or read from standard input.
+    """
     return context.accounts.add(asked)
 
 
+@operation(
+    "accounts.change",
+    "admin",
+    Http("PATCH", "accounts/{name}"),
+    input=AccountChanges,
+    audit=("change account",),
+    command=Command("accounts set", ("name",), _OPTIONS),
+)
 def _change(context: StoreContext, asked: Any) -> AccountView:
+    """Change an account.
+
+    What is not given stays. A new key brings back an account whose old one was refused.
+    """
     return context.accounts.change(asked, context.check)
 
 
@@ -156,7 +221,30 @@ def _read_list(resolve: Resolve, asked: ImportAccounts) -> _ReadList:
     return _ReadList(asked, list(rows))
 
 
+@operation(
+    "accounts.import",
+    "admin",
+    Http(
+        "POST", "accounts/import", query=("format", "replace", "skip_bad", "dry_run"), file="file"
+    ),
+    input=ImportAccounts,
+    audit=("add account", "change account"),
+    prepare=_read_list,
+    command=Command(
+        "accounts import",
+        ("file",),
+        {"format": "--format", "replace": "--replace", "skip_bad": "--skip-bad"},
+    ),
+)
 def _import(context: StoreContext, read: _ReadList) -> ImportResult:
+    """Add the accounts of a file.
+
+    FILE is - for standard input. All of them are added, or none if a row is bad.
+
+    CSV whose first line names the columns, a JSON list of objects, or JSON lines; columns and
+    members are the fields of [[accounts]]. Keys are given in full or as env:NAME or file:PATH. Each
+    bad row is named with its line and field, and then the exit status is 1.
+    """
     asked = read.asked
     done = context.accounts.import_rows(
         read.rows, replace=asked.replace, skip_bad=asked.skip_bad, dry_run=asked.dry_run
@@ -164,21 +252,61 @@ def _import(context: StoreContext, read: _ReadList) -> ImportResult:
     return replace(done, bad=done.bad[:MOST_BAD_ROWS])
 
 
+@operation(
+    "accounts.enable",
+    "admin",
+    Http("POST", "accounts/{name}/enable", only=True),
+    audit=("enable account",),
+    command=Command("accounts enable", ("names",)),
+)
 def _enable(context: StoreContext, asked: SeveralNamed) -> tuple[AccountView, ...]:
+    """Enable accounts, whatever made them unusable.
+
+    They are used again at once.
+    """
     context.accounts.enable(asked.names)
     return context.queries.views(asked.names)
 
 
+@operation(
+    "accounts.disable",
+    "admin",
+    Http("POST", "accounts/{name}/disable", only=True),
+    audit=("disable account",),
+    command=Command("accounts disable", ("names",), {"reason": "--reason"}),
+)
 def _disable(context: StoreContext, asked: DisableAccounts) -> tuple[AccountView, ...]:
+    """Disable accounts until somebody enables them.
+
+    Requests in flight end as usual.
+    """
     context.accounts.disable(asked.names, asked.reason)
     return context.queries.views(asked.names)
 
 
+@operation(
+    "accounts.remove",
+    "admin",
+    Http("DELETE", "accounts/{name}"),
+    audit=("remove account",),
+    command=Command("accounts remove", ("names",), confirm="account"),
+)
 def _remove(context: StoreContext, asked: SeveralNamed) -> Removed:
+    """Remove accounts from the store, with their history.
+
+    Their usage stays.
+    """
     return Removed(context.accounts.remove(asked.names))
 
 
+@operation(
+    "accounts.do",
+    "admin",
+    Http("POST", "accounts/do"),
+    audit=("enable account", "disable account", "remove account"),
+)
 def _do(context: StoreContext, asked: ManyAccounts) -> ManyDone:
+    """Enable, disable or remove several accounts, each by itself."""
     accounts = context.accounts
     done: list[str] = []
     refused: list[NotDone] = []
@@ -197,149 +325,4 @@ def _do(context: StoreContext, asked: ManyAccounts) -> ManyDone:
     return ManyDone(done, refused)
 
 
-def settings_of(details: Any) -> object:
-    """What PATCH changes of an account, out of what is shown of it. What is left of a balance
-    changes with each request."""
-    view = details.account
-    return (
-        view.upstream,
-        view.secrets,
-        view.models,
-        view.priority,
-        view.weight,
-        view.max_concurrent,
-    )
-
-
-OPERATIONS = (
-    Operation(
-        name="accounts.list",
-        summary="List accounts with their states.",
-        details="Of those that cannot be used, when they come back and why; and what each did.",
-        input=ListAccounts,
-        output=Page,
-        role="viewer",
-        run=_list,
-        http=(Http("GET", "accounts", defaults={"limit": PAGE}),),
-        command=Command("accounts list", options={"upstream": "--upstream", "state": "--state"}),
-    ),
-    Operation(
-        name="accounts.table",
-        summary="List all accounts by columns.",
-        input=Nothing,
-        output=AccountTable,
-        role="viewer",
-        run=_table,
-        finish=lambda _, accounts: columns(accounts),
-        http=(Http("GET", "accounts/table"),),
-    ),
-    Operation(
-        name="accounts.show",
-        summary="Show one account and what led to its state.",
-        input=ShowAccount,
-        output=AccountDetails,
-        role="viewer",
-        run=_show,
-        version=settings_of,
-        http=(Http("GET", "accounts/{name}"),),
-        command=Command("accounts show", ("name",), {"history": "--history"}, {"history": 20}),
-    ),
-    Operation(
-        name="accounts.add",
-        summary="Add an account.",
-        details="Without --key its key is asked for, or read from standard input.",
-        input=AccountChanges,
-        output=AccountView,
-        role="admin",
-        run=_add,
-        audit=("add account",),
-        http=(Http("POST", "accounts", status=201),),
-        command=Command("accounts add", ("name",), _OPTIONS),
-    ),
-    Operation(
-        name="accounts.change",
-        summary="Change an account.",
-        details="What is not given stays. A new key brings back an account whose old one was "
-        "refused.",
-        input=AccountChanges,
-        output=AccountView,
-        role="admin",
-        run=_change,
-        audit=("change account",),
-        http=(Http("PATCH", "accounts/{name}"),),
-        command=Command("accounts set", ("name",), _OPTIONS),
-    ),
-    Operation(
-        name="accounts.import",
-        summary="Add the accounts of a file.",
-        details="FILE is - for standard input. All of them are added, or none if a row is bad.\n\n"
-        "CSV whose first line names the columns, a JSON list of objects, or JSON lines; columns "
-        "and members are the fields of [[accounts]]. Keys are given in full or as env:NAME or "
-        "file:PATH. Each bad row is named with its line and field, and then the exit status is 1.",
-        input=ImportAccounts,
-        output=ImportResult,
-        role="admin",
-        run=_import,
-        prepare=_read_list,
-        audit=("add account", "change account"),
-        http=(
-            Http(
-                "POST",
-                "accounts/import",
-                query=("format", "replace", "skip_bad", "dry_run"),
-                file="file",
-            ),
-        ),
-        command=Command(
-            "accounts import",
-            ("file",),
-            {"format": "--format", "replace": "--replace", "skip_bad": "--skip-bad"},
-        ),
-    ),
-    Operation(
-        name="accounts.enable",
-        summary="Enable accounts, whatever made them unusable.",
-        details="They are used again at once.",
-        input=SeveralNamed,
-        output=tuple[AccountView, ...],
-        role="admin",
-        run=_enable,
-        audit=("enable account",),
-        http=(Http("POST", "accounts/{name}/enable", only=True),),
-        command=Command("accounts enable", ("names",)),
-    ),
-    Operation(
-        name="accounts.disable",
-        summary="Disable accounts until somebody enables them.",
-        details="Requests in flight end as usual.",
-        input=DisableAccounts,
-        output=tuple[AccountView, ...],
-        role="admin",
-        run=_disable,
-        audit=("disable account",),
-        http=(Http("POST", "accounts/{name}/disable", only=True),),
-        command=Command("accounts disable", ("names",), {"reason": "--reason"}),
-    ),
-    Operation(
-        name="accounts.remove",
-        summary="Remove accounts from the store, with their history.",
-        details="Their usage stays.",
-        input=SeveralNamed,
-        output=Removed,
-        role="admin",
-        run=_remove,
-        audit=("remove account",),
-        http=(Http("DELETE", "accounts/{name}"),),
-        command=Command("accounts remove", ("names",), confirm="account"),
-    ),
-    Operation(
-        name="accounts.do",
-        summary="Enable, disable or remove several accounts, each by itself.",
-        input=ManyAccounts,
-        output=ManyDone,
-        role="admin",
-        run=_do,
-        audit=("enable account", "disable account", "remove account"),
-        http=(Http("POST", "accounts/do"),),
-    ),
-)
+OPERATIONS = operations_in(globals())

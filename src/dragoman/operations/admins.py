@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -12,7 +11,15 @@ from dragoman.keys.admins import Role
 from dragoman.operations.admin_service import AdminView, MadeAdmin
 from dragoman.operations.context import StoreContext
 from dragoman.operations.inputs import given
-from dragoman.operations.operation import Command, Http, Named, Nothing, Operation, Removed
+from dragoman.operations.operation import (
+    Command,
+    Http,
+    Named,
+    Nothing,
+    Removed,
+    operation,
+    operations_in,
+)
 
 Note = Annotated[str, Meta(max_length=500)]
 
@@ -43,105 +50,95 @@ class ChangeAdmin(Named, frozen=True, kw_only=True):
     enabled: bool | UnsetType = UNSET
 
 
+@operation(
+    "admins.add",
+    "admin",
+    Http("POST", "admins", status=201),
+    audit=("add admin",),
+    command=Command(
+        "admin add", ("name",), {"role": "--role", "note": "--note"}, {"role": "viewer"}
+    ),
+)
 def _add(context: StoreContext, asked: AddAdmin) -> MadeAdmin:
+    """Make a key and print it. It is shown this once, and can be replaced by `rotate`."""
     return context.admins.add(asked.name, asked.role, asked.note, enabled=asked.enabled)
 
 
+@operation(
+    "admins.change",
+    "admin",
+    Http("PATCH", "admins/{name}"),
+    audit=("change admin",),
+    command=Command("admin set", ("name",), {"role": "--role", "note": "--note"}),
+)
 def _change(context: StoreContext, asked: ChangeAdmin) -> AdminView:
+    """Change the role or the note of the key NAME."""
     return context.admins.change(asked.name, given(asked), context.check)
 
 
-def _enable(enabled: bool) -> Callable[[StoreContext, Named], AdminView]:
-    return lambda context, asked: context.admins.change(asked.name, {"enabled": enabled})
+@operation("admins.list", "viewer", Http("GET", "admins"), command=Command("admin list"))
+def _list(context: StoreContext, _: Nothing) -> AdminList:
+    """List the keys, without that of the configuration file."""
+    return AdminList(context.admins.admins())
 
 
-OPERATIONS = (
-    Operation(
-        name="admins.list",
-        summary="List the keys, without that of the configuration file.",
-        input=Nothing,
-        output=AdminList,
-        role="viewer",
-        run=lambda context, _: AdminList(context.admins.admins()),
-        http=(Http("GET", "admins"),),
-        command=Command("admin list"),
-    ),
-    Operation(
-        name="admins.show",
-        summary="Show one key.",
-        input=Named,
-        output=AdminView,
-        role="viewer",
-        run=lambda context, asked: context.admins.admin(asked.name),
-        version=lambda view: (view.role, view.enabled, view.note),
-        http=(Http("GET", "admins/{name}"),),
-    ),
-    Operation(
-        name="admins.add",
-        summary="Make a key and print it. It is shown this once, and can be replaced by `rotate`.",
-        input=AddAdmin,
-        output=MadeAdmin,
-        role="admin",
-        run=_add,
-        audit=("add admin",),
-        http=(Http("POST", "admins", status=201),),
-        command=Command(
-            "admin add", ("name",), {"role": "--role", "note": "--note"}, {"role": "viewer"}
-        ),
-    ),
-    Operation(
-        name="admins.change",
-        summary="Change the role or the note of the key NAME.",
-        input=ChangeAdmin,
-        output=AdminView,
-        role="admin",
-        run=_change,
-        audit=("change admin",),
-        http=(Http("PATCH", "admins/{name}"),),
-        command=Command("admin set", ("name",), {"role": "--role", "note": "--note"}),
-    ),
-    Operation(
-        name="admins.rotate",
-        summary="Give a key another secret, and print it. The old one ends at once.",
-        input=Named,
-        output=MadeAdmin,
-        role="admin",
-        run=lambda context, asked: context.admins.rotate(asked.name),
-        audit=("rotate admin",),
-        http=(Http("POST", "admins/{name}/rotate", status=201),),
-        command=Command("admin rotate", ("name",)),
-    ),
-    Operation(
-        name="admins.disable",
-        summary="Refuse a key until it is enabled. Its sessions end.",
-        input=Named,
-        output=AdminView,
-        role="admin",
-        run=_enable(False),
-        audit=("change admin",),
-        http=(Http("POST", "admins/{name}/disable"),),
-        command=Command("admin disable", ("name",)),
-    ),
-    Operation(
-        name="admins.enable",
-        summary="Accept a key again.",
-        input=Named,
-        output=AdminView,
-        role="admin",
-        run=_enable(True),
-        audit=("change admin",),
-        http=(Http("POST", "admins/{name}/enable"),),
-        command=Command("admin enable", ("name",)),
-    ),
-    Operation(
-        name="admins.remove",
-        summary="Remove a key for good. Its sessions end.",
-        input=Named,
-        output=Removed,
-        role="admin",
-        run=lambda context, asked: Removed(context.admins.remove(asked.name)),
-        audit=("remove admin",),
-        http=(Http("DELETE", "admins/{name}"),),
-        command=Command("admin remove", ("name",)),
-    ),
+@operation(
+    "admins.show",
+    "viewer",
+    Http("GET", "admins/{name}"),
+    version=lambda view: (view.role, view.enabled, view.note),
 )
+def _show(context: StoreContext, asked: Named) -> AdminView:
+    """Show one key."""
+    return context.admins.admin(asked.name)
+
+
+@operation(
+    "admins.rotate",
+    "admin",
+    Http("POST", "admins/{name}/rotate", status=201),
+    audit=("rotate admin",),
+    command=Command("admin rotate", ("name",)),
+)
+def _rotate(context: StoreContext, asked: Named) -> MadeAdmin:
+    """Give a key another secret, and print it. The old one ends at once."""
+    return context.admins.rotate(asked.name)
+
+
+@operation(
+    "admins.disable",
+    "admin",
+    Http("POST", "admins/{name}/disable"),
+    audit=("change admin",),
+    command=Command("admin disable", ("name",)),
+)
+def _disable(context: StoreContext, asked: Named) -> AdminView:
+    """Refuse a key until it is enabled. Its sessions end."""
+    return context.admins.change(asked.name, {"enabled": False})
+
+
+@operation(
+    "admins.enable",
+    "admin",
+    Http("POST", "admins/{name}/enable"),
+    audit=("change admin",),
+    command=Command("admin enable", ("name",)),
+)
+def _enable(context: StoreContext, asked: Named) -> AdminView:
+    """Accept a key again."""
+    return context.admins.change(asked.name, {"enabled": True})
+
+
+@operation(
+    "admins.remove",
+    "admin",
+    Http("DELETE", "admins/{name}"),
+    audit=("remove admin",),
+    command=Command("admin remove", ("name",)),
+)
+def _remove(context: StoreContext, asked: Named) -> Removed:
+    """Remove a key for good. Its sessions end."""
+    return Removed(context.admins.remove(asked.name))
+
+
+OPERATIONS = operations_in(globals())

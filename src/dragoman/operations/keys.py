@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from operator import attrgetter
 from typing import Annotated
@@ -22,10 +22,11 @@ from dragoman.operations.operation import (
     Command,
     Http,
     Named,
-    Operation,
     Removed,
     SeveralNamed,
     Upload,
+    operation,
+    operations_in,
 )
 from dragoman.operations.team_service import TeamView
 from dragoman.times import LONGEST_SPAN_S
@@ -102,14 +103,18 @@ class _ReadKeys(Struct, frozen=True):
     rows: list[ForeignKey | BadRow]
 
 
+@operation("keys.list", "viewer", Http("GET", "keys"), command=Command("key list"))
 def _list(context: StoreContext, asked: ListOwners) -> KeyList:
+    """List keys, those of the configuration file included."""
     if asked.limit is None:
         return KeyList(keys=context.keys.keys(asked.after, asked.q.strip()))
     keys, following, total = context.keys.page(asked.after, asked.limit, asked.q.strip())
     return KeyList(keys=keys, next=following, total=total)
 
 
+@operation("teams.list", "viewer", Http("GET", "teams"), command=Command("team list"))
 def _list_teams(context: StoreContext, asked: ListOwners) -> TeamList:
+    """List teams."""
     found = context.keys.teams.teams(asked.q.strip())
     left = [one for one in found if one.name > asked.after]
     if asked.limit is None:
@@ -123,227 +128,195 @@ def _read_keys(_: Resolve, asked: ImportKeys) -> _ReadKeys:
     return _ReadKeys(asked, read_keys(BytesIO(asked.file.data), asked.source))
 
 
+@operation(
+    "keys.import",
+    "admin",
+    Http("POST", "keys/import", query=("from", "team", "limits", "dry_run"), file="file"),
+    input=ImportKeys,
+    audit=("import key",),
+    prepare=_read_keys,
+    command=Command(
+        "key import", ("file",), {"from": "--from", "team": "--team", "dry_run": "--dry-run"}
+    ),
+)
 def _import(context: StoreContext, read: _ReadKeys) -> ImportedKeys:
+    """Add keys that another gateway exported.
+
+    FILE is - for standard input. CSV or JSON: LiteLLM's table of keys, whose hashes serve as they
+    are; new-api's table of tokens; OpenRouter's list of keys, which has no keys in it: new ones are
+    made, and printed this once as CSV. All of them are added, or none if a row is bad; each bad row
+    is named. What is not taken over is reported.
+    """
     asked = read.asked
     return import_keys(
         context.keys, read.rows, team=asked.team, limits=asked.limits, dry_run=asked.dry_run
     )
 
 
+@operation(
+    "keys.add",
+    "admin",
+    Http("POST", "keys", status=201),
+    input=KeyChanges,
+    audit=("add key",),
+    command=Command("key add", ("name",), _KEY_RULES, takes_none=True),
+)
 def _add(context: StoreContext, asked: Changes) -> MadeKey:
+    """Make a key and print it. It is shown this once, and can be replaced by `rotate`."""
     return context.keys.add(asked.name, given(asked))
 
 
+@operation(
+    "teams.add",
+    "admin",
+    Http("POST", "teams", status=201),
+    input=TeamChanges,
+    audit=("add team",),
+    command=Command("team add", ("name",), _RULES, takes_none=True),
+)
 def _add_team(context: StoreContext, asked: Changes) -> TeamView:
+    """Make a team."""
     return context.keys.teams.add(asked.name, given(asked))
 
 
+@operation(
+    "keys.change",
+    "admin",
+    Http("PATCH", "keys/{name}"),
+    input=KeyChanges,
+    audit=("change key",),
+    command=Command("key set", ("name",), _KEY_RULES, takes_none=True),
+)
 def _change(context: StoreContext, asked: Changes) -> KeyView:
+    """Change rules of the key NAME; `none` takes one away."""
     return context.keys.change(asked.name, given(asked), context.check)
 
 
+@operation(
+    "teams.change",
+    "admin",
+    Http("PATCH", "teams/{name}"),
+    input=TeamChanges,
+    audit=("change team",),
+    command=Command("team set", ("name",), _RULES, takes_none=True),
+)
 def _change_team(context: StoreContext, asked: Changes) -> TeamView:
+    """Change rules of the team NAME; `none` takes one away."""
     return context.keys.teams.change(asked.name, given(asked), context.check)
 
 
-def _enable(enabled: bool) -> Callable[[StoreContext, SeveralNamed], tuple[KeyView, ...]]:
-    return lambda context, asked: context.keys.enable(asked.names, enabled=enabled)
-
-
-def _enable_team(enabled: bool) -> Callable[[StoreContext, Named], TeamView]:
-    return lambda context, asked: context.keys.teams.change(asked.name, {"enabled": enabled})
-
-
-OPERATIONS = (
-    Operation(
-        name="keys.list",
-        summary="List keys, those of the configuration file included.",
-        input=ListOwners,
-        output=KeyList,
-        role="viewer",
-        run=_list,
-        http=(Http("GET", "keys"),),
-        command=Command("key list"),
-    ),
-    Operation(
-        name="keys.show",
-        summary="Show all there is of the key NAME, as JSON.",
-        details="Of its secrets that is their last four characters.",
-        input=Named,
-        output=KeyView,
-        role="viewer",
-        run=lambda context, asked: context.keys.key(asked.name),
-        version=attrgetter("rules"),
-        http=(Http("GET", "keys/{name}"),),
-        command=Command("key show", ("name",), is_json=True),
-    ),
-    Operation(
-        name="keys.add",
-        summary="Make a key and print it. It is shown this once, and can be replaced by `rotate`.",
-        input=KeyChanges,
-        output=MadeKey,
-        role="admin",
-        run=_add,
-        audit=("add key",),
-        http=(Http("POST", "keys", status=201),),
-        command=Command("key add", ("name",), _KEY_RULES, takes_none=True),
-    ),
-    Operation(
-        name="keys.change",
-        summary="Change rules of the key NAME; `none` takes one away.",
-        input=KeyChanges,
-        output=KeyView,
-        role="admin",
-        run=_change,
-        audit=("change key",),
-        http=(Http("PATCH", "keys/{name}"),),
-        command=Command("key set", ("name",), _KEY_RULES, takes_none=True),
-    ),
-    Operation(
-        name="keys.rotate",
-        summary="Make another secret for a key, and print it.",
-        details="What is counted stays the key's.",
-        input=RotateKey,
-        output=MadeKey,
-        role="admin",
-        run=lambda context, asked: context.keys.rotate(asked.name, asked.grace_s),
-        audit=("rotate key",),
-        http=(Http("POST", "keys/{name}/rotate", status=201),),
-        command=Command("key rotate", ("name",), {"grace_s": "--grace"}, {"grace_s": "24h"}),
-    ),
-    Operation(
-        name="keys.import",
-        summary="Add keys that another gateway exported.",
-        details="FILE is - for standard input. CSV or JSON: LiteLLM's table of keys, whose hashes "
-        "serve as they are; new-api's table of tokens; OpenRouter's list of keys, which has no "
-        "keys in it: new ones are made, and printed this once as CSV. All of them are added, or "
-        "none if a row is bad; each bad row is named. What is not taken over is reported.",
-        input=ImportKeys,
-        output=ImportedKeys,
-        role="admin",
-        run=_import,
-        prepare=_read_keys,
-        audit=("import key",),
-        http=(
-            Http("POST", "keys/import", query=("from", "team", "limits", "dry_run"), file="file"),
-        ),
-        command=Command(
-            "key import",
-            ("file",),
-            {
-                "from": "--from",
-                "team": "--team",
-                "dry_run": "--dry-run",
-            },
-        ),
-    ),
-    Operation(
-        name="keys.disable",
-        summary="Refuse keys until they are enabled: all of them, or none.",
-        input=SeveralNamed,
-        output=tuple[KeyView, ...],
-        role="admin",
-        run=_enable(False),
-        audit=("change key",),
-        http=(Http("POST", "keys/{name}/disable", only=True),),
-        command=Command("key disable", ("names",)),
-    ),
-    Operation(
-        name="keys.enable",
-        summary="Accept keys again: all of them, or none.",
-        input=SeveralNamed,
-        output=tuple[KeyView, ...],
-        role="admin",
-        run=_enable(True),
-        audit=("change key",),
-        http=(Http("POST", "keys/{name}/enable", only=True),),
-        command=Command("key enable", ("names",)),
-    ),
-    Operation(
-        name="keys.remove",
-        summary="Remove keys for good. Their names are given to no others.",
-        input=SeveralNamed,
-        output=Removed,
-        role="admin",
-        run=lambda context, asked: Removed(context.keys.remove(asked.names)),
-        audit=("remove key",),
-        http=(Http("DELETE", "keys/{name}"),),
-        command=Command("key remove", ("names",)),
-    ),
-    Operation(
-        name="teams.list",
-        summary="List teams.",
-        input=ListOwners,
-        output=TeamList,
-        role="viewer",
-        run=_list_teams,
-        http=(Http("GET", "teams"),),
-        command=Command("team list"),
-    ),
-    Operation(
-        name="teams.show",
-        summary="Show all there is of the team NAME, as JSON.",
-        input=Named,
-        output=TeamView,
-        role="viewer",
-        run=lambda context, asked: context.keys.teams.team(asked.name),
-        version=attrgetter("rules"),
-        http=(Http("GET", "teams/{name}"),),
-        command=Command("team show", ("name",), is_json=True),
-    ),
-    Operation(
-        name="teams.add",
-        summary="Make a team.",
-        input=TeamChanges,
-        output=TeamView,
-        role="admin",
-        run=_add_team,
-        audit=("add team",),
-        http=(Http("POST", "teams", status=201),),
-        command=Command("team add", ("name",), _RULES, takes_none=True),
-    ),
-    Operation(
-        name="teams.change",
-        summary="Change rules of the team NAME; `none` takes one away.",
-        input=TeamChanges,
-        output=TeamView,
-        role="admin",
-        run=_change_team,
-        audit=("change team",),
-        http=(Http("PATCH", "teams/{name}"),),
-        command=Command("team set", ("name",), _RULES, takes_none=True),
-    ),
-    Operation(
-        name="teams.disable",
-        summary="Refuse all keys of a team until it is enabled.",
-        input=Named,
-        output=TeamView,
-        role="admin",
-        run=_enable_team(False),
-        audit=("change team",),
-        http=(Http("POST", "teams/{name}/disable"),),
-        command=Command("team disable", ("name",)),
-    ),
-    Operation(
-        name="teams.enable",
-        summary="Accept a team's keys again.",
-        input=Named,
-        output=TeamView,
-        role="admin",
-        run=_enable_team(True),
-        audit=("change team",),
-        http=(Http("POST", "teams/{name}/enable"),),
-        command=Command("team enable", ("name",)),
-    ),
-    Operation(
-        name="teams.remove",
-        summary="Remove a team that has no keys.",
-        input=Named,
-        output=Removed,
-        role="admin",
-        run=lambda context, asked: Removed(context.keys.teams.remove(asked.name)),
-        audit=("remove team",),
-        http=(Http("DELETE", "teams/{name}"),),
-        command=Command("team remove", ("name",)),
-    ),
+@operation(
+    "keys.show",
+    "viewer",
+    Http("GET", "keys/{name}"),
+    version=attrgetter("rules"),
+    command=Command("key show", ("name",), is_json=True),
 )
+def _show(context: StoreContext, asked: Named) -> KeyView:
+    """Show all there is of the key NAME, as JSON.
+
+    Of its secrets that is their last four characters.
+    """
+    return context.keys.key(asked.name)
+
+
+@operation(
+    "keys.rotate",
+    "admin",
+    Http("POST", "keys/{name}/rotate", status=201),
+    audit=("rotate key",),
+    command=Command("key rotate", ("name",), {"grace_s": "--grace"}, {"grace_s": "24h"}),
+)
+def _rotate(context: StoreContext, asked: RotateKey) -> MadeKey:
+    """Make another secret for a key, and print it.
+
+    What is counted stays the key's.
+    """
+    return context.keys.rotate(asked.name, asked.grace_s)
+
+
+@operation(
+    "keys.disable",
+    "admin",
+    Http("POST", "keys/{name}/disable", only=True),
+    audit=("change key",),
+    command=Command("key disable", ("names",)),
+)
+def _disable(context: StoreContext, asked: SeveralNamed) -> tuple[KeyView, ...]:
+    """Refuse keys until they are enabled: all of them, or none."""
+    return context.keys.enable(asked.names, enabled=False)
+
+
+@operation(
+    "keys.enable",
+    "admin",
+    Http("POST", "keys/{name}/enable", only=True),
+    audit=("change key",),
+    command=Command("key enable", ("names",)),
+)
+def _enable(context: StoreContext, asked: SeveralNamed) -> tuple[KeyView, ...]:
+    """Accept keys again: all of them, or none."""
+    return context.keys.enable(asked.names, enabled=True)
+
+
+@operation(
+    "keys.remove",
+    "admin",
+    Http("DELETE", "keys/{name}"),
+    audit=("remove key",),
+    command=Command("key remove", ("names",)),
+)
+def _remove(context: StoreContext, asked: SeveralNamed) -> Removed:
+    """Remove keys for good. Their names are given to no others."""
+    return Removed(context.keys.remove(asked.names))
+
+
+@operation(
+    "teams.show",
+    "viewer",
+    Http("GET", "teams/{name}"),
+    version=attrgetter("rules"),
+    command=Command("team show", ("name",), is_json=True),
+)
+def _show_team(context: StoreContext, asked: Named) -> TeamView:
+    """Show all there is of the team NAME, as JSON."""
+    return context.keys.teams.team(asked.name)
+
+
+@operation(
+    "teams.disable",
+    "admin",
+    Http("POST", "teams/{name}/disable"),
+    audit=("change team",),
+    command=Command("team disable", ("name",)),
+)
+def _disable_team(context: StoreContext, asked: Named) -> TeamView:
+    """Refuse all keys of a team until it is enabled."""
+    return context.keys.teams.change(asked.name, {"enabled": False})
+
+
+@operation(
+    "teams.enable",
+    "admin",
+    Http("POST", "teams/{name}/enable"),
+    audit=("change team",),
+    command=Command("team enable", ("name",)),
+)
+def _enable_team(context: StoreContext, asked: Named) -> TeamView:
+    """Accept a team's keys again."""
+    return context.keys.teams.change(asked.name, {"enabled": True})
+
+
+@operation(
+    "teams.remove",
+    "admin",
+    Http("DELETE", "teams/{name}"),
+    audit=("remove team",),
+    command=Command("team remove", ("name",)),
+)
+def _remove_team(context: StoreContext, asked: Named) -> Removed:
+    """Remove a team that has no keys."""
+    return Removed(context.keys.teams.remove(asked.name))
+
+
+OPERATIONS = operations_in(globals())

@@ -11,7 +11,7 @@ from dragoman.config.limits import Limit
 from dragoman.operations.context import StoreContext
 from dragoman.operations.inputs import Changes, changes_of, given
 from dragoman.operations.limit_service import NumberedLimit
-from dragoman.operations.operation import Command, Http, Method, Operation
+from dragoman.operations.operation import Command, Http, Method, operation, operations_in
 
 IsTeam = Annotated[bool, Meta(description="NAME is a team.")]
 _HELP = {
@@ -92,24 +92,94 @@ class Limits(Struct, frozen=True):
 PLACE = ("name", "team", "number")
 
 
+def of_both(method: Method, path: str, status: int = 200) -> tuple[Http, ...]:
+    """The same path below a key and below a team."""
+    return (
+        Http(method, f"keys/{{name}}/{path}", status, {"team": False}),
+        Http(method, f"teams/{{name}}/{path}", status, {"team": True}),
+    )
+
+
+_CHANGES = ("change key", "change team")
+
+
+@operation(
+    "limits.add",
+    "admin",
+    *of_both("POST", "limits", 201),
+    input=AddLimit,
+    audit=_CHANGES,
+    command=Command(
+        "limit add", ("name",), {"team": "--team", "kind": "--kind", **_SETTINGS}, takes_none=True
+    ),
+)
 def _add(context: StoreContext, asked: Any) -> Limits:
+    """Add a limit to the key NAME."""
     return Limits(context.limits.add(asked.name, given(asked, PLACE), is_team=asked.team))
 
 
+@operation(
+    "limits.change",
+    "admin",
+    *of_both("PATCH", "limits/{number}"),
+    input=ChangeLimit,
+    audit=_CHANGES,
+    command=Command(
+        "limit set", ("name", "number"), {"team": "--team", **_SETTINGS}, takes_none=True
+    ),
+)
 def _change(context: StoreContext, asked: Any) -> Limits:
+    """Change limit NUMBER of the key NAME; `none` takes a setting away.
+
+    What was used stays used, unless the limit counts something else from now on, or in another
+    window.
+    """
     fields = given(asked, PLACE)
     return Limits(context.limits.change(asked.name, asked.number, fields, is_team=asked.team))
 
 
+@operation(
+    "limits.remove",
+    "admin",
+    *of_both("DELETE", "limits/{number}"),
+    audit=_CHANGES,
+    command=Command("limit remove", ("name", "number"), {"team": "--team"}),
+)
 def _remove(context: StoreContext, asked: OfNumber) -> Limits:
+    """Remove a limit of the key NAME, by its number."""
     return Limits(context.limits.remove(asked.name, asked.number, is_team=asked.team))
 
 
+@operation(
+    "limits.reset",
+    "admin",
+    *of_both("POST", "limits/reset"),
+    *of_both("POST", "limits/{number}/reset"),
+    audit=_CHANGES,
+    command=Command("limit reset", ("name", "number"), {"team": "--team"}),
+)
 def _reset(context: StoreContext, asked: ResetLimits) -> Limits:
+    """Count limits of the key NAME from now on.
+
+    NUMBER is that of the limit; without one, all limits are reset.
+    """
     return Limits(context.limits.reset(asked.name, asked.number, is_team=asked.team))
 
 
+@operation(
+    "limits.grant",
+    "admin",
+    *of_both("POST", "limits/{number}/grant"),
+    audit=_CHANGES,
+    command=Command(
+        "limit grant",
+        ("name", "number"),
+        {"team": "--team", "amount": "--amount", "windows": "--windows", "until": "--until"},
+        takes_none=True,
+    ),
+)
 def _grant(context: StoreContext, asked: GrantLimit) -> Limits:
+    """Allow the key NAME more for a time than limit NUMBER has."""
     return Limits(
         context.limits.grant(
             asked.name,
@@ -122,90 +192,4 @@ def _grant(context: StoreContext, asked: GrantLimit) -> Limits:
     )
 
 
-def of_both(method: Method, path: str, status: int = 200) -> tuple[Http, ...]:
-    """The same path below a key and below a team."""
-    return (
-        Http(method, f"keys/{{name}}/{path}", status, {"team": False}),
-        Http(method, f"teams/{{name}}/{path}", status, {"team": True}),
-    )
-
-
-_CHANGES = ("change key", "change team")
-
-OPERATIONS = (
-    Operation(
-        name="limits.add",
-        summary="Add a limit to the key NAME.",
-        input=AddLimit,
-        output=Limits,
-        role="admin",
-        run=_add,
-        audit=_CHANGES,
-        http=of_both("POST", "limits", 201),
-        command=Command(
-            "limit add",
-            ("name",),
-            {"team": "--team", "kind": "--kind", **_SETTINGS},
-            takes_none=True,
-        ),
-    ),
-    Operation(
-        name="limits.change",
-        summary="Change limit NUMBER of the key NAME; `none` takes a setting away.",
-        details="What was used stays used, unless the limit counts something else from now on, or "
-        "in another window.",
-        input=ChangeLimit,
-        output=Limits,
-        role="admin",
-        run=_change,
-        audit=_CHANGES,
-        http=of_both("PATCH", "limits/{number}"),
-        command=Command(
-            "limit set", ("name", "number"), {"team": "--team", **_SETTINGS}, takes_none=True
-        ),
-    ),
-    Operation(
-        name="limits.remove",
-        summary="Remove a limit of the key NAME, by its number.",
-        input=OfNumber,
-        output=Limits,
-        role="admin",
-        run=_remove,
-        audit=_CHANGES,
-        http=of_both("DELETE", "limits/{number}"),
-        command=Command("limit remove", ("name", "number"), {"team": "--team"}),
-    ),
-    Operation(
-        name="limits.reset",
-        summary="Count limits of the key NAME from now on.",
-        details="NUMBER is that of the limit; without one, all limits are reset.",
-        input=ResetLimits,
-        output=Limits,
-        role="admin",
-        run=_reset,
-        audit=_CHANGES,
-        http=(*of_both("POST", "limits/reset"), *of_both("POST", "limits/{number}/reset")),
-        command=Command("limit reset", ("name", "number"), {"team": "--team"}),
-    ),
-    Operation(
-        name="limits.grant",
-        summary="Allow the key NAME more for a time than limit NUMBER has.",
-        input=GrantLimit,
-        output=Limits,
-        role="admin",
-        run=_grant,
-        audit=_CHANGES,
-        http=of_both("POST", "limits/{number}/grant"),
-        command=Command(
-            "limit grant",
-            ("name", "number"),
-            {
-                "team": "--team",
-                "amount": "--amount",
-                "windows": "--windows",
-                "until": "--until",
-            },
-            takes_none=True,
-        ),
-    ),
-)
+OPERATIONS = operations_in(globals())

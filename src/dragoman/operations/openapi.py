@@ -41,7 +41,7 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
     listed = [one for one in operations if one.http]
     outputs = [_output(one, http) for one in listed for http in one.http]
     types = [*dict.fromkeys(one.input for one in listed), Error]
-    types += [output for output in outputs if output not in (Text, Events, Any)]
+    types += [output for output in outputs if output not in (Text, Events, object)]
     schemas, components = msgspec.json.schema_components(
         types, schema_hook=_schema_of, ref_template=_REFERENCE
     )
@@ -64,10 +64,11 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
             "schemas": _used(paths, components),
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
+                "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
                 "session": {"type": "apiKey", "in": "cookie", "name": "dragoman_session"},
             },
         },
-        "security": [{"bearer": []}, {"session": []}],
+        "security": [{"bearer": []}, {"key": []}, {"session": []}],
     }
     plain: dict[str, Any] = _plain(made)
     return plain

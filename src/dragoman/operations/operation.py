@@ -7,8 +7,9 @@ which is encoded as JSON over HTTP and printed by the command line.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 from msgspec import Struct
 
@@ -87,6 +88,47 @@ class Operation(Struct, frozen=True, kw_only=True):
     version: Callable[[Any], object] | None = None
     http: tuple[Http, ...] = ()
     command: Command | None = None
+
+
+def operation(
+    name: str,
+    role: Role,
+    *http: Http,
+    input: Any = None,
+    output: Any = None,
+    **others: Any,
+) -> Callable[[Callable[[Any, Any], Any]], Operation]:
+    """Make an operation of a function, which is its `run`.
+
+    The input and output types are those of the annotations, unless others are given. The first
+    paragraph of the docstring is the summary, the rest the details. Coroutine functions run in a
+    gateway, others on the store. `others` are further fields of the operation.
+    """
+
+    def made(run: Callable[[Any, Any], Any]) -> Operation:
+        _, asked = inspect.signature(run).parameters
+        hints = get_type_hints(run, include_extras=True)
+        paragraphs = (inspect.getdoc(run) or "").split("\n\n")
+        summary, *details = (" ".join(text.split()) for text in paragraphs)
+        return Operation(
+            name=name,
+            summary=summary,
+            details="\n\n".join(details),
+            input=input or hints[asked],
+            output=output or hints["return"],
+            role=role,
+            run=run,
+            in_store=not inspect.iscoroutinefunction(run),
+            http=http,
+            **others,
+        )
+
+    return made
+
+
+def operations_in(names: Mapping[str, object]) -> tuple[Operation, ...]:
+    """The operations of a module, of which these are the names."""
+    return tuple(value for value in names.values() if isinstance(value, Operation))
 
 
 class Nothing(Struct, frozen=True):

@@ -15,7 +15,7 @@ from dragoman.operations.accounts import PAGE
 from dragoman.operations.audit_sheet import audit_sheet
 from dragoman.operations.context import StoreContext
 from dragoman.operations.inputs import InvalidInput, Time, given
-from dragoman.operations.operation import Command, Http, Operation, Text
+from dragoman.operations.operation import Command, Http, Text, operation, operations_in
 from dragoman.operations.pricing import Repriced, hours_since, reprice
 
 MOST_LINES = 10_000
@@ -105,13 +105,52 @@ def span_of(asked: Any, usual_s: float = _DAY_S) -> tuple[float, float]:
     return begin, end
 
 
-def _usage(context: StoreContext, asked: Any) -> UsageReport:
+def _shown(asked: AskAudit, page: AuditPage) -> AuditPage | Text:
+    if asked.format == "json":
+        return page
+    return Text(audit_sheet(page.changes), "text/csv; charset=utf-8")
+
+
+@operation(
+    "usage.report",
+    "viewer",
+    Http("GET", "usage"),
+    input=AskUsage,
+    command=Command("usage", is_own=True),
+)
+def report_usage(context: StoreContext, asked: Any) -> UsageReport:
+    """Show requests, tokens, errors, latency and cost.
+
+    Usage is stored by the hour: whole hours are shown that begin in the time asked for. Older usage
+    is stored by the day (UTC). A request with several tags counts for each of them. Input includes
+    cached tokens and those written to a cache, output includes reasoning. Requests and errors count
+    each request once, with the account that was asked last; attempts, failed ones and those that
+    another followed (retries) count with every account that was asked. Unpriced are answers for
+    whose model no price is known: the cost is without them. Estimated are those whose usage was not
+    reported in full.
+    """
     since, until = span_of(asked)
     only = given(asked, ("since", "until", "by"))
     return context.queries.usage(since, until, asked.by, only)
 
 
-def _reprice(context: StoreContext, asked: Reprice) -> Repriced:
+@operation(
+    "prices.reprice",
+    "admin",
+    Http("POST", "prices/reprice", query=("since", "until", "dry_run")),
+    audit=("reprice prices",),
+    command=Command(
+        "prices reprice",
+        options={"since": "--since", "until": "--until", "dry_run": "--dry-run"},
+        defaults={"since": "24h", "until": "now"},
+    ),
+)
+def reprice_usage(context: StoreContext, asked: Reprice) -> Repriced:
+    """Price again what was counted, by the prices of the configuration.
+
+    Whole hours are priced that begin in the time asked for, each as of its beginning. What has no
+    price stays as it is.
+    """
     since, until = span_of(asked)
     return reprice(
         context.store,
@@ -124,69 +163,11 @@ def _reprice(context: StoreContext, asked: Reprice) -> Repriced:
     )
 
 
-def _audit(context: StoreContext, asked: AskAudit) -> AuditPage:
-    only = given(asked, ("format", "since", "limit", "before"))
-    limit = asked.limit or (MOST_LINES if asked.format == "csv" else PAGE)
-    page = context.queries.audit(limit, asked.before, asked.since, only)
-    if context.role == "admin":
-        return page
-    changes = tuple(replace(line, address="") for line in page.changes)
-    return replace(page, changes=changes)
-
-
-def _shown(asked: AskAudit, page: AuditPage) -> AuditPage | Text:
-    if asked.format == "json":
-        return page
-    return Text(audit_sheet(page.changes), "text/csv; charset=utf-8")
-
-
-USAGE = Operation(
-    name="usage.report",
-    summary="Show requests, tokens, errors, latency and cost.",
-    details="Usage is stored by the hour: whole hours are shown that begin in the time asked "
-    "for. Older usage is stored by the day (UTC). A request with several tags counts for each "
-    "of them. Input includes cached tokens and those written to a cache, output includes "
-    "reasoning. Requests and errors count each request once, with the account that was asked "
-    "last; attempts, failed ones and those that another followed (retries) count with every "
-    "account that was asked. Unpriced are answers for whose model no price is known: the cost "
-    "is without them. Estimated are those whose usage was not reported in full.",
-    input=AskUsage,
-    output=UsageReport,
-    role="viewer",
-    run=_usage,
-    http=(Http("GET", "usage"),),
-    command=Command("usage", is_own=True),
-)
-
-REPRICE = Operation(
-    name="prices.reprice",
-    summary="Price again what was counted, by the prices of the configuration.",
-    details="Whole hours are priced that begin in the time asked for, each as of its "
-    "beginning. What has no price stays as it is.",
-    input=Reprice,
-    output=Repriced,
-    role="admin",
-    run=_reprice,
-    audit=("reprice prices",),
-    http=(Http("POST", "prices/reprice", query=("since", "until", "dry_run")),),
-    command=Command(
-        "prices reprice",
-        options={"since": "--since", "until": "--until", "dry_run": "--dry-run"},
-        defaults={"since": "24h", "until": "now"},
-    ),
-)
-
-AUDIT = Operation(
-    name="audit.list",
-    summary="Show who changed what, the last change first.",
-    details="Changes of accounts, keys, teams, prices and the configuration, on the command "
-    "line and over /admin, with what was before and is after. Secrets are never shown.",
-    input=AskAudit,
-    output=AuditPage,
-    role="viewer",
-    run=_audit,
+@operation(
+    "audit.list",
+    "viewer",
+    Http("GET", "audit"),
     finish=_shown,
-    http=(Http("GET", "audit"),),
     command=Command(
         "audit",
         options={
@@ -201,5 +182,19 @@ AUDIT = Operation(
         defaults={"limit": 50},
     ),
 )
+def list_changes(context: StoreContext, asked: AskAudit) -> AuditPage:
+    """Show who changed what, the last change first.
 
-OPERATIONS = (USAGE, REPRICE, AUDIT)
+    Changes of accounts, keys, teams, prices and the configuration, on the command line and over
+    /admin, with what was before and is after. Secrets are never shown.
+    """
+    only = given(asked, ("format", "since", "limit", "before"))
+    limit = asked.limit or (MOST_LINES if asked.format == "csv" else PAGE)
+    page = context.queries.audit(limit, asked.before, asked.since, only)
+    if context.role == "admin":
+        return page
+    changes = tuple(replace(line, address="") for line in page.changes)
+    return replace(page, changes=changes)
+
+
+OPERATIONS = operations_in(globals())

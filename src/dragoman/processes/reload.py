@@ -1,7 +1,7 @@
 """Reading a configuration anew, in all processes of a gateway or in none.
 
 The owner reads the file once, and has each worker make it ready (`PREPARE`). Only if all can, all
-are told to serve it (`COMMIT`); else to forget it (`DROP`).
+are asked to serve it (`COMMIT`); else to drop it (`DROP`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _log = logging.getLogger("dragoman.gateway")
 WATCHED_EVERY_S = 1.0
 
 
-MOST_TOLD = 50
-"""Problems, and warnings, of a configuration that are told; the others are only counted."""
+MOST_REPORTED = 50
+"""Problems, and warnings, of a configuration that are reported; the others are only counted."""
 
 
-def shortened(told: tuple[str, ...]) -> tuple[str, ...]:
+def shortened(texts: tuple[str, ...]) -> tuple[str, ...]:
     """The first of them, and how many there are beyond."""
-    more = len(told) - MOST_TOLD
-    return (*told[:MOST_TOLD], f"and {more} more") if more > 0 else told
+    more = len(texts) - MOST_REPORTED
+    return (*texts[:MOST_REPORTED], f"and {more} more") if more > 0 else texts
 
 
 class Report(Struct, frozen=True, omit_defaults=True):
@@ -66,7 +66,7 @@ class ReloadError(Exception):
 
 
 @contextmanager
-def failures_told() -> Iterator[None]:
+def failures_reported() -> Iterator[None]:
     """Whatever goes wrong here with a configuration is a reason not to serve it, and no more.
 
     Raises:
@@ -84,8 +84,8 @@ def failures_told() -> Iterator[None]:
 def log_report(report: Report) -> None:
     """Tell of a reload in the log, in one line."""
     if report.problems:
-        told = "; ".join(report.problems)
-        _log.error("reload: nothing was changed, the configuration cannot be used: %s", told)
+        problems = "; ".join(report.problems)
+        _log.error("reload: nothing was changed, the configuration cannot be used: %s", problems)
         return
     for warning in report.warnings:
         _log.warning("reload: %s", warning)
@@ -93,7 +93,7 @@ def log_report(report: Report) -> None:
 
 
 Seen = Mapping[str, tuple[int, int, int, int] | None]
-"""What tells that a file is another than before, by its path; None of one that is not there."""
+"""The state of each file by its path, another once it has changed; None: it does not exist."""
 
 
 class Watch:
@@ -184,8 +184,8 @@ DROP = Notice("reload.drop", Drop)
 
 
 class WorkerReload:
-    """Has a worker serve what the owner tells it to. `prepare` makes a configuration ready, or
-    raises `ReloadError`; `adopt` serves what `prepare` gave."""
+    """Has a worker serve the configuration that the owner sends. `prepare` makes it ready, or
+    raises `ReloadError`; `adopt` serves what `prepare` returned."""
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class WorkerReload:
     async def _make_ready(self, owner: Peer, asked: Prepare) -> Prepared:
         self._attempt, self._ready = asked.attempt, None
         try:
-            with failures_told():
+            with failures_reported():
                 ready = await self._prepare(asked.snapshot, asked.number)
         except ReloadError as error:
             return Prepared(error.problems)

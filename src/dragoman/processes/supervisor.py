@@ -71,7 +71,7 @@ class Supervised(Protocol):
         """SIGHUP came."""
 
     async def on_stop(self) -> None:
-        """The workers are told to stop next: give up here what they share, such as the sockets they
+        """The workers are asked to stop next: close here what they share, such as the sockets they
         listen on."""
 
     async def close(self) -> None:
@@ -121,7 +121,7 @@ class Supervisor:
         self._woken = asyncio.Event()
 
     def run(self) -> None:
-        """Serve until told to stop.
+        """Serve until asked to stop.
 
         Raises:
             SystemExit: no worker could begin to serve.
@@ -133,7 +133,7 @@ class Supervisor:
             loop.run_until_complete(self._supervised.start())
             while not self._stopping:
                 self._start_workers()
-                loop.run_until_complete(self._look_after())
+                loop.run_until_complete(self._supervise())
         finally:
             loop.remove_reader(self._offer.fileno())
             self._offer.close()
@@ -146,7 +146,7 @@ class Supervisor:
             raise SystemExit(1)
 
     def stop(self) -> None:
-        """End as if told to by a signal."""
+        """End as upon a signal."""
         self._stopping = True
 
     def _on_signal(self, number: int, frame: object) -> None:
@@ -162,8 +162,8 @@ class Supervisor:
         if worker.pid:
             _send(worker.pid, signal.SIGTERM)
 
-    async def _look_after(self) -> None:
-        """Look after the workers until another is to be started, or all are to stop."""
+    async def _supervise(self) -> None:
+        """Supervise the workers until another is to be started, or all are to stop."""
         self._forks.forked()
         for sock, number in self._unaccepted:
             await self._owner.accept(sock, number)
@@ -173,7 +173,7 @@ class Supervisor:
             self._reap()
             now = time.monotonic()
             self._watch(now)
-            self._look_who_serves()
+            self._check_serving()
             if self._is_hung_up:
                 self._is_hung_up = False
                 self._supervised.on_hangup()
@@ -183,7 +183,7 @@ class Supervisor:
                 async with asyncio.timeout(_POLL_S):
                     await self._woken.wait()
 
-    def _look_who_serves(self) -> None:
+    def _check_serving(self) -> None:
         if not self._all_served:
             serving = self._table.count_serving()
             self._any_served = self._any_served or serving > 0
@@ -238,7 +238,7 @@ class Supervisor:
             os._exit(status)
 
     def _reap(self) -> None:
-        """Take note of the workers that ended."""
+        """Record the workers that ended."""
         for worker in self._workers:
             if not worker.pid:
                 continue
@@ -300,18 +300,18 @@ class Supervisor:
     async def _stop(self) -> None:
         self._stopping = True
         await self._supervised.on_stop()
-        self._tell(signal.SIGTERM)
+        self._signal_all(signal.SIGTERM)
         deadline = time.monotonic() + self._grace_s + _OVER_GRACE_S
         while any(worker.pid for worker in self._workers) and time.monotonic() < deadline:
             self._reap()
             await asyncio.sleep(_POLL_S / 2)
-        self._tell(signal.SIGKILL)
+        self._signal_all(signal.SIGKILL)
         while any(worker.pid for worker in self._workers):
             self._reap()
             await asyncio.sleep(_KILLED_S)
         await self._supervised.close()
 
-    def _tell(self, number: signal.Signals) -> None:
+    def _signal_all(self, number: signal.Signals) -> None:
         for worker in self._workers:
             if worker.pid:
                 _send(worker.pid, number)

@@ -6,7 +6,6 @@ the upstream's, an answer is read by the upstream's and written by the client's.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -33,7 +32,9 @@ class Inbound(Struct, frozen=True):
 
     `account` tags opaque reasoning state with the account it is bound to. `ledger` takes the
     losses of an answer (a request's reader keeps them in `Request.extras` instead). `names` are
-    the tools that can be called, `halves` the stage that mends what streams cut.
+    the tools that can be called, `halves` the stage that mends what streams cut. With
+    `same_protocol` the client speaks the upstream's protocol, so that it is shown what only that
+    has.
     """
 
     sealer: Sealer
@@ -42,6 +43,7 @@ class Inbound(Struct, frozen=True):
     account: str = ""
     names: ToolNames = ToolNames((), 0)
     halves: Halves | None = None
+    same_protocol: bool = False
 
     def decode(self, data: bytes) -> Any:
         """An event of a stream, in whose texts halves of characters are left to the stage.
@@ -161,28 +163,33 @@ class AnswerWriter(Protocol):
         ...
 
 
-class Relay(Protocol):
-    """Watches a stream that is passed through byte for byte.
+class Matcher(Protocol):
+    """Follows a stream that is passed through, as long as it is exactly what the protocol allows.
 
-    `begun` is whether a frame was seen that holds something of an answer: what precedes it (a
+    `begun` is whether an event was seen that has something of an answer: what precedes it (a
     response object, a role, a ping, a text block or item that is still empty) may be held back.
     `blank` counts the characters of white space that the arguments of a tool call have just gone
     on with. `usage` is the last usage, `ended` whether the upstream's own terminator was seen,
     `fault` an error the upstream put into its stream (it is passed on as well), `answer_id` the id
-    by which later requests may name the answer, empty where the protocol has no such thing, and
-    `reason` the word for why the model stopped, empty until it is told. `thinks` is whether nothing
+    by which later requests may name the answer, and `reason` the word for why the model stopped,
+    empty until it is known. `said` counts the bytes of text so far. `thinks` is whether nothing
     came so far but thoughts after which another answer may go on: in plain text, with no signature
     and no place of their own. `untold` is how many answers ended in the stream without their usage,
-    each followed by one that goes on from it.
+    each followed by one that goes on from it. `undo` takes the last event back, if it depends on
+    the next one what it means: a call without arguments, whose name may go on; `{}` as the first
+    arguments, which some servers send in the place of those to come; part of an escape. It is not
+    passed on before another event is exact.
     """
 
     answer_id: str
-    reason: str
     begun: bool
     blank: int
-    usage: Usage | None
     ended: bool
     fault: Fault | None
+    reason: str
+    said: int
+    undo: Callable[[], object] | None
+    usage: Usage | None
 
     @property
     def thinks(self) -> bool: ...
@@ -190,17 +197,22 @@ class Relay(Protocol):
     @property
     def untold(self) -> int: ...
 
-    def relay(self, frame: Frame) -> bytes:
-        """The bytes to pass on: `frame.raw`, or less, or with only the model name changed."""
+    def match(self, frame: Frame) -> bytes | None:
+        """The bytes to pass on of an exact event: `frame.raw`, or less, or with what is shown to
+        the client in place of the upstream's. None of any other event, which changes nothing."""
         ...
 
-    def finish(self) -> bytes:
-        """The bytes are over: nothing, or an error in the protocol's own form if the
-        terminator was missing (then `fault` is set)."""
+    def finish(self) -> bytes | None:
+        """The bytes are over: what is to be added to a whole answer; None if it is not whole."""
         ...
 
-    def fail(self, fault: Fault) -> bytes:
-        """The stream is cut short for a reason of ours: the error in the protocol's own form."""
+    def hand_over(self, read: Callable[[Frame], object], writer: AnswerWriter) -> None:
+        """Have the reader behind `read` and `writer` go on with the stream: let the one know what
+        came, and the other what the client was shown.
+
+        Raises:
+            UpstreamError: they cannot.
+        """
         ...
 
 
@@ -226,23 +238,29 @@ class ErrorWriter(Protocol):
 NOTHING: Mapping[str, Any] = {}
 
 
-class ResponseForwarder(Protocol):
+class Passed(Struct, frozen=True):
+    """A whole answer that is passed through: its bytes for the client, its usage, the word for why
+    the model stopped, and the bytes of text in it if its usage is not known."""
+
+    body: bytes
+    usage: Usage | None
+    reason: str
+    said: int = 0
+
+
+class AnswerMatcher(Protocol):
     """Pass-through of a whole answer."""
 
     def __call__(
-        self, body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, /
-    ) -> tuple[bytes, Usage | None, str]:
-        """The answer under the model name the client asked for, its usage, and the word for why the
-        model stopped; byte for byte when the name is the same. `shown` are members that Responses
-        clients see instead of the upstream's.
-
-        Raises:
-            UpstreamError: it is not an answer.
-        """
+        self, body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1, /
+    ) -> Passed | None:
+        """The answer under the model name the client asked for, byte for byte when the name is the
+        same; None if it is not exactly what the protocol allows. `shown` are members that
+        Responses clients see instead of the upstream's; `choices` were asked for."""
         ...
 
 
-class RelayMaker(Protocol):
+class MatcherMaker(Protocol):
     """Pass-through of a stream."""
 
     def __call__(
@@ -250,14 +268,12 @@ class RelayMaker(Protocol):
         model: str | None,
         include_usage: bool,
         shown: Mapping[str, Any] = NOTHING,
-        request_id: str = "",
         choices: int = 1,
         /,
-    ) -> Relay:
-        """A relay that shows `model` (None: the upstream's own name); to Chat clients the usage
+    ) -> Matcher:
+        """A matcher that shows `model` (None: the upstream's own name); to Chat clients the usage
         chunk if they asked for it; to Responses clients the members in `shown` instead of the
-        upstream's; in an error of the gateway's the `request_id`, where the protocol has a place
-        for it. `choices` were asked for."""
+        upstream's. `choices` were asked for."""
         ...
 
 
@@ -545,24 +561,23 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     forward_request: Callable[[Mapping[str, msgspec.Raw], str, Capabilities], bytes]
     """The client's top-level members with the model replaced and, where the protocol has to be
     asked for it, usage asked for in streams; all other values byte for byte."""
-    forward_response: ResponseForwarder
+    match_response: AnswerMatcher
+    least: Mapping[str, Any]
+    """The members of the shortest conversation."""
     asks_usage: Callable[[Mapping[str, msgspec.Raw]], bool] = _no_usage
     """Whether a client asked for usage in its stream, where the protocol has it be asked for."""
     choices: Callable[[Mapping[str, msgspec.Raw]], int] = _one
     """How many answers in one a client asked for, where the protocol has that."""
-    relay: RelayMaker
+    matcher: MatcherMaker
     joined: Callable[[bytes], Callable[[bytes], bytes]] | None = None
     """Of the first events of an answer: what makes the events of another those of the rest of it,
     where one that broke off while it `thinks` can be gone on with. None: it cannot."""
-    spoken: re.Pattern[bytes] | None = None
-    """Finds, as its first group, what an event of a stream adds to the answer, and the parts of a
-    whole one: text, reasoning or arguments. None: that cannot be told without reading it."""
 
 
 class Codec(Struct, frozen=True):
     """One protocol: every fact of it stands behind one of three parts.
 
-    The functions are pure; readers, writers and relays hold the state of one answer.
+    The functions are pure; readers, writers and matchers hold the state of one answer.
     """
 
     name: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -30,26 +29,6 @@ def split_list(raw: Raw | None) -> list[Raw] | None:
 def text_of(raw: Raw | None) -> str:
     """A string; empty if `raw` is none."""
     return _decoded(_texts, raw) or ""
-
-
-def blank_pattern(member: str) -> re.Pattern[bytes]:
-    """Finds the member of that name in an event where its text, a piece of a tool call's arguments,
-    is nothing but white space."""
-    return re.compile(rb'"%b"\s*:\s*"((?: |\\[nrt])*)"' % member.encode())
-
-
-def text_pattern(*members: str) -> re.Pattern[bytes]:
-    """Finds the first of the members of these names in an event that is a text which is not
-    empty."""
-    names = "|".join(members).encode()
-    return re.compile(rb'"(?:%b)"\s*:\s*"((?:[^"\\]|\\.)+)"' % names)
-
-
-def blank_run(before: int, pattern: re.Pattern[bytes], data: bytes) -> int:
-    """The characters of white space that arguments have gone on with after the piece in `data`, if
-    there were `before`; an empty piece changes nothing."""
-    found = pattern.search(data)
-    return 0 if found is None else before + len(found[1].replace(b"\\", b""))
 
 
 def _decoded(decode: Callable[[Raw], _T], raw: Raw | None) -> _T | None:

@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.canonical.errors import DragomanError, Fault, FaultKind
-from dragoman.canonical.losses import Ledger
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind, UpstreamError
+from dragoman.canonical.masking import Mask
 from dragoman.canonical.options import Options
 from dragoman.config import Account, Config, Upstream
 from dragoman.edge.auth import Caller
@@ -25,7 +25,9 @@ from dragoman.edge.record import Record
 from dragoman.jsontext import JsonError, decoder
 from dragoman.keys.ring import KeyRing
 from dragoman.protocols import CODECS
+from dragoman.protocols.base import to_json
 from dragoman.protocols.openai_responses.conversations import no_conversations
+from dragoman.protocols.openai_responses.errors import error_members
 from dragoman.responses.conversations import (
     ENDS,
     LONGEST_ID,
@@ -38,10 +40,9 @@ from dragoman.serving.answers import MOST_BYTES, is_error_object, is_stream, rea
 from dragoman.serving.failures import failed_call, refused
 from dragoman.serving.recorder import AnswerRecorder
 from dragoman.serving.upstreams import Upstreams
-from dragoman.sse import Decoder
+from dragoman.sse import Decoder, Frame, encode
 from dragoman.translation import ClientRequest
-from dragoman.translation.frame_halves import FrameHalves
-from dragoman.translation.streams import RelayedStream
+from dragoman.translation.streams import AnswerStream
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
 
@@ -83,6 +84,46 @@ class _Response(Struct):
 
 
 _response = decoder(_Response)
+
+
+class ResumedStream(AnswerStream):
+    """The stream of a response that the upstream stores. It may begin anywhere in the answer, so
+    its events pass as they are."""
+
+    __slots__ = ("_number",)
+
+    def __init__(self, mask: Mask) -> None:
+        super().__init__(mask)
+        self._number = 0
+        """Sequence number of the next event."""
+
+    def _take(self, frame: Frame) -> bytes:
+        self._number += 1
+        try:
+            number = _numbered(frame.data).sequence_number
+        except JsonError:
+            number = None
+        if type(number) is int:
+            self._number = number + 1
+        self.outcome.ended = self.outcome.ended or frame.event in _LAST
+        return frame.raw
+
+    def _close(self) -> bytes:
+        return b"" if self.over else self._failed(_CUT)
+
+    def _failed(self, fault: Fault) -> bytes:
+        self.outcome.fault = fault
+        event = {"type": "error", "sequence_number": self._number, **error_members(fault)}
+        return encode(to_json(event), b"error")
+
+
+class _Numbered(Struct):
+    sequence_number: Any = None
+
+
+_numbered = decoder(_Numbered)
+_LAST = frozenset({b"response.completed", b"response.incomplete", b"response.failed", b"error"})
+_CUT = UpstreamError.unreadable("its stream ends before the answer does").fault
 
 
 class UpstreamResponses:
@@ -188,11 +229,7 @@ class UpstreamResponses:
                         refused(_CODEC, answer.status, answer.headers, message).fault
                     )
                 if is_stream(answer, b""):
-                    relay = _CODEC.passthrough.relay(None, False)
-                    mending = FrameHalves(Ledger())
-                    keepalive = _CODEC.translate.keepalive
-                    stream = RelayedStream(relay, keepalive, mending, builder.mask)
-                    await self._relay(incoming, answer, stream)
+                    await self._send(incoming, answer, ResumedStream(builder.mask))
                     return
                 body = builder.mask.secrets_in(await answer.read(MOST_BYTES, incoming.reserve))
         except CallError as error:
@@ -203,8 +240,8 @@ class UpstreamResponses:
             await self.save_owner(_names_in(body), caller, account.name)
         await incoming.reply(200, body)
 
-    async def _relay(
-        self, incoming: IncomingRequest, answer: UpstreamResponse, stream: RelayedStream
+    async def _send(
+        self, incoming: IncomingRequest, answer: UpstreamResponse, stream: ResumedStream
     ) -> None:
         incoming.start(200, [(b"content-type", b"text/event-stream; charset=utf-8")])
         async for chunk in answer:

@@ -30,7 +30,7 @@ from dragoman.processes.reload import (
     Report,
     Seen,
     Watch,
-    failures_told,
+    failures_reported,
     log_report,
     shortened,
 )
@@ -106,7 +106,7 @@ class Held:
     def pending(self, served: Config) -> Pending:
         """What reading the file anew would change of what is served. Nothing is changed."""
         try:
-            with failures_told():
+            with failures_reported():
                 other = self._read(served)
         except ReloadError as error:
             return Pending(problems=shortened(error.problems))
@@ -205,7 +205,7 @@ class Reload:
     async def _served(self) -> Report:
         held = self._held
         try:
-            with failures_told():
+            with failures_reported():
                 other = await asyncio.to_thread(held.read)
         except ReloadError as error:
             return held.refuse(error.problems)
@@ -219,7 +219,7 @@ class Reload:
         # From here on there is no way back: a worker that is started serves it too.
         report = held.serve(other)
         await asyncio.gather(*(self._commit(peer) for peer in workers))
-        await asyncio.to_thread(_note, other)
+        await asyncio.to_thread(_record, other)
         return report
 
     async def _prepared(self, worker: Peer, other: Next) -> tuple[str, ...]:
@@ -252,7 +252,7 @@ _ANSWER_S = 15.0
 _LOOK_S = 0.25
 
 
-def _note(served: Next) -> None:
+def _record(served: Next) -> None:
     """Write down what is different. That it cannot be written down undoes nothing."""
     if not served.changes:
         return

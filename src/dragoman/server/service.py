@@ -344,7 +344,7 @@ def _shared_folder(config: Config) -> TemporaryDirectory[str] | None:
 
 @contextmanager
 def _worker(held: Held, link: Peer, slot: WorkerSlot | None) -> Iterator[Server]:
-    """The server of a worker, which does what the owner tells it to, and the log of its requests.
+    """The server of a worker, which reloads when the owner asks it to, and the log of its requests.
     To be used in the running event loop."""
     config = held.config
     wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)

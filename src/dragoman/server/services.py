@@ -163,7 +163,10 @@ class Services:
         self._unpriced = _UnpricedModels()
         self.background = BackgroundTasks(self._conversations)
         self.current = Current()
-        self.scrape = Scrape(self.current, self.account_sync, in_flight, slot, link)
+        is_watched = config.admin.is_served
+        self.scrape = Scrape(
+            self.current, self.account_sync, in_flight, slot, link, records_series=is_watched
+        )
         self.limits = _limits(config, self.account_sync, link)
         if config.storage.url is not None:
             self.scrape.limits_away = lambda: self.limits.away_since
@@ -175,8 +178,6 @@ class Services:
             self.account_sync.settled = self.limits
         self.exporting = _exporting(config, self.scrape.metrics)
         self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
-        is_watched = config.admin.is_served
-        self.scrape.metrics.is_watched = is_watched
         self._watching = Watching(config, None if slot is None else slot.folder)
         self.request_log = (
             RequestLog(

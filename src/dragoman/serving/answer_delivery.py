@@ -239,8 +239,8 @@ async def _relay(
         if room < 0:
             room += _STEP
             kept = stream.kept
-            if recorder is not None and not kept:
-                # What passes as it is is not kept here, but its last event may repeat all of it.
+            if not kept:
+                # Of what passes as it is the texts are recorded, and its last event may repeat it.
                 context.incoming.reserve(_STEP)
             steps = kept // _STEP - paid
             if steps > 0:

@@ -14,7 +14,7 @@ from dragoman.canonical.masking import Mask
 from dragoman.processes.helper import Unfinished
 from dragoman.processes.helpers import Helpers
 from dragoman.protocols.base import Operation
-from dragoman.serving.answers import holds_events, translate_whole
+from dragoman.serving.answers import translate_whole
 from dragoman.serving.large_body_tasks import (
     Source,
     answered,
@@ -161,8 +161,7 @@ class LargeBodies:
             if streamed:
                 return call.response_as_stream(body, outcome), ""
             return translate_whole(call, body, mask, outcome), ""
-        if streamed or not call.passes_through or holds_events(body):
-            call.reduce()
+        call.reduce()
         try:
             given, made = await self.helpers.run(answered, body, call, mask, streamed)
         except Unfinished as failure:

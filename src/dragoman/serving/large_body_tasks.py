@@ -93,8 +93,8 @@ def translated(
     """
     request = request_of(body, source)
     call = Call(request, upstream, settings)
+    call.reduce()
     if not call.passes_through:
-        call.reduce()
         repeated = request.for_answer(settings.sealer).source
         if len(call.names) + _values(repeated, MOST_VALUES) > MOST_VALUES:
             raise too_large("The request declares too many tools, or repeated settings.")

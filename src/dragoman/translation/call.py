@@ -5,15 +5,16 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dragoman import jsontext
 from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
 from dragoman.canonical.envelope import Sealer
-from dragoman.canonical.errors import UpstreamError
+from dragoman.canonical.errors import InvalidRequest, UpstreamError
 from dragoman.canonical.events import Closed, Delta, Event, Failed, Metered, Opened
 from dragoman.canonical.halves import MENDED, Halves
 from dragoman.canonical.losses import Ledger, Loss, LossKind
@@ -26,7 +27,15 @@ from dragoman.canonical.stops import cut_whole, emulated
 from dragoman.canonical.tools import ToolRestorer
 from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
-from dragoman.protocols.base import AnswerWriter, Codec, Inbound, Outbound, Reply, to_json
+from dragoman.protocols.base import (
+    AnswerWriter,
+    Codec,
+    Inbound,
+    Operation,
+    Outbound,
+    Reply,
+    to_json,
+)
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import finish_of
 from dragoman.protocols.long_texts import filled
@@ -34,14 +43,13 @@ from dragoman.sse import Decoder, escape
 from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
 from dragoman.translation.foreign_reasoning import without_foreign_reasoning
-from dragoman.translation.frame_halves import FrameHalves, mended_answer
 from dragoman.translation.streams import (
     NOTED,
     UNREAD,
     AnswerStream,
     CutStream,
     Outcome,
-    RelayedStream,
+    PassedStream,
     TranslatedStream,
     has_content,
 )
@@ -154,7 +162,10 @@ class Call:
         Raises:
             InvalidRequest: naming the field.
         """
-        self._source.reduce(self.settings.sealer)
+        if self.passes_through:
+            self._asked()
+        else:
+            self._source.reduce(self.settings.sealer)
 
     def complete(self, source: ClientRequest, body: bytes) -> None:
         """Give the bodies to a call that was made in another process."""
@@ -282,17 +293,14 @@ class Call:
         """
         outcome = outcome or Outcome()
         if self.passes_through:
-            body = mended_answer(body, self.ledger)
-            answer, outcome.usage, reason = self.codec.passthrough.forward_response(
-                body,
-                self._source.model,
-                self._source.shown,
+            source, passthrough = self._source, self.codec.passthrough
+            passed = passthrough.match_response(
+                body, source.model, source.shown, passthrough.choices(source.members)
             )
-            outcome.ended, outcome.finish = True, finish_of(reason)
-            spoken = self.codec.passthrough.spoken
-            if outcome.usage is None and spoken is not None:
-                outcome.said = sum(len(text) for text in spoken.findall(body))
-            return answer
+            if passed is not None:
+                outcome.usage, outcome.said = passed.usage, passed.said
+                outcome.ended, outcome.finish = True, finish_of(passed.reason)
+                return passed.body
         return self._whole(self._events(body), outcome)
 
     def translate_error(
@@ -314,23 +322,36 @@ class Call:
         )
 
     def open_stream(self) -> AnswerStream:
-        """A translator for the upstream's streamed answer. It keeps nothing of this call's
-        bodies alive."""
-        if self.passes_through:
-            source = self._source
-            relay = self.codec.passthrough.relay(
-                source.model,
-                self.codec.passthrough.asks_usage(source.members),
-                source.shown,
-                self.request_id,
-                self.codec.passthrough.choices(source.members),
-            )
-            translate, passthrough = self.codec.translate, self.codec.passthrough
-            mending = FrameHalves(self.ledger)
-            return RelayedStream(relay, translate.keepalive, mending, self.mask, passthrough.spoken)
-        halves = Halves(self.ledger)
+        """A translator for the upstream's streamed answer. It keeps nothing of this call's bodies
+        alive."""
+        if not self.passes_through:
+            return self._translated(self.response_id)
+        source, passthrough = self._source, self.codec.passthrough
+        matcher = passthrough.matcher(
+            source.model,
+            passthrough.asks_usage(source.members),
+            source.shown,
+            passthrough.choices(source.members),
+        )
+        rest = _Rest(
+            members={**_settings(source.members), **passthrough.least},
+            shown=source.shown,
+            operation=source.operation,
+            protocol=self.codec.name,
+            settings=self.settings,
+            account=self.account,
+            response_id=self.response_id,
+            request_id=self.request_id,
+            mask=self.mask,
+            ledger=self.ledger,
+        )
+        return PassedStream(matcher, self.codec.translate.keepalive, rest.stream, self.mask)
+
+    def _translated(self, answer_id: str | None) -> TranslatedStream:
+        """A stream that is translated, from its beginning. `answer_id` is the id of the answer."""
+        halves, reply = Halves(self.ledger), self._reply(answer_id)
         reader = self.codec.translate.stream_reader(self._inbound(halves))
-        writer = self._source.codec.translate.answer_writer(self._reply(), True)
+        writer = self._source.codec.translate.answer_writer(reply, True)
         if self._stops:
             prompt = estimate_tokens(self._source.read(self.settings.sealer))
             cut = self._stops, prompt
@@ -410,6 +431,16 @@ class Call:
             outcome.said = _said_in(ordered)
         return written
 
+    def _asked(self) -> Request:
+        """The request as far as its answer depends on it. One that is passed through is read for
+        the first answer that is not exact."""
+        source, sealer = self._source, self.settings.sealer
+        if self.passes_through and not source.is_reduced:
+            with suppress(InvalidRequest):
+                self._names = tool_names(source.read(sealer), self.codec)
+            source.reduce(sealer, is_passed=True)
+        return source.for_answer(sealer)
+
     def _inbound(self, halves: Halves | None = None) -> Inbound:
         settings = self.settings
         return Inbound(
@@ -419,13 +450,16 @@ class Call:
             account=self.account,
             names=self._names,
             halves=halves,
+            same_protocol=self._source.codec is self.codec,
         )
 
-    def _reply(self) -> Reply:
+    def _reply(self, answer_id: str | None = None) -> Reply:
+        """What a writer needs; `answer_id` is the id to show in place of `response_id`."""
         settings = self.settings
+        name = self._source.shown.get("id") or answer_id or self.response_id
         return Reply(
-            request=self._source.for_answer(settings.sealer),
-            id=self.response_id or mint(self._source.codec.endpoint.id_prefix),
+            request=self._asked(),
+            id=name or mint(self._source.codec.endpoint.id_prefix),
             created=settings.created if settings.created is not None else int(time.time()),
             model=self._source.model,
             ledger=self.ledger,
@@ -434,6 +468,43 @@ class Call:
             options=settings.options,
             request_id=self.request_id,
         )
+
+
+class _Rest(Struct, frozen=True, kw_only=True):
+    """Translates the rest of a stream that was passed through. Of the request it has the settings:
+    streams are long, and conversations large."""
+
+    members: Mapping[str, Any]
+    shown: Mapping[str, Any]
+    operation: Operation | None
+    protocol: str
+    settings: CallSettings
+    account: str
+    response_id: str | None
+    request_id: str
+    mask: Mask | None
+    ledger: Ledger
+
+    def stream(self, answer_id: str) -> TranslatedStream:
+        """A translated stream, from the beginning of an answer of this id."""
+        source = ClientRequest(self.protocol, to_json(self.members), self.shown, self.operation)
+        call = Call(source, self.protocol, self.settings)
+        call.account, call.response_id = self.account, self.response_id
+        call.request_id, call.mask, call.ledger = self.request_id, self.mask, self.ledger
+        return call._translated(answer_id)
+
+
+_SETTING_BYTES = 2048
+"""Size of the largest member of a request that is a setting, and no part of a conversation."""
+
+
+def _settings(members: Mapping[str, Raw]) -> dict[str, Any]:
+    """The settings in a request, without its body."""
+    return {
+        name: Raw(bytes(raw))
+        for name, raw in members.items()
+        if memoryview(raw).nbytes <= _SETTING_BYTES
+    }
 
 
 def _said_in(events: Iterable[Event]) -> int:

@@ -187,15 +187,31 @@ class ClientRequest:
         """
         return self._for_answer or self.read(sealer)
 
-    def reduce(self, sealer: Sealer) -> None:
-        """Find what its answer depends on, for a request that is pickled."""
+    def reduce(self, sealer: Sealer, *, is_passed: bool = False) -> None:
+        """Find what its answer depends on, for a request that is pickled or passed through. One
+        that `is_passed` may have what no reader knows: then nothing is found but the model.
+
+        Raises:
+            InvalidRequest: naming the field.
+        """
         if self._for_answer is not None:
             return
-        request, repeated = self.read(sealer), self.codec.translate.repeated
+        try:
+            request, repeated = self.read(sealer), self.codec.translate.repeated
+        except InvalidRequest:
+            if not is_passed:
+                raise
+            self._for_answer = Request(model=self.model, turns=(), stream=self.stream)
+            return
         source = {name: value for name, value in request.source.items() if name in repeated}
         self._for_answer = replace(
             request, turns=(), instructions=(), tools=(), extras=(), source=source
         )
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether what its answer depends on was found."""
+        return self._for_answer is not None
 
     def take_reduced(self, other: ClientRequest) -> None:
         """Take over what another process has kept of the same request."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman import jsontext
 from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
 from dragoman.canonical.errors import (
     DragomanError,
@@ -40,13 +39,11 @@ from dragoman.canonical.stops import StopCutter
 from dragoman.canonical.stream_mask import StreamMask
 from dragoman.canonical.tools import ToolRestorer
 from dragoman.canonical.usage import Usage
-from dragoman.jsontext import JsonError
-from dragoman.protocols.base import AnswerWriter, Relay, StreamReader
+from dragoman.protocols.base import AnswerWriter, Matcher, StreamReader
 from dragoman.protocols.finish_words import finish_of
 from dragoman.protocols.long_texts import filled, has_placeholder, may_be_long
-from dragoman.sse import COMMENT, DONE, Decoder, EventTooLarge, Frame, escape
+from dragoman.sse import COMMENT, Decoder, EventTooLarge, Frame, escape
 from dragoman.translation.estimate import estimate_text
-from dragoman.translation.frame_halves import FrameHalves
 
 UNREAD = "it says nothing in a form that is read"
 """What is wrong with an answer of which only losses of content are known."""
@@ -151,9 +148,9 @@ class AnswerStream:
             written = b"".join([self._take(frame) for frame in frames])
         if self._hiding is None and not self._repeats:
             return written
-        return self._filled(self._hidden(written))
+        return self._fill(self._hidden(written))
 
-    def _filled(self, written: bytes) -> bytes:
+    def _fill(self, written: bytes) -> bytes:
         """What was written with the long texts in place of their placeholders."""
         return written
 
@@ -173,15 +170,16 @@ class AnswerStream:
     def _finished(self, frames: Iterable[Frame]) -> bytes:
         """The rest for the client, after the last frames."""
         rest = self._hidden(b"".join([self._take(frame) for frame in frames]) + self._close())
-        return self._filled(rest if self._hiding is None else rest + self._hiding.flush())
+        return self._fill(rest if self._hiding is None else rest + self._hiding.flush())
 
     def fail(self, fault: Fault) -> bytes:
         """End the client's stream with an error in its own form; nothing if it is over."""
         if self.over:
             return b""
-        return self._filled(self._hidden(self._failed(fault)))
+        return self._fill(self._hidden(self._failed(fault)))
 
     def _failed(self, fault: Fault) -> bytes:
+        """The error that ends the client's stream."""
         raise NotImplementedError
 
     def keepalive(self) -> bytes:
@@ -194,9 +192,11 @@ class AnswerStream:
         raise NotImplementedError
 
     def _take(self, frame: Frame) -> bytes:
+        """Take one event; return the bytes for the client."""
         raise NotImplementedError
 
     def _close(self) -> bytes:
+        """There are no more events; return the rest for the client."""
         raise NotImplementedError
 
 
@@ -215,6 +215,7 @@ class TranslatedStream(AnswerStream):
         "_size",
         "_texts",
         "_writer",
+        "speaks",
     )
 
     def __init__(
@@ -235,6 +236,8 @@ class TranslatedStream(AnswerStream):
         self._writer = writer
         self._calls: set[int] = set()
         """Indexes of the blocks that are tool calls."""
+        self.speaks = False
+        """Whether more than thoughts without a signature came."""
         self._said = 0
         self._carried = 0
         """Bytes of the frames that say more than a piece of text."""
@@ -251,12 +254,31 @@ class TranslatedStream(AnswerStream):
     def kept(self) -> int:
         return self._said + self._carried
 
-    def _filled(self, written: bytes) -> bytes:
+    def _fill(self, written: bytes) -> bytes:
         if not has_placeholder(written):
             return written
         for text in self._writer.long_texts[len(self._texts) :]:
             self._texts.append(text if self._mask is None else self._mask.secrets_in(text))
         return b"".join(filled(written, self._texts))
+
+    def follow(self, matcher: Matcher) -> bytes:
+        """Go on with a stream of which the client has been shown what `matcher` found exact. What
+        that loses in translation is lost to nobody. Returns an error if it cannot be read."""
+        known, outcome = len(self._ledger), self.outcome
+        failure = b""
+
+        def read(frame: Frame) -> None:
+            nonlocal failure
+            written = self._take(frame)
+            if outcome.fault is not None:
+                failure = failure or written
+
+        try:
+            matcher.hand_over(read, self._writer)
+        except UpstreamError as error:
+            return self._failed(error.fault)
+        self._ledger.truncate(known)
+        return failure
 
     def _take(self, frame: Frame) -> bytes:
         outcome = self.outcome
@@ -296,8 +318,11 @@ class TranslatedStream(AnswerStream):
                         written.append(self._write(event))
                         continue
                 elif type(event) is Opened:
+                    self.speaks = self.speaks or type(event.block) is not Reasoning
                     if type(event.block) is ToolCall:
                         self._calls.add(event.index)
+                elif type(event) is Sealed:
+                    self.speaks = True
                 elif type(event) is Closed:
                     self.blank = 0
                 if type(event) is not Delta and type(event) is not Metered:
@@ -412,112 +437,128 @@ def has_content(event: Event) -> bool:
 NOTED = frozenset({Metered, Finished, Failed, Ended})
 """Types of the events that an outcome takes note of."""
 
-_DELTA = b"delta"
-"""How names of events end that add to an answer, where events have names."""
-
-_SAID_AT_ONCE = 4
-"""Bytes that an event adds to an answer, where that cannot be seen."""
-
 _ILLEGAL = Fault(FaultKind.UPSTREAM_FAILED, "The upstream's events came in an impossible order.")
 
 
-class RelayedStream(AnswerStream):
-    """A stream within one protocol: bytes pass, a relay watches."""
+class _Held(NamedTuple):
+    """An event that is exact, and not passed on yet, as `passed`."""
 
-    __slots__ = ("_bytes", "_frames", "_halves", "_last", "_relay", "_silence", "_spoken")
+    frame: Frame
+    passed: bytes
+    undo: Callable[[], object]
+
+
+class PassedStream(AnswerStream):
+    """A stream within one protocol: bytes pass as long as a matcher finds them exact. From the
+    first event on that is not, the stream is translated: `translate` makes the stream that goes
+    on, from the id that the client knows the answer by."""
+
+    __slots__ = ("_held", "_keepalive_bytes", "_matcher", "_rest", "_translate")
 
     def __init__(
         self,
-        relay: Relay,
+        matcher: Matcher,
         keepalive: bytes,
-        halves: FrameHalves,
+        translate: Callable[[str], TranslatedStream],
         mask: Mask | None = None,
-        spoken: re.Pattern[bytes] | None = None,
     ) -> None:
-        """`spoken` finds what an event adds to the answer."""
         super().__init__(mask)
-        self._relay = relay
-        self._halves = halves
-        self._silence = keepalive
-        self._spoken = spoken
-        self._frames = self._bytes = 0
-        self._last = b""
+        self._matcher = matcher
+        self._keepalive_bytes = keepalive
+        self._translate = translate
+        self._held: _Held | None = None
+        self._rest: TranslatedStream | None = None
+        """Goes on with the answer."""
 
     @property
     def said(self) -> int:
-        # What stands around the text is as long in all events of a stream, but for a few.
-        found = None if self._spoken is None else self._spoken.search(self._last)
-        if found is None:
-            return self._frames * _SAID_AT_ONCE
-        around = len(self._last) - len(found[1])
-        return max(0, self._bytes - self._frames * around)
+        return self._matcher.said if self._rest is None else self._rest.said
 
-    def _keepalive(self) -> bytes:
-        return self._silence
+    @property
+    def kept(self) -> int:
+        return 0 if self._rest is None else self._rest.kept
 
     @property
     def answer_id(self) -> str:
-        return self._relay.answer_id
+        return self._matcher.answer_id
 
     @property
     def thinks(self) -> bool:
-        return self._relay.thinks
+        return self._matcher.thinks and (self._rest is None or not self._rest.speaks)
 
     @property
     def untold(self) -> int:
-        return self._relay.untold
+        return self._matcher.untold
 
-    def _take(self, frame: Frame, is_mended: bool = False) -> bytes:
-        # `in` takes twice as long: it fails first to take the character for a number.
-        if not is_mended and (frame.data.find(b"\\") >= 0 or self._halves.waits):
-            return self._mended(frame)
-        relay, outcome = self._relay, self.outcome
+    def _keepalive(self) -> bytes:
+        return self._keepalive_bytes if self._rest is None else self._rest.keepalive()
+
+    def _take(self, frame: Frame) -> bytes:
+        matcher, outcome = self._matcher, self.outcome
         if outcome.ended or outcome.fault is not None:
             return b""
-        passed = relay.relay(frame)
-        self.begun, self.blank = relay.begun, relay.blank
-        if not frame.event or frame.event.endswith(_DELTA):
-            self._frames += 1
-            self._bytes += len(frame.data)
-            self._last = frame.data
-        if relay.ended or relay.fault is not None or relay.usage is not outcome.usage:
+        if self._rest is not None:
+            return self._noted(self._rest, self._rest._take(frame))
+        passed = matcher.match(frame)
+        if passed is None:
+            rest, written = self._hand_over()
+            return self._noted(rest, written + rest._take(frame))
+        if matcher.undo is not None or self._held is not None:
+            passed = self._released(frame, passed)
+        self.begun, self.blank = matcher.begun, matcher.blank
+        if matcher.ended or matcher.fault is not None or matcher.usage is not outcome.usage:
             passed = self._observed(passed)
         return passed if passed.isascii() else escape(passed)
 
-    def finish(self) -> bytes:
-        """As for every stream, but half an event, which no client could read, is not passed on."""
-        return self._finished([one for one in self._decoder.finish() if _is_readable(one.data)])
+    def _released(self, frame: Frame, passed: bytes) -> bytes:
+        """What can be passed on after an event: what was held, but not an event that the matcher
+        could take back."""
+        held, undo = self._held, self._matcher.undo
+        before = b"" if held is None else held.passed
+        if undo is None or (held is not None and held.undo is undo):
+            self._held = self._matcher.undo = None
+            return before + passed
+        self._held = _Held(frame, passed, undo)
+        return before
+
+    def _hand_over(self) -> tuple[TranslatedStream, bytes]:
+        """The stream that goes on, and what it writes of an event that was held, or an error."""
+        if self._rest is not None:
+            return self._rest, b""
+        matcher = self._matcher
+        rest = self._rest = self._translate(matcher.answer_id)
+        rest.outcome, rest.begun, rest.blank = self.outcome, matcher.begun, matcher.blank
+        written = rest.follow(matcher)
+        if self._held is not None:
+            written += rest._take(self._held.frame)
+        return rest, written
+
+    def _noted(self, rest: TranslatedStream, written: bytes) -> bytes:
+        self.begun, self.blank, self._repeats = rest.begun, rest.blank, rest._repeats
+        return written
+
+    def _fill(self, written: bytes) -> bytes:
+        return written if self._rest is None else self._rest._fill(written)
 
     def _close(self) -> bytes:
-        held = self._rest()
-        return held if self.over else held + self._observed(self._relay.finish())
+        if self.over:
+            return b""
+        if self._rest is None and (end := self._matcher.finish()) is not None:
+            return self._observed(end if self._held is None else self._held.passed + end)
+        rest, written = self._hand_over()
+        return self._noted(rest, written + rest._close())
 
     def _failed(self, fault: Fault) -> bytes:
-        return self._rest() + self._observed(self._relay.fail(fault))
-
-    def _mended(self, frame: Frame) -> bytes:
-        halves = self._halves
-        frames = halves.push(frame) if halves.concerns(frame) else (frame,)
-        return b"".join([self._take(one, True) for one in frames])
-
-    def _rest(self) -> bytes:
-        return b"".join([self._take(frame, True) for frame in self._halves.flush()])
+        rest, written = self._hand_over()
+        return self._noted(rest, written + rest._failed(fault))
 
     def _observed(self, passed: bytes) -> bytes:
-        """`passed`, the relay's last output; an error with names of accounts hidden."""
-        relay, outcome = self._relay, self.outcome
-        outcome.usage, outcome.ended, outcome.fault = relay.usage, relay.ended, relay.fault
-        if relay.ended and relay.reason:
-            outcome.finish = finish_of(relay.reason)
+        """`passed`, the matcher's last output; an error with names of accounts hidden."""
+        matcher, outcome = self._matcher, self.outcome
+        outcome.usage, outcome.ended, outcome.fault = matcher.usage, matcher.ended, matcher.fault
+        if matcher.ended and matcher.reason:
+            outcome.finish = finish_of(matcher.reason)
         if self._mask is None or outcome.fault is None:
             return passed
         outcome.fault = self._mask.fault(outcome.fault)
         return self._mask.error(passed)
-
-
-def _is_readable(data: bytes) -> bool:
-    try:
-        jsontext.decode(data)
-    except JsonError:
-        return data.startswith(DONE)
-    return True

@@ -311,7 +311,7 @@ class WebSocket(UpgradedConnection, ABC):
             return
         assert sent is not None
         self._refuse_message(sent.code, sent.reason)
-        # The client's answer could not be told from what it sends.
+        # The client's close frame could not be found in what it sends.
         transport = self.transport
         if transport is not None and not transport.is_closing() and transport.can_write_eof():
             transport.write_eof()

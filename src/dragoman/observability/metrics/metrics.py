@@ -59,17 +59,17 @@ _MOST_COST = 2**63 - 1
 class Metrics:
     """Counts of one worker. `before` are those of a worker that died and that this one
     replaces: they go on, since a count that falls is taken for a restart of everything.
+    `records_series`: outcomes are counted for the time series of the dashboard, too.
     """
 
-    def __init__(self, before: Counts | None = None) -> None:
+    def __init__(self, before: Counts | None = None, *, records_series: bool = False) -> None:
         self.counts = before or Counts()
         self._accounts = {key.split(" ")[1]: sums for key, sums in self.counts.accounts.items()}
         self._series: dict[tuple[str, int, str], Series] = {}
         self._models: dict[tuple[str, str], ModelCounts] = {}
         self._listed: Callable[[str, str], str] = _other
         self.counts.gauges = {}
-        self.is_watched = False
-        """Whether outcomes are counted for the time series of the dashboard."""
+        self._records_series = records_series
 
     def set_listed(self, listed: Callable[[str, str], str]) -> None:
         """Count each model under the name that `listed` returns for its upstream and itself. Its
@@ -109,7 +109,7 @@ class Metrics:
         series.latency.observe(LATENCIES, seconds, trace_id, at)
         if first_byte is not None:
             series.first_byte.observe(FIRST_BYTES, first_byte, trace_id, at)
-        if self.is_watched and route not in UNRECORDED:
+        if self._records_series and route not in UNRECORDED:
             self._count_outcome(status, record, usage, seconds)
         if record.error:
             one_more(counts.errors, f"{record.upstream} {record.error}")

@@ -88,12 +88,15 @@ class Scrape:
         in_flight: Callable[[], int],
         slot: WorkerSlot | None,
         link: Peer,
+        *,
+        records_series: bool,
     ) -> None:
         self._link = link
         self._current = current
         self._account_sync = account_sync
         self._slot = slot
-        self.metrics = Metrics(None if slot is None else slot.before)
+        before = None if slot is None else slot.before
+        self.metrics = Metrics(before, records_series=records_series)
         self._in_flight = in_flight
         self.limits_away: Callable[[], float] | None = None
         """Returns since when the database in which machines share limits is away (Unix seconds), 0

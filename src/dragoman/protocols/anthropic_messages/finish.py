@@ -13,6 +13,7 @@ from dragoman.protocols.finish_words import (
     LENGTH_WORDS,
     STOP_WORDS,
     TOOL_WORDS,
+    is_failure,
     plain,
 )
 
@@ -63,6 +64,12 @@ def read_finish(stop: Mapping[str, Any], has_calls: bool) -> Finish:
 def is_known_reason(word: object) -> bool:
     """Whether a `stop_reason` is one of the protocol's own, or another protocol's."""
     return _own_word(word) in _REASONS
+
+
+def is_foreign_reason(word: str) -> bool:
+    """Whether a `stop_reason` is that of a failure or of another protocol. One that nobody knows
+    may be new in this one."""
+    return word not in _REASONS and (is_failure(word) or is_known_reason(word))
 
 
 def _own_word(word: object) -> str:

@@ -44,6 +44,14 @@ def _event(name: str, members: JsonObject) -> bytes:
     return encode(to_json({"type": name, **members}), name.encode())
 
 
+def _delta_head(index: int, streamed: Streamed) -> bytes:
+    """A delta up to its text."""
+    return (
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,'
+        b'"delta":{"type":"%b","%b":' % (index, streamed.delta, streamed.member)
+    )
+
+
 class Frames:
     """The answer as frames. Nothing of it is kept."""
 
@@ -73,12 +81,15 @@ class Frames:
         self._index += 1
         self.live = True
         if streamed is not None:
-            self._head = (
-                b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,'
-                b'"delta":{"type":"%b","%b":' % (self._index, streamed.delta, streamed.member)
-            )
+            self._head = _delta_head(self._index, streamed)
         start = {"index": self._index, "content_block": block}
         return stopped + _event("content_block_start", start)
+
+    def resume(self, index: int, streamed: Streamed | None, *, live: bool) -> None:
+        """The client has been shown blocks up to that of `index`, which goes on if it is `live`."""
+        self._index, self.live = index, live
+        if streamed is not None:
+            self._head = _delta_head(index, streamed)
 
     def text(self, text: str) -> bytes:
         """More text of the live block."""

@@ -12,19 +12,15 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Raw, Struct
 
 from dragoman import jsontext
-from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
-from dragoman.canonical.usage import Usage
-from dragoman.jsontext import JsonError
 from dragoman.protocols.anthropic_messages import wire
-from dragoman.protocols.anthropic_messages.errors import fault_of
 from dragoman.protocols.anthropic_messages.history import (
     beginning,
     without_envelopes,
     without_reasoning,
 )
-from dragoman.protocols.anthropic_messages.relay import MessagesRelay
+from dragoman.protocols.anthropic_messages.matcher import MessagesMatcher, match_response
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.anthropic_messages.thinking import (
     MIN_BUDGET,
@@ -32,10 +28,7 @@ from dragoman.protocols.anthropic_messages.thinking import (
     room_for_thinking,
 )
 from dragoman.protocols.anthropic_messages.threads import check_thread
-from dragoman.protocols.anthropic_messages.usage import read_usage
-from dragoman.protocols.base import NOTHING, Passthrough, to_json
-from dragoman.protocols.error_body import stray_error
-from dragoman.protocols.finish_words import failure, is_failure, told
+from dragoman.protocols.base import Passthrough, to_json
 from dragoman.protocols.limits import whole, within
 from dragoman.protocols.raw import (
     join_list,
@@ -43,10 +36,7 @@ from dragoman.protocols.raw import (
     split_list,
     split_object,
     text_of,
-    text_pattern,
 )
-
-# --- requests -----------------------------------------------------------------------------------
 
 
 class _Message(Struct):
@@ -140,60 +130,6 @@ def _with_room(members: Mapping[str, Raw], is_lowered: bool, ledger: Ledger) -> 
     return {**members, "thinking": join_object({**thinking, "budget_tokens": Raw(to_json(room))})}
 
 
-# --- whole answers ------------------------------------------------------------------------------
-
-_ABSENT = Raw()
-
-
-class _Answer(Struct):
-    """What pass-through looks at in a whole answer."""
-
-    type: Any = None
-    model: Any = None
-    usage: Any = None
-    content: Raw = _ABSENT
-    stop_reason: Any = None
-
-
-_read_answer = jsontext.decoder(_Answer)
-
-
-def forward_response(
-    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
-) -> tuple[bytes, Usage | None, str]:
-    """A whole answer under the name `model`, its usage, and why it ended.
-
-    Raises:
-        UpstreamError: it is an error, or not an answer.
-    """
-    try:
-        answer = _read_answer(body)
-    except JsonError:
-        raise UpstreamError.unreadable("it is not a JSON object") from None
-    if answer.type == "error" or answer.content == _ABSENT:
-        error = stray_error(jsontext.object_of(body) or {})
-        if error is not None or answer.type == "error":
-            raise UpstreamError(fault_of(error))
-        raise UpstreamError.unreadable("it has no content")
-    reason = told(answer.stop_reason)
-    if not reason:
-        raise UpstreamError.unreadable("it ends without a reason")
-    if is_failure(reason):
-        raise UpstreamError(failure(reason))
-    if answer.model != model:
-        body = _renamed(body, model)
-    usage = read_usage(answer.usage) if isinstance(answer.usage, dict) else None
-    return body, usage, reason if type(reason) is str else ""
-
-
-def _renamed(body: bytes, model: str) -> bytes:
-    try:
-        members = jsontext.members(body)
-    except JsonError:  # a name that nothing else looked at is not UTF-8
-        raise UpstreamError.unreadable("it is not a JSON object") from None
-    return to_json({**members, "model": model})
-
-
 PASSTHROUGH = Passthrough(
     shape=jsontext.decoder(_Shape),
     without_envelopes=without_envelopes,
@@ -202,7 +138,7 @@ PASSTHROUGH = Passthrough(
     check_conversation=check_thread,
     beginning=beginning,
     forward_request=forward_request,
-    forward_response=forward_response,
-    relay=MessagesRelay,
-    spoken=text_pattern("text", "thinking", "partial_json"),
+    match_response=match_response,
+    least={"messages": [{"role": "user", "content": "."}]},
+    matcher=MessagesMatcher,
 )

@@ -17,7 +17,7 @@ from dragoman.canonical.events import (
     Opened,
     Started,
 )
-from dragoman.canonical.losses import LossKind
+from dragoman.canonical.losses import LossKind, Policy
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
 from dragoman.protocols.anthropic_messages import wire
@@ -43,7 +43,7 @@ from dragoman.protocols.anthropic_messages.usage import (
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.error_body import is_typed, stray_error
 from dragoman.protocols.fields import SPEAKING, JsonObject
-from dragoman.protocols.finish_words import unknown_finish
+from dragoman.protocols.finish_words import is_failure, unknown_finish
 from dragoman.sse import DONE, Frame
 
 _SAYING = SPEAKING | {"delta"}
@@ -246,7 +246,11 @@ class MessagesReader:
         if reason is None or reason == "null":
             raise UpstreamError.unreadable("it ends without a reason")
         if not is_known_reason(reason):
-            raise UpstreamError(unknown_finish(reason))
+            is_strict = self._inbound.options.policy is Policy.STRICT
+            if is_strict or not isinstance(reason, str) or not reason or is_failure(reason):
+                raise UpstreamError(unknown_finish(reason))
+            detail = f"{reason[:60]}, which nobody knows, is an ordinary end"
+            self._inbound.ledger.add("stop_reason", LossKind.CONVERTED, detail)
         explanation = explanation_of(self._stop)
         if explanation:
             index = self._blocks.take_number()

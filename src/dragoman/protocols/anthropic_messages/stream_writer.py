@@ -48,6 +48,7 @@ from dragoman.protocols.anthropic_messages.output import (
     THINKING,
     Frames,
     Output,
+    Streamed,
     Whole,
 )
 from dragoman.protocols.anthropic_messages.usage import SHOWN_TIERS
@@ -62,6 +63,7 @@ from dragoman.protocols.base import Reply, to_json_text
 from dragoman.protocols.fields import JsonObject
 
 _OPEN = State.OPEN
+_STREAMED: dict[str | None, Streamed] = {"text": TEXT, "thinking": THINKING, "tool_use": INPUT}
 
 
 class _Block:
@@ -175,6 +177,10 @@ class _ThinkingBlock(_Block):
         signed = self.out.sign(signature_of(block, self._sealer))
         return begun + signed + self.out.stop()
 
+    def resume(self) -> None:
+        """The client has been shown its start."""
+        self._started = True
+
     def _start(self) -> bytes:
         if self._started:
             return b""
@@ -244,7 +250,7 @@ class MessagesWriter:
         self._visibility = Visibility.of(reply)
         self._state = State.NEW
         self._out: Output = Frames() if streamed else Whole()
-        self._block: _Block
+        self._block = _Block(self._out)
         self._calls = False
         self._cut = False
         """Whether the arguments of a tool call were cut."""
@@ -264,6 +270,14 @@ class MessagesWriter:
         except KeyError:
             raise illegal(self._state, event) from None
         return write(self, event)
+
+    def resume(self, index: int, kind: str | None) -> None:
+        """The client has been shown the blocks so far, up to `index`, under indexes of the
+        upstream; `kind` is the type of the one that goes on, None if it is over."""
+        assert isinstance(self._out, Frames)
+        self._out.resume(index, _STREAMED.get(kind), live=kind is not None)
+        if kind is not None and isinstance(self._block, _ThinkingBlock):
+            self._block.resume()
 
     def answer(self) -> JsonObject:
         """The `message` object. Raises RuntimeError where the answer is streamed."""

@@ -67,16 +67,19 @@ class Choices(Struct, eq=False):
         if ended and begun and not has_content(said_by(ended, self.source)):
             raise UpstreamError.unreadable("it goes on after its finish reason")
 
-    def end(self, reason: Any) -> None:
-        """A finish reason came with the choice.
+    def end(self, reason: Any, *, strict: bool = True) -> bool:
+        """A finish reason came with the choice. Returns whether it is known of some server; one
+        that is not is an ordinary end, unless `strict`.
 
         Raises:
-            UpstreamError: it is a failure, or none that any server has.
+            UpstreamError: it is a failure, or cannot be taken for an end.
         """
         word = plain(reason) if type(reason) is str else ""
-        if not is_known_reason(word):
+        is_known = is_known_reason(word)
+        if not is_known and (strict or not word or is_failure(reason)):
             raise UpstreamError(failure(reason) if is_failure(reason) else unknown_finish(reason))
         self.reasons[self.index] = word, self.last
+        return is_known
 
     @property
     def says_something(self) -> bool:

@@ -6,7 +6,14 @@ from typing import Any
 
 from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.finish_words import FILTER_WORDS, LENGTH_WORDS, STOP_WORDS, TOOL_WORDS
+from dragoman.protocols.finish_words import (
+    FILTER_WORDS,
+    LENGTH_WORDS,
+    STOP_WORDS,
+    TOOL_WORDS,
+    is_failure,
+    plain,
+)
 
 _STOP = Finish(FinishReason.STOP)
 _CALLED = Finish(FinishReason.TOOL_CALLS)
@@ -27,6 +34,15 @@ _WORDS = {
 def is_known_reason(word: str) -> bool:
     """Whether a `finish_reason`, in lower case, is known of some server."""
     return word in _KNOWN
+
+
+_OWN = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
+
+
+def is_foreign_reason(word: str) -> bool:
+    """Whether a `finish_reason` is that of a failure or of another protocol. One that nobody knows
+    may be new in this one."""
+    return word not in _OWN and (is_failure(word) or plain(word) in _KNOWN)
 
 
 def is_cut(word: str) -> bool:

@@ -12,25 +12,16 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Raw, Struct
 
 from dragoman import jsontext
-from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Capabilities
-from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
-from dragoman.protocols.base import NOTHING, Passthrough, to_json
-from dragoman.protocols.error_body import stray_error
+from dragoman.protocols.base import Passthrough, to_json
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.finish_words import failure, is_failure
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.joined import joined
-from dragoman.protocols.openai_chat.relay import ChatRelay
+from dragoman.protocols.openai_chat.matcher import ChatMatcher, match_response
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
-from dragoman.protocols.openai_chat.usage import read_usage
-from dragoman.protocols.openai_errors import fault_of
-from dragoman.protocols.raw import text_pattern
-
-# --- requests -----------------------------------------------------------------------------------
 
 
 class _Message(Struct):
@@ -115,50 +106,6 @@ def _value(members: Mapping[str, Raw], name: str) -> Any:
         return None
 
 
-# --- whole answers ------------------------------------------------------------------------------
-
-
-def forward_response(
-    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
-) -> tuple[bytes, Usage | None, str]:
-    """A whole answer under the client's name of the model, its usage, and the word
-    for why it ended, of several choices the last.
-
-    Raises:
-        UpstreamError: it is an error, or not a finished answer.
-    """
-    try:
-        members = jsontext.members(body)
-        answer = jsontext.decode(body)
-    except JsonError:
-        raise UpstreamError.unreadable("it is not a JSON object") from None
-    if (error := stray_error(answer, "choices")) is not None:
-        raise UpstreamError(fault_of(error))
-    choices = answer.get("choices")
-    if type(choices) is not list or not choices:
-        raise UpstreamError.unreadable("it has no choices")
-    for choice in choices:
-        _check_finished(choice)
-    told = choices[-1].get("finish_reason")
-    reason = told if type(told) is str else ""
-    usage = answer.get("usage")
-    tier = answer.get("service_tier")
-    counted = read_usage(usage, tier=tier) if type(usage) is dict else None
-    if answer.get("model") == model:
-        return body, counted, reason
-    return to_json({**members, "model": model}), counted, reason
-
-
-def _check_finished(choice: Any) -> None:
-    reason = choice.get("finish_reason") if type(choice) is dict else None
-    if (type(reason) is not str and type(reason) is not dict) or reason == "null":
-        raise UpstreamError.unreadable("it ends before the model finished")
-    if type(reason) is str and is_failure(reason):
-        raise UpstreamError(failure(reason))
-    if type(choice.get("message")) is not dict:
-        raise UpstreamError.unreadable("its choice has no message")
-
-
 PASSTHROUGH = Passthrough(
     shape=jsontext.decoder(_Shape),
     without_envelopes=without_envelopes,
@@ -167,10 +114,10 @@ PASSTHROUGH = Passthrough(
     conversation="prompt_cache_key",
     beginning=beginning,
     forward_request=forward_request,
-    forward_response=forward_response,
+    match_response=match_response,
+    least={"messages": [{"role": "user", "content": "."}]},
     asks_usage=asks_usage,
     choices=choices_of,
-    relay=ChatRelay,
+    matcher=ChatMatcher,
     joined=joined,
-    spoken=text_pattern("content", "reasoning_content", "reasoning", "arguments", "refusal"),
 )

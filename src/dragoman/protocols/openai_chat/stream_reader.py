@@ -263,7 +263,9 @@ class ChatReader:
         reason = choice.get("finish_reason")
         if not reason or reason == "null":
             return
-        choices.end(reason)
+        if not choices.end(reason, strict=self._is_strict):
+            detail = f"{reason[:60]}, which nobody knows, is an ordinary end"
+            self._lose("choices[0].finish_reason", LossKind.CONVERTED, detail)
         if self._source != "delta":
             return  # all of the answer is there
         if choices.says_something:

@@ -103,18 +103,8 @@ class Said(Struct, eq=False):
         """Whether anything was said."""
         return bool(self.text or self.refusal or self.reasoning)
 
-    def add(self, message: JsonObject) -> None:
-        """A message was passed on."""
-        for said, text in zip(
-            (self.reasoning, self.text, self.refusal), texts_of(message), strict=True
-        ):
-            if type(text) is str and text:
-                said.append(text)
-        annotations = message.get("annotations")
-        self.cited += len(annotations) if type(annotations) is list else 0
-
     def rest(
-        self, message: JsonObject, delta: JsonObject, calls: ToolFragments | WholeCalls | None
+        self, message: JsonObject, delta: JsonObject, calls: ToolFragments | None
     ) -> JsonObject:
         """What a message has beyond what was said; `delta` stands in the same chunk.
 
@@ -140,27 +130,6 @@ class Said(Struct, eq=False):
         known = rest.keys() | {"role", *TEXT_FIELDS}
         others = {name: value for name, value in message.items() if name not in known}
         return {**others, **{name: value for name, value in rest.items() if value}}
-
-
-class WholeCalls:
-    """The calls of messages that are passed through."""
-
-    __slots__ = ("_calls",)
-
-    def __init__(self) -> None:
-        self._calls: list[Any] = []
-
-    def after(self, whole: list[Any]) -> list[Any]:
-        """The calls of a message that no message before it had.
-
-        Raises:
-            UpstreamError: it has others than they had.
-        """
-        known = len(self._calls)
-        if whole and whole[:known] != self._calls:
-            raise UpstreamError.unreadable("a whole message has other calls than those before it")
-        self._calls += whole[known:]
-        return whole[known:]
 
 
 def _after(said: list[str], whole: Any, delta: JsonObject) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from dragoman.canonical.blocks import (
     Block,
+    Foreign,
     ForeignCitation,
     Opaque,
     Reasoning,
@@ -99,6 +100,9 @@ class OutputReader:
         _check_type(value)
         phase = value.get("phase")
         item.phase = phase if isinstance(phase, str) else None
+        is_foreign = item.kind not in wire.ITEM_FIELDS and item.kind != ECHO
+        if is_foreign and self._inbound.same_protocol:
+            return []  # it is shown when it is whole
         if item.kind in wire.CLIENT_ACTIONS:
             raise _needs_client(item.kind)
         self._report_unread(item.kind, value, path)
@@ -352,9 +356,13 @@ class OutputReader:
                 client of this protocol can do.
         """
         _check_type(value)
-        if not item.done:
+        is_foreign = item.kind not in wire.ITEM_FIELDS and item.kind != ECHO
+        is_shown = is_foreign and self._inbound.same_protocol
+        if not item.done and not is_shown:
             self._report_unread(item.kind, value, path)
-        if item.kind == "message":
+        if is_shown:
+            events = [] if item.done else self._foreign(value)
+        elif item.kind == "message":
             events = self._complete_message(item, value, path)
         elif item.kind == "reasoning":
             events = self._complete_reasoning(item, value, path)
@@ -371,6 +379,12 @@ class OutputReader:
         elif status == "in_progress" and value is not item.head:
             self.goes_on = True
         return events
+
+    def _foreign(self, value: JsonObject) -> list[Event]:
+        """An item that only this protocol has."""
+        kind, events = str(value.get("type")), list[Event]()
+        head = Foreign(origin=wire.NAME, type=kind, raw=value, loss=LossKind.CONTENT)
+        return events + _close(self._open(head, events))
 
     def close(self, item: Item) -> list[Event]:
         """The end of an item that may still be open: what was announced of it and never came.

@@ -169,6 +169,13 @@ class MessageItem(Item, kw_only=True):
         return ended + self.output.add(self.value)
 
 
+class ForeignItem(Item):
+    """An item that only this protocol has, which came whole."""
+
+    def finish(self, status: str) -> bytes:
+        return self.output.add(self.value)
+
+
 class CallItem(Item, kw_only=True):
     """A call of a function, of a custom tool, or of a tool that has items of its own."""
 

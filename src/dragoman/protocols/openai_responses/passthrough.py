@@ -15,8 +15,7 @@ from dragoman.canonical.options import Capabilities
 from dragoman.jsontext import decoder
 from dragoman.protocols.base import Beginning, Passthrough, to_json
 from dragoman.protocols.limits import within
-from dragoman.protocols.openai_responses.passed_response import forward_response
-from dragoman.protocols.openai_responses.relay import ResponsesRelay
+from dragoman.protocols.openai_responses.matcher import ResponsesMatcher, match_response
 from dragoman.protocols.openai_responses.settings import suits
 from dragoman.protocols.openai_responses.wire import BACKGROUND_DETAIL
 from dragoman.protocols.raw import (
@@ -28,7 +27,6 @@ from dragoman.protocols.raw import (
     split_list,
     split_object,
     text_of,
-    text_pattern,
 )
 
 
@@ -170,7 +168,7 @@ PASSTHROUGH = Passthrough(
     conversation="prompt_cache_key",
     beginning=beginning,
     forward_request=forward_request,
-    forward_response=forward_response,
-    relay=ResponsesRelay,
-    spoken=text_pattern("delta", "text", "arguments"),
+    match_response=match_response,
+    least={"input": "."},
+    matcher=ResponsesMatcher,
 )

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import Raw
 
 from dragoman import jsontext
 from dragoman.canonical.blocks import (
     Annotation,
     Block,
+    Foreign,
     Reasoning,
     Refusal,
     Text,
@@ -45,6 +48,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Reply, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.long_texts import filled
+from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.content_writer import write_annotation
 from dragoman.protocols.openai_responses.errors import (
     error_members,
@@ -55,6 +59,7 @@ from dragoman.protocols.openai_responses.finish import write_finish
 from dragoman.protocols.openai_responses.frames import Frames, TextInProgress
 from dragoman.protocols.openai_responses.output_writer import (
     CallItem,
+    ForeignItem,
     HiddenReasoning,
     Item,
     MessageItem,
@@ -152,6 +157,35 @@ class ResponsesWriter:
             raise illegal(self._state, event) from None
         return write(self, event)
 
+    def resume(self, output: Sequence[Raw], number: int, item_id: str) -> None:
+        """The client has been shown the items `output`; `number` is that of the next event, and
+        `item_id` the id of the item under way, empty if there is none."""
+        assert self._frames is not None
+        self._output.items[:] = output
+        self._frames.number = number
+        self._item = self._text = None
+        if item_id:
+            mint, ids = self._mint, [item_id]
+            self._mint = lambda prefix: ids.pop() if ids else mint(prefix)
+
+    def resume_item(self, kind: str, phase: str | None, part: str | None, number: int) -> None:
+        """The client has been shown the start of the item under way, of the type `kind`; `part` is
+        the type of its open part, None if none is open."""
+        assert self._frames is not None
+        if self._item is None and kind == "message":
+            self._item = MessageItem.new(self._output, self._mint("msg_"), phase)
+        elif self._item is None and kind == "reasoning":
+            self._item = self._reasoning(Reasoning(style=_STYLES.get(part, "summary")))
+        item = self._item
+        if isinstance(item, MessageItem) and part is not None:
+            item.open_part("refusal" if part == "refusal" else "output_text")
+        elif isinstance(item, ReasoningItem) and part is not None:
+            item.open_part()
+        elif isinstance(item, MessageItem | ReasoningItem):
+            item.end_part()
+            self._text = None
+        self._frames.number = number
+
     def answer(self) -> JsonObject:
         """The whole answer, once `Ended` was written."""
         if self._frames is None:
@@ -223,6 +257,8 @@ class ResponsesWriter:
                 self._item = item = SearchItem.new(
                     self._output, self._mint("ws_"), block, with_sources=self._wants_sources
                 )
+            case Foreign(origin=wire.NAME):
+                self._item = item = ForeignItem(self._output, block.raw)
             case _:
                 self._lose("content", f"{type(block).__name__.lower()} blocks have no counterpart")
                 return finished
@@ -412,6 +448,7 @@ def _joins(block: Block, message: MessageItem) -> bool:
 
 
 _REASONING = (ReasoningItem, HiddenReasoning)
+_STYLES: dict[str | None, Literal["summary", "raw"]] = {"reasoning_text": "raw"}
 
 _HANDLERS: dict[type, Callable[[ResponsesWriter, Any], bytes]] = {
     Delta: ResponsesWriter._delta,

@@ -398,8 +398,12 @@ def _ahead(link: Link) -> float:
 
 def _tables(link: Link) -> tuple[int, float] | None:
     """The version of the tables, and when they were created; None if there are none."""
-    found = link.execute("SELECT to_regclass('migrations')").fetchone()
-    if found is None or found[0] is None:
+    # Reading pg_class makes the server take notice of tables that others have created meanwhile;
+    # without it, to_regclass alone answers from a cache of its session.
+    if (
+        link.execute("SELECT 1 FROM pg_class WHERE oid = to_regclass('migrations')").fetchone()
+        is None
+    ):
         return None
     row = link.execute("SELECT max(number), min(applied) FROM migrations").fetchone()
     return None if row is None or row[0] is None else (row[0], row[1])

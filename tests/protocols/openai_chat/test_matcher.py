@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
+from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.usage import Usage
-from dragoman.protocols.base import Relay
+from dragoman.protocols.base import Matcher, Passed
 from dragoman.protocols.openai_chat import CODEC
 from dragoman.protocols.settings import make_capabilities
 from dragoman.sse import Decoder
+from dragoman.translation.streams import AnswerStream
+from tests.library import translate_request
 from tests.tables.cells import DONE, ROLE, STOP, chat_answer, chat_chunk, chat_stream, chunks
 
 USAGE = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}
@@ -21,75 +23,99 @@ USAGE_CHUNK = chat_chunk(usage=USAGE)
 TEXT = chat_chunk({"content": 'He said "model":"x" and \\"finish_reason\\":\\"stop\\"'})
 
 
-def relay(
-    stream: bytes, model: str | None = None, include_usage: bool = False
-) -> tuple[bytes, Relay]:
-    """What a client is passed, and the relay that watched."""
-    watching = CODEC.passthrough.relay(model, include_usage)
+def matched(
+    stream: bytes, model: str | None = None, include_usage: bool = False, choices: int = 1
+) -> tuple[bytes | None, Matcher]:
+    """What a client is passed of a stream, None if it is not exact, and what was recorded of it."""
+    matcher = CODEC.passthrough.matcher(model, include_usage, {}, choices)
     decoder = Decoder()
-    frames = [*decoder.feed(stream), *decoder.finish()]
-    passed = b"".join([watching.relay(frame) for frame in frames])
-    return passed + watching.finish(), watching
+    shown: list[bytes] = []
+    for frame in (*decoder.feed(stream), *decoder.finish()):
+        if matcher.ended or matcher.fault is not None:
+            break
+        passed = matcher.match(frame)
+        if passed is None:
+            return None, matcher
+        shown.append(passed)
+    if not matcher.ended and matcher.fault is None:
+        rest = matcher.finish()
+        if rest is None:
+            return None, matcher
+        shown.append(rest)
+    return b"".join(shown), matcher
+
+
+def answer() -> AnswerStream:
+    """A stream on its way to a client of the same protocol."""
+    asked = {"model": "theirs", "messages": [{"role": "user", "content": "hi"}]}
+    body = json.dumps(asked).encode()
+    return translate_request("openai_chat", "openai_chat", body).open_stream()
+
+
+def shown(stream: bytes) -> tuple[bytes, Fault | None]:
+    """What a client is shown of any stream, and how that failed."""
+    made = answer()
+    return made.feed(stream) + made.finish(), made.outcome.fault
 
 
 def test_bytes_pass_unchanged() -> None:
     """Odd spacing, unknown fields and all. req: 159"""
     odd = b'data: {"x_unknown" : [1.50, "\\u00e9"], "choices":[]}\n\n'
     stream = chat_stream(ROLE, done=False) + odd + chat_stream(TEXT, STOP)
-    passed, watching = relay(stream)
+    passed, matcher = matched(stream)
     assert passed == stream
-    assert (watching.ended, watching.fault, watching.usage) == (True, None, None)
+    assert (matcher.ended, matcher.fault, matcher.usage) == (True, None, None)
 
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_the_usage_chunk_is_for_those_who_asked(asked: bool) -> None:
     """It is always read, and left out if the client did not want it. req: 78"""
-    passed, watching = relay(chat_stream(ROLE, TEXT, STOP, USAGE_CHUNK), include_usage=asked)
-    assert watching.usage == Usage(input=9, output=5)
-    shown = (ROLE, TEXT, STOP, USAGE_CHUNK) if asked else (ROLE, TEXT, STOP)
-    assert passed == chat_stream(*shown)
+    passed, matcher = matched(chat_stream(ROLE, TEXT, STOP, USAGE_CHUNK), include_usage=asked)
+    assert matcher.usage == Usage(input=9, output=5)
+    expected = (ROLE, TEXT, STOP, USAGE_CHUNK) if asked else (ROLE, TEXT, STOP)
+    assert passed == chat_stream(*expected)
 
 
 def test_usage_on_a_chunk_that_says_more_is_passed() -> None:
     stream = chat_stream(ROLE, TEXT, {**STOP, "usage": USAGE})
-    passed, watching = relay(stream)
+    passed, matcher = matched(stream)
     assert passed == stream
-    assert watching.usage == Usage(input=9, output=5)
+    assert matcher.usage == Usage(input=9, output=5)
 
 
-@pytest.mark.parametrize("shown", ["m", 'we"ird\\1 \u2028 ü'])
-def test_the_model_is_shown_under_the_clients_name(shown: str) -> None:
+@pytest.mark.parametrize("name", ["m", 'we"ird\\1 \u2028 ü'])
+def test_the_model_is_shown_under_the_clients_name(name: str) -> None:
     """Only the name changes; text that looks like it does not. req: 150"""
-    passed, _ = relay(chat_stream(ROLE, TEXT, STOP), model=shown)
+    passed, _ = matched(chat_stream(ROLE, TEXT, STOP), model=name)
+    assert passed is not None
     assert passed.count(b'\\"model\\":\\"x\\"') == 1
-    expected = [{**frame, "model": shown} for frame in (ROLE, TEXT, STOP)]
+    expected = [{**frame, "model": name} for frame in (ROLE, TEXT, STOP)]
     assert chunks(passed) == [*expected, "[DONE]"]
     assert "\u2028".encode() not in passed
 
 
 def test_a_missing_done_is_added() -> None:
-    passed, watching = relay(chat_stream(ROLE, TEXT, STOP, done=False))
+    passed, matcher = matched(chat_stream(ROLE, TEXT, STOP, done=False))
     assert passed == chat_stream(ROLE, TEXT, STOP)
-    assert watching.ended
+    assert matcher.ended
 
 
 @pytest.mark.parametrize("done", [True, False])
 def test_an_answer_without_a_finish_becomes_an_error(done: bool) -> None:
     """The end of bytes and [DONE] alike. req: 156, 163"""
-    passed, watching = relay(chat_stream(ROLE, TEXT, done=done))
+    passed, fault = shown(chat_stream(ROLE, TEXT, done=done))
     *passed_on, last, _ = chunks(passed)
     assert passed_on == [ROLE, TEXT]
     assert last["error"]["code"] == "upstream_error"
-    assert watching.fault is not None
-    assert not watching.ended
+    assert fault is not None
     assert passed.endswith(DONE)
 
 
 def test_an_empty_finish_reason_ends_only_with_done() -> None:
     blank = chat_chunk({}, "")
-    assert relay(chat_stream(ROLE, TEXT, blank))[1].ended
-    assert relay(chat_stream(ROLE, TEXT, blank, done=False))[1].fault is not None
-    assert relay(chat_stream(ROLE, chat_chunk({"content": "a"}, "")))[1].fault is not None
+    assert shown(chat_stream(ROLE, TEXT, blank))[1] is None
+    assert shown(chat_stream(ROLE, TEXT, blank, done=False))[1] is not None
+    assert shown(chat_stream(ROLE, chat_chunk({"content": "a"}, "")))[1] is not None
 
 
 @pytest.mark.parametrize("finished", [True, False])
@@ -97,30 +123,31 @@ def test_an_error_in_the_stream_is_passed_and_noted(finished: bool) -> None:
     """And ended, whatever the upstream sends after it. req: 155"""
     error = {"error": {"message": "boom", "code": "slow_down"}}
     given = (ROLE, STOP, error) if finished else (ROLE, error)
-    passed, watching = relay(chat_stream(*given) + chat_stream(TEXT))
+    passed, matcher = matched(chat_stream(*given) + chat_stream(TEXT))
     assert passed == chat_stream(*given)
-    assert watching.fault is not None
-    assert watching.fault.kind is FaultKind.OVERLOADED
+    assert matcher.fault is not None
+    assert matcher.fault.kind is FaultKind.OVERLOADED
 
 
 def test_a_failure_as_the_finish_reason_is_an_error() -> None:
-    passed, watching = relay(chat_stream(ROLE, chat_chunk({}, "insufficient_system_resource")))
+    passed, fault = shown(chat_stream(ROLE, chat_chunk({}, "insufficient_system_resource")))
     assert "error" in chunks(passed)[-2]
-    assert watching.fault is not None
+    assert fault is not None
 
 
 def test_a_stream_cut_by_us_ends_in_an_error() -> None:
-    watching = CODEC.passthrough.relay(None, False)
+    made = answer()
+    made.feed(chat_stream(ROLE, TEXT, done=False))
     fault = Fault(FaultKind.UPSTREAM_TIMEOUT, "too slow")
-    message = chunks(watching.fail(fault))[0]["error"]["message"]
+    message = chunks(made.fail(fault))[0]["error"]["message"]
     assert message == "Provider returned error: too slow"
-    assert watching.fault is fault
-    assert watching.finish() == b""
+    assert made.outcome.fault is fault
+    assert made.finish() == b""
 
 
 def test_nothing_passes_after_done() -> None:
     """req: 80"""
-    assert relay(chat_stream(ROLE, STOP) + chat_stream(TEXT))[0] == chat_stream(ROLE, STOP)
+    assert shown(chat_stream(ROLE, STOP) + chat_stream(TEXT))[0] == chat_stream(ROLE, STOP)
 
 
 ODD = b"""\
@@ -143,7 +170,8 @@ data: [DONE]\x20\x20
 def test_an_odd_stream_is_passed_on_in_the_common_form(newline: bytes) -> None:
     """Values keep their bytes, frames do not: no names, no ids, one data line each, the space, no
     separator at which a reader splits lines. req: 71, 80"""
-    made = relay(ODD.replace(b"\n", newline))[0].decode()
+    passed, _ = shown(ODD.replace(b"\n", newline))
+    made = passed.decode()
     assert [line[:6] for line in made.splitlines() if line] == ["data: "] * 3
     first, last, done = chunks(made.encode())
     assert first["choices"][0]["delta"]["content"] == "a\u2028b"
@@ -194,22 +222,26 @@ def test_usage_that_is_asked_for_keeps_its_bytes() -> None:
 
 def test_a_whole_answer_passes_byte_for_byte() -> None:
     body = json.dumps(chat_answer({"content": "a"}, usage=USAGE), indent=2).encode()
-    passed, usage, _ = CODEC.passthrough.forward_response(body, "theirs")
-    assert (passed, usage) == (body, Usage(input=9, output=5))
+    usage = Usage(input=9, output=5)
+    assert CODEC.passthrough.match_response(body, "theirs") == Passed(body, usage, "stop")
 
 
 def test_a_whole_answer_under_the_clients_name() -> None:
-    answer = chat_answer({"content": "a"})
-    body, usage, _ = CODEC.passthrough.forward_response(json.dumps(answer).encode(), "shown")
-    assert json.loads(body) == {**answer, "model": "shown"}
-    assert usage is None
+    made = chat_answer({"content": "a"})
+    passed = CODEC.passthrough.match_response(json.dumps(made).encode(), "shown")
+    assert passed is not None
+    assert json.loads(passed.body) == {**made, "model": "shown"}
+    assert (passed.usage, passed.said) == (None, 1)
 
 
-def test_several_choices_pass() -> None:
-    answer = chat_answer({"content": "a"})
-    answer["choices"] *= 2
-    body = json.dumps(answer).encode()
-    assert CODEC.passthrough.forward_response(body, "theirs")[0] == body
+def test_several_choices_pass_if_they_were_asked_for() -> None:
+    made = chat_answer({"content": "a"})
+    made["choices"] *= 2
+    body = json.dumps(made).encode()
+    passed = CODEC.passthrough.match_response(body, "theirs", {}, 2)
+    assert passed is not None
+    assert passed.body == body
+    assert CODEC.passthrough.match_response(body, "theirs") is None
 
 
 @pytest.mark.parametrize(
@@ -220,16 +252,53 @@ def test_several_choices_pass() -> None:
         b"{}",
         b'{"choices":[]}',
         b'{"choices":[{"finish_reason":null}]}',
-        b'{"choices":[{"finish_reason":"error"}]}',
+        b'{"choices":[{"finish_reason":"error","message":{}}]}',
+        b'{"choices":[{"finish_reason":"end_turn","message":{"content":"a"}}]}',
+        b'{"choices":[{"finish_reason":"stop","message":{"content":["a"]}}]}',
         b'{"choices":["x"]}',
         b'{"error":{"message":"boom"}}',
         b'{"type":"message","content":[]}',
     ],
 )
 def test_what_is_no_answer_is_not_passed(body: bytes) -> None:
-    """A 200 that carries an error, or nothing. req: 62"""
-    with pytest.raises(UpstreamError):
-        CODEC.passthrough.forward_response(body, "theirs")
+    """A 200 that carries an error, or nothing, or says it in another way. req: 62"""
+    assert CODEC.passthrough.match_response(body, "theirs") is None
+
+
+def called(index: int, arguments: str, **head: Any) -> dict[str, Any]:
+    """A chunk with a fragment of a call."""
+    function = {"arguments": arguments, **({"name": head.pop("name")} if head else {})}
+    return chat_chunk({"tool_calls": [{"index": index, **head, "function": function}]})
+
+
+def test_calls_pass_while_they_are_whole_and_in_order() -> None:
+    first = called(0, "", id="c1", type="function", name="f")
+    second = called(1, '{"b":2}', id="c2", type="function", name="g")
+    end = chat_chunk({}, "tool_calls")
+    stream = chat_stream(ROLE, first, called(0, '{"a":'), called(0, "1}"), second, end)
+    assert matched(stream)[0] == stream
+    for odd in (
+        (first, second),
+        (first, called(1, "{}")),
+        (first, called(0, "[]"), end),
+        (first, called(0, '{"a":1}'), first, end),
+        (called(0, "{}", id="c1", type="function", name=""),),
+        (called(0, "\\ud83d", id="c1", type="function", name="f"),),
+    ):
+        assert matched(chat_stream(ROLE, *odd))[0] is None
+
+
+def test_an_object_that_may_stand_for_arguments_waits() -> None:
+    """Clients put together what comes for one call."""
+    head = called(0, "", id="c1", type="function", name="f")
+    end = chat_chunk({}, "tool_calls")
+    made = answer()
+    assert made.feed(chat_stream(ROLE, head, called(0, "{}"), done=False)).count(b"{}") == 0
+    assert b'"arguments": "{}"' in made.feed(chat_stream(end))
+    again = answer()
+    passed = again.feed(chat_stream(ROLE, head, called(0, "{}"), called(0, '{"a":1}'), end))
+    assert again.outcome.fault is None
+    assert b'"{}"' not in passed
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,655 @@
+"""Matches the chunks of a stream that is passed through with what Chat allows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from dragoman import jsontext
+from dragoman.canonical.errors import UpstreamError
+from dragoman.jsontext import JsonError, decoder
+from dragoman.protocols.base import NOTHING, AnswerWriter, Passed, to_json
+from dragoman.protocols.error_body import is_readable, says_error
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.matching import (
+    Arguments,
+    Likeness,
+    Read,
+    Run,
+    Watch,
+    blank_after,
+    has_lone_escape,
+    is_object,
+)
+from dragoman.protocols.openai_chat.finish import is_foreign_reason
+from dragoman.protocols.openai_chat.usage import read_usage
+from dragoman.protocols.openai_errors import fault_of
+from dragoman.sse import DONE, Frame, encode, escape
+
+# --- shapes -------------------------------------------------------------------------------------
+#
+# A member that is declared to be None is one in which other servers say something: there it is
+# read. What is not declared passes.
+
+
+class Function(Struct):
+    """The function in a call, or in a fragment of one."""
+
+    name: str | None = None
+    arguments: str | None = None
+    parameters: None = None
+    input: None = None
+
+
+class Custom(Struct):
+    """The custom tool in a call, or in a fragment of one."""
+
+    name: str | None = None
+    input: str | None = None
+
+
+class Fragment(Struct):
+    """A call, or a piece of one."""
+
+    index: int = -1
+    id: str | None = None
+    type: Literal["function", "custom", None] = None
+    function: Function | None = None
+    custom: Custom | None = None
+    name: None = None
+    arguments: None = None
+
+    @property
+    def called(self) -> str:
+        """The name of the tool, empty if it has none."""
+        body = self.custom or self.function
+        return "" if body is None else body.name or ""
+
+    @property
+    def text(self) -> str:
+        """Its arguments, or the input of a custom tool."""
+        if self.custom is not None:
+            return self.custom.input or ""
+        return "" if self.function is None else self.function.arguments or ""
+
+
+class Message(Struct):
+    """A message, or a piece of one."""
+
+    role: Literal["assistant", None] = None
+    content: str | None = None
+    refusal: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    reasoning_details: list[Any] | None = None
+    reasoning_text: None = None
+    tool_calls: list[Fragment] | None = None
+    function_call: Function | None = None
+    annotations: list[Any] | None = None
+    audio: Any = None
+    text: None = None
+    thinking: None = None
+    message: None = None
+
+    def texts(self) -> list[tuple[str, str]]:
+        """The members that are texts and not empty, in the order in which readers take them.
+        Servers have the same reasoning in two members."""
+        thought = self.reasoning_content or self.reasoning
+        named = "reasoning_content" if self.reasoning_content else "reasoning"
+        found = ((named, thought), ("content", self.content), ("refusal", self.refusal))
+        return [(member, text) for member, text in found if text]
+
+    def thinks_only(self) -> bool:
+        """Whether it has nothing but a thought in plain text, if anything."""
+        return not (
+            self.content
+            or self.refusal
+            or self.tool_calls
+            or self.reasoning_details
+            or self.function_call
+            or self.audio
+        )
+
+    def is_empty(self) -> bool:
+        """Whether it says nothing."""
+        return self.thinks_only() and not (self.reasoning_content or self.reasoning)
+
+
+class Choice(Struct):
+    """A choice of a stream."""
+
+    index: int = 0
+    delta: Message | None = None
+    finish_reason: str | None = None
+    logprobs: Any = None
+    stop_reason: Any = None
+    matched_stop: Any = None
+    content: None = None
+    refusal: None = None
+    reasoning: None = None
+    reasoning_content: None = None
+    function_call: None = None
+    text: None = None
+    thinking: None = None
+    tool_calls: None = None
+    message: None = None
+
+
+class Chunk(Struct):
+    """An event of a stream."""
+
+    id: str | None = None
+    model: str | None = None
+    created: int | float | None = None
+    choices: list[Choice] | None = None
+    usage: dict[str, Any] | None = None
+    service_tier: str | None = None
+    error: Any = None
+    content: None = None
+    text: None = None
+    message: None = None
+
+
+_chunk = decoder(Chunk)
+_EMPTY = Message()
+
+
+class WholeChoice(Struct):
+    """A choice of a whole answer."""
+
+    message: Message
+    finish_reason: str
+    text: None = None
+    content: None = None
+    tool_calls: None = None
+
+
+class Answer(Struct, kw_only=True):
+    """A whole answer."""
+
+    model: str | None = None
+    choices: list[WholeChoice]
+    usage: dict[str, Any] | None = None
+    service_tier: str | None = None
+    error: Any = None
+    content: None = None
+    text: None = None
+    message: None = None
+
+
+_answer = decoder(Answer)
+
+# --- whole answers ------------------------------------------------------------------------------
+
+
+def match_response(
+    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1
+) -> Passed | None:
+    """See `base.AnswerMatcher`. Of several choices the last one's end counts."""
+    try:
+        answer = _answer(body)
+    except JsonError:
+        return None
+    if answer.error is not None and says_error(answer.error):
+        return None
+    if not 0 < len(answer.choices) <= choices or not all(map(_is_whole, answer.choices)):
+        return None
+    usage = answer.usage and read_usage(answer.usage, tier=answer.service_tier)
+    said = 0 if usage else sum(_said(choice.message) for choice in answer.choices)
+    if answer.model != model:
+        body = to_json({**jsontext.members(body), "model": model})
+    return Passed(body, usage or None, answer.choices[-1].finish_reason, said)
+
+
+def _is_whole(choice: WholeChoice) -> bool:
+    """Whether a choice of a whole answer is exactly what the protocol allows."""
+    message, reason = choice.message, choice.finish_reason
+    if reason in ("", "null") or is_foreign_reason(reason):
+        return False
+    calls = message.tool_calls or ()
+    if len({one.id for one in calls}) < len(calls) or (calls and message.function_call):
+        return False
+    return all(
+        one.id
+        and one.called
+        and (
+            one.custom is not None
+            or (not has_lone_escape(one.text) and (reason == "length" or is_object(one.text)))
+        )
+        for one in calls
+    )
+
+
+def _said(message: Message) -> int:
+    """The bytes of text in a message."""
+    texts = [text for _, text in message.texts()]
+    texts += [one.called + one.text for one in message.tool_calls or ()]
+    return len("".join(texts).encode())
+
+
+# --- the stream ---------------------------------------------------------------------------------
+
+
+class Call(Struct, eq=False):
+    """A call, as far as it came."""
+
+    index: int
+    id: str
+    name: str
+    is_custom: bool
+    text: Arguments
+
+    def is_whole(self, more: str = "") -> bool:
+        """Whether its arguments are whole, with `more` of them."""
+        return self.is_custom or is_object(self.text.value() + more)
+
+    def frames(self) -> Iterator[Frame]:
+        """Its fragments."""
+        kind = "custom" if self.is_custom else "function"
+        head = {"index": self.index, "id": self.id, "type": kind, kind: {"name": self.name}}
+        yield _frame(delta={"tool_calls": [head]})
+        if self.text.text:
+            yield self.text.frame()
+
+
+def _frame(**members: Any) -> Frame:
+    """A chunk whose one choice has these members."""
+    return Frame(b"", to_json({"choices": [{"index": 0, **members}]}), b"")
+
+
+def _text_run(member: str) -> Run:
+    return Run(b'{"choices":[{"index":0,"delta":{"%b":"' % member.encode(), b'"}}]}')
+
+
+def _call_run(index: int, *, is_custom: bool) -> Arguments:
+    names = (index, b"custom", b"input") if is_custom else (index, b"function", b"arguments")
+    head = b'{"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"%b":{"%b":"' % names
+    return Arguments(head, b'"}}]}}]}')
+
+
+class Progress:
+    """What came of one choice. `log` is what the reader would have to know of it, in order; `run`
+    the text that goes on if the last piece was one, in the member `member`."""
+
+    __slots__ = (
+        "call",
+        "calls",
+        "finished",
+        "ids",
+        "is_alone",
+        "is_blank",
+        "log",
+        "member",
+        "run",
+        "undo",
+    )
+
+    def __init__(self, *, is_alone: bool) -> None:
+        self.is_alone = is_alone
+        """Whether one choice was asked for: of several no reader takes over."""
+        self.is_blank = False
+        """Whether the last chunk had an empty finish reason, with which some servers end."""
+        self.log: list[Frame | Run | Call] = []
+        self.run: Run | None = None
+        self.member = ""
+        self.call: Call | None = None
+        self.calls = 0
+        self.ids: set[str] = set()
+        self.finished = False
+        self.undo: Callable[[], None] | None = None
+        """Takes back the last chunk, if that waits for what follows."""
+
+    def allows(self, choice: Choice, *, is_held: bool) -> bool:
+        """Whether a choice is exactly what may come next; `is_held`: the last one can be undone."""
+        delta = choice.delta or _EMPTY
+        calls: Sequence[Fragment] = ()
+        if not delta.is_empty():
+            calls = delta.tool_calls or ()
+            if self.finished:
+                return False
+            if calls and not self._allows_calls(calls, delta, is_held):
+                return False
+            if not calls and self.call is not None and not self.call.is_whole():
+                return False
+        return choice.finish_reason is None or self._allows_end(choice.finish_reason, calls)
+
+    def _allows_calls(self, calls: Sequence[Fragment], delta: Message, is_held: bool) -> bool:
+        """Whether fragments are one that goes on with the last call, or whole beginnings."""
+        if delta.function_call or delta.reasoning_details or delta.annotations:
+            return False
+        first, last = calls[0], calls[-1]
+        if (len(calls) > 1 or delta.texts()) and last.text.strip() in ("", "{}"):
+            return False  # more of it may follow: only a chunk of its own can wait
+        if not first.id:
+            return len(calls) == 1 and self._goes_on(first, is_held)
+        ids = {one.id for one in calls}
+        return (
+            (self.call is None or self.call.is_whole())
+            and len(ids) == len(calls)
+            and self.ids.isdisjoint(ids)
+            and all(_begins(one, self.calls + at) for at, one in enumerate(calls))
+            and all(one.custom or is_object(one.text) for one in calls[:-1])
+        )
+
+    def _goes_on(self, one: Fragment, is_held: bool) -> bool:
+        call = self.call
+        return (
+            call is not None
+            and one.index == call.index
+            and (one.custom is not None) is call.is_custom
+            and not one.called
+            and (call.is_custom or call.text.allows(one.text, is_held=is_held))
+        )
+
+    def may_end(self, choices: Sequence[Choice]) -> bool:
+        """Whether a chunk may follow one that waits: only more of a call may, unless its arguments
+        may be whole."""
+        if self.call is None or (self.call.text.text and not self.call.text.open):
+            return True
+        return any(choice.delta and choice.delta.tool_calls for choice in choices)
+
+    def _allows_end(self, reason: str, calls: Sequence[Fragment]) -> bool:
+        if reason == "" and not self.is_alone:
+            return not calls
+        if reason in ("", "null") or is_foreign_reason(reason):
+            return False
+        if reason == "length":
+            return True
+        last = calls[-1] if calls else None
+        if last is None or not last.id:
+            return self.call is None or self.call.is_whole("" if last is None else last.text)
+        return last.custom is not None or is_object(last.text)
+
+    def take(self, choice: Choice, data: bytes) -> tuple[str, str]:
+        """Record a choice that is allowed, of the chunk `data`. Returns its one text, and the
+        member that has it, where it says nothing else."""
+        delta = choice.delta or _EMPTY
+        reason, calls = choice.finish_reason, delta.tool_calls or ()
+        self.undo = None
+        self.is_blank = reason == "" and delta.is_empty()
+        if reason:
+            self.finished = True
+        is_last = bool(reason) and not delta.is_empty()
+        if delta.reasoning_details or delta.annotations or choice.logprobs or is_last:
+            self.log.append(Frame(b"", data, b""))
+            self.run = None
+            return "", ""
+        texts = delta.texts()
+        for member, text in texts:
+            if self.run is None or member != self.member:
+                self.run, self.member = _text_run(member), member
+                self.log.append(self.run)
+            self.run.add(text)
+        for one in calls:
+            self._take_call(one)
+        if reason:
+            ends = {"stop_reason": choice.stop_reason, "matched_stop": choice.matched_stop}
+            self.log.append(_frame(delta={}, finish_reason=reason, **ends))
+            self.run = None
+        elif len(texts) == 1 and not calls and not (delta.reasoning and delta.reasoning_content):
+            return texts[0]
+        elif len(calls) == 1 and not texts and not calls[0].id and not calls[0].called:
+            return self.member, calls[0].text
+        return "", ""
+
+    def _take_call(self, one: Fragment) -> None:
+        is_custom, before = one.custom is not None, (self.call, self.calls, self.run, self.member)
+        if one.id:
+            run = _call_run(one.index, is_custom=is_custom)
+            self.call = Call(one.index, one.id, one.called, is_custom, run)
+            self.calls += 1
+            self.ids.add(one.id)
+            self.log.append(self.call)
+        assert self.call is not None
+        self.run, self.member = self.call.text, "input" if is_custom else "arguments"
+        shorten = self.call.text.grow(one.text)
+
+        def undo() -> None:
+            if one.id:
+                self.log.pop()
+                self.ids.discard(one.id)
+                self.call, self.calls, self.run, self.member = before
+            elif shorten is not None:
+                shorten()
+
+        waits = bool(one.id and not one.text) or (shorten is not None and not is_custom)
+        self.undo = undo if waits else None
+
+    def frames(self) -> Iterator[Frame]:
+        """Chunks that say what came."""
+        for one in self.log:
+            if isinstance(one, Run):
+                yield one.frame()
+            elif isinstance(one, Call):
+                yield from one.frames()
+            else:
+                yield one
+
+
+def _begins(one: Fragment, index: int) -> bool:
+    """Whether a fragment begins the call of that index."""
+    return (
+        one.index == index
+        and bool(one.id and one.called)
+        and (one.custom is not None or _call_run(0, is_custom=False).allows(one.text))
+    )
+
+
+class ChatMatcher(Watch):
+    """Follows one stream; see `base.Matcher`.
+
+    Two things change in what is exact: the model's name, where another is to be shown, and the
+    chunk that has nothing but usage is left out where the client did not ask for it.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_choices",
+        "_count",
+        "_has_legacy_calls",
+        "_head",
+        "_id_repeats",
+        "_likeness",
+        "_renamer",
+        "_spoken",
+        "_usage",
+        "_wants_usage",
+    )
+
+    def __init__(
+        self,
+        model: str | None,
+        include_usage: bool,
+        shown: Mapping[str, Any] = NOTHING,
+        choices: int = 1,
+    ) -> None:
+        super().__init__()
+        self._renamer = _Renamer(model)
+        self._wants_usage = include_usage
+        self._asked = choices
+        self._choices = {0: Progress(is_alone=choices == 1)}
+        self._head: JsonObject = {}
+        """What the first chunk tells of the answer as a whole."""
+        self._likeness = Likeness()
+        self._count = 0
+        """Chunks with choices, but for those that are like others."""
+        self._id_repeats = False
+        self._spoken = choices > 1
+        """Whether more than a thought in plain text came."""
+        self._has_legacy_calls = False
+        self._usage: JsonObject | None = None
+
+    @property
+    def thinks(self) -> bool:
+        """See `base.Matcher`."""
+        return self.begun and not self._spoken
+
+    def match(self, frame: Frame) -> bytes | None:
+        """The bytes to pass on, None if the chunk is not exact."""
+        data = frame.data
+        text = self._likeness.text_in(data)
+        if text is not None and not frame.event:
+            first = self._choices[0]
+            assert first.run is not None
+            first.run.text += text
+            self.said += len(text)
+            if first.call is not None and first.run is first.call.text:
+                self.blank = blank_after(self.blank, text)
+            return self._renamer.renamed(data, frame.raw)
+        if data.startswith(DONE):
+            return self._terminated()
+        try:
+            chunk = _chunk(data)
+        except JsonError:
+            return None if data.strip() or frame.event == b"error" else b""
+        if frame.event == b"error" or (chunk.error is not None and says_error(chunk.error)):
+            return self._error(chunk.error, frame)
+        if chunk.choices is None or not self._allows(chunk.choices, chunk.id):
+            return None
+        return self._take(chunk, chunk.choices, frame)
+
+    def _allows(self, choices: Sequence[Choice], name: str | None) -> bool:
+        is_other = self.begun and bool(name) and name != self.answer_id
+        if self.undo is not None and not self._choices[0].may_end(choices):
+            return False
+        for choice in choices:
+            if not 0 <= choice.index < self._asked:
+                return False
+            delta = choice.delta or _EMPTY
+            progress = self._choices.get(choice.index) or Progress(is_alone=False)
+            if not progress.allows(choice, is_held=self.undo is not None):
+                return False
+            if is_other and delta.role:
+                return False  # a second answer, or an id for each chunk
+            if self._has_legacy_calls and delta.tool_calls:
+                return False
+            if delta.function_call and any(one.calls for one in self._choices.values()):
+                return False
+        return len(choices) < 2 or self._asked > 1
+
+    def _take(self, chunk: Chunk, choices: Sequence[Choice], frame: Frame) -> bytes:
+        data = frame.data
+        self._count += bool(choices)
+        if choices and not self._head:
+            names = ("id", "model", "created", "service_tier")
+            self._head = {name: getattr(chunk, name) for name in names}
+            self.answer_id = chunk.id or ""
+        elif choices and chunk.id == self.answer_id:
+            self._id_repeats = True
+        self._likeness.forget()
+        for choice in choices:
+            progress = self._choices.setdefault(choice.index, Progress(is_alone=False))
+            self._watch(choice.delta or _EMPTY)
+            self.reason = choice.finish_reason or self.reason
+            member, text = progress.take(choice, data)
+            if self._asked == 1 and choice.delta is not None and choice.delta.tool_calls:
+                self.undo = progress.undo
+            if member and not chunk.usage and self._asked == 1 and self.undo is None:
+                self._likeness.learn(data, member.encode(), text)
+        if chunk.usage:
+            self._usage = chunk.usage
+            tier = chunk.service_tier or self._head.get("service_tier")
+            self.usage = read_usage(chunk.usage, tier=tier)
+            if not choices and not self._wants_usage:
+                return b""
+        return self._renamer.renamed(data, _unnamed(frame))
+
+    def _watch(self, delta: Message) -> None:
+        """Record what an exact delta means for the answer as a whole."""
+        arguments = "".join([one.text for one in delta.tool_calls or ()])
+        self.blank = blank_after(self.blank, arguments) if delta.tool_calls else 0
+        if delta.function_call is not None:
+            self._has_legacy_calls = True
+            arguments += delta.function_call.arguments or ""
+        self.said += sum(len(text.encode()) for _, text in delta.texts()) + len(arguments)
+        self.begun = self.begun or not delta.is_empty()
+        self._spoken = self._spoken or not delta.thinks_only()
+
+    def _error(self, error: Any, frame: Frame) -> bytes | None:
+        """An error that clients can read ends the stream as it came."""
+        if not is_readable(error):
+            return None
+        self.fault = fault_of(error)
+        # The upstream's own terminator may never come.
+        return _unnamed(frame) + encode(DONE)
+
+    def _terminated(self) -> bytes | None:
+        """The terminator says that there are no more choices: many servers know no `n`."""
+        if not all(choice.finished or choice.is_blank for choice in self._choices.values()):
+            return None
+        self.ended = True
+        return encode(DONE)
+
+    def finish(self) -> bytes | None:
+        """The bytes are over: the terminator, which some servers leave out; None if the answer is
+        not whole."""
+        finished = [choice for choice in self._choices.values() if choice.finished]
+        return self._terminated() if len(finished) >= self._asked else None
+
+    def hand_over(self, read: Read, writer: AnswerWriter) -> None:
+        """Give the reader what was passed on."""
+        count = self._count
+        if self.undo is not None:
+            self.undo()
+            count -= 1
+        if self._asked > 1 or self._has_legacy_calls:
+            raise UpstreamError.unreadable("a chunk is not what the protocol allows")
+        if count:
+            first = {**self._head, "choices": [{"index": 0, "delta": {"role": "assistant"}}]}
+            read(Frame(b"", to_json(first), b""))
+            if self._id_repeats:
+                read(Frame(b"", to_json({**first, "choices": [{"index": 0, "delta": {}}]}), b""))
+        for frame in self._choices[0].frames():
+            read(frame)
+        if self._usage is not None:
+            tier = self._head.get("service_tier")
+            told: JsonObject = {"choices": [], "usage": self._usage, "service_tier": tier}
+            read(Frame(b"", to_json(told), b""))
+
+
+def _unnamed(frame: Frame) -> bytes:
+    """An event as it came, without a name: Chat's have none."""
+    return frame.raw[frame.raw.find(b"data: ") :] if frame.event else frame.raw
+
+
+_MODEL = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
+"""The model's name in a chunk. Inside texts quotes are escaped, so it matches no content."""
+
+
+class _Renamer:
+    """Shows another name of the model in chunks, which begin alike up to it."""
+
+    __slots__ = ("_head", "_model", "_name", "_new_head")
+
+    def __init__(self, model: str | None) -> None:
+        self._model = model
+        self._name = b"" if model is None else escape(to_json(model))
+        """The name as chunks are to have it; empty if they have it, or any will do."""
+        self._head = self._new_head = b""
+        """How the last chunk began whose model was renamed, and how it was passed on."""
+
+    def renamed(self, data: bytes, raw: bytes) -> bytes:
+        """The frame `raw` of the chunk `data` with that name."""
+        if not self._name:
+            return raw
+        if self._head and raw.startswith(self._head):
+            return self._new_head + raw[len(self._head) :]
+        found = _MODEL.search(raw)
+        if found is None:
+            return raw
+        if raw.find(b"{", raw.find(b"{") + 1, found.start()) >= 0:
+            # The first of that name may be inside of another member.
+            members = jsontext.members(data)
+            if "model" not in members:
+                return raw
+            return encode(to_json({**members, "model": self._model}))
+        if found[2] == self._name:
+            # The upstream says it as the client does: in all chunks, since it is of the answer.
+            self._name = b""
+            return raw
+        self._head = raw[: found.end()]
+        self._new_head = raw[: found.start(2)] + self._name
+        return self._new_head + raw[found.end() :]

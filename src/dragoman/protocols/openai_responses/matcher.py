@@ -1,0 +1,719 @@
+"""Matches answers that are passed through with what Responses allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Raw, Struct
+
+from dragoman import jsontext
+from dragoman.canonical.errors import UpstreamError
+from dragoman.canonical.usage import Usage, summed
+from dragoman.jsontext import JsonError, decoder
+from dragoman.protocols.base import NOTHING, AnswerWriter, Passed, to_json
+from dragoman.protocols.error_body import is_typed, says_error
+from dragoman.protocols.finish_words import is_failure
+from dragoman.protocols.matching import (
+    Arguments,
+    Read,
+    Run,
+    Watch,
+    blank_after,
+    has_lone_escape,
+    is_object,
+)
+from dragoman.protocols.openai_errors import fault_of
+from dragoman.protocols.openai_responses.additions import ANSWERS, CREATED, Additions, retargeted
+from dragoman.protocols.openai_responses.loose import CALLS, as_message
+from dragoman.protocols.openai_responses.shown import ABSENT, Seen, changed_in, of_next, showing
+from dragoman.protocols.openai_responses.stream_writer import ResponsesWriter
+from dragoman.protocols.openai_responses.usage import read_usage
+from dragoman.protocols.openai_responses.web_search import searches_of
+from dragoman.sse import Frame, encode
+
+# --- shapes -------------------------------------------------------------------------------------
+
+
+class Part(Struct):
+    """A part of a message or of reasoning."""
+
+    type: str
+    text: Raw = ABSENT
+    refusal: Raw = ABSENT
+
+    @property
+    def said(self) -> Raw:
+        """Its text."""
+        return self.refusal if self.type == "refusal" else self.text
+
+
+class Item(Struct):
+    """An item of one of the types that have text or arguments."""
+
+    type: Literal["message", "reasoning", "function_call", "custom_tool_call"]
+    id: str = ""
+    role: Literal["assistant", None] = None
+    status: str | None = None
+    phase: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    arguments: Raw = ABSENT
+    input: Raw = ABSENT
+    content: list[Part] | None = None
+    summary: list[Part] | None = None
+    text: None = None
+    output_text: None = None
+    reasoning: None = None
+    reasoning_content: None = None
+    thinking: None = None
+
+    @property
+    def parts(self) -> list[Part]:
+        """Its parts."""
+        return [*(self.summary or ()), *(self.content or ())]
+
+    @property
+    def payload(self) -> Raw:
+        """The arguments or the input of a call."""
+        return self.input if self.type == "custom_tool_call" else self.arguments
+
+    def is_exact(self) -> bool:
+        """Whether it has what readers want of it."""
+        if self.type in CALLS:
+            return bool(self.name and self.call_id) and _is_text(self.payload)
+        known = _PARTS[self.type]
+        return all(part.type in known and _is_text(part.said) for part in self.parts)
+
+    def is_empty(self) -> bool:
+        """Whether it is as it begins: what it says comes in pieces."""
+        return not self.parts if self.type not in CALLS else bytes(self.payload) == b'""'
+
+    def says(self) -> tuple[Any, ...]:
+        """What it is and says, to compare it."""
+        texts = [jsontext.decode(part.said) for part in self.parts]
+        payload = jsontext.decode(self.payload) if self.payload else ""
+        return self.type, self.call_id, self.name, self.namespace, texts, payload
+
+
+_PARTS = {
+    "message": frozenset({"output_text", "refusal"}),
+    "reasoning": frozenset({"summary_text", "reasoning_text"}),
+}
+"""The types of the parts of an item."""
+
+_SUMMARY = "summary_text"
+
+
+class Other(Struct):
+    """Any event."""
+
+    type: str = ""
+    sequence_number: Any = -1
+
+
+class Event(Other):
+    """An event about an item."""
+
+    output_index: int = -1
+    content_index: int = -1
+    summary_index: int = -1
+    item_id: str = ""
+    item: Raw = ABSENT
+    part: Part | None = None
+    delta: Raw = ABSENT
+    text: Raw = ABSENT
+    refusal: Raw = ABSENT
+    arguments: Raw = ABSENT
+    input: Raw = ABSENT
+
+    @property
+    def at(self) -> int:
+        """The index of the part."""
+        return max(self.content_index, self.summary_index)
+
+
+class Kind(Struct):
+    """The type of an item."""
+
+    type: str
+
+
+_other = decoder(Other)
+_event = decoder(Event)
+_item = decoder(Item)
+_kind = decoder(Kind)
+_items = decoder(list[Raw])
+_text = decoder(str)
+
+
+def _is_text(raw: Raw) -> bool:
+    """Whether a value is a text that strict readers take."""
+    data = bytes(raw)
+    if not data.startswith(b'"'):
+        return False
+    if data.isascii() and data.find(b"\\u") < 0:
+        return True
+    try:
+        _text(raw)
+    except JsonError:
+        return False
+    return True
+
+
+_LIFECYCLE = frozenset(
+    {
+        b"response.created",
+        b"response.queued",
+        b"response.in_progress",
+        b"response.completed",
+        b"response.incomplete",
+        b"response.failed",
+    }
+)
+_ENDS = {"response.completed": "completed", "response.incomplete": "incomplete"}
+
+# --- items --------------------------------------------------------------------------------------
+
+
+class OpenPart(Struct, eq=False):
+    """A part under way."""
+
+    type: str
+    run: Run
+    is_over: bool = False
+
+
+class OpenItem(Struct, eq=False):
+    """An item under way. `log` is what a reader would have to know of it, in order."""
+
+    index: int
+    head: Item
+    log: list[Frame | Run]
+    parts: list[OpenPart] = []
+    run: Run | None = None
+    """The arguments or the input of a call."""
+
+    def begin_part(self, kind: str, at: int, frame: Frame) -> None:
+        """A part of type `kind` begins, with an event."""
+        index = b"summary_index" if kind == _SUMMARY else b"content_index"
+        run = self.text_run(_DELTAS_OF[kind], b',"%b":%d' % (index, at))
+        self.parts.append(OpenPart(kind, run))
+        self.log += (_recorded(frame), run)
+
+    def text_run(self, delta: str, place: bytes = b"") -> Run:
+        """A text of the item that grows by deltas of a type."""
+        names = delta.encode(), to_json(self.head.id), self.index, place
+        head = b'{"type":"%b","item_id":%b,"output_index":%d%b,"delta":"' % names
+        is_json = self.head.type == "function_call"
+        return Arguments(head, b'"}') if is_json else Run(head, b'"}')
+
+    def is_said(self, item: Item) -> bool:
+        """Whether the whole item says what came of it."""
+        head, parts = self.head, item.parts
+        return (
+            (item.type, item.id, item.call_id, item.name, item.namespace)
+            == (head.type, head.id, head.call_id, head.name, head.namespace)
+            and len(parts) == len(self.parts)
+            and all(
+                whole.type == part.type and _is_same(part.run, whole.said)
+                for whole, part in zip(parts, self.parts, strict=True)
+            )
+            and (self.run is None or _is_same(self.run, item.payload))
+        )
+
+    def frames(self) -> Iterator[Frame]:
+        """Events that say the same."""
+        for one in self.log:
+            if isinstance(one, Frame):
+                yield one
+            elif one.text:
+                yield one.frame(b"response.delta")
+
+
+def _is_same(run: Run, whole: Raw) -> bool:
+    """Whether a whole text is the one that came in pieces."""
+    data = bytes(whole)
+    if data[1:-1] == run.text:
+        return True
+    return _is_text(whole) and _text(whole) == run.value()
+
+
+_DELTAS = {
+    b"response.output_text.delta": "output_text",
+    b"response.refusal.delta": "refusal",
+    b"response.reasoning_summary_text.delta": "summary_text",
+    b"response.reasoning_text.delta": "reasoning_text",
+    b"response.function_call_arguments.delta": "function_call",
+    b"response.custom_tool_call_input.delta": "custom_tool_call",
+}
+"""Events that grow a text, and the type of the part or call that it is of."""
+
+_DELTAS_OF = {kind: name.decode() for name, kind in _DELTAS.items()}
+_WHOLES = {name.removesuffix(b"delta") + b"done": kind for name, kind in _DELTAS.items()}
+
+# --- streams ------------------------------------------------------------------------------------
+
+
+class ResponsesMatcher(Watch):
+    """Follows one stream; see `base.Matcher`. What changes in what is exact are members of the
+    response object."""
+
+    __slots__ = (
+        "_added",
+        "_beside",
+        "_calls",
+        "_done",
+        "_is_begun",
+        "_names",
+        "_number",
+        "_open",
+        "_shown",
+        "_spent",
+        "_start",
+        "untold",
+    )
+
+    def __init__(
+        self,
+        model: str | None,
+        include_usage: bool,
+        shown: Mapping[str, Any] = NOTHING,
+        choices: int = 1,
+    ) -> None:
+        super().__init__()
+        self._shown = shown if model is None else {"model": model, **shown}
+        self._start: dict[str, Any] = {}
+        """What of the first response object readers look at."""
+        self._is_begun = False
+        """Whether the response under way was created."""
+        self._number = 0
+        """Sequence number of the next event."""
+        self._done: dict[int, Raw] = {}
+        """The items that are over, whole, by their index."""
+        self._beside: set[int] = set()
+        """Indexes of the items under way of other types, which nobody reads but the client."""
+        self._open: OpenItem | None = None
+        self._calls: set[str | None] = set()
+        """The ids of the calls."""
+        self._added: Additions | None = None
+        """What was added to the response, once something was accepted."""
+        self._names: dict[str, str] = {}
+        """By the upstream's ids, those that the responses are shown by, where these are others."""
+        self._spent: Usage | None = None
+        """Usage of the responses before the one under way."""
+        self.untold = 0
+
+    def match(self, frame: Frame) -> bytes | None:
+        """The bytes to pass on, None if the event is not exact."""
+        data = frame.data
+        try:
+            if not frame.event:
+                name = _other(data).type.encode()
+                frame = Frame(name, data, b"event: %b\n%b" % (name, frame.raw))
+            take = _EVENTS.get(frame.event)
+            if self.undo is not None and take is not ResponsesMatcher._grow and self._is_torn:
+                return None
+            if frame.event in _LIFECYCLE:
+                return self._lifecycle(frame)
+            event: Other
+            if take is None:
+                event = _other(data)
+                passes = self._pass(frame)
+            else:
+                event = about = _event(data)
+                passes = about.type.encode() == frame.event and take(self, about, frame)
+            if event.type.encode() != frame.event:
+                return None
+            if frame.event in ANSWERS:
+                return self._answered(frame)
+        except JsonError:
+            return None if data.strip() or frame.event else b""
+        if not passes:
+            return None
+        number = event.sequence_number
+        self._number = max(self._number, number if type(number) is int else -1) + 1
+        return frame.raw
+
+    @property
+    def _is_torn(self) -> bool:
+        """Whether the arguments of the item under way end within an escape."""
+        run = None if self._open is None else self._open.run
+        return isinstance(run, Arguments) and bool(run.open)
+
+    # Events of items.
+
+    def _begin_item(self, event: Event, frame: Frame) -> bool:
+        index = len(self._done) + len(self._beside)
+        if not self._is_begun or self._open is not None or event.output_index != index:
+            return False
+        if self._is_foreign(event.item):
+            self._beside.add(index)
+            self.begun = True
+            return True
+        item = _item(event.item)
+        if not item.id or not item.is_exact() or not item.is_empty():
+            return False
+        if item.type in CALLS and item.call_id in self._calls:
+            return False
+        self._open = OpenItem(index, item, [_recorded(frame)])
+        if item.type in CALLS:
+            self._calls.add(item.call_id)
+            self._open.run = self._open.text_run(_DELTAS_OF[item.type])
+            self._open.log.append(self._open.run)
+            self.begun = True
+        return True
+
+    def _is_foreign(self, raw: Raw) -> bool:
+        """Whether nobody reads an item but the client."""
+        if _is_read(raw):
+            return False
+        item = jsontext.object_of(raw) or {}
+        if as_message(item) is not item:
+            raise JsonError("an item of an unknown type that readers know how to read")
+        return True
+
+    def _touched(self, event: Event) -> OpenItem | None:
+        """The item under way, if an event is about it."""
+        item = self._open
+        is_its = item is not None and event.output_index == item.index
+        return item if is_its and item is not None and event.item_id == item.head.id else None
+
+    def _begin_part(self, event: Event, frame: Frame) -> bool:
+        item, part = self._touched(event), event.part
+        if item is None or part is None or part.type not in _PARTS.get(item.head.type, ()):
+            return False
+        before = [one for one in item.parts if (one.type == _SUMMARY) is (part.type == _SUMMARY)]
+        if event.at != len(before) or bytes(part.said) != b'""':
+            return False
+        if item.parts and not item.parts[-1].is_over:
+            return False
+        item.begin_part(part.type, event.at, frame)
+        return True
+
+    def _grow(self, event: Event, frame: Frame) -> bool:
+        item, kind, text = self._touched(event), _DELTAS[frame.event], event.delta
+        if item is None or not _is_text(text):
+            return False
+        run = item.run
+        if run is None:
+            part = item.parts[-1] if item.parts else None
+            if part is None or part.type != kind or part.is_over or event.at != _index(item):
+                return False
+            run = part.run
+            self.blank = 0
+        elif item.head.type != kind:
+            return False
+        elif isinstance(run, Arguments):
+            piece = _text(text)
+            if not run.allows(piece, is_held=self.undo is not None):
+                return False
+            self.undo = run.grow(piece)
+            self._watch(piece)
+            self.blank = blank_after(self.blank, piece)
+            return True
+        raw = bytes(text)[1:-1]
+        run.text += raw
+        self._watch(raw)
+        return True
+
+    def _watch(self, piece: str | bytes) -> None:
+        self.said += len(piece)
+        self.begun = self.begun or bool(piece)
+
+    def _whole_text(self, event: Event, frame: Frame) -> bool:
+        item, kind = self._touched(event), _WHOLES[frame.event]
+        if item is None:
+            return False
+        if item.run is not None:
+            whole = event.input if kind == "custom_tool_call" else event.arguments
+            is_its = item.head.type == kind and _is_same(item.run, whole)
+        else:
+            part = item.parts[-1] if item.parts else None
+            whole = event.refusal if kind == "refusal" else event.text
+            is_its = (
+                part is not None
+                and part.type == kind
+                and event.at == _index(item)
+                and _is_same(part.run, whole)
+            )
+        if is_its:
+            item.log.append(_recorded(frame))
+        return is_its
+
+    def _end_part(self, event: Event, frame: Frame) -> bool:
+        item, part = self._touched(event), event.part
+        if item is None or part is None or not item.parts or event.at != _index(item):
+            return False
+        last = item.parts[-1]
+        if last.is_over or part.type != last.type or not _is_same(last.run, part.said):
+            return False
+        last.is_over = True
+        item.log.append(_recorded(frame))
+        return True
+
+    def _end_item(self, event: Event, frame: Frame) -> bool:
+        index = event.output_index
+        if index in self._beside:
+            is_foreign = self._is_foreign(event.item)
+            if is_foreign:
+                self._beside.remove(index)
+                self._done[index] = Raw(bytes(event.item))
+            return is_foreign
+        if self._open is None or index != self._open.index:
+            return False
+        item = _item(event.item)
+        if not item.is_exact() or not self._open.is_said(item):
+            return False
+        if item.status == "in_progress" or (
+            item.type == "function_call"
+            and item.status != "incomplete"
+            and not is_object(_text(item.arguments))
+        ):
+            return False
+        self._open = None
+        self._done[index] = Raw(bytes(event.item))
+        self.blank = 0
+        return True
+
+    def _annotate(self, event: Event, frame: Frame) -> bool:
+        item = self._touched(event)
+        if item is None or not item.parts or event.at != _index(item):
+            return False
+        item.log.append(_recorded(frame))
+        return True
+
+    def _pass(self, frame: Frame) -> bool:
+        """An event of a type that nobody reads."""
+        name = frame.event
+        if name == b"error" or name in _READ or not is_typed(name.decode(errors="replace")):
+            return False
+        self.begun = self.begun or name.startswith(b"response.")
+        return True
+
+    # The life of the response.
+
+    def _lifecycle(self, frame: Frame) -> bytes | None:
+        data, event = showing(frame.data, self._shown)
+        response = event.response
+        if response is None or str(event.type).encode() != frame.event:
+            return None
+        name, is_end = response.id, event.type in _ENDS
+        is_new = not self._is_begun
+        if not is_new and name != self.answer_id and self.begun and self._added is None:
+            return None  # a second response
+        # One that is steered ends in the middle of an item.
+        if is_end and self._added is None and not self._ends(response, _ENDS[event.type]):
+            return None
+        if is_new:
+            self._begin(response)
+        raw = frame.raw if data is frame.data else encode(data, frame.event)
+        number = event.sequence_number
+        self._number = max(self._number, number if type(number) is int else -1) + 1
+        told = usage_of(response)
+        if told is not None:
+            self.usage = told if self._spent is None else summed(self._spent, told)
+        if self._added is not None and event.type == "response.created":
+            self._added.take(CREATED, data)
+        if is_end or event.type == "response.failed":
+            self._end(response, frame.event, data, is_told=told is not None)
+        return raw
+
+    def _begin(self, response: Seen) -> None:
+        self._is_begun = True
+        self.answer_id = response.id if isinstance(response.id, str) else ""
+        names = ("id", "created_at", "service_tier")
+        self._start = {name: getattr(response, name) for name in names}
+        self._start["model"] = response.model or None
+        if "id" in self._shown:
+            self._names[self.answer_id] = self._shown["id"]
+
+    def _ends(self, response: Seen, status: str) -> bool:
+        """Whether a response that is over is exactly what came of it."""
+        if self._open is not None or self._beside or has_failed(response):
+            return False
+        if response.status not in (None, status):
+            return False
+        try:
+            output = _items(response.output)
+        except JsonError:
+            return False
+        if len(output) != len(self._done) or (response.output_text and not output):
+            return False
+        return all(
+            bytes(whole) == bytes(self._done[index]) or _says_the_same(whole, self._done[index])
+            for index, whole in enumerate(output)
+        )
+
+    def _end(self, response: Seen, name: bytes, data: bytes, *, is_told: bool) -> None:
+        self.reason = reason_in(response, has_calls=bool(self._calls))
+        self.ended = self._added is None or self._added.take(name, data)
+        self._is_begun = False
+        self._calls.clear()
+        if not self.ended:
+            # What follows goes on from this response, and not from what it went on from.
+            self._spent = self.usage
+            self.untold += not is_told
+            self._shown = of_next(self._shown, len(self._names))
+            self._open = None
+            self._done.clear()
+            self._beside.clear()
+        if name == b"response.failed":
+            self.fault = fault_of(response.error)
+
+    def _answered(self, frame: Frame) -> bytes:
+        """What became of input for a response under way."""
+        self._added = self._added or Additions()
+        self.ended = self._added.take(frame.event, frame.data)
+        told = retargeted(frame.data, self._names) if self._names else frame.data
+        return frame.raw if told is frame.data else encode(told, frame.event)
+
+    def finish(self) -> bytes | None:
+        """The bytes are over."""
+        if self._added is None or not self._added.ended:
+            return None
+        self.ended = True
+        return b""
+
+    def hand_over(self, read: Read, writer: AnswerWriter) -> None:
+        """Give the reader the items that came, and the writer what the client was shown."""
+        if self.undo is not None:
+            self.undo()
+        if self._added is not None:
+            raise UpstreamError.unreadable("an event is not what the protocol allows")
+        if not self._is_begun:
+            return
+        start = {"type": "response.created", "response": self._start}
+        read(Frame(b"response.created", to_json(start), b""))
+        for index, whole in self._done.items():
+            if _is_read(whole):
+                event = {"type": _DONE.decode(), "output_index": index, "item": whole}
+                read(Frame(_DONE, to_json(event), b""))
+        assert isinstance(writer, ResponsesWriter)
+        output, item = [self._done[index] for index in sorted(self._done)], self._open
+        writer.resume(output, self._number, "" if item is None else item.head.id)
+        if item is not None:
+            for frame in item.frames():
+                read(frame)
+            part = item.parts[-1] if item.parts else None
+            kind = None if part is None or part.is_over else part.type
+            writer.resume_item(item.head.type, item.head.phase, kind, self._number)
+
+
+def _is_read(item: Raw) -> bool:
+    """Whether an item is of a type that has text or arguments."""
+    kind = _kind(item).type
+    return kind in _PARTS or kind in CALLS
+
+
+def _index(item: OpenItem) -> int:
+    """The index of the last part of an item."""
+    last = item.parts[-1].type == _SUMMARY
+    return sum((part.type == _SUMMARY) is last for part in item.parts) - 1
+
+
+def _recorded(frame: Frame) -> Frame:
+    """An event as it is recorded: its bytes were passed on."""
+    return Frame(frame.event, frame.data, b"")
+
+
+def _says_the_same(whole: Raw, item: Raw) -> bool:
+    """Whether two items say the same, of the types that are read."""
+    try:
+        return _item(whole).says() == _item(item).says()
+    except JsonError:
+        return jsontext.object_of(whole) == jsontext.object_of(item)
+
+
+_DONE = b"response.output_item.done"
+
+_EVENTS = {
+    b"response.output_item.added": ResponsesMatcher._begin_item,
+    _DONE: ResponsesMatcher._end_item,
+    b"response.content_part.added": ResponsesMatcher._begin_part,
+    b"response.content_part.done": ResponsesMatcher._end_part,
+    b"response.reasoning_summary_part.added": ResponsesMatcher._begin_part,
+    b"response.reasoning_summary_part.done": ResponsesMatcher._end_part,
+    b"response.output_text.annotation.added": ResponsesMatcher._annotate,
+    **dict.fromkeys(_DELTAS, ResponsesMatcher._grow),
+    **dict.fromkeys(_WHOLES, ResponsesMatcher._whole_text),
+}
+_READ = frozenset({b"response.done", b"response.reasoning.delta", b"response.reasoning.done"})
+"""Events of other servers that are read."""
+
+# --- whole answers ------------------------------------------------------------------------------
+
+_response = decoder(Seen)
+_STATUSES = (None, "completed", "incomplete", "queued", "in_progress")
+
+
+def match_response(
+    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1
+) -> Passed | None:
+    """See `base.AnswerMatcher`. A response that is made in the background has no output yet."""
+    try:
+        answer = _response(body)
+        items = _items(answer.output)
+        if has_failed(answer) or answer.status not in _STATUSES or not _are_whole(items):
+            return None
+        if answer.output_text and not items:
+            return None
+        if answer.model != Raw(to_json(model)) or shown:
+            members = jsontext.members(body)
+            changed = changed_in(members, {"model": model, **shown})
+            body = to_json({**members, **changed}) if changed else body
+    except JsonError:
+        return None
+    usage = usage_of(answer)
+    said = 0 if usage else sum(map(_said_in, items))
+    has_calls = any(_kind(item).type in CALLS for item in items)
+    return Passed(body, usage, reason_in(answer, has_calls=has_calls), said)
+
+
+def _are_whole(items: list[Raw]) -> bool:
+    """Whether all items of a whole answer are exact."""
+    ids = [_item(item).call_id for item in items if _kind(item).type in CALLS]
+    return len({*ids}) == len(ids) and all(map(_is_whole, items))
+
+
+def _is_whole(raw: Raw) -> bool:
+    if not _is_read(raw):
+        foreign = jsontext.object_of(raw) or {}
+        return as_message(foreign) is foreign
+    item = _item(raw)
+    if not item.is_exact():
+        return False
+    if item.type != "function_call":
+        return True
+    arguments = _text(item.arguments)
+    is_whole = item.status == "incomplete" or is_object(arguments)
+    return is_whole and not has_lone_escape(arguments)
+
+
+def _said_in(raw: Raw) -> int:
+    """The bytes of text in an item."""
+    try:
+        item = _item(raw)
+    except JsonError:
+        return 0
+    texts: Sequence[Raw] = [part.said for part in item.parts]
+    return sum(len(bytes(text)) - 2 for text in texts) + max(0, len(bytes(item.payload)) - 2)
+
+
+def has_failed(answer: Seen) -> bool:
+    """Whether a response says that it is no answer, whatever its event says. In any other status it
+    may be one that is made in the background."""
+    return says_error(answer.error) or is_failure(answer.status)
+
+
+def reason_in(answer: Seen, *, has_calls: bool) -> str:
+    """The word for why an answer ended."""
+    if isinstance(answer.incomplete_details, dict):
+        return str(answer.incomplete_details.get("reason"))
+    return "tool_calls" if has_calls and answer.status == "completed" else str(answer.status)
+
+
+def usage_of(answer: Seen) -> Usage | None:
+    """The usage of a response, None if it has none."""
+    return read_usage(answer.usage, answer.service_tier, searches_of(answer.tool_usage))
