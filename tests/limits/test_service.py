@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import pytest
+
 from dragoman.config.limits import Limit
 from dragoman.edge.auth import Caller
+from dragoman.keys.records import UsedInHour
+from dragoman.limits.balances import Balance
 from dragoman.limits.ledgers import Decide, Ledger
 from dragoman.limits.messages import Granted, Refused
-from dragoman.limits.rules import Expected, Reservation
+from dragoman.limits.rules import Expected, Reservation, Rule
 from dragoman.link.messages import Handlers
 from dragoman.link.owner import Owner
 from dragoman.serving.limits.client import Limits
@@ -52,6 +56,29 @@ async def admit(limits: Limits, caller: Caller) -> Granted | Refused:
     if isinstance(decision, Granted):
         limits.settle(Reservation(rules.all, decision), decision.amounts)
     return decision
+
+
+@pytest.mark.parametrize(("window", "entries"), [("total", 1), ("7d", 50)])
+async def test_what_was_used_before_is_one_sum_for_each_part_of_the_window(
+    window: str, entries: int
+) -> None:
+    now = time.time()
+    hour = int(now) // 3600 * 3600
+    rows = [
+        UsedInHour(hour - 3600 * back, model, "up", 1, 0, 0, 0, 0, 0, 0)
+        for back in range(50)
+        for model in "abc"
+    ]
+
+    async def used_since(name: str, since: float, *, is_team: bool) -> Sequence[UsedInHour]:
+        return rows
+
+    rule = Rule(Limit(kind="requests", amount=1000, window=window), "k")
+    used = await UsageHistory(used_since).used(rule, now)
+    assert len(used) == entries
+    balance = Balance(1, rule.ledger, rule.limit)
+    balance.counter.restore(used, now)
+    assert balance.used(now) == 150
 
 
 async def test_a_key_that_is_removed_frees_nothing_of_its_team() -> None:
