@@ -2,7 +2,7 @@
 middle of a thought, and after which of them an agent asks again.
 
 The stream comes from a server of its own, without a gateway: what is tried is the agent. The tables
-of `docs/decisions/0044-after-a-break.md` were made by it.
+of `docs/decisions/0035-after-a-break.md` were made by it.
 """
 
 from __future__ import annotations

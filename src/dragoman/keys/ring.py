@@ -285,12 +285,19 @@ class KeyRing:
             return
         self._clients, self._fixed_teams = found, teams
         self.is_empty = not found and not self._keys
+        bound = {
+            one.caller.name: one.caller.bound
+            for one in self._secrets.values()
+            if one.caller.bound is not None
+        }
         self._secrets, self._digests, self.unusable = {}, {}, {}
         for client in found.values():
             self._put_client(client)
         for key in self._keys.values():
             self._put_key(key)
         self._seen.clear()
+        for name, rules in bound.items():
+            self.on_changed(rules, self.caller(name))
 
     @property
     def count(self) -> int:
