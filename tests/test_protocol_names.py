@@ -35,6 +35,7 @@ REASONS = {
     "config/starting.py": "well-known services, and what each speaks",
     "demo.py": "the demo shows three models, each on the simulator's upstream of one protocol",
     "server/app.py": "the CORS headers that browsers were promised, letter by letter",
+    "server/services.py": "the route under which a response made in the background is logged",
     "observability/traces/conventions.py": "hosts of services, and the conventions' names",
     "lab/prices/litellm.py": "providers' names in a list of prices, which is of services",
     "observability/request_log/rows.py": "names of clients, by what their user agents begin with",

@@ -17,7 +17,7 @@ from tests.clients.asking import CONTENT, SAID, ask
 from tests.clients.programs import Api, Finished
 from tests.clients.reading import called
 from tests.clients.stage import GENERATING, UPSTREAMS, Stage, playing
-from tests.websocket.test_faults import SOON
+from tests.websocket.timing import SOON
 
 ROUNDS = 9
 AT_ONCE = 2

@@ -6,8 +6,7 @@ from playwright.sync_api import Page, expect
 
 from dragoman.server.testing import RunningGateway
 from tests.dashboard.conftest import Problems
-from tests.dashboard.test_screens import ask, sign_in
-from tests.dashboard.test_workbench import broken_rules
+from tests.dashboard.pages import ask, broken_rules, sign_in
 
 LIST = """name,upstream,key
 new-1,chat,sk-sim-new-one

@@ -8,10 +8,9 @@ from playwright.sync_api import Page, expect
 
 from dragoman.server.testing import RunningGateway
 from tests.dashboard.conftest import Problems
-from tests.dashboard.test_screens import ask, sign_in
-from tests.dashboard.test_workbench import broken_rules
+from tests.dashboard.pages import ask, broken_rules, sign_in
+from tests.gateway.administration import eventually
 from tests.gateway.http import call
-from tests.gateway.test_admin import eventually
 
 
 def test_bodies_are_read_and_opened_in_the_workbench(

@@ -6,8 +6,7 @@ from playwright.sync_api import Page, expect
 
 from dragoman.server.testing import RunningGateway
 from tests.dashboard.conftest import Problems
-from tests.dashboard.test_screens import sign_in
-from tests.dashboard.test_workbench import broken_rules
+from tests.dashboard.pages import broken_rules, sign_in
 
 
 def test_a_guide_is_for_this_instance_and_the_doctor_runs(

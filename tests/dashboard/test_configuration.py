@@ -12,7 +12,7 @@ from dragoman.config import Config, Secret, Storage, Upstream
 from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.testing import RunningGateway
 from tests.dashboard.conftest import KEY, Problems
-from tests.dashboard.test_screens import ask, sign_in
+from tests.dashboard.pages import ask, sign_in
 from tests.gateway.services import needs_linux, services
 
 

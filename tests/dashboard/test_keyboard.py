@@ -6,7 +6,7 @@ from playwright.sync_api import Page, expect
 
 from dragoman.server.testing import RunningGateway
 from tests.dashboard.conftest import MOST, SCREENS, Problems
-from tests.dashboard.test_screens import sign_in
+from tests.dashboard.pages import sign_in
 
 
 def test_letters_lead_everywhere(page: Page, gateway: RunningGateway, problems: Problems) -> None:

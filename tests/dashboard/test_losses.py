@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from dragoman.server.testing import RunningGateway
 from tests.dashboard.conftest import Problems
-from tests.dashboard.test_screens import ask, sign_in
+from tests.dashboard.pages import ask, sign_in
 from tests.gateway.clients import body
 from tests.gateway.http import call
 

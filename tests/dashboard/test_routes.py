@@ -6,7 +6,7 @@ from playwright.sync_api import Page, expect
 
 from dragoman.server.testing import RunningGateway
 from tests.dashboard.conftest import Problems
-from tests.dashboard.test_screens import sign_in
+from tests.dashboard.pages import sign_in
 
 
 def test_a_name_is_explained_as_one_types(

@@ -5,33 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Page, Route, expect
 
 from dragoman.server.testing import RunningGateway
-from tests.dashboard.conftest import KEY, MOST, ODD, Problems
+from tests.dashboard.conftest import MOST, ODD, Problems
+from tests.dashboard.pages import ask, sign_in
 from tests.gateway.clients import body
 from tests.gateway.http import call
 
-AXE = Path(__file__).parents[1] / "node" / "node_modules" / "axe-core" / "axe.min.js"
 WIDTHS = {"wide": (1440, 900), "phone": (390, 844)}
-
-
-def ask(gateway: RunningGateway, method: str, path: str, body: object = None) -> object:
-    """What the administration answers."""
-    made = None if body is None else json.dumps(body).encode()
-    headers = {"content-type": "application/json"}
-    answer = call(gateway.base_url, method, f"/admin/{path}", made, headers, key=KEY)
-    assert answer.status < 300, answer.body
-    return answer.json
-
-
-def sign_in(page: Page, gateway: RunningGateway, key: str = KEY, path: str = "/accounts") -> None:
-    page.goto(f"{gateway.base_url}/ui{path}")
-    page.get_by_label("Admin key").fill(key)
-    page.keyboard.press("Enter")
 
 
 def test_a_wrong_key_shows_nothing(page: Page, gateway: RunningGateway) -> None:

@@ -17,7 +17,7 @@ from dragoman.config import Account, Admin, Client, OwnPrice, Secret, Storage, T
 from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.dashboard.conftest import KEY, MOST, ODD, SCREENS
-from tests.dashboard.test_screens import AXE, ask, sign_in
+from tests.dashboard.pages import AXE, ask, sign_in
 from tests.gateway.clients import PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import KEY as CLIENT

@@ -7,23 +7,12 @@ import json
 from playwright.sync_api import Page, expect
 
 from dragoman.server.testing import RunningGateway
-from tests.dashboard import test_screens
 from tests.dashboard.conftest import Problems
-from tests.dashboard.test_screens import ask, sign_in
+from tests.dashboard.pages import ask, broken_rules, sign_in
 
 CHAT = {"model": "m", "seed": 7, "messages": [{"role": "user", "content": "<img src=x>" * 30}]}
 CURL = f"""curl https://llm.example.com/v1/chat/completions -H 'Authorization: Bearer sk-secret' \\
   -d '{json.dumps(CHAT)}'"""
-
-
-def broken_rules(page: Page) -> object:
-    """The rules of accessibility that a page breaks badly as it is."""
-    page.evaluate(test_screens.AXE.read_text())
-    return page.evaluate(
-        "axe.run({resultTypes: ['violations']}).then((found) => found.violations"
-        ".filter((one) => ['serious', 'critical'].includes(one.impact))"
-        ".map((one) => one.id + ': ' + one.nodes.map((node) => node.failureSummary)))"
-    )
 
 
 def test_a_request_side_by_side(page: Page, gateway: RunningGateway, problems: Problems) -> None:

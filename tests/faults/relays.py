@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.upstream.proxies import SocksProxy
 from tests.upstream.servers import Server, answers, read_call
-from tests.upstream.test_proxies import SocksProxy
 
 USER = "relay"
 

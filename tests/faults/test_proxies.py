@@ -19,8 +19,8 @@ from tests.gateway.clients import APIS, PATHS, body, completed, error_of, text_o
 from tests.gateway.conftest import config_for
 from tests.gateway.http import Answer, call
 from tests.gateway.processes import until
+from tests.upstream.proxies import SocksProxy
 from tests.upstream.servers import Server
-from tests.upstream.test_proxies import SocksProxy
 
 TIMEOUTS = Timeouts(connect_s=1.0, first_byte_s=1.0)
 PATHS_AND_MODES = list(itertools.product(APIS, (False, True)))

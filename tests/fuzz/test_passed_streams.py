@@ -19,7 +19,7 @@ from dragoman.translation.call import CallSettings
 from dragoman.translation.streams import AnswerStream
 from tests.fuzz.counts import STREAMS
 from tests.fuzz.readings import Reading, reading_of
-from tests.fuzz.test_streams_say_all import (
+from tests.fuzz.streams import (
     BATCHES,
     LENIENT,
     STEPS,

@@ -35,7 +35,7 @@ from dragoman.serving.routing import Router
 from dragoman.translation import ClientRequest
 from tests.gateway.http import Connection
 from tests.gateway.processes import ASKED, gateway_process
-from tests.gateway.test_shared_concurrency import slow_upstream
+from tests.gateway.slow_upstream import slow_upstream
 
 FOUR = (
     Limit(kind="requests", amount=10**9, window="1m"),

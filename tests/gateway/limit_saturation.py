@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.gateway.processes import ASKED, gateway_process
-from tests.gateway.test_shared_concurrency import slow_upstream
+from tests.gateway.slow_upstream import slow_upstream
 
 KEY = "sk-of-the-limited"
 LIMITED = """

@@ -8,7 +8,7 @@ from dragoman.lab.simulator.accounts import KeyBehaviour
 from dragoman.lab.simulator.script import Failure, Fault
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway
-from tests.gateway.test_admin import SECRET, admin, gateway
+from tests.gateway.administration import SECRET, admin, gateway
 
 __all__ = ["gateway"]
 

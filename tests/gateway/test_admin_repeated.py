@@ -13,7 +13,7 @@ from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import running_gateway
 from tests.gateway.http import Answer, call
 from tests.gateway.processes import until
-from tests.gateway.test_keys import TOKEN, admin, settings
+from tests.gateway.stored_keys import TOKEN, admin, settings
 
 
 def test_a_post_that_is_repeated_is_given_the_first_answer(

@@ -11,10 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Client, Secret
-from dragoman.lab.simulator.accounts import KeyBehaviour
-from dragoman.lab.simulator.script import Failure, Fault
 from dragoman.lab.simulator.testing import RunningSimulator
-from dragoman.server.testing import RunningGateway
 from dragoman.serving.affinity import (
     NO_KEYS,
     ConversationKeys,
@@ -23,63 +20,12 @@ from dragoman.serving.affinity import (
     response_id,
 )
 from dragoman.translation import ClientRequest
-from tests.gateway.clients import APIS, PATHS, body, completed, text_of
+from tests.gateway.clients import APIS, body, completed, text_of
 from tests.gateway.conftest import PROTOCOLS, Start, config_for
-from tests.gateway.http import KEY, Answer, call
+from tests.gateway.conversations import KEYS, Conversation, keys_of, rest
+from tests.gateway.http import Answer, call
 
 CELLS = list(itertools.product(APIS, APIS))
-KEYS = ("sk-sim-org-a", "sk-sim-org-b", "sk-sim-org-c")
-"""Accounts of different organisations: none can read another's reasoning."""
-
-THINKING: dict[str, dict[str, Any]] = {
-    "chat": {},
-    "messages": {"thinking": {"type": "adaptive"}, "max_tokens": 4000},
-    "responses": {
-        "reasoning": {"effort": "low", "summary": "auto"},
-        "include": ["reasoning.encrypted_content"],
-        "store": False,
-    },
-}
-
-
-class Conversation:
-    """A client that sends back all that it was given."""
-
-    def __init__(self, gateway: RunningGateway, api: str, model: str, key: str = KEY) -> None:
-        self.gateway, self.api, self.key = gateway, api, key
-        self.made = body(api, model, **THINKING[api])
-        self.list = "input" if api == "responses" else "messages"
-        self.made[self.list] = []
-
-    def say(
-        self, text: str = "Hello", *, stream: bool = False, headers: dict[str, str] | None = None
-    ) -> Answer:
-        self.made[self.list].append({"role": "user", "content": text})
-        made = {**self.made, "stream": stream}
-        answer = call(self.gateway.base_url, "POST", PATHS[self.api], made, headers, key=self.key)
-        assert answer.status == 200, answer.body
-        if not stream:
-            self.hear(answer.json)
-        return answer
-
-    def hear(self, value: Any) -> None:
-        if self.api == "responses":
-            self.made["input"] += value["output"]
-        elif self.api == "chat":
-            message = {"role": "assistant", "content": value["choices"][0]["message"]["content"]}
-            self.made["messages"].append(message)
-        else:
-            self.made["messages"].append({"role": "assistant", "content": value["content"]})
-
-
-def keys_of(simulator: RunningSimulator) -> list[str]:
-    return [request.key for request in simulator.requests]
-
-
-def rest(gateway: RunningGateway, simulator: RunningSimulator, key: str) -> None:
-    """Have the account fail from now on."""
-    fault = Fault("error", failure=Failure(status=429, retry_after="60"))
-    simulator.app.keys.behaviours[key] = KeyBehaviour(fault)
 
 
 @pytest.mark.parametrize(("client", "upstream"), CELLS)

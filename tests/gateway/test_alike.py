@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dragoman.lab.simulator.testing import RunningSimulator
 from tests.gateway.clients import text_of
 from tests.gateway.conftest import Start, config_for
-from tests.gateway.test_affinity import KEYS, Conversation, keys_of, rest
+from tests.gateway.conversations import KEYS, Conversation, keys_of, rest
 
 TRANSLATED = [
     pair for pair in itertools.product(["messages", "responses"], repeat=2) if pair[0] != pair[1]

@@ -13,9 +13,9 @@ from dragoman.config import Admin, Route, Secret, Storage
 from dragoman.lab.guides import GUIDES
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway, running_gateway
+from tests.gateway.administration import TOKEN
 from tests.gateway.conftest import config_for
-from tests.gateway.test_admin import TOKEN
-from tests.gateway.test_sign_in import ask, made
+from tests.gateway.sessions import ask, made
 
 
 @pytest.fixture

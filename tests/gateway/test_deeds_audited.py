@@ -17,9 +17,9 @@ from dragoman.config import Admin, Config, Secret, Storage
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.processes.reload import Pending, Report
 from dragoman.server.testing import RunningGateway, running_gateway
+from tests.gateway.administration import TOKEN
 from tests.gateway.conftest import config_for
 from tests.gateway.http import call
-from tests.gateway.test_admin import TOKEN
 
 LIMIT = {"kind": "requests", "amount": 100, "window": "day"}
 CHAT = json.dumps({"model": "m", "messages": [{"role": "user", "content": "a"}], "max_tokens": 5})

@@ -31,11 +31,11 @@ from dragoman.observability.metrics.series import percentile, series
 from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage import sessions
 from dragoman.storage.series import SeriesFile, Slot
+from tests.gateway.administration import TOKEN, eventually
 from tests.gateway.clients import body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import Connection, call
-from tests.gateway.test_admin import TOKEN, eventually
-from tests.gateway.test_sign_in import ask, made, signed_in
+from tests.gateway.sessions import ask, made, signed_in
 
 BUCKETS = len(LATENCIES) + 1
 

@@ -12,9 +12,9 @@ from dragoman.canonical.options import Options
 from dragoman.config import Admin, Client, Fallback, Models, OwnPrice, Route, Secret, Storage
 from dragoman.protocols.settings import make_capabilities, make_options
 from dragoman.server.testing import RunningGateway, running_gateway
+from tests.gateway.administration import TOKEN
 from tests.gateway.conftest import config_for
-from tests.gateway.test_admin import TOKEN
-from tests.gateway.test_sign_in import ask
+from tests.gateway.sessions import ask
 
 
 @pytest.fixture(scope="module")

@@ -19,10 +19,10 @@ from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.bodies import Body, BodyFiles
 from dragoman.storage.encryption import AesGcmCipher
+from tests.gateway.administration import TOKEN, eventually
 from tests.gateway.conftest import config_for
 from tests.gateway.http import KEY, call
-from tests.gateway.test_admin import TOKEN, eventually
-from tests.gateway.test_sign_in import ask, made
+from tests.gateway.sessions import ask, made
 from tests.websocket.client import opened, text_of
 
 KEPT = "sk-kept-0123456789"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,71 +11,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Admin, Client, Config, Fallback, Route, Secret, Storage, Team
+from dragoman.config import Client, Fallback, Route, Secret, Team
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.opening import store_for
 from tests.gateway.clients import APIS, PATHS, body, error_of
-from tests.gateway.conftest import config_for
 from tests.gateway.http import KEY, Answer, call
-
-TOKEN = "admin-token-of-the-test"
-PROMISE_S = 1.0
-"""Within which every worker obeys (keys are in force within a second)."""
-
-
-def settings(base_url: str, path: Path, **more: Any) -> Config:
-    config = replace(
-        config_for(base_url),
-        storage=Storage(path=str(path / "store.db"), sync_s=0.05),
-        admin=Admin(key=Secret(TOKEN)),
-    )
-    return replace(config, **more)
+from tests.gateway.stored_keys import PROMISE_S, TOKEN, admin, ask, becomes, made, settings
 
 
 @pytest.fixture
 def gateway(simulator: RunningSimulator, tmp_path: Path) -> Iterator[RunningGateway]:
     with running_gateway(settings(simulator.base_url, tmp_path)) as running:
         yield running
-
-
-def admin(gateway: RunningGateway, method: str, path: str, value: Any = None) -> Answer:
-    data = None if value is None else json.dumps(value).encode()
-    return call(gateway.base_url, method, f"/admin{path}", data, key=TOKEN)
-
-
-def made(gateway: RunningGateway, name: str, **fields: Any) -> str:
-    """A new key's secret, once the gateway knows it."""
-    answer = admin(gateway, "POST", "/keys", {"name": name, **fields})
-    assert answer.status == 201, answer.body
-    secret: str = answer.json["secret"]
-    if fields.get("enabled", True):
-        becomes(gateway, secret, {200, 401, 403, 404}, told_not="not valid for")
-    return secret
-
-
-def ask(gateway: RunningGateway, key: str | None, model: str = "chat/sim-text", api: str = "chat",
-        **headers: str) -> Answer:  # fmt: skip
-    given = {name.replace("_", "-"): value for name, value in headers.items()}
-    return call(gateway.base_url, "POST", PATHS[api], body(api, model), given, key=key)
-
-
-def becomes(
-    gateway: RunningGateway,
-    key: str | None,
-    statuses: set[int],
-    told: str = "",
-    told_not: str = "\0",
-) -> Answer:
-    """The first answer of one of these statuses, in the time that is promised."""
-    deadline = time.monotonic() + PROMISE_S
-    while True:
-        answer = ask(gateway, key)
-        text = answer.body.decode()
-        if answer.status in statuses and told in text and told_not not in text:
-            return answer
-        assert time.monotonic() < deadline, (answer.status, text)
-        time.sleep(0.02)
 
 
 def test_the_life_of_a_key(gateway: RunningGateway) -> None:

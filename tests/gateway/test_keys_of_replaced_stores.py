@@ -12,7 +12,7 @@ from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.operations.key_service import KeyService
 from dragoman.server.testing import running_gateway
 from dragoman.storage.sqlite import SqliteStore
-from tests.gateway.test_keys import ask, becomes, made, settings
+from tests.gateway.stored_keys import ask, becomes, made, settings
 
 
 def other_store(path: Path) -> str:

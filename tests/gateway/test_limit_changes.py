@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway, running_gateway
-from tests.gateway.test_keys import admin, becomes, made, settings
+from tests.gateway.stored_keys import admin, becomes, made, settings
 
 
 @pytest.fixture

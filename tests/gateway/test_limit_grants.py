@@ -21,7 +21,7 @@ from dragoman.operations.limits import GrantLimit
 from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.http import call
-from tests.gateway.test_keys import admin, becomes, made, settings
+from tests.gateway.stored_keys import admin, becomes, made, settings
 
 DAY = datetime(2026, 3, 28, 12, tzinfo=UTC)
 """The day before Berlin's clocks are put forward."""

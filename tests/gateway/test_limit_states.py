@@ -15,9 +15,9 @@ from dragoman.config import OwnPrice
 from dragoman.config.settings import Pricing
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway, running_gateway
+from tests.gateway.administration import eventually
 from tests.gateway.http import call
-from tests.gateway.test_admin import eventually
-from tests.gateway.test_keys import admin, ask, becomes, made, settings
+from tests.gateway.stored_keys import admin, ask, becomes, made, settings
 
 PRICE = OwnPrice(model="sim-*", input="1000", output="1000")
 

@@ -17,7 +17,7 @@ pytest.importorskip("psycopg")
 from tests.gateway.http import call
 from tests.gateway.limit_saturation import CLIENTS, KEY, Hammered
 from tests.gateway.processes import ASKED, GatewayProcess, gateway_process, until
-from tests.gateway.test_shared_concurrency import Upstream, slow_upstream
+from tests.gateway.slow_upstream import Upstream, slow_upstream
 from tests.storage.cluster import Cluster, running_cluster
 
 LIMITED = """

@@ -17,7 +17,7 @@ from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS
 from tests.gateway.http import KEY
-from tests.gateway.test_limits import config, limit, serving
+from tests.gateway.limited import config, limit, serving
 from tests.matrix.judges import NODE_DIR, find_node
 
 WINDOW_S = 3

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.gateway.http import Answer, Connection, call
 from tests.gateway.processes import ASKED, gateway_process, until
-from tests.gateway.test_shared_concurrency import slow_upstream
+from tests.gateway.slow_upstream import slow_upstream
 
 KEY = "sk-of-the-limited"
 LIMITED = f"""

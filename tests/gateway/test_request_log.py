@@ -29,11 +29,11 @@ from dragoman.storage.request_log import (
     LossKey,
     RequestLogFiles,
 )
+from tests.gateway.administration import TOKEN, eventually
 from tests.gateway.clients import body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import call
-from tests.gateway.test_admin import TOKEN, eventually
-from tests.gateway.test_sign_in import ask, made
+from tests.gateway.sessions import ask, made
 
 AGENT = {"user-agent": "claude-cli/2.0.1 (external, cli)"}
 

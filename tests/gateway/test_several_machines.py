@@ -18,7 +18,7 @@ pytest.importorskip("psycopg")
 
 from tests.gateway.http import AUTH, Answer, call, events
 from tests.gateway.processes import ASKED, GatewayProcess, gateway_process, simulator_process, until
-from tests.gateway.test_shared_concurrency import slow_upstream
+from tests.gateway.slow_upstream import slow_upstream
 from tests.storage.cluster import Cluster, running_cluster
 
 

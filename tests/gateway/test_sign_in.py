@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -21,12 +20,10 @@ from dragoman.link.messages import Handlers
 from dragoman.link.owner import Owner
 from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.sessions import IDLE_S, LONGEST_S, Session, SessionFile
+from tests.gateway.administration import TOKEN, error, eventually
 from tests.gateway.conftest import config_for
-from tests.gateway.http import Answer, call
-from tests.gateway.test_admin import TOKEN, error, eventually
-
-ORIGIN = {"origin": "http://localhost", "host": "localhost"}
-JSON = {"content-type": "application/json"}
+from tests.gateway.http import call
+from tests.gateway.sessions import ask, made, signed_in
 
 
 @pytest.fixture
@@ -38,36 +35,6 @@ def gateway(simulator: RunningSimulator, tmp_path: Path) -> Iterator[RunningGate
     )
     with running_gateway(config) as running:
         yield running
-
-
-def ask(
-    gateway: RunningGateway,
-    method: str,
-    path: str,
-    value: Any = None,
-    headers: dict[str, str] | None = None,
-    key: str | None = None,
-) -> Answer:
-    data = None if value is None else json.dumps(value).encode()
-    return call(
-        gateway.base_url, method, f"/admin{path}", data, {**JSON, **(headers or {})}, key=key
-    )
-
-
-def made(gateway: RunningGateway, name: str, role: str) -> str:
-    answer = ask(gateway, "POST", "/admins", {"name": name, "role": role}, key=TOKEN)
-    assert answer.status == 201, answer.body
-    secret: str = answer.json["secret"]
-    return secret
-
-
-def signed_in(gateway: RunningGateway, key: str) -> dict[str, str]:
-    """The headers of a page whose operator has signed in."""
-    answer = ask(gateway, "POST", "/session", {"key": key}, ORIGIN)
-    assert answer.status == 200, answer.body
-    cookie, *flags = answer.headers["set-cookie"].split("; ")
-    assert set(flags) == {"HttpOnly", "SameSite=Strict", "Path=/admin", "Max-Age=43200"}
-    return {"cookie": cookie, "x-dragoman-csrf": answer.json["csrf"], **ORIGIN}
 
 
 def test_a_viewer_reads_everything_and_changes_nothing(gateway: RunningGateway) -> None:

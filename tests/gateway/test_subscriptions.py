@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dragoman.config import Config, Fallback, Pricing, Route
 from dragoman.config.limits import Limit
 from dragoman.lab.simulator.testing import RunningSimulator
-from tests.gateway.test_limits import ask, config, limit, serving, told
+from tests.gateway.limited import ask, config, limit, serving, told
 
 IGNORING = limit("cost", "0.5", "month", subscriptions="ignore")
 COUNTING = limit("cost", "100", "month")

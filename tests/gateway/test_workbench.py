@@ -22,10 +22,10 @@ from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.protocols import CODECS
 from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.translation import translate_request
+from tests.gateway.administration import TOKEN, eventually
 from tests.gateway.conftest import config_for
 from tests.gateway.http import call
-from tests.gateway.test_admin import TOKEN, eventually
-from tests.gateway.test_sign_in import ask, made
+from tests.gateway.sessions import ask, made
 
 MESSAGES = {
     "model": "any",

@@ -21,7 +21,7 @@ from dragoman.upstream import UpstreamClient
 from dragoman.upstream.connection import READ_BUFFER
 from dragoman.upstream.connection import Connection as UpstreamConnection
 from tests.http.serving import read_answer, running, statuses
-from tests.upstream.test_calls import post
+from tests.upstream.calling import post
 
 SIZE = 900_000
 MANY = SIZE // READ_BUFFER // 2

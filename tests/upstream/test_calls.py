@@ -13,14 +13,10 @@ from dragoman.upstream import (
     BodyTooLarge,
     Truncated,
     UpstreamClient,
-    UpstreamRequest,
 )
+from tests.upstream.calling import post
 
 from .servers import OK, STREAM_HEAD, Call, Server, answers, chunk
-
-
-def post(url: str, body: bytes = b"{}", **more: object) -> UpstreamRequest:
-    return UpstreamRequest(method="POST", url=url, body=body, **more)  # type: ignore[arg-type]
 
 
 def answer(body: bytes, *headers: str) -> bytes:

@@ -23,6 +23,7 @@ from dragoman.upstream import (
     UpstreamResponse,
     UpstreamTimeout,
 )
+from tests.upstream.calling import post
 
 from .conftest import Authority
 from .servers import (
@@ -37,7 +38,6 @@ from .servers import (
     free_port,
     silence,
 )
-from .test_calls import post
 
 SOON = 0.15
 

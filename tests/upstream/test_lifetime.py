@@ -20,9 +20,9 @@ from dragoman.upstream import (
     addresses,
     dial,
 )
+from tests.upstream.calling import post
 
 from .servers import OK, PATIENCE, STREAM_HEAD, Call, Handler, Server, answers, chunk, silence
-from .test_calls import post
 
 
 async def read_ok(client: UpstreamClient, url: str) -> None:

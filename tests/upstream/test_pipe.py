@@ -12,9 +12,9 @@ from collections.abc import Callable
 import pytest
 
 from dragoman.upstream import IdleTimeout, Timeouts, TotalTimeout, Truncated, UpstreamClient
+from tests.upstream.calling import post
 
 from .servers import PATIENCE, STREAM_HEAD, Call, Handler, Server, answers, chunk
-from .test_calls import post
 
 SOON = 0.2
 END = b"0\r\n\r\n"

@@ -16,7 +16,7 @@ from dragoman.protocols.openai_responses.matcher import ResponsesMatcher
 from dragoman.sse import Decoder
 from dragoman.upstream import UpstreamClient, sockets
 from dragoman.upstream.request import SocketUse
-from tests.upstream.test_sockets import USER, Peer, asked, serving
+from tests.upstream.peers import USER, Peer, asked, serving
 
 STEER = Addition("steer", "r1", Raw(b'"on"'))
 USAGE = {"input_tokens": 7, "output_tokens": 5, "total_tokens": 12}

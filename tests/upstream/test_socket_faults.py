@@ -24,7 +24,7 @@ from dragoman.upstream import (
     sockets,
 )
 from dragoman.upstream.request import SocketUse
-from tests.upstream.test_sockets import LIMIT, USER, Peer, asked, plainly, serving, until, whole
+from tests.upstream.peers import LIMIT, USER, Peer, asked, plainly, serving, until, whole
 
 CREATED = {"type": "response.created", "response": {"id": "r"}}
 

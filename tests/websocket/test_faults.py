@@ -37,17 +37,10 @@ from tests.websocket.client import (
     refused,
     text_of,
 )
+from tests.websocket.timing import SOON, in_flight
 
 LONG = "chat/sim-text?words=2000&delay_ms=20"
-SOON = 25.0
-"""Seconds in which a loaded machine does what is done at once: fewer than `LONG` takes."""
 ASK = b'{"type":"response.create","model":"chat/sim-text?text=well","input":"a","store":false}'
-
-
-def in_flight(gateway: RunningGateway) -> int:
-    """Calls of upstreams that hold an account."""
-    pool = gateway.app.pool
-    return sum(pool.in_flight(one.name) for one in pool.accounts())
 
 
 def dialling(

@@ -13,9 +13,9 @@ from dragoman.config import Config
 from dragoman.config.limits import Limit
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway, running_gateway
-from tests.gateway.test_limits import config, limit, serving, told
+from tests.gateway.limited import config, limit, serving, told
 from tests.websocket.client import ENDS, Socket, opened
-from tests.websocket.test_steering import QUICK, begun, steer
+from tests.websocket.steering import QUICK, begun, steer
 
 WHOLE = "sim-text?input=7&output=5"
 SLOW = "sim-text?words=400&delay_ms=20"

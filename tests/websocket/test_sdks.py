@@ -19,8 +19,8 @@ from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY
 from tests.matrix.judges import NODE_DIR, find_node
 from tests.websocket.client import ENDS
-from tests.websocket.test_faults import SOON
-from tests.websocket.test_turns import KINDS, TOOL, _settled, said
+from tests.websocket.timing import SOON
+from tests.websocket.turns import KINDS, TOOL, said, settled
 
 TURNS = 10
 SETTINGS: dict[str, Any] = {
@@ -64,7 +64,7 @@ def answers(response: Response, turn: int) -> list[Any]:
 
 def take_bodies(simulator: RunningSimulator) -> list[Any]:
     """What the upstream was asked since, without what differs by chance."""
-    found = [_settled(one.json) for one in simulator.requests if one.method == "POST"]
+    found = [settled(one.json) for one in simulator.requests if one.method == "POST"]
     simulator.app.clear()
     assert len(found) == TURNS
     return [_without_nothing(body) for body in found]

@@ -26,7 +26,7 @@ from dragoman.storage.responses import Items
 from tests.gateway.conftest import config_for
 from tests.gateway.http import AUTH, Connection
 from tests.websocket.client import Socket, answer_id, handshake, opened, text_of
-from tests.websocket.test_steering import (
+from tests.websocket.steering import (
     QUICK,
     SLOW,
     asked,
@@ -34,7 +34,7 @@ from tests.websocket.test_steering import (
     refusal,
     steer,
 )
-from tests.websocket.test_turns import TOOL, outputs_for, said
+from tests.websocket.turns import TOOL, outputs_for, said
 
 Start = Callable[[Config], RunningGateway]
 

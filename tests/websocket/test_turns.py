@@ -18,7 +18,7 @@ from dragoman.lab.simulator.script import Failure, Fault
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.responses.websocket import service
 from dragoman.server.testing import RunningGateway, running_gateway
-from tests.gateway.conftest import PROTOCOLS, Start, config_for
+from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY, call, events
 from tests.gateway.odd_upstream import answering
 from tests.websocket.client import (
@@ -32,33 +32,7 @@ from tests.websocket.client import (
     opened,
     text_of,
 )
-
-KINDS = list(PROTOCOLS)
-TOOL = {
-    "type": "function",
-    "name": "look",
-    "description": "Looks.",
-    "parameters": {
-        "type": "object",
-        "properties": {"at": {"type": "string"}},
-        "required": ["at"],
-        "additionalProperties": False,
-    },
-    "strict": True,
-}
-
-
-def said(text: str) -> dict[str, Any]:
-    return {"type": "message", "role": "user", "content": text}
-
-
-def outputs_for(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The outputs for the calls of an answer."""
-    return [
-        {"type": "function_call_output", "call_id": item["call_id"], "output": "a cat"}
-        for item in found[-1]["response"]["output"]
-        if item["type"] == "function_call"
-    ]
+from tests.websocket.turns import KINDS, TOOL, outputs_for, said, settled
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -121,23 +95,7 @@ def test_a_conversation_reaches_the_upstream_as_by_post(
     ids = Counter(re.findall(names, simulator.last.body.decode()))
     assert max(ids.values()) == 2, "that of a call is that of its output, and of nothing else"
     for number, (sent, right) in enumerate(zip(over_socket, posted, strict=True)):
-        assert _settled(sent) == _settled(right), number
-
-
-def _settled(body: Any) -> Any:
-    """A body without what differs by chance, or since it was streamed."""
-    text = json.dumps({name: body[name] for name in body if not name.startswith("stream")})
-    made = msgspec.json.decode(text)
-    return _without_marks(made)
-
-
-_MARKS = ("id", "call_id", "tool_call_id", "tool_use_id", "encrypted_content", "signature")
-
-
-def _without_marks(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_marks(one) for name, one in value.items() if name not in _MARKS}
-    return [_without_marks(one) for one in value] if isinstance(value, list) else value
+        assert settled(sent) == settled(right), number
 
 
 @pytest.mark.parametrize("kind", KINDS)

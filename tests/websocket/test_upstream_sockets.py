@@ -18,10 +18,10 @@ from dragoman.upstream.sockets import SocketConnection
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import AUTH, Connection, call, events
 from tests.gateway.services import until
-from tests.upstream.test_sockets import Peer, serving
+from tests.upstream.peers import Peer, serving
 from tests.websocket.client import answer_id, opened
-from tests.websocket.test_faults import SOON, in_flight
-from tests.websocket.test_turns import TOOL, _settled, outputs_for, said
+from tests.websocket.timing import SOON, in_flight
+from tests.websocket.turns import TOOL, outputs_for, said, settled
 
 MODEL = "responses/sim-text?text=a+b&seed=7"
 SLOW = "responses/sim-text?words=500&delay_ms=50"
@@ -71,7 +71,7 @@ def test_a_client_sees_no_difference(
         assert found[0] == found[1]
     assert _connections(simulator) >= 1
     sent = [one.json for one in simulator.requests if one.method == "POST"]
-    assert _settled(sent[0]) == _settled(sent[1])
+    assert settled(sent[0]) == settled(sent[1])
 
 
 @pytest.mark.parametrize("scenario", ["reasoning_tool", "parallel_tools"])
@@ -98,7 +98,7 @@ def test_a_conversation_over_sockets_on_both_sides(
                 assert found[-1]["type"] == "response.completed", found[-1]
                 more["previous_response_id"] = answer_id(found)
                 given = outputs_for(found) or [said(f"once more {turn}")]
-        bodies.append([_settled(one.json) for one in simulator.requests if one.method == "POST"])
+        bodies.append([settled(one.json) for one in simulator.requests if one.method == "POST"])
         used = _connections(simulator)
     assert len(bodies[1]) == 10
     assert bodies[0] == bodies[1]

@@ -1,4 +1,4 @@
-"""`make check-fast` runs no test that opens a socket or starts a process."""
+"""What tests import: those of `make check-fast` stay inside, and none imports another test."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ OUTSIDE = re.compile(
     r"|dragoman\.(server|lab\.simulator)\.testing|tests\.gateway\.processes|tests\.storage\.cluster"
 )
 """Modules by which a test gets outside its process."""
+
+OTHERS = {"node_modules", ".venv", ".venv-frameworks", ".venv-llama-index", ".venv-aider"}
+"""Folders of installed packages."""
 
 
 def fast_files() -> list[Path]:
@@ -43,4 +46,17 @@ def test_fast_tests_stay_inside_their_process() -> None:
         if OUTSIDE.fullmatch(name)
     }
     assert len(files) > 100
+    assert strays == set()
+
+
+def test_no_test_file_imports_another() -> None:
+    """What they share is in modules beside them."""
+    files = [file for file in (ROOT / "tests").rglob("*.py") if not OTHERS.intersection(file.parts)]
+    strays = {
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in files
+        for name in imported(file)
+        if name.rpartition(".")[2].startswith("test_")
+    }
+    assert len(files) > 400
     assert strays == set()
