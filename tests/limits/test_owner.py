@@ -334,6 +334,24 @@ def test_a_worker_that_is_killed_while_it_writes(written: bool | None) -> None:
     assert not asking.owner.doubts
 
 
+@pytest.mark.parametrize("settles", [True, False])
+@pytest.mark.parametrize(("window", "begun"), [("2s", NOW - 9.0), ("day", MIDNIGHT - 9.0)])
+def test_what_a_killed_worker_used_before_the_window_is_not_taken_from_others(
+    window: str, begun: float, settles: bool
+) -> None:
+    requests = Limit(kind="requests", amount=5, window=window)
+    owner = owner_of(requests, now=begun)
+    killed, living = Client(owner, [requests], "a"), Client(owner, [requests], "b")
+    for granted in [killed.admit(1, now=begun) for _ in range(5)]:
+        if settles:
+            killed.settle(granted, 1, now=begun + 1.0)
+    now = begun + 10.0
+    for _ in range(5):
+        assert isinstance(living.admit(1, now=now), Granted)
+    owner.gone("a")
+    assert isinstance(living.admit(1, now=now), Refused)
+
+
 def test_what_is_not_stored_stays_used() -> None:
     tokens = Limit(kind="tokens", amount=100, window="day")
     asking = client(tokens)
