@@ -411,6 +411,22 @@ def test_a_limit_that_was_removed_is_restored_when_it_is_there_again() -> None:
     assert asking.used() == [8]
 
 
+@pytest.mark.parametrize("written", [True, False])
+def test_what_is_written_while_rows_of_usage_are_read_stays_used(written: bool) -> None:
+    day = Limit(kind="requests", amount=1, window="day")
+    asking = client(day)
+    asking.settle(asking.admit(1), 1)
+    asking.owner.retire(Retire((1,)))
+    asking.owner.define(Define((("0", day),)), NOW)
+    # Rows are read here, and have nothing.
+    asking.owner.writing("w", Writing("w", 0.0))
+    if written:
+        asking.owner.written("w", done=True)
+    asking.owner.restore(Restore(1, ()), NOW)
+    assert asking.used() == [1]
+    assert isinstance(asking.admit(1), Refused)
+
+
 def test_limits_that_are_in_force_no_more_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever was used of them; those that are in force stay."""
     monkeypatch.setattr("dragoman.limits.owner._MOST_IDLE", 10)

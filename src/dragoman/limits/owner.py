@@ -125,6 +125,7 @@ class Owner:
         if balance is None or balance.is_restored:
             return
         balance.is_restored = True
+        counted, known = balance.used(now), balance.counter.state()
         balance.counter.restore(message.used, now)
         inherited = self._inherited.pop(balance.name, None)
         if inherited is not None:
@@ -134,6 +135,9 @@ class Owner:
             balance.use(now, _sum_of(peer.settled, message.number))
             if balance.counts_at_once:
                 balance.use(now, _sum_of(peer.reserved, message.number))
+        if balance.used(now) < counted:
+            # Of a batch that was written meanwhile, or is being written, rows did not tell yet.
+            balance.counter.take(known)
 
     def inherit(self, states: Mapping[str, CounterState]) -> None:
         """Go on from the counters of an owner before, as `short_windows` returned them."""
