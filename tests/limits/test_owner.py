@@ -411,6 +411,26 @@ def test_a_limit_that_was_removed_is_restored_when_it_is_there_again() -> None:
     assert asking.used() == [8]
 
 
+def test_limits_that_are_in_force_no_more_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was used of them; those that are in force stay."""
+    monkeypatch.setattr("dragoman.limits.owner._MOST_IDLE", 10)
+    total = Limit(kind="requests", amount=2, window="total")
+    owner = Owner()
+    for count in range(200):
+        (number,) = owner.define(Define(((str(count), total),)), NOW).numbers
+        owner.restore(Restore(number, ()), NOW)
+        granted = owner.admit("w", Admit("k", (Claim(number, 1, 2),)), NOW)
+        assert isinstance(granted, Granted)
+        owner.settle("w", Settle(granted.at, (Settled(number, 1, 1),), True), NOW)
+        owner.writing("w", Writing("w", 0.0))
+        owner.written("w", done=True)
+        if count:
+            owner.retire(Retire((number,)))
+        assert len(owner.balances) <= 10
+    (number,) = owner.define(Define((("0", total),)), NOW).numbers
+    assert owner.balances[number].used(NOW) == 1
+
+
 def test_shares_that_are_reached_are_told_once() -> None:
     requests, cost = (
         Limit(kind="requests", amount=10, window="day"),

@@ -92,6 +92,8 @@ class Owner:
         self._make_balance = make_balance
         self._numbers: dict[str, int] = {}
         self._last_number = first - 1
+        self._most = _MOST_IDLE
+        """Balances from which on idle ones are looked for: of all, so not for each that is new."""
         self._peers: dict[object, _Peer] = {}
         self._doubts: dict[str, _Doubt] = {}
         self._inherited: dict[str, CounterState] = {}
@@ -104,8 +106,9 @@ class Owner:
         for name, limit in message.limits:
             number = self._numbers.get(name)
             if number is None:
-                if len(self.balances) >= _MOST_IDLE:
+                if len(self.balances) >= self._most:
                     self._drop_idle(now)
+                    self._most = max(_MOST_IDLE, 2 * len(self.balances))
                 self._last_number = number = self._last_number + 1
                 self._numbers[name] = number
                 self.balances[number] = self._make_balance(number, name, limit)
@@ -340,10 +343,18 @@ class Owner:
         return state_of(balance, asked.amount, now)
 
     def _drop_idle(self, now: float) -> None:
-        in_use = {number for peer in self._peers.values() for number, _ in peer.reserved}
+        in_use = {
+            number
+            for peer in self._peers.values()
+            for amounts in (peer.reserved, peer.settled, peer.writing)
+            for number, _ in amounts
+        }
         for name, number in list(self._numbers.items()):
             balance = self.balances[number]
-            if number not in in_use and balance.is_idle(now) and not isinstance(balance, Slice):
+            if number in in_use or isinstance(balance, Slice):
+                continue
+            # Rows of usage tell what was used of one that is not restored.
+            if not balance.is_restored or balance.is_idle(now):
                 del self.balances[number], self._numbers[name]
 
 
