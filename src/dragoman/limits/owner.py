@@ -92,6 +92,8 @@ class Owner:
         self._make_balance = make_balance
         self._numbers: dict[str, int] = {}
         self._last_number = first - 1
+        self._most = _MOST_IDLE
+        """Balances from which on idle ones are looked for: of all, so not for each that is new."""
         self._peers: dict[object, _Peer] = {}
         self._doubts: dict[str, _Doubt] = {}
         self._inherited: dict[str, CounterState] = {}
@@ -104,8 +106,9 @@ class Owner:
         for name, limit in message.limits:
             number = self._numbers.get(name)
             if number is None:
-                if len(self.balances) >= _MOST_IDLE:
+                if len(self.balances) >= self._most:
                     self._drop_idle(now)
+                    self._most = max(_MOST_IDLE, 2 * len(self.balances))
                 self._last_number = number = self._last_number + 1
                 self._numbers[name] = number
                 self.balances[number] = self._make_balance(number, name, limit)
@@ -122,6 +125,7 @@ class Owner:
         if balance is None or balance.is_restored:
             return
         balance.is_restored = True
+        counted, known = balance.used(now), balance.counter.state()
         balance.counter.restore(message.used, now)
         inherited = self._inherited.pop(balance.name, None)
         if inherited is not None:
@@ -131,6 +135,9 @@ class Owner:
             balance.use(now, _sum_of(peer.settled, message.number))
             if balance.counts_at_once:
                 balance.use(now, _sum_of(peer.reserved, message.number))
+        if balance.used(now) < counted:
+            # Of a batch that was written meanwhile, or is being written, rows did not tell yet.
+            balance.counter.take(known)
 
     def inherit(self, states: Mapping[str, CounterState]) -> None:
         """Go on from the counters of an owner before, as `short_windows` returned them."""
@@ -340,10 +347,18 @@ class Owner:
         return state_of(balance, asked.amount, now)
 
     def _drop_idle(self, now: float) -> None:
-        in_use = {number for peer in self._peers.values() for number, _ in peer.reserved}
+        in_use = {
+            number
+            for peer in self._peers.values()
+            for amounts in (peer.reserved, peer.settled, peer.writing)
+            for number, _ in amounts
+        }
         for name, number in list(self._numbers.items()):
             balance = self.balances[number]
-            if number not in in_use and balance.is_idle(now) and not isinstance(balance, Slice):
+            if number in in_use or isinstance(balance, Slice):
+                continue
+            # Rows of usage tell what was used of one that is not restored.
+            if not balance.is_restored or balance.is_idle(now):
                 del self.balances[number], self._numbers[name]
 
 
