@@ -56,16 +56,10 @@ class Choices(Struct, eq=False):
             if has and self.shares.setdefault(share, self.index) != self.index:
                 raise UpstreamError.unreadable("it has more than one choice")
 
-    def go_on(self, *, begun: bool) -> None:
-        """The choice says something; `begun`: something was said before. A finish reason that it
-        had is not its end if that said something, too, or if nothing had been said.
-
-        Raises:
-            UpstreamError: the choice had ended.
-        """
-        _, ended = self.reasons.pop(self.index, ("", _NOTHING))
-        if ended and begun and not has_content(said_by(ended, self.source)):
-            raise UpstreamError.unreadable("it goes on after its finish reason")
+    def go_on(self) -> None:
+        """Drop the finish reason of the choice, which has more content: some servers send one after
+        each piece. Its last finish reason counts, as in the official SDK."""
+        self.reasons.pop(self.index, None)
 
     def end(self, reason: Any, *, strict: bool = True) -> bool:
         """A finish reason came with the choice. Returns whether it is known of some server; one
