@@ -10,10 +10,10 @@ from dragoman.protocols.base import Attribution
 from dragoman.protocols.raw import split_object, text_of
 
 MEMBERS = frozenset({"safety_identifier", "user", "metadata"})
-"""What `told_to_openai` looks at."""
+"""What `openai_attribution` looks at."""
 
 
-def told_to_openai(members: Mapping[str, Raw]) -> Attribution:
+def openai_attribution(members: Mapping[str, Raw]) -> Attribution:
     """As OpenAI's protocols have it: `safety_identifier`, which took the place of `user`; and
     `tags` of the metadata, whose values are texts, with commas between them."""
     user = members.get("safety_identifier") or members.get("user")

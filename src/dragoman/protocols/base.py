@@ -168,18 +168,17 @@ class Matcher(Protocol):
 
     `begun` is whether an event was seen that has something of an answer: what precedes it (a
     response object, a role, a ping, a text block or item that is still empty) may be held back.
-    `blank` counts the characters of white space that the arguments of a tool call have just gone
-    on with. `usage` is the last usage, `ended` whether the upstream's own terminator was seen,
-    `fault` an error the upstream put into its stream (it is passed on as well), `answer_id` the id
-    by which later requests may name the answer, and `reason` the word for why the model stopped,
-    empty until it is known. `said` counts the bytes of text so far. `thinks` is whether nothing
-    came so far but thoughts after which another answer may go on: in plain text, with no signature
-    and no place of their own. `untold` is how many answers ended in the stream without their usage,
+    `blank` counts the characters of white space that the arguments of a tool call have just gone on
+    with. `usage` is the last usage, `ended` whether the upstream's own terminator was seen, `fault`
+    an error the upstream put into its stream (it is passed on as well), `answer_id` the id by which
+    later requests may name the answer, and `reason` the word for why the model stopped, empty until
+    it is known. `text_bytes` counts the bytes of text so far. `thinks` is whether nothing came so
+    far but thoughts after which another answer may go on: in plain text, with no signature and no
+    place of their own. `unreported` is how many answers ended in the stream without their usage,
     each followed by one that goes on from it. `undo` takes the last event back, if it depends on
     the next one what it means: a call without arguments, whose name may go on; `{}` as the first
     arguments, which some servers send in the place of those to come; part of an escape. It is not
-    passed on before another event is exact.
-    """
+    passed on before another event is exact."""
 
     answer_id: str
     begun: bool
@@ -187,7 +186,7 @@ class Matcher(Protocol):
     ended: bool
     fault: Fault | None
     reason: str
-    said: int
+    text_bytes: int
     undo: Callable[[], object] | None
     usage: Usage | None
 
@@ -195,7 +194,7 @@ class Matcher(Protocol):
     def thinks(self) -> bool: ...
 
     @property
-    def untold(self) -> int: ...
+    def unreported(self) -> int: ...
 
     def match(self, frame: Frame) -> bytes | None:
         """The bytes to pass on of an exact event: `frame.raw`, or less, or with what is shown to
@@ -245,7 +244,7 @@ class Passed(Struct, frozen=True):
     body: bytes
     usage: Usage | None
     reason: str
-    said: int = 0
+    text_bytes: int = 0
 
 
 class AnswerMatcher(Protocol):
@@ -413,7 +412,7 @@ class RateLimit(Struct, frozen=True, gc=False):
     resets_at: float
 
 
-def _tell_no_limit(limit: RateLimit) -> bytes:
+def _no_limit_lines(limit: RateLimit) -> bytes:
     return b""
 
 
@@ -472,7 +471,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     limit_names: Mapping[str, str] = MappingProxyType({})
     """The names under which clients are told of their rate limits, by what these count: `requests`,
     `tokens`, `input_tokens`, `output_tokens`. Of those of one name, the tightest is told."""
-    limit_lines: Callable[[RateLimit], bytes] = _tell_no_limit
+    limit_lines: Callable[[RateLimit], bytes] = _no_limit_lines
     """The header lines that tell clients of one of these, with `%d` for what is left of it."""
     models: ModelList
     capabilities: type[Struct] | None = None
@@ -569,7 +568,7 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     choices: Callable[[Mapping[str, msgspec.Raw]], int] = _one
     """How many answers in one a client asked for, where the protocol has that."""
     matcher: MatcherMaker
-    joined: Callable[[bytes], Callable[[bytes], bytes]] | None = None
+    continuation: Callable[[bytes], Callable[[bytes], bytes]] | None = None
     """Of the first events of an answer: what makes the events of another those of the rest of it,
     where one that broke off while it `thinks` can be gone on with. None: it cannot."""
 

@@ -40,10 +40,10 @@ def read_error_body(body: bytes) -> ErrorBody:
     report = _report(value)
     if not report.text:
         report = msgspec.structs.replace(report, text=_text_of(body))
-    return ErrorBody(error_in(_told_in(value) if isinstance(value, dict) else value), report)
+    return ErrorBody(error_in(_error_of(value) if isinstance(value, dict) else value), report)
 
 
-def says_error(error: Any) -> bool:
+def is_error(error: Any) -> bool:
     """Whether the `error` member of an answer tells of one. Some servers always have an object
     there, whose members are null or empty where there is none."""
     return any(error.values()) if isinstance(error, dict) else bool(error)
@@ -55,10 +55,10 @@ def stray_error(value: JsonObject, *answer: str) -> Any:
     tells of no error."""
     if not value.keys().isdisjoint(answer):
         error = value.get("error")
-        return error if error and says_error(error) else None
-    told = _told_in(value)
-    if told is not value or any(_is_told(value.get(name)) for name in _MESSAGES):
-        return told
+        return error if error and is_error(error) else None
+    detail = _error_of(value)
+    if detail is not value or any(_is_filled(value.get(name)) for name in _MESSAGES):
+        return detail
     return {} if "error" in value else None
 
 
@@ -87,25 +87,25 @@ _ERRORS = ("Error", "fault", "base_resp", "ResponseMetadata", "Response", "heade
 MiniMax, Volcengine, Tencent and iFlytek."""
 
 
-def _is_told(value: Any) -> bool:
+def _is_filled(value: Any) -> bool:
     return isinstance(value, str | list | dict) and bool(value)
 
 
-def _told_in(value: JsonObject) -> Any:
+def _error_of(value: JsonObject) -> Any:
     """The `error` of an object, if that says more than that there is one; else the object, for some
     servers put the members there."""
     error = value.get("error")
-    if isinstance(error, str) and _is_told(value.get("error_description")):
+    if isinstance(error, str) and _is_filled(value.get("error_description")):
         return {"code": error, "message": value["error_description"]}
-    if _is_told(error):
+    if _is_filled(error):
         return error
-    if any(_is_told(value.get(name)) for name in _MESSAGES):
+    if any(_is_filled(value.get(name)) for name in _MESSAGES):
         return value
     for name in _ERRORS:
         inner = value.get(name)
         if isinstance(inner, dict) and inner.get("status_code", inner.get("code")) != 0:
-            found = _told_in(inner)
-            if found is not inner or any(_is_told(inner.get(one)) for one in _MESSAGES):
+            found = _error_of(inner)
+            if found is not inner or any(_is_filled(inner.get(one)) for one in _MESSAGES):
                 return found
     return value
 
@@ -124,21 +124,21 @@ def error_in(error: Any) -> JsonObject:
     """The error object in an `error` member: a text is its message, of several it is the first.
     What says what is wrong is in its `message`, whatever the server calls it."""
     if isinstance(error, list):
-        error = next(filter(_is_told, error), {})
+        error = next(filter(_is_filled, error), {})
     if isinstance(error, str | list):
         return {"message": error}
     if not isinstance(error, dict):
         return {}
-    if _is_told(error.get("message")):
+    if _is_filled(error.get("message")):
         return error
     names = (*_MESSAGES, "error")
-    told = next((error[name] for name in names if _is_told(error.get(name))), None)
-    if told is error.get("errors"):
-        told = error_in(told).get("message") or told
-    elif told is error.get("error") and isinstance(told, dict):
+    detail = next((error[name] for name in names if _is_filled(error.get(name))), None)
+    if detail is error.get("errors"):
+        detail = error_in(detail).get("message") or detail
+    elif detail is error.get("error") and isinstance(detail, dict):
         # Proxies put the upstream's body, with an error of its own, into theirs.
-        told = told.get("message") or told
-    return error if told is None else {**error, "message": told}
+        detail = detail.get("message") or detail
+    return error if detail is None else {**error, "message": detail}
 
 
 def report_of(error: Any) -> ErrorReport:

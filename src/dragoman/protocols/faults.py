@@ -163,7 +163,7 @@ def _kind(status: int | None, meant: list[FaultKind | None]) -> FaultKind:
     return FaultKind.INVALID_REQUEST if 400 <= status < 500 else FaultKind.UPSTREAM_FAILED
 
 
-def kept_status(kind: FaultKind, status: int | None) -> int | None:
+def client_status(kind: FaultKind, status: int | None) -> int | None:
     """The upstream's status, if it is to be shown to a client of another protocol as well."""
     if status is None or kind in FIXED_STATUS or not 400 <= status < 500:
         return None

@@ -103,7 +103,7 @@ def plain(word: str) -> str:
     return word.lower().replace("-", "_").removeprefix("finish_reason_")
 
 
-def told(word: Any) -> Any:
+def given_reason(word: Any) -> Any:
     """A reason as it was told; None of a null that some servers write as a word, in each event
     until the last."""
     return None if word == "null" else word

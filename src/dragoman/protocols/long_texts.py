@@ -22,9 +22,9 @@ def placeholder(index: int) -> bytes:
     return b"%b%d%b" % (_EDGE, index, _EDGE)
 
 
-def may_be_long(said: int) -> bool:
+def may_be_long(text_bytes: int) -> bool:
     """Whether there may be a long text among so many bytes."""
-    return said * _LONGEST_ESCAPE >= LONG
+    return text_bytes * _LONGEST_ESCAPE >= LONG
 
 
 def has_placeholder(written: bytes) -> bool:

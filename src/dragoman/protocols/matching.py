@@ -56,16 +56,16 @@ class Arguments(Run):
         super().__init__(head, tail)
         self.open = ""
 
-    def allows(self, piece: str, *, is_held: bool = False) -> bool:
+    def allows(self, piece: str, *, is_undoable: bool = False) -> bool:
         """Whether they may go on with a piece: a null stands for none, and halves of characters are
-        mended. `is_held`: the piece before it could be taken back, as `grow` has it."""
-        if is_held and self.text and not self.open:
+        mended. `is_undoable`: the piece before it could be taken back, as `grow` has it."""
+        if is_undoable and self.text and not self.open:
             return False
         if not self.text and piece.lstrip().startswith("n"):
             return False
         text = self.open + piece
         end = open_escape(text)
-        return whole_escapes(text[:end]) == text[:end] and not (is_held and end < len(text))
+        return whole_escapes(text[:end]) == text[:end] and not (is_undoable and end < len(text))
 
     def grow(self, piece: str) -> Callable[[], None] | None:
         """Add a piece that is allowed. Returns what takes it back if it waits for what follows: a
@@ -137,9 +137,9 @@ class Watch:
         "ended",
         "fault",
         "reason",
-        "said",
+        "text_bytes",
         "undo",
-        "untold",
+        "unreported",
         "usage",
     )
 
@@ -150,9 +150,9 @@ class Watch:
         self.ended = False
         self.fault: Fault | None = None
         self.reason = ""
-        self.said = 0
+        self.text_bytes = 0
         self.undo: Callable[[], object] | None = None
-        self.untold = 0
+        self.unreported = 0
         self.usage: Usage | None = None
 
     @property

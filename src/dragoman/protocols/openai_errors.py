@@ -13,7 +13,7 @@ from dragoman.canonical.options import Options
 from dragoman.failing import retry_after
 from dragoman.protocols.base import OFFICIAL
 from dragoman.protocols.error_body import error_in, read_error_body, report_of
-from dragoman.protocols.faults import FIXED_STATUS, kept_status, kind_of, message_of
+from dragoman.protocols.faults import FIXED_STATUS, client_status, kind_of, message_of
 
 _USED_UP = "usage_limit_reached"
 """Type of the error, which has no code, when a ChatGPT subscription's window is at its end."""
@@ -64,7 +64,7 @@ def fault_of(
         message,
         param=param if type(param) is str and param else None,
         code=code if type(code) is str and code else None,
-        status=kept_status(kind, status),
+        status=client_status(kind, status),
         retry_after=retry_after,
         details=details or None,
         report=report,

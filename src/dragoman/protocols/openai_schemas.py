@@ -38,7 +38,7 @@ _UNSUPPORTED = frozenset(
 )
 _LEAVES = ("string", "boolean", "integer", "number")
 _UNTYPED = frozenset({"anyOf", "$ref", "enum", "const"})
-_BESIDE_REFERENCE = frozenset({"$ref", "$defs", "definitions"})
+_REFERENCE_MEMBERS = frozenset({"$ref", "$defs", "definitions"})
 
 
 def write_parameters(tool: FunctionTool, outbound: Outbound) -> JsonSchema:
@@ -116,7 +116,7 @@ def is_strict(schema: Any) -> bool:
         node = pending.pop()
         if type(node) is not dict or not _UNSUPPORTED.isdisjoint(node):
             return False
-        if "$ref" in node and not _BESIDE_REFERENCE.issuperset(node):
+        if "$ref" in node and not _REFERENCE_MEMBERS.issuperset(node):
             return False
         if "type" not in node and _UNTYPED.isdisjoint(node):
             return False

@@ -49,19 +49,19 @@ _TEXT_BYTES = 8 * 1024
 _MOST_PARTS = 100
 
 
-class Said(Struct):
+class BareMessage(Struct):
     """What counts of a message for telling conversations apart."""
 
     role: Any = None
     content: Raw = Raw()
 
 
-_said = jsontext.decoder(list[Said])
+_messages = jsontext.decoder(list[BareMessage])
 
 
-def said(raw: Raw | None) -> list[Said]:
+def messages_in(raw: Raw | None) -> list[BareMessage]:
     """The messages of a list; none if there is anything else in it."""
-    return (None if raw is None else _decoded(_said, raw)) or []
+    return (None if raw is None else _decoded(_messages, raw)) or []
 
 
 def settled(content: Raw | None, without: bytes = b"") -> bytes:

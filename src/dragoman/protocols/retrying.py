@@ -38,7 +38,7 @@ BROKEN_CODES = {
 goes on where the answer broke off; on any other it gives up once something was shown."""
 
 
-def told_in_stream(fault: Fault) -> Fault:
+def worded_for_stream(fault: Fault) -> Fault:
     """The fault, worded for the stream that it ends."""
     if fault.kind not in TRANSIENT or _PHRASE in fault.message:
         return fault

@@ -23,8 +23,8 @@ def read_location(fields: Fields, extras: list[Extra]) -> dict[str, str] | None:
         if value is not None:
             extras.append(Extra(fields.at("user_location"), value, LossKind.KNOB))
         return None
-    for name, told in value.items():
-        known = name == "type" or (name in PLACES and isinstance(told, str))
-        if not known and told is not None:
-            extras.append(Extra(fields.at(f"user_location.{name}"), told, LossKind.KNOB))
+    for name, part in value.items():
+        known = name == "type" or (name in PLACES and isinstance(part, str))
+        if not known and part is not None:
+            extras.append(Extra(fields.at(f"user_location.{name}"), part, LossKind.KNOB))
     return {name: value[name] for name in PLACES if isinstance(value.get(name), str)}

@@ -95,8 +95,8 @@ def checked(kind: type[Extensible], values: Mapping[str, Any]) -> dict[str, Any]
             converted[name] = msgspec.convert(value, known[name].type)
         except msgspec.ValidationError as error:
             choices = _choices(known[name].type)
-            told = f"must be one of {', '.join(choices)}" if choices else str(error)
-            raise ValueError(f"{name}: {told}") from None
+            problem = f"must be one of {', '.join(choices)}" if choices else str(error)
+            raise ValueError(f"{name}: {problem}") from None
     return converted
 
 

@@ -44,7 +44,7 @@ from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
 from dragoman.translation.foreign_reasoning import without_foreign_reasoning
 from dragoman.translation.streams import (
-    NOTED,
+    RECORDED,
     UNREAD,
     AnswerStream,
     CutStream,
@@ -298,7 +298,7 @@ class Call:
                 body, source.model, source.shown, passthrough.choices(source.members)
             )
             if passed is not None:
-                outcome.usage, outcome.said = passed.usage, passed.said
+                outcome.usage, outcome.text_bytes = passed.usage, passed.text_bytes
                 outcome.ended, outcome.finish = True, finish_of(passed.reason)
                 return passed.body
         return self._whole(self._events(body), outcome)
@@ -414,13 +414,13 @@ class Call:
         written: list[bytes] = []
         write = writer.write
         for event in ordered:
-            if type(event) in NOTED:
-                outcome.note(event)
+            if type(event) in RECORDED:
+                outcome.record(event)
                 if type(event) is Failed:
                     # It may have been paid for all the same.
-                    for told in ordered:
-                        if type(told) is Metered:
-                            outcome.note(told)
+                    for earlier in ordered:
+                        if type(earlier) is Metered:
+                            outcome.record(earlier)
                     raise UpstreamError(event.fault)
             written.append(write(event))
         if not outcome.ended:
@@ -428,7 +428,7 @@ class Call:
         if self.ledger.lacks_content and not any(map(has_content, ordered)):
             raise UpstreamError.unreadable(UNREAD)
         if outcome.usage is None:
-            outcome.said = _said_in(ordered)
+            outcome.text_bytes = _text_bytes_in(ordered)
         return written
 
     def _asked(self) -> Request:
@@ -507,7 +507,7 @@ def _settings(members: Mapping[str, Raw]) -> dict[str, Any]:
     }
 
 
-def _said_in(events: Iterable[Event]) -> int:
+def _text_bytes_in(events: Iterable[Event]) -> int:
     """The bytes of text that the model says in the events of an answer."""
     texts: list[str] = []
     for event in events:

@@ -42,7 +42,7 @@ _TURN_TOKENS = 4
 _TOOL_TOKENS = 8
 _REQUEST_TOKENS = 3
 
-_BYTES_SAID = 4
+_BYTES_PER_TOKEN = 4
 """Bytes of a token: what vendors name for English. Other letters take more bytes, and are fewer to
 a token."""
 _TOKENS_PER_BYTE = 0.3
@@ -81,9 +81,9 @@ def estimate_tokens(request: Request) -> int:
     return math.ceil(count)
 
 
-def estimate_said(count: int) -> int:
+def estimate_output(count: int) -> int:
     """The estimated tokens of so many bytes of an answer's text."""
-    return math.ceil(count / _BYTES_SAID)
+    return math.ceil(count / _BYTES_PER_TOKEN)
 
 
 def estimate_bytes(count: int) -> int:

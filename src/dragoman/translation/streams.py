@@ -52,18 +52,17 @@ UNREAD = "it says nothing in a form that is read"
 class Outcome(Struct):
     """The outcome of an answer, filled in while it is read: usage, how it ended, what failed.
 
-    `estimated` says that not all of the usage was told. `said` are the bytes of text in a whole
-    answer whose usage was not told.
-    """
+    `estimated` says that not all of the usage was told. `text_bytes` are the bytes of text in a
+    whole answer whose usage was not told."""
 
     usage: Usage | None = None
     finish: Finish | None = None
     fault: Fault | None = None
     ended: bool = False
     estimated: bool = False
-    said: int = 0
+    text_bytes: int = 0
 
-    def note(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Remember what `event` says of the answer as a whole."""
         if type(event) is Metered:
             self.usage = event.usage
@@ -120,18 +119,18 @@ class AnswerStream:
         return False
 
     @property
-    def untold(self) -> int:
+    def unreported(self) -> int:
         """How many answers ended in it without their usage, each followed by one that goes on from
         it."""
         return 0
 
     @property
-    def said(self) -> int:
+    def text_bytes(self) -> int:
         """About how many bytes of text the model has said."""
         return 0
 
     @property
-    def kept(self) -> int:
+    def buffered(self) -> int:
         """About how many bytes of the answer are kept until it ends, when the last events may
         repeat them."""
         return 0
@@ -210,9 +209,9 @@ class TranslatedStream(AnswerStream):
         "_ledger",
         "_reader",
         "_restorer",
-        "_said",
         "_sequencer",
         "_size",
+        "_text_bytes",
         "_texts",
         "_writer",
         "speaks",
@@ -238,7 +237,7 @@ class TranslatedStream(AnswerStream):
         """Indexes of the blocks that are tool calls."""
         self.speaks = False
         """Whether more than thoughts without a signature came."""
-        self._said = 0
+        self._text_bytes = 0
         self._carried = 0
         """Bytes of the frames that say more than a piece of text."""
         self._size = 0
@@ -247,12 +246,12 @@ class TranslatedStream(AnswerStream):
         """The long texts that the writer repeats, with the account's secrets hidden."""
 
     @property
-    def said(self) -> int:
-        return self._said
+    def text_bytes(self) -> int:
+        return self._text_bytes
 
     @property
-    def kept(self) -> int:
-        return self._said + self._carried
+    def buffered(self) -> int:
+        return self._text_bytes + self._carried
 
     def _fill(self, written: bytes) -> bytes:
         if not has_placeholder(written):
@@ -307,7 +306,7 @@ class TranslatedStream(AnswerStream):
                 if type(event) is Delta:
                     text = event.text
                     # A letter that takes more bytes is more of a token.
-                    self._said += (
+                    self._text_bytes += (
                         len(text) if text.isascii() else len(text.encode(errors="replace"))
                     )
                     is_plain = event.index == sequencer.current and event.index not in self._calls
@@ -328,7 +327,7 @@ class TranslatedStream(AnswerStream):
                 if type(event) is not Delta and type(event) is not Metered:
                     self._carried += self._size
                     self._size = 0
-                    self._repeats = may_be_long(self._said + self._carried)
+                    self._repeats = may_be_long(self._text_bytes + self._carried)
                 for changed in self._restorer.push(event):
                     for ordered in sequencer.push(changed):
                         # One by one: an error must not lose what was already written.
@@ -350,12 +349,12 @@ class TranslatedStream(AnswerStream):
         kind = type(event)
         if not self.begun:
             self.begun = has_content(event)
-        if kind in NOTED:
+        if kind in RECORDED:
             if kind is Finished and not self.begun and self._ledger.lacks_content:
                 raise UpstreamError.unreadable(UNREAD)
             if self._mask is not None and type(event) is Failed:
                 event = Failed(self._mask.fault(event.fault))
-            self.outcome.note(event)
+            self.outcome.record(event)
         return self._writer.write(event)
 
 
@@ -411,12 +410,12 @@ class CutStream(TranslatedStream):
         return completed(self.outcome.usage, self._prompt, output)
 
 
-def completed(told: Usage | None, prompt: int, output: int) -> Usage:
+def completed(reported: Usage | None, prompt: int, output: int) -> Usage:
     """The usage of an answer of which not all was told: estimates of its prompt and its output
     stand in for the rest."""
-    if told is None:
+    if reported is None:
         return Usage(input=prompt, output=output)
-    return replace(told, output=max(told.output, output))
+    return replace(reported, output=max(reported.output, output))
 
 
 def has_content(event: Event) -> bool:
@@ -434,13 +433,13 @@ def has_content(event: Event) -> bool:
     return type(event) is Sealed or type(event) is Annotated
 
 
-NOTED = frozenset({Metered, Finished, Failed, Ended})
+RECORDED = frozenset({Metered, Finished, Failed, Ended})
 """Types of the events that an outcome takes note of."""
 
 _ILLEGAL = Fault(FaultKind.UPSTREAM_FAILED, "The upstream's events came in an impossible order.")
 
 
-class _Held(NamedTuple):
+class _Pending(NamedTuple):
     """An event that is exact, and not passed on yet, as `passed`."""
 
     frame: Frame
@@ -453,7 +452,7 @@ class PassedStream(AnswerStream):
     first event on that is not, the stream is translated: `translate` makes the stream that goes
     on, from the id that the client knows the answer by."""
 
-    __slots__ = ("_held", "_keepalive_bytes", "_matcher", "_rest", "_translate")
+    __slots__ = ("_keepalive_bytes", "_matcher", "_pending", "_rest", "_translate")
 
     def __init__(
         self,
@@ -466,17 +465,17 @@ class PassedStream(AnswerStream):
         self._matcher = matcher
         self._keepalive_bytes = keepalive
         self._translate = translate
-        self._held: _Held | None = None
+        self._pending: _Pending | None = None
         self._rest: TranslatedStream | None = None
         """Goes on with the answer."""
 
     @property
-    def said(self) -> int:
-        return self._matcher.said if self._rest is None else self._rest.said
+    def text_bytes(self) -> int:
+        return self._matcher.text_bytes if self._rest is None else self._rest.text_bytes
 
     @property
-    def kept(self) -> int:
-        return 0 if self._rest is None else self._rest.kept
+    def buffered(self) -> int:
+        return 0 if self._rest is None else self._rest.buffered
 
     @property
     def answer_id(self) -> str:
@@ -487,8 +486,8 @@ class PassedStream(AnswerStream):
         return self._matcher.thinks and (self._rest is None or not self._rest.speaks)
 
     @property
-    def untold(self) -> int:
-        return self._matcher.untold
+    def unreported(self) -> int:
+        return self._matcher.unreported
 
     def _keepalive(self) -> bytes:
         return self._keepalive_bytes if self._rest is None else self._rest.keepalive()
@@ -498,12 +497,12 @@ class PassedStream(AnswerStream):
         if outcome.ended or outcome.fault is not None:
             return b""
         if self._rest is not None:
-            return self._noted(self._rest, self._rest._take(frame))
+            return self._recorded(self._rest, self._rest._take(frame))
         passed = matcher.match(frame)
         if passed is None:
             rest, written = self._hand_over()
-            return self._noted(rest, written + rest._take(frame))
-        if matcher.undo is not None or self._held is not None:
+            return self._recorded(rest, written + rest._take(frame))
+        if matcher.undo is not None or self._pending is not None:
             passed = self._released(frame, passed)
         self.begun, self.blank = matcher.begun, matcher.blank
         if matcher.ended or matcher.fault is not None or matcher.usage is not outcome.usage:
@@ -513,12 +512,12 @@ class PassedStream(AnswerStream):
     def _released(self, frame: Frame, passed: bytes) -> bytes:
         """What can be passed on after an event: what was held, but not an event that the matcher
         could take back."""
-        held, undo = self._held, self._matcher.undo
-        before = b"" if held is None else held.passed
-        if undo is None or (held is not None and held.undo is undo):
-            self._held = self._matcher.undo = None
+        pending, undo = self._pending, self._matcher.undo
+        before = b"" if pending is None else pending.passed
+        if undo is None or (pending is not None and pending.undo is undo):
+            self._pending = self._matcher.undo = None
             return before + passed
-        self._held = _Held(frame, passed, undo)
+        self._pending = _Pending(frame, passed, undo)
         return before
 
     def _hand_over(self) -> tuple[TranslatedStream, bytes]:
@@ -529,11 +528,11 @@ class PassedStream(AnswerStream):
         rest = self._rest = self._translate(matcher.answer_id)
         rest.outcome, rest.begun, rest.blank = self.outcome, matcher.begun, matcher.blank
         written = rest.follow(matcher)
-        if self._held is not None:
-            written += rest._take(self._held.frame)
+        if self._pending is not None:
+            written += rest._take(self._pending.frame)
         return rest, written
 
-    def _noted(self, rest: TranslatedStream, written: bytes) -> bytes:
+    def _recorded(self, rest: TranslatedStream, written: bytes) -> bytes:
         self.begun, self.blank, self._repeats = rest.begun, rest.blank, rest._repeats
         return written
 
@@ -544,13 +543,13 @@ class PassedStream(AnswerStream):
         if self.over:
             return b""
         if self._rest is None and (end := self._matcher.finish()) is not None:
-            return self._observed(end if self._held is None else self._held.passed + end)
+            return self._observed(end if self._pending is None else self._pending.passed + end)
         rest, written = self._hand_over()
-        return self._noted(rest, written + rest._close())
+        return self._recorded(rest, written + rest._close())
 
     def _failed(self, fault: Fault) -> bytes:
         rest, written = self._hand_over()
-        return self._noted(rest, written + rest._failed(fault))
+        return self._recorded(rest, written + rest._failed(fault))
 
     def _observed(self, passed: bytes) -> bytes:
         """`passed`, the matcher's last output; an error with names of accounts hidden."""

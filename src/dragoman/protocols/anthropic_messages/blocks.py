@@ -19,17 +19,17 @@ from dragoman.protocols.anthropic_messages.loose import (
     named_delta,
     report_unknown,
 )
+from dragoman.protocols.anthropic_messages.received import Received, beyond, rest_of_block
 from dragoman.protocols.anthropic_messages.repetition import (
     Repetition,
     index_of,
     is_another,
-    is_said_again,
+    is_repeated,
 )
-from dragoman.protocols.anthropic_messages.said import Said, beyond, rest_of_block
 from dragoman.protocols.anthropic_messages.search_blocks import SearchBlocks
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.heads import Head
+from dragoman.protocols.initial_text import InitialText
 
 _NO_TEXT = Text(text="")
 _TEXT = "text"
@@ -77,13 +77,13 @@ class Blocks:
     __slots__ = (
         "_at",
         "_calls",
-        "_heads",
         "_inbound",
         "_is_whole",
         "_last",
+        "_received",
         "_repetitions",
-        "_said",
         "_searches",
+        "_starts",
         "_strays",
         "_texts",
         "count",
@@ -97,9 +97,9 @@ class Blocks:
         an index again once its block is over."""
         self._strays: dict[tuple[int, str], int] = {}
         """Numbers of blocks whose pieces came under the index of a block of another kind."""
-        self._heads: dict[int, JsonObject] = {}
+        self._starts: dict[int, JsonObject] = {}
         """The starts of the blocks that are open, by index."""
-        self._texts: dict[int, tuple[str, Head]] = {}
+        self._texts: dict[int, tuple[str, InitialText]] = {}
         """Kind and text of blocks that began with a text, by index, until it is passed on."""
         self._is_whole = False
         """Whether the start of the message had blocks."""
@@ -107,7 +107,7 @@ class Blocks:
         """Those blocks, by index: events may spell them once more."""
         self._last = -1
         """Index of the block that began last."""
-        self._said: dict[int, Said] = {}
+        self._received: dict[int, Received] = {}
         """What was said in each block, by its number."""
         self._searches: SearchBlocks | None = None
         self._calls: CallBlocks | None = None
@@ -133,12 +133,12 @@ class Blocks:
                 self._repetitions[index] = Repetition(block)
         return events
 
-    def hold_to(self, content: list[Any]) -> list[Event]:
+    def complete(self, content: list[Any]) -> list[Event]:
         """The message is over, and this was its content: what of it was not said."""
         events: list[Event] = []
         for index in list(self._at):
             events += self._close(index)
-        for block in beyond(self._said.values(), content):
+        for block in beyond(self._received.values(), content):
             number = self._last + 1
             events += self.start({"index": number, "content_block": block})
             events += self._close(number)
@@ -198,14 +198,14 @@ class Blocks:
         if before is not None and before[0] is not _CLOSED:
             # A call of which pieces came goes on under its id alone.
             fresh = before[0] not in _CALLS or before[0] is _UNSPELT
-            if is_said_again(self._heads.get(index), block, fresh):
+            if is_repeated(self._starts.get(index), block, fresh):
                 return []
             if self._lacks_input(*before):
                 raise UpstreamError.unreadable(_NEVER_CAME)
             closed = self._close(index)
             self._at[index] = _CLOSED, before[1]
             return [*closed, *self.start(event)]
-        self._heads[index] = block
+        self._starts[index] = block
         if index in self._repetitions and self._repetitions[index].begins(block):
             self._at[index] = _REPEATED, self.count
             return []
@@ -224,7 +224,7 @@ class Blocks:
             self._report_unknown(block, known, number)
         if kind == _TOOL:
             self._at[index] = _UNSPELT, number
-            self._said[number] = _TOOL, str(block.get("name")), []
+            self._received[number] = _TOOL, str(block.get("name")), []
             return [self._called.begin(number, block)]
         self._at[index] = kind, number
         # In a whole message nothing more comes of a block.
@@ -235,7 +235,7 @@ class Blocks:
             and not any(value for name, value in block.items() if name not in ("type", kind))
         ):
             self._at[index] = _HEADED, number
-            self._texts[index] = kind, Head(text)
+            self._texts[index] = kind, InitialText(text)
             block = {**block, kind: ""}
         elif kind in _TEXTS and not text and not self._is_whole:
             foreign = kind == _THINKING and event["content_block"].get("type") != _THINKING
@@ -268,7 +268,7 @@ class Blocks:
         return events
 
     def _text_start(self, number: int, block: JsonObject) -> list[Event]:
-        self._said[number] = _TEXT, "", []
+        self._received[number] = _TEXT, "", []
         events: list[Event] = [Opened(number, _NO_TEXT)]
         text = block.get("text")
         if isinstance(text, str) and text:
@@ -288,7 +288,7 @@ class Blocks:
 
     def _thinking_start(self, number: int, block: JsonObject) -> list[Event]:
         redacted = block["type"] == _REDACTED
-        self._said[number] = _THINKING, "", []
+        self._received[number] = _THINKING, "", []
         events: list[Event] = [Opened(number, Reasoning(redacted=redacted))]
         text = "" if redacted else block.get("thinking")
         if isinstance(text, str) and text:
@@ -304,7 +304,7 @@ class Blocks:
         """What a block says further."""
         if not text:
             return []
-        self._said[number][2].append(text)
+        self._received[number][2].append(text)
         return [Delta(number, text)]
 
     # Its deltas.
@@ -336,7 +336,7 @@ class Blocks:
             raise UpstreamError.unreadable(_MALFORMED)
         if not text:
             return ()
-        self._said[number][2].append(text)
+        self._received[number][2].append(text)
         return (Delta(number, text),)
 
     def _rare_delta(
@@ -400,11 +400,11 @@ class Blocks:
         kind, head = self._texts[index]
         piece = delta.get(kind)
         if _OPENS.get(what) != kind or not isinstance(piece, str):
-            return [*self._end_head(index, number, head.end()), *self._again(index, delta)]
+            return [*self._end_initial(index, number, head.end()), *self._again(index, delta)]
         text = head.add(piece)
-        return self._end_head(index, number, text) if head.is_over else []
+        return self._end_initial(index, number, text) if head.is_over else []
 
-    def _end_head(self, index: int, number: int, text: str) -> list[Event]:
+    def _end_initial(self, index: int, number: int, text: str) -> list[Event]:
         kind, head = self._texts.pop(index)
         self._at[index] = kind, number
         if head.repeated:
@@ -448,14 +448,14 @@ class Blocks:
         index = index_of(event, self._last)
         if wire.STOP_EVENT_FIELDS.issuperset(event):
             return self._close(index)
-        return self._said_at_stop(index, event)
+        return self._missing_at_stop(index, event)
 
-    def _said_at_stop(self, index: int, event: JsonObject) -> list[Event]:
+    def _missing_at_stop(self, index: int, event: JsonObject) -> list[Event]:
         """The end of a block that has all of it, as the events of the vendor's own helpers do."""
         kind, number = self._at.get(index, _NO_BLOCK)
         block = event.get("content_block")
         if isinstance(block, dict) and (
-            kind is _NONE or (kind is _CLOSED and is_another(self._heads.get(index), block))
+            kind is _NONE or (kind is _CLOSED and is_another(self._starts.get(index), block))
         ):
             index = max(index, self._last + 1)
             begun = self.start({"index": index, "content_block": block})
@@ -463,12 +463,12 @@ class Blocks:
         block = block if isinstance(block, dict) else event
         if self._lacks_input(kind, number) and block.get("input"):
             self._called.give(number, block["input"])
-        said: list[Event] = []
+        missing: list[Event] = []
         if kind is _HEADED:
-            said = self._end_head(index, number, self._texts[index][1].end())
+            missing = self._end_initial(index, number, self._texts[index][1].end())
         if kind is not _UNSPELT and kind not in _ASIDE:
-            said += self._piece(number, rest_of_block(self._said[number], block))
-        return [*said, *self._close(index)]
+            missing += self._piece(number, rest_of_block(self._received[number], block))
+        return [*missing, *self._close(index)]
 
     def _close(self, index: int) -> list[Event]:
         kind, number = self._at.get(index, _NO_BLOCK)
@@ -476,7 +476,7 @@ class Blocks:
             return []
         events: list[Event] = []
         if kind is _HEADED:
-            events = self._end_head(index, number, self._texts[index][1].end())
+            events = self._end_initial(index, number, self._texts[index][1].end())
         self._at[index] = _CLOSED, number
         if kind is _REPEATED:
             if not self._repetitions.pop(index).is_whole():

@@ -47,9 +47,9 @@ def settle_marks(
     if not entries and automatic is None:
         return
     # Marks inside blocks that pass as they are count too, but only noted ones can be left out.
-    noted = [entry for entry in entries if isinstance(entry[_FIELD], _Pending)]
+    marked = [entry for entry in entries if isinstance(entry[_FIELD], _Pending)]
     surplus = max(0, len(entries) + (automatic is not None) - wire.MAX_CACHE_MARKS)
-    for entry in noted[:surplus]:
+    for entry in marked[:surplus]:
         outbound.ledger.add(entry.pop(_FIELD).path, LossKind.KNOB, "too many cache marks")
     short = False
     for entry in entries:

@@ -351,12 +351,12 @@ def _base64(source: Fields) -> str:
     try:
         binascii.a2b_base64(data, strict_mode=True)
     except (binascii.Error, ValueError):
-        joined = "".join(data.split())
+        compact = "".join(data.split())
         try:
-            binascii.a2b_base64(joined, strict_mode=True)
+            binascii.a2b_base64(compact, strict_mode=True)
         except (binascii.Error, ValueError):
             source.fail("data", "is not base64")
-        return joined
+        return compact
     return data
 
 

@@ -12,7 +12,7 @@ from dragoman.protocols.base import Beginning
 from dragoman.protocols.raw import (
     join_list,
     join_object,
-    said,
+    messages_in,
     settled,
     split_list,
     split_object,
@@ -33,9 +33,9 @@ def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str
         return members
     before = split_list(messages) or []
     after = [
-        kept
+        remaining
         for number, message in enumerate(before)
-        if (kept := _message(message, f"messages[{number}]", ledger)) is not None
+        if (remaining := _message(message, f"messages[{number}]", ledger)) is not None
     ]
     unchanged = len(after) == len(before) and all(
         new is old for new, old in zip(after, before, strict=True)
@@ -49,15 +49,15 @@ def _message(message: Raw, path: str, ledger: Ledger) -> Raw | None:
         return message
     fields = split_object(message) or {}
     blocks = split_list(fields.get("content")) or []
-    kept = []
+    remaining = []
     for number, block in enumerate(blocks):
         if _is_sealed(block):
             ledger.add(f"{path}.content[{number}]", LossKind.KNOB, _LOST)
         else:
-            kept.append(block)
-    if len(kept) == len(blocks):
+            remaining.append(block)
+    if len(remaining) == len(blocks):
         return message
-    return join_object({**fields, "content": join_list(kept)}) if kept else None
+    return join_object({**fields, "content": join_list(remaining)}) if remaining else None
 
 
 def _is_sealed(block: Raw) -> bool:
@@ -86,17 +86,17 @@ def without_reasoning(
     for number, message in enumerate(split_list(messages) or ()):
         fields = split_object(message) if b"thinking" in bytes(message) else None
         blocks = split_list(fields.get("content")) if fields is not None else None
-        kept = []
+        remaining = []
         for position, block in enumerate(blocks or ()):
             if left_out < most and _is_thinking(block):
                 ledger.add(f"messages[{number}].content[{position}]", LossKind.KNOB, _BOUND)
                 left_out += 1
             else:
-                kept.append(block)
-        if fields is None or blocks is None or len(kept) == len(blocks):
+                remaining.append(block)
+        if fields is None or blocks is None or len(remaining) == len(blocks):
             after.append(message)
-        elif kept:
-            after.append(join_object({**fields, "content": join_list(kept)}))
+        elif remaining:
+            after.append(join_object({**fields, "content": join_list(remaining)}))
     return ({**members, "messages": join_list(after)} if left_out else members), left_out
 
 
@@ -113,7 +113,7 @@ def beginning(members: Mapping[str, Raw]) -> Beginning:
     if "metadata" in members:
         metadata = split_object(members["metadata"]) or {}
         pieces.append(b"\0user " + bytes(metadata.get("user_id", b"")))
-    for message in said(members.get("messages")):
+    for message in messages_in(members.get("messages")):
         if message.role == "assistant":
             return Beginning(b"\0".join(pieces), False)
         pieces.append(settled(message.content))

@@ -142,7 +142,7 @@ _PIECES = {
 }
 """The deltas that text of a block comes in, and their members for it."""
 
-_BESIDE = {_TEXT: "citations_delta", _THINKING: "signature_delta"}
+_OTHER_DELTAS = {_TEXT: "citations_delta", _THINKING: "signature_delta"}
 """The other deltas of a block."""
 
 # --- blocks -------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ class MessagesMatcher(Watch):
         if self.undo is not None and take is not MessagesMatcher._grow_block and self._is_torn:
             return None
         try:
-            return self._beside(frame) if take is None else take(self, frame)
+            return self._unknown_event(frame) if take is None else take(self, frame)
         except JsonError:
             return None
 
@@ -319,7 +319,7 @@ class MessagesMatcher(Watch):
             return frame.raw if is_foreign and not is_read else None
         kind, member = _PIECES[block.kind]
         if delta.type != kind:
-            if delta.type != _BESIDE.get(block.kind):
+            if delta.type != _OTHER_DELTAS.get(block.kind):
                 return None if self._is_readable(delta) else frame.raw
             block.others.append(Frame(frame.event, data, b""))
             self.begun = True
@@ -328,7 +328,7 @@ class MessagesMatcher(Watch):
         if text is None:
             return None
         if isinstance(block.run, Arguments):
-            if not block.run.allows(text, is_held=self.undo is not None):
+            if not block.run.allows(text, is_undoable=self.undo is not None):
                 return None
             self.undo = block.run.grow(text)
             self._watch(block, text)
@@ -350,7 +350,7 @@ class MessagesMatcher(Watch):
         self._watch(block, text)
 
     def _watch(self, block: Block, text: str | bytes) -> None:
-        self.said += len(text)
+        self.text_bytes += len(text)
         self.begun = self.begun or bool(text)
         if block.kind == _TOOL:
             self.blank = blank_after(self.blank, text)
@@ -397,7 +397,7 @@ class MessagesMatcher(Watch):
         self.fault = fault_of(error)
         return frame.raw
 
-    def _beside(self, frame: Frame) -> bytes | None:
+    def _unknown_event(self, frame: Frame) -> bytes | None:
         """An event of a type that nobody knows: new in the protocol, unless it tells of an
         error."""
         event = jsontext.object_of(frame.data)
@@ -463,13 +463,13 @@ def match_response(
     if len({block["id"] for block in calls}) < len(calls):
         return None
     usage = read_usage(answer.usage) if answer.usage else None
-    said = 0 if usage else sum(map(_said, blocks))
+    text_bytes = 0 if usage else sum(map(_text_bytes, blocks))
     if answer.model != model:
         body = to_json({**jsontext.members(body), "model": model})
-    return Passed(body, usage, reason, said)
+    return Passed(body, usage, reason, text_bytes)
 
 
-def _said(block: JsonObject) -> int:
+def _text_bytes(block: JsonObject) -> int:
     """The bytes of text in a block."""
     if block.get("type") == _TOOL:
         return len(to_json(block["input"])) + len(block["name"])

@@ -90,17 +90,17 @@ def _without_billing(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str,
         return members
     texts = split_list(system)
     if texts is None:
-        kept, lost = [], ["system"] if text_of(system).startswith(wire.BILLING_HEADER) else []
+        remaining, lost = [], ["system"] if text_of(system).startswith(wire.BILLING_HEADER) else []
     else:
         billing = [_is_billing(text) for text in texts]
-        kept = [text for text, left_out in zip(texts, billing, strict=True) if not left_out]
+        remaining = [text for text, left_out in zip(texts, billing, strict=True) if not left_out]
         lost = [f"system[{number}]" for number, left_out in enumerate(billing) if left_out]
     if not lost:
         return members
     for path in lost:
         ledger.add(path, LossKind.KNOB, "the billing header is not for this upstream")
-    if kept:
-        return {**members, "system": join_list(kept)}
+    if remaining:
+        return {**members, "system": join_list(remaining)}
     return {name: raw for name, raw in members.items() if name != "system"}
 
 

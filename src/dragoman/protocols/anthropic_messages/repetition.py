@@ -24,7 +24,7 @@ def index_of(event: JsonObject, otherwise: int) -> int:
     return index if type(index) is int else otherwise
 
 
-def is_said_again(head: JsonObject | None, block: JsonObject, fresh: bool) -> bool:
+def is_repeated(head: JsonObject | None, block: JsonObject, fresh: bool) -> bool:
     """Whether the start `block` is `head`, that of the block which is open at its index, once
     more: it is the same and has an id, or nothing came of a call since (`fresh`). A text or
     thinking block that starts empty goes on with the one that is open, which loses nothing.
@@ -76,8 +76,8 @@ class Repetition:
         if member is not None:
             text = str(self._head.get(member) or "") + pieces
             return jsontext.mended(text) == jsontext.mended(str(self._block.get(member) or ""))
-        said = _value(pieces) if pieces else self._head.get("input") or self._block.get("input")
-        return bool(said == self._block.get("input"))
+        received = _value(pieces) if pieces else self._head.get("input") or self._block.get("input")
+        return bool(received == self._block.get("input"))
 
 
 def _value(text: str) -> Any:

@@ -124,8 +124,8 @@ class MessagesReader:
         if handler is None:
             if not is_typed(kind) and (error := stray_error(event)) is not None:
                 raise UpstreamError(fault_of(error))
-            says = not event.keys().isdisjoint(_SAYING)
-            loss = LossKind.CONTENT if says else LossKind.KNOB
+            has_content = not event.keys().isdisjoint(_SAYING)
+            loss = LossKind.CONTENT if has_content else LossKind.KNOB
             self._inbound.ledger.add(kind[:60], loss, NO_COUNTERPART)
             return []
         if self._started or kind == "message_start":
@@ -193,7 +193,7 @@ class MessagesReader:
         events: list[Event] = []
         if isinstance(delta, dict):
             if not wire.STOP_FIELDS.issuperset(delta):
-                events, delta = self._said_at_end(delta)
+                events, delta = self._missing_at_end(delta)
             details = delta.get("stop_details")
             if isinstance(details, dict):
                 report_unknown(ledger, details, wire.STOP_DETAILS_FIELDS, "stop_details.")
@@ -208,7 +208,7 @@ class MessagesReader:
         tier = read_tier(self._usage, self._inbound.options.map_fast)
         return [*events, Metered(self._counted(), tier)]
 
-    def _said_at_end(self, message: JsonObject) -> tuple[list[Event], JsonObject]:
+    def _missing_at_end(self, message: JsonObject) -> tuple[list[Event], JsonObject]:
         """What stands in the end of a message that is none of its end, unless it was said before;
         and the rest. A delta there is a piece at any time."""
         ledger = self._inbound.ledger
@@ -226,7 +226,7 @@ class MessagesReader:
         rest = {name: value for name, value in message.items() if name not in SPEAKING}
         report_unknown(ledger, rest, wire.MESSAGE_FIELDS)
         if self._blocks.count:
-            return self._blocks.hold_to(content), rest
+            return self._blocks.complete(content), rest
         return self._content({"content": content}), rest
 
     def _counted(self) -> Usage:
@@ -236,7 +236,7 @@ class MessagesReader:
         events: list[Event] = []
         message = event.get("message")
         if isinstance(message, dict):
-            events, _ = self._said_at_end(message)
+            events, _ = self._missing_at_end(message)
             self._stop = {**message, **self._stop}
         events += self._blocks.end()
         reason = self._stop.get("stop_reason")

@@ -50,9 +50,9 @@ class Choices(Struct, eq=False):
         """
         if self.shares is None:
             self.shares = {share: 0 for share, was in ((_TEXT, text), (_CALLS, calls)) if was}
-        said = said_by(self.last, self.source)
+        received = content_of(self.last, self.source)
         for share, names in _SHARES.items():
-            has = any(said.get(name) for name in names)
+            has = any(received.get(name) for name in names)
             if has and self.shares.setdefault(share, self.index) != self.index:
                 raise UpstreamError.unreadable("it has more than one choice")
 
@@ -64,7 +64,7 @@ class Choices(Struct, eq=False):
             UpstreamError: the choice had ended.
         """
         _, ended = self.reasons.pop(self.index, ("", _NOTHING))
-        if ended and begun and not has_content(said_by(ended, self.source)):
+        if ended and begun and not has_content(content_of(ended, self.source)):
             raise UpstreamError.unreadable("it goes on after its finish reason")
 
     def end(self, reason: Any, *, strict: bool = True) -> bool:
@@ -82,9 +82,9 @@ class Choices(Struct, eq=False):
         return is_known
 
     @property
-    def says_something(self) -> bool:
+    def last_has_content(self) -> bool:
         """Whether the choice that came says something."""
-        return has_content(said_by(self.last, self.source))
+        return has_content(content_of(self.last, self.source))
 
     @property
     def ended_with_calls(self) -> bool:
@@ -121,7 +121,7 @@ _CALLING = ("tool_calls", "function_call")
 _SHARES = {_TEXT: ("content", "refusal"), _CALLS: ("tool_calls", "function_call")}
 
 
-def told_apart(choices: list[Any]) -> list[JsonObject]:
+def indexed(choices: list[Any]) -> list[JsonObject]:
     """The choices of a chunk, with their position for an index where they share one.
 
     Raises:
@@ -144,21 +144,21 @@ def with_own_delta(choice: JsonObject, source: str) -> JsonObject:
     own = {name: choice[name] for name in _CONTENT_FIELDS if choice.get(name)}
     if not own:
         return choice
-    said = said_by(choice, source)
-    kept = {name: value for name, value in choice.items() if name not in own}
-    if has_content(said):
-        if any(said.get(name) != own[name] for name in own):
+    received = content_of(choice, source)
+    remaining = {name: value for name, value in choice.items() if name not in own}
+    if has_content(received):
+        if any(received.get(name) != own[name] for name in own):
             raise UpstreamError.unreadable("a choice does not say what its delta says")
-        return kept
-    return {**kept, source: {**said, **own}}
+        return remaining
+    return {**remaining, source: {**received, **own}}
 
 
-def said_by(choice: JsonObject, source: str) -> JsonObject:
+def content_of(choice: JsonObject, source: str) -> JsonObject:
     """What a choice says, wherever that stands."""
     for place in (source, "message", "text"):
-        said = choice.get(place)
-        if said:
-            return said if type(said) is dict else {"content": said}
+        received = choice.get(place)
+        if received:
+            return received if type(received) is dict else {"content": received}
     return _NOTHING
 
 

@@ -83,8 +83,8 @@ class PartWriter:
     def _parts(self, block: Block) -> list[JsonObject]:
         if type(block) is Text:
             # Most blocks are, and a pattern that does not match costs more than this.
-            if _says_more(block):
-                self.note_text(block)
+            if _has_more(block):
+                self.report_text(block)
             return [text_part(block.text)]
         match block:
             case Refusal():
@@ -109,7 +109,7 @@ class PartWriter:
                 self._lose(block.path, LossKind.CONTENT, "has no place in this message upstream")
         return []
 
-    def note_text(self, block: Text) -> None:
+    def report_text(self, block: Text) -> None:
         """Report what a text block says besides its text: Chat has no field for it."""
         if block.annotations:
             # The clients' names for them differ, so the block is named.
@@ -184,7 +184,7 @@ class PartWriter:
             self._lose(f"{block.path}.citations", LossKind.KNOB, "citations cannot be asked for")
         texts = [text.text for text in block.content]
         for text in block.content:
-            self.note_text(text)
+            self.report_text(text)
             if text.cache is not None:
                 self.mark(None, text.cache, text.path)
         return [text_part("\n\n".join([f"{block.title}\n{block.source}", *texts]))]
@@ -195,12 +195,12 @@ def bare_text(blocks: Sequence[Block]) -> str | None:
     if len(blocks) != 1:
         return None
     block = blocks[0]
-    if type(block) is not Text or block.cache is not None or _says_more(block):
+    if type(block) is not Text or block.cache is not None or _has_more(block):
         return None
     return block.text
 
 
-def _says_more(text: Text) -> bool:
+def _has_more(text: Text) -> bool:
     """Whether a text block has something that Chat has no field for."""
     return bool(text.annotations or text.logprobs) or text.phase is not None
 

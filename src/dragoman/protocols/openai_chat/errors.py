@@ -7,7 +7,7 @@ from dragoman.canonical.options import Options
 from dragoman.protocols.base import OFFICIAL, Rendered, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_errors import FORMS, shown_status, shown_type
-from dragoman.protocols.retrying import told_in_stream
+from dragoman.protocols.retrying import worded_for_stream
 from dragoman.sse import DONE, encode
 
 
@@ -33,4 +33,4 @@ def error_frames(fault: Fault) -> bytes:
 
     The error is an object: of a string, the SDKs would not show the message.
     """
-    return encode(to_json({"error": error_object(told_in_stream(fault))})) + encode(DONE)
+    return encode(to_json({"error": error_object(worded_for_stream(fault))})) + encode(DONE)

@@ -12,7 +12,7 @@ from dragoman.protocols.base import Beginning
 from dragoman.protocols.raw import (
     join_list,
     join_object,
-    said,
+    messages_in,
     settled,
     split_list,
     split_object,
@@ -43,17 +43,17 @@ def _message(message: Raw, path: str, ledger: Ledger) -> Raw:
         return message
     fields = split_object(message) or {}
     entries = split_list(fields.get("reasoning_details")) or []
-    kept = []
+    remaining = []
     for number, entry in enumerate(entries):
         if _is_sealed(entry):
             detail = "reasoning of another upstream is not sent"
             ledger.add(f"{path}.reasoning_details[{number}]", LossKind.KNOB, detail)
         else:
-            kept.append(entry)
-    if len(kept) == len(entries):
+            remaining.append(entry)
+    if len(remaining) == len(entries):
         return message
     rest = {name: raw for name, raw in fields.items() if name != "reasoning_details"}
-    return join_object({**rest, "reasoning_details": join_list(kept)} if kept else rest)
+    return join_object({**rest, "reasoning_details": join_list(remaining)} if remaining else rest)
 
 
 def _is_sealed(entry: Raw) -> bool:
@@ -74,7 +74,7 @@ _ANSWERING = ("assistant", "tool", "function")
 def beginning(members: Mapping[str, Raw]) -> Beginning:
     """The user that is named, and the messages up to the model's first."""
     pieces = [bytes(members.get("user", b""))]
-    for message in said(members.get("messages")):
+    for message in messages_in(members.get("messages")):
         if message.role in _ANSWERING:
             return Beginning(b"\0".join(pieces), False)
         pieces.append(settled(message.content))

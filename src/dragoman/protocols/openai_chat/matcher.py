@@ -12,7 +12,7 @@ from dragoman import jsontext
 from dragoman.canonical.errors import UpstreamError
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import NOTHING, AnswerWriter, Passed, to_json
-from dragoman.protocols.error_body import is_readable, says_error
+from dragoman.protocols.error_body import is_error, is_readable
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.matching import (
     Arguments,
@@ -193,15 +193,15 @@ def match_response(
         answer = _answer(body)
     except JsonError:
         return None
-    if answer.error is not None and says_error(answer.error):
+    if answer.error is not None and is_error(answer.error):
         return None
     if not 0 < len(answer.choices) <= choices or not all(map(_is_whole, answer.choices)):
         return None
     usage = answer.usage and read_usage(answer.usage, tier=answer.service_tier)
-    said = 0 if usage else sum(_said(choice.message) for choice in answer.choices)
+    text_bytes = 0 if usage else sum(_text_bytes(choice.message) for choice in answer.choices)
     if answer.model != model:
         body = to_json({**jsontext.members(body), "model": model})
-    return Passed(body, usage or None, answer.choices[-1].finish_reason, said)
+    return Passed(body, usage or None, answer.choices[-1].finish_reason, text_bytes)
 
 
 def _is_whole(choice: WholeChoice) -> bool:
@@ -223,7 +223,7 @@ def _is_whole(choice: WholeChoice) -> bool:
     )
 
 
-def _said(message: Message) -> int:
+def _text_bytes(message: Message) -> int:
     """The bytes of text in a message."""
     texts = [text for _, text in message.texts()]
     texts += [one.called + one.text for one in message.tool_calls or ()]
@@ -302,21 +302,22 @@ class Progress:
         self.undo: Callable[[], None] | None = None
         """Takes back the last chunk, if that waits for what follows."""
 
-    def allows(self, choice: Choice, *, is_held: bool) -> bool:
-        """Whether a choice is exactly what may come next; `is_held`: the last one can be undone."""
+    def allows(self, choice: Choice, *, is_undoable: bool) -> bool:
+        """Whether a choice is exactly what may come next; `is_undoable`: the last one can be
+        undone."""
         delta = choice.delta or _EMPTY
         calls: Sequence[Fragment] = ()
         if not delta.is_empty():
             calls = delta.tool_calls or ()
             if self.finished:
                 return False
-            if calls and not self._allows_calls(calls, delta, is_held):
+            if calls and not self._allows_calls(calls, delta, is_undoable):
                 return False
             if not calls and self.call is not None and not self.call.is_whole():
                 return False
         return choice.finish_reason is None or self._allows_end(choice.finish_reason, calls)
 
-    def _allows_calls(self, calls: Sequence[Fragment], delta: Message, is_held: bool) -> bool:
+    def _allows_calls(self, calls: Sequence[Fragment], delta: Message, is_undoable: bool) -> bool:
         """Whether fragments are one that goes on with the last call, or whole beginnings."""
         if delta.function_call or delta.reasoning_details or delta.annotations:
             return False
@@ -324,7 +325,7 @@ class Progress:
         if (len(calls) > 1 or delta.texts()) and last.text.strip() in ("", "{}"):
             return False  # more of it may follow: only a chunk of its own can wait
         if not first.id:
-            return len(calls) == 1 and self._goes_on(first, is_held)
+            return len(calls) == 1 and self._goes_on(first, is_undoable)
         ids = {one.id for one in calls}
         return (
             (self.call is None or self.call.is_whole())
@@ -334,14 +335,14 @@ class Progress:
             and all(one.custom or is_object(one.text) for one in calls[:-1])
         )
 
-    def _goes_on(self, one: Fragment, is_held: bool) -> bool:
+    def _goes_on(self, one: Fragment, is_undoable: bool) -> bool:
         call = self.call
         return (
             call is not None
             and one.index == call.index
             and (one.custom is not None) is call.is_custom
             and not one.called
-            and (call.is_custom or call.text.allows(one.text, is_held=is_held))
+            and (call.is_custom or call.text.allows(one.text, is_undoable=is_undoable))
         )
 
     def may_end(self, choices: Sequence[Choice]) -> bool:
@@ -495,7 +496,7 @@ class ChatMatcher(Watch):
             first = self._choices[0]
             assert first.run is not None
             first.run.text += text
-            self.said += len(text)
+            self.text_bytes += len(text)
             if first.call is not None and first.run is first.call.text:
                 self.blank = blank_after(self.blank, text)
             return self._renamer.renamed(data, frame.raw)
@@ -505,7 +506,7 @@ class ChatMatcher(Watch):
             chunk = _chunk(data)
         except JsonError:
             return None if data.strip() or frame.event == b"error" else b""
-        if frame.event == b"error" or (chunk.error is not None and says_error(chunk.error)):
+        if frame.event == b"error" or (chunk.error is not None and is_error(chunk.error)):
             return self._error(chunk.error, frame)
         if chunk.choices is None or not self._allows(chunk.choices, chunk.id):
             return None
@@ -520,7 +521,7 @@ class ChatMatcher(Watch):
                 return False
             delta = choice.delta or _EMPTY
             progress = self._choices.get(choice.index) or Progress(is_alone=False)
-            if not progress.allows(choice, is_held=self.undo is not None):
+            if not progress.allows(choice, is_undoable=self.undo is not None):
                 return False
             if is_other and delta.role:
                 return False  # a second answer, or an id for each chunk
@@ -564,7 +565,7 @@ class ChatMatcher(Watch):
         if delta.function_call is not None:
             self._has_legacy_calls = True
             arguments += delta.function_call.arguments or ""
-        self.said += sum(len(text.encode()) for _, text in delta.texts()) + len(arguments)
+        self.text_bytes += sum(len(text.encode()) for _, text in delta.texts()) + len(arguments)
         self.begun = self.begun or not delta.is_empty()
         self._spoken = self._spoken or not delta.thinks_only()
 
@@ -606,8 +607,8 @@ class ChatMatcher(Watch):
             read(frame)
         if self._usage is not None:
             tier = self._head.get("service_tier")
-            told: JsonObject = {"choices": [], "usage": self._usage, "service_tier": tier}
-            read(Frame(b"", to_json(told), b""))
+            usage_chunk: JsonObject = {"choices": [], "usage": self._usage, "service_tier": tier}
+            read(Frame(b"", to_json(usage_chunk), b""))
 
 
 def _unnamed(frame: Frame) -> bytes:

@@ -132,7 +132,7 @@ class MessagesReader:
             blocks = read_content(content, fields.at("content"), TOOL_PARTS, self._extras)
         result = ToolResult(
             call_id=call_id,
-            content=() if blocks and _says_nothing(blocks) else blocks,
+            content=() if blocks and _is_empty(blocks) else blocks,
             custom=call_id in self._custom_calls,
             path=fields.path,
         )
@@ -140,7 +140,7 @@ class MessagesReader:
         return Turn(role="user", blocks=(result,), path=fields.path)
 
 
-def _says_nothing(blocks: tuple[Block, ...]) -> bool:
+def _is_empty(blocks: tuple[Block, ...]) -> bool:
     for block in blocks:
         if type(block) is not Text or block.text or block.cache is not None:
             return False

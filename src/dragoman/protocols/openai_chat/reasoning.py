@@ -51,17 +51,17 @@ def pick_text(first: Any, second: Any) -> str:
 
 def text_of(message: JsonObject) -> str:
     """The reasoning text of a message or delta: of the first field that holds any."""
-    return next(filter(None, (said_in(message.get(name)) for name in TEXT_FIELDS)), "")
+    return next(filter(None, (text_in(message.get(name)) for name in TEXT_FIELDS)), "")
 
 
-def said_in(value: Any) -> str:
+def text_in(value: Any) -> str:
     """The text of a field of reasoning, which few servers give as parts or as an object."""
     if type(value) is str:
         return value
     if type(value) is list:
-        return "".join(map(said_in, value))
+        return "".join(map(text_in, value))
     if type(value) is dict:
-        return next(filter(None, (said_in(value.get(name)) for name in _TEXTS)), "")
+        return next(filter(None, (text_in(value.get(name)) for name in _TEXTS)), "")
     return ""
 
 
@@ -185,7 +185,7 @@ def replayed_details(opaque: Opaque) -> list[Any]:
 # --- answers to clients -------------------------------------------------------------------------
 
 
-def joined(blocks: Iterable[Block]) -> str:
+def joined_text(blocks: Iterable[Block]) -> str:
     """The readable text of all reasoning blocks, as one text field shows it."""
     return BREAK.join(
         part for block in blocks if isinstance(block, Reasoning) for part in block.parts if part

@@ -35,18 +35,18 @@ from dragoman.canonical.events import (
 from dragoman.canonical.losses import LossKind, Policy
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound, to_json_text
-from dragoman.protocols.error_body import says_error, stray_error
+from dragoman.protocols.error_body import is_error, stray_error
 from dragoman.protocols.fields import SPEAKING, UNKNOWN, Field, JsonObject
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
-from dragoman.protocols.openai_chat.choices import Choices, has_content, told_apart, with_own_delta
-from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, Details, said_in, text_of
+from dragoman.protocols.openai_chat.choices import Choices, has_content, indexed, with_own_delta
+from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, Details, text_in, text_of
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 from dragoman.protocols.openai_chat.usage import read_usage
 from dragoman.protocols.openai_chat.whole_message import (
     FOREIGN_FIELDS,
-    Said,
+    Received,
     as_known,
     numbered,
     split_parts,
@@ -68,6 +68,7 @@ class ChatReader:
     """
 
     __slots__ = (
+        "_add_text",
         "_allocate",
         "_calling",
         "_choices",
@@ -78,12 +79,11 @@ class ChatReader:
         "_kind",
         "_logprobs",
         "_mark",
-        "_note",
         "_offset",
         "_origin",
         "_over",
         "_pending",
-        "_said",
+        "_received",
         "_source",
         "_started",
         "_text",
@@ -98,8 +98,8 @@ class ChatReader:
         self._inbound = inbound
         self._source = source
         self._choices = Choices(source)
-        self._said = Said()
-        self._note = self._said.text.append
+        self._received = Received()
+        self._add_text = self._received.text.append
         """Remembers text."""
         self._started = False
         self._over = False
@@ -156,7 +156,7 @@ class ChatReader:
         if self._kind == _TEXT:
             text = _more_text(chunk)
             if text:
-                self._note(text)
+                self._add_text(text)
                 return (Delta(self._index, text),)
         return self.take(chunk, frame.event)
 
@@ -181,7 +181,7 @@ class ChatReader:
 
     def _take(self, chunk: JsonObject, event: bytes, events: list[Event]) -> None:
         error = chunk.get("error")
-        if event == b"error" or (error and says_error(error)):
+        if event == b"error" or (error and is_error(error)):
             raise UpstreamError(fault_of(stray_error(chunk)))
         if "choices" not in chunk and (error := stray_error(chunk, "choices", "usage")) is not None:
             raise UpstreamError(fault_of(error))
@@ -197,7 +197,7 @@ class ChatReader:
                 self._id_repeats = True
             elif self._id_repeats is not False:
                 self._begin_again(choices[0])
-            for choice in choices if len(choices) == 1 else told_apart(choices):
+            for choice in choices if len(choices) == 1 else indexed(choices):
                 self._choice(choice, events)
         elif choices == [] and not self._choices.reasons and self._is_strict:
             # Only usage may come without a choice, and only at the end.
@@ -238,16 +238,18 @@ class ChatReader:
         delta = choice.get(self._source)
         if type(delta) is not dict or not delta.get("role"):
             return
-        if self._id_repeats or len(self._said.text) > 1:
+        if self._id_repeats or len(self._received.text) > 1:
             raise UpstreamError.unreadable("a second answer begins in it")
         self._id_repeats = False
 
     def _choice(self, choice: JsonObject, events: list[Event]) -> None:
-        choices, said = self._choices, self._said
+        choices, received = self._choices, self._received
         if not wire.CHOICE_FIELDS.issuperset(choice):
             choice = with_own_delta(choice, self._source)
         if choices.begin(choice):
-            choices.share(text=bool(said.text or said.refusal), calls=self._tools is not None)
+            choices.share(
+                text=bool(received.text or received.refusal), calls=self._tools is not None
+            )
             self._watch()
         if not wire.CHOICE_FIELDS.issuperset(choice):
             self._report_unknown(choice, wire.CHOICE_FIELDS, "choices[0]")
@@ -268,7 +270,7 @@ class ChatReader:
             self._lose("choices[0].finish_reason", LossKind.CONVERTED, detail)
         if self._source != "delta":
             return  # all of the answer is there
-        if choices.says_something:
+        if choices.last_has_content:
             self._watch()
         else:
             self._close_all(events, tools=not choices.calls_elsewhere)
@@ -290,13 +292,13 @@ class ChatReader:
             if type(text) is not str or not text or has_content(delta):
                 return
             message = {"content": text}
-            if self._text is _COMPLETION or not (self._said or self._tools):
+            if self._text is _COMPLETION or not (self._received or self._tools):
                 self._text = _COMPLETION
                 self._delta(message, choice.get("logprobs"), events)
                 return
         rest = numbered(message)
-        if self._said or self._tools is not None:
-            rest = self._said.rest(message, delta, self._tools)
+        if self._received or self._tools is not None:
+            rest = self._received.rest(message, delta, self._tools)
             self._lose("choices[0].message", LossKind.KNOB, "it says again what was said")
         if rest:
             if self._kind == _TEXT:
@@ -315,7 +317,7 @@ class ChatReader:
         if role and role != "assistant" and _is_anothers(role):
             raise UpstreamError.unreadable("it speaks in another role than assistant")
         if self._choices.reasons and has_content(delta):
-            self._choices.go_on(begun=bool(self._said) or self._tools is not None)
+            self._choices.go_on(begun=bool(self._received) or self._tools is not None)
         content, refusal, thought, details = delta.get("content"), delta.get("refusal"), "", None
         if not is_speech:
             thought = text_of(delta)
@@ -335,12 +337,12 @@ class ChatReader:
         if thought or details:
             self._reason(thought, details, events)
         records = logprobs if type(logprobs) is dict else _EMPTY
-        self._say(self._text, content, records.get("content"), events)
+        self._extend(self._text, content, records.get("content"), events)
         annotations = delta.get("annotations")
         if annotations:
             self._annotate(annotations, events)
         if refusal or records:
-            self._say(_REFUSAL, refusal, records.get("refusal"), events)
+            self._extend(_REFUSAL, refusal, records.get("refusal"), events)
         if is_speech:
             return
         calls = delta.get("tool_calls")
@@ -355,40 +357,42 @@ class ChatReader:
         """Report reasoning beside that which is used, and such as is no text."""
         for name in TEXT_FIELDS:
             other = delta.get(name)
-            if other and other != thought and said_in(other) != thought:
+            if other and other != thought and text_in(other) != thought:
                 detail = "other reasoning is used" if thought else "reasoning that is no text"
                 loss = LossKind.KNOB if thought else LossKind.CONTENT
                 self._lose(f"choices[0].{self._source}.{name}", loss, detail)
 
     # --- blocks ---------------------------------------------------------------------------------
 
-    def _say(self, kind: str, text: Any, logprobs: Any, events: list[Event]) -> None:
+    def _extend(self, kind: str, text: Any, logprobs: Any, events: list[Event]) -> None:
         if type(logprobs) is list and logprobs:
             self._logprobs += logprobs
         if type(text) is not str or not text:
             return
         if self._kind != kind:
             self._open(kind, Refusal(text="") if kind is _REFUSAL else _NO_TEXT, events)
-        (self._said.refusal.append if kind is _REFUSAL else self._note)(text)
+        (self._received.refusal.append if kind is _REFUSAL else self._add_text)(text)
         if self._logprobs:
             events.append(Delta(self._index, text, tuple(self._logprobs)))
             self._logprobs.clear()
         else:
             events.append(Delta(self._index, text))
         if self._pending and kind is self._text:
-            held, self._pending = self._pending, []
-            self._annotate(held, events)
+            pending, self._pending = self._pending, []
+            self._annotate(pending, events)
 
     def _reason(self, text: str, details: Any, events: list[Event]) -> None:
-        told = self._details.add(details) if type(details) is list else ""
+        detailed = self._details.add(details) if type(details) is list else ""
         # Details may come at the end, with all that the deltas said.
-        text = text or ("" if told and told == "".join(self._said.reasoning) else told)
+        text = text or (
+            "" if detailed and detailed == "".join(self._received.reasoning) else detailed
+        )
         if not text and not self._details.has_state:
             return
         if self._kind != _REASONING:
             self._open(_REASONING, Reasoning(style="raw"), events)
         if text:
-            self._said.reasoning.append(text)
+            self._received.reasoning.append(text)
             events.append(Delta(self._index, text))
 
     def _call(self, member: str, fragment: Any, events: list[Event]) -> None:
@@ -419,7 +423,7 @@ class ChatReader:
             self._tools.close_complete(events)
         self._kind = kind
         self._index = self._allocate()
-        texts = self._said.text
+        texts = self._received.text
         self._offset += sum(map(len, texts[self._mark :]))
         self._mark = len(texts)
         events.append(Opened(self._index, head))
@@ -451,7 +455,7 @@ class ChatReader:
             if self._kind != self._text:
                 self._pending.append(raw)
                 continue
-            self._said.cited += 1
+            self._received.cited += 1
             events.append(Annotated(self._index, read_annotation(raw, self._offset)))
 
     # --- the end --------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class _Call:
         "block",
         "closed",
         "custom",
-        "held",
+        "deferred",
         "id",
         "name",
         "number",
@@ -50,7 +50,7 @@ class _Call:
         self.opened = False
         self.closed = False
         self.pieces: list[str] = []
-        self.held = False
+        self.deferred = False
         """Whether its only piece is `{}`, which servers send where nothing is known of them yet."""
 
     def repeats(self) -> bool:
@@ -59,7 +59,7 @@ class _Call:
             return False
         return "".join(self.alike.pieces).startswith("".join(self.pieces))
 
-    def said(self) -> tuple[str, Any]:
+    def content(self) -> tuple[str, Any]:
         """Its name, and its arguments as far as they can be compared."""
         text = "".join(self.pieces)
         return self.name, object_of(text) if is_json_object(text) else text.strip()
@@ -118,7 +118,7 @@ class ToolFragments:
         custom, name, text = _read(fragment)
         call_id = call_id if type(call_id) is str else ""
         at = at if type(at) is int else None
-        if self._is_said_again(at, call_id, name, text):
+        if self._is_repetition(at, call_id, name, text):
             return
         call = self._find(at, call_id, name, text)
         if call is None:
@@ -134,12 +134,12 @@ class ToolFragments:
                 raise UpstreamError.unreadable("a tool call goes on after the next one began")
             return
         if text:
-            if call.held:
+            if call.deferred:
                 call.pieces.clear()
-            call.held = not (call.pieces or call.custom) and text.strip() == "{}"
+            call.deferred = not (call.pieces or call.custom) and text.strip() == "{}"
             call.pieces.append(text)
         if call.opened:
-            if text and not call.held:
+            if text and not call.deferred:
                 events.append(Delta(call.block, text))
         elif call.id and call.name and (call.pieces or not self._names.may_go_on(call.name)):
             self._open(call, events)
@@ -189,9 +189,9 @@ class ToolFragments:
                 more.append({**fragment, "index": -1 - number})
                 continue
             known, (_, name, text) = self._calls[number], _read(fragment)
-            said = "".join(known.pieces)
-            same = text.strip() in ("", said.strip()) or (
-                is_json_object(said) and object_of(said) == object_of(text)
+            earlier = "".join(known.pieces)
+            same = text.strip() in ("", earlier.strip()) or (
+                is_json_object(earlier) and object_of(earlier) == object_of(text)
             )
             if name not in ("", known.name) or not same:
                 raise UpstreamError.unreadable("a whole message has other calls than its deltas")
@@ -205,18 +205,18 @@ class ToolFragments:
             UpstreamError: a call never got a name.
         """
         self.close_all([])
-        left = [other.said() for other in others._calls]
+        left = [other.content() for other in others._calls]
         beyond = []
         for call in self._calls:
-            said = call.said()
-            if said in left:
-                left.remove(said)
+            content = call.content()
+            if content in left:
+                left.remove(content)
             elif call.name:
                 function = {"name": call.name, "arguments": "".join(call.pieces)}
                 beyond.append({"index": -1 - call.number, "function": function})
         return beyond
 
-    def _is_said_again(self, at: int | None, call_id: str, name: str, text: str) -> bool:
+    def _is_repetition(self, at: int | None, call_id: str, name: str, text: str) -> bool:
         """Whether a fragment repeats a whole call: index, id, name and arguments are the same."""
         call = self._by_id.get(call_id) if call_id and name and text.strip() else None
         return (
@@ -272,12 +272,12 @@ class ToolFragments:
         call.opened = True
         head = ToolCall(id=call.id, name=call.name, custom=call.custom)
         events.append(Opened(call.block, head))
-        if call.pieces and not call.held:
+        if call.pieces and not call.deferred:
             events.append(Delta(call.block, "".join(call.pieces)))
 
     def _close(self, call: _Call, events: list[Event]) -> None:
         call.closed = True
-        if call.held:
+        if call.deferred:
             events.append(Delta(call.block, call.pieces[0]))
         events.append(Closed(call.block))
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from dragoman.canonical.errors import UpstreamError
 from dragoman.jsontext import mended
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, said_in, text_of
+from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, text_in, text_of
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 
 
@@ -35,7 +35,7 @@ def split_parts(content: list[Any] | JsonObject) -> Parts:
         if type(text) is dict:
             text = text.get("value")
         if thinking or part.get("type") == "reasoning":
-            thoughts.append(said_in(thinking or part))
+            thoughts.append(text_in(thinking or part))
         elif type(part.get("refusal")) is str:
             refusals.append(part["refusal"])
         elif type(text) is str:
@@ -58,8 +58,8 @@ def as_known(message: JsonObject) -> JsonObject:
     }
     if not moved or ("content" not in moved and text_of(message)):
         return message
-    kept = {name: value for name, value in message.items() if name not in moved.values()}
-    return kept | {name: message[other] for name, other in moved.items()}
+    remaining = {name: value for name, value in message.items() if name not in moved.values()}
+    return remaining | {name: message[other] for name, other in moved.items()}
 
 
 def texts_of(message: JsonObject) -> tuple[str, Any, Any]:
@@ -83,7 +83,7 @@ def numbered(message: JsonObject) -> JsonObject:
     return {**message, "tool_calls": indexed}
 
 
-class Said(Struct, eq=False):
+class Received(Struct, eq=False):
     """All that a stream said, for whole messages may follow its deltas, stand beside each, or in
     their place.
 
@@ -132,11 +132,11 @@ class Said(Struct, eq=False):
         return {**others, **{name: value for name, value in rest.items() if value}}
 
 
-def _after(said: list[str], whole: Any, delta: JsonObject) -> str:
-    """What a text has after `said`. A whole may have been trimmed."""
+def _after(received: list[str], whole: Any, delta: JsonObject) -> str:
+    """What a text has after `received`. A whole may have been trimmed."""
     if type(whole) is not str or not whole or whole in delta.values():
         return ""
-    before, text = mended("".join(said)), mended(whole)
+    before, text = mended("".join(received)), mended(whole)
     if text.startswith(before):
         return text[len(before) :]
     if text.strip() == before.strip():

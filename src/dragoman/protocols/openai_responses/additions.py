@@ -78,13 +78,13 @@ class _Named(Struct):
     id: Any = None
 
 
-class _Told(Struct):
+class _SteerEvent(Struct):
     """What of an event about input is looked at."""
 
     steer: _Named | None = None
 
 
-_told = jsontext.decoder(_Told)
+_steer_event = jsontext.decoder(_SteerEvent)
 
 
 class Additions:
@@ -110,9 +110,11 @@ class Additions:
     @property
     def returned(self) -> list[bytes]:
         """The events that return what was neither committed nor refused."""
-        told = ("successor_creation_failed", "No response followed that takes this input.")
-        queued = [one.refused(*told, name) for name, one in self.queued.items() if one is not None]
-        return [*queued, *(one.refused(*told) for one in self.unanswered)]
+        reason = ("successor_creation_failed", "No response followed that takes this input.")
+        queued = [
+            one.refused(*reason, name) for name, one in self.queued.items() if one is not None
+        ]
+        return [*queued, *(one.refused(*reason) for one in self.unanswered)]
 
     def sent(self, addition: Addition) -> None:
         """It was sent to the service."""
@@ -171,7 +173,7 @@ def retargeted(data: bytes, names: Mapping[str, str]) -> bytes:
 def _steer_in(data: bytes) -> str:
     """The id of the steering that an event is about, empty if it has none."""
     try:
-        steer = _told(data).steer
+        steer = _steer_event(data).steer
     except JsonError:
         return ""
     return steer.id if steer is not None and isinstance(steer.id, str) else ""

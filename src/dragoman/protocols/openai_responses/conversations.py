@@ -70,13 +70,13 @@ class _Head(_Named):
 
 _id_of = decoder(_Named)
 _all_named = decoder(list[_Named])
-_all_heads = decoder(list[_Head])
+_all_items = decoder(list[_Head])
 
 
 _H = TypeVar("_H", bound=_Named)
 
 
-def _heads(decode: Callable[[Raw], list[_H]], given: Raw | None) -> list[_H] | None:
+def _decoded_items(decode: Callable[[Raw], list[_H]], given: Raw | None) -> list[_H] | None:
     """What is looked at of the items of an input; None if it is no array of objects."""
     if given is None:
         return None
@@ -97,7 +97,7 @@ def _refers(item: _Named) -> bool:
 def references(given: Raw | None) -> list[tuple[int, str]]:
     """The items of a request's `input` that refer to stored ones, as their positions and the ids;
     none if it is no array of objects."""
-    items = _heads(_all_named, given) or ()
+    items = _decoded_items(_all_named, given) or ()
     return [(number, item.id) for number, item in enumerate(items) if _refers(item)]
 
 
@@ -108,16 +108,16 @@ def given_items(given: Raw | None) -> GivenItems | None:
         return GivenItems()
     if is_text(given):
         return GivenItems(to_json([{"type": "message", "role": "user", "content": given}]))
-    heads = _heads(_all_named, given)
-    if heads is None:
+    entries = _decoded_items(_all_named, given)
+    if entries is None:
         return None
     ids: list[str] = []
     references: list[tuple[int, str]] = []
-    for place, head in enumerate(heads):
-        name = head.id
+    for place, entry in enumerate(entries):
+        name = entry.id
         if not isinstance(name, str):
             continue
-        if _refers(head):
+        if _refers(entry):
             references.append((place, name))
         elif name:
             ids.append(name)
@@ -135,8 +135,8 @@ def with_stored(given: GivenItems, stored: Mapping[int, bytes]) -> GivenItems:
 def named_item(item: bytes, response: str, place: int) -> bytes:
     """An input item of a response as clients are shown it: with a type, and an id, which is made of
     the response's and the item's place if it came without; all else of it keeps its bytes."""
-    head = _id_of(item)
-    kind, name = head.type or None, head.id
+    entry = _id_of(item)
+    kind, name = entry.type or None, entry.id
     added: JsonObject = {}
     if kind is None:
         kind = added["type"] = "message"
@@ -145,7 +145,9 @@ def named_item(item: bytes, response: str, place: int) -> bytes:
         added["id"] = f"{prefix}{response.rpartition('_')[2]}{place:04x}"
     if not added:
         return item
-    lacks = ("type" not in added or head.type is UNSET) and ("id" not in added or head.id is UNSET)
+    lacks = ("type" not in added or entry.type is UNSET) and (
+        "id" not in added or entry.id is UNSET
+    )
     if lacks and item.startswith(b'{"'):
         # Most items lack these members, which are then put before the others.
         return to_json(added)[:-1] + b"," + item[1:]
@@ -205,13 +207,13 @@ def unstored_members(members: Mapping[str, Raw]) -> dict[str, Raw]:
 
 def unstored_items(given: Raw) -> Raw:
     """An array of items for such a service; whatever else it is stays as it is."""
-    looked_up = [_is_looked_up(head) for head in _heads(_all_heads, given) or ()]
+    looked_up = [_is_looked_up(entry) for entry in _decoded_items(_all_items, given) or ()]
     items = split_list(given) if any(looked_up) else None
     if items is None:
         return given
     pairs = zip(items, looked_up, strict=True)
-    kept = [_unstored(item) if found else item for item, found in pairs]
-    return join_list([item for item in kept if item is not None])
+    remaining = [_unstored(item) if found else item for item, found in pairs]
+    return join_list([item for item in remaining if item is not None])
 
 
 def _including(given: Raw | None) -> Raw:

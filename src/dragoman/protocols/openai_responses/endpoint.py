@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.protocols.attribution import MEMBERS, told_to_openai
+from dragoman.protocols.attribution import MEMBERS, openai_attribution
 from dragoman.protocols.base import Counting, Endpoint
 from dragoman.protocols.counting import read_count
 from dragoman.protocols.model_lists import MODELS
@@ -41,7 +41,7 @@ ENDPOINT = Endpoint(
     counting=_COUNTING,
     models=MODELS,
     attributed_by=MEMBERS,
-    attribution=told_to_openai,
+    attribution=openai_attribution,
     forwarded=("openai-beta",),
     idempotency_key="idempotency-key",
     settings={

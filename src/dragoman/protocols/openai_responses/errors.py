@@ -13,7 +13,7 @@ from dragoman.protocols.faults import REQUEST_CODES
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_errors import FORMS, shown_status, shown_type
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
-from dragoman.protocols.retrying import BROKEN_CODES, OVERLOADED_TYPE, told_in_stream
+from dragoman.protocols.retrying import BROKEN_CODES, OVERLOADED_TYPE, worded_for_stream
 
 _FAILED_AS = {
     FaultKind.INVALID_REQUEST: "invalid_prompt",
@@ -99,7 +99,7 @@ def failed_object(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
 
 def error_members(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
     """The members of the `error` event that ends a stream."""
-    error = error_object(told_in_stream(fault), options)
+    error = error_object(worded_for_stream(fault), options)
     error["code"] = BROKEN_CODES.get(fault.kind, error["code"])
     if fault.kind in (FaultKind.OVERLOADED, FaultKind.NO_ACCOUNT):
         error["type"] = OVERLOADED_TYPE
@@ -112,7 +112,7 @@ def failed_in_stream(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
 
     Codex gives up on an overload that is told as one.
     """
-    failed = failed_object(told_in_stream(fault), options)
+    failed = failed_object(worded_for_stream(fault), options)
     if failed["code"] in _OVERLOADED_CODES:
         failed["code"] = "server_error"
     return failed

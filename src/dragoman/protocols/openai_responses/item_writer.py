@@ -76,24 +76,24 @@ class ItemWriter:
         self.message(role, parts)
 
     def _write_assistant(self, blocks: Iterable[Block]) -> None:
-        said: list[Text | Refusal] = []
+        run: list[Text | Refusal] = []
         reasoned: list[str] = []
         for block in blocks:
             if isinstance(block, _SPOKEN):
-                if said and _phase(block, said) != _phase(said[0], said):
-                    self._say(said)
-                    said = []
-                said.append(block)
+                if run and _phase(block, run) != _phase(run[0], run):
+                    self._write_message(run)
+                    run = []
+                run.append(block)
                 continue
-            if said:
-                self._say(said)
-                said = []
+            if run:
+                self._write_message(run)
+                run = []
             before = len(self.items)
             self._write_act(block)
             if isinstance(block, Reasoning) and len(self.items) > before:
                 reasoned.append(block.path)
-        if said:
-            self._say(said)
+        if run:
+            self._write_message(run)
         while reasoned and self.items[-1]["type"] == "reasoning":
             self._reasoned.discard(self.items.pop().get("id", ""))
             detail = "the service takes no reasoning back that led to nothing"
@@ -117,13 +117,13 @@ class ItemWriter:
                 detail = "the model's own messages hold text only"
                 self._ledger.add(block.path, LossKind.CONTENT, detail)
 
-    def _say(self, said: list[Text | Refusal]) -> None:
+    def _write_message(self, run: list[Text | Refusal]) -> None:
         """One message: in the easy form when it is plain text, else in the form of an answer."""
-        for block in said:
+        for block in run:
             if block.cache is not None:
                 detail = "the model's own messages take no cache breakpoint"
                 self._ledger.add(block.path, LossKind.KNOB, detail)
-        spoken = [block for block in said if block.text]
+        spoken = [block for block in run if block.text]
         if not spoken:
             return
         message: JsonObject = {"type": "message", "role": "assistant"}
@@ -240,11 +240,11 @@ def _is_plain(text: Text) -> bool:
     return not text.annotations and text.logprobs is None
 
 
-def _phase(block: Text | Refusal, said: list[Text | Refusal]) -> str | None:
+def _phase(block: Text | Refusal, run: list[Text | Refusal]) -> str | None:
     """The phase of the message a block belongs to: a refusal joins any."""
     if isinstance(block, Text):
         return block.phase
-    return next((other.phase for other in said if isinstance(other, Text)), None)
+    return next((other.phase for other in run if isinstance(other, Text)), None)
 
 
 def _texts(kind: str, parts: Iterable[str]) -> list[JsonObject]:

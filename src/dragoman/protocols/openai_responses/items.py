@@ -27,7 +27,7 @@ from dragoman.protocols.openai_responses.loose import (
     text_in,
     word,
 )
-from dragoman.protocols.wholes import rest_of, rest_of_arguments
+from dragoman.protocols.remainders import rest_of, rest_of_arguments
 
 _LOOKED_AT = 8
 """Items of one name that are looked at: a bound of the work, not of what is found."""
@@ -52,7 +52,7 @@ class OpenBlock:
 
     def text(self) -> str:
         """All that was passed on."""
-        return joined(self.pieces)
+        return joined_text(self.pieces)
 
 
 class Part(Struct, eq=False):
@@ -75,7 +75,7 @@ class Segment(Struct, eq=False):
 
     def text(self) -> str:
         """All that was passed on."""
-        return joined(self.pieces)
+        return joined_text(self.pieces)
 
 
 class Item(Struct, eq=False):
@@ -96,12 +96,12 @@ class Item(Struct, eq=False):
     parts: list[Part] = []
     block: OpenBlock | None = None
     """The one block of a call or of reasoning."""
-    told: bool = False
+    is_whole: bool = False
     """Whether a call's arguments are all there."""
     begun_empty: bool = False
     """Whether a `{}` came before all pieces of a call's arguments: in the place of those to come,
     if any do."""
-    held: list[str] = []
+    pending: list[str] = []
     """Arguments that came before the call's name."""
     style: str | None = None
     segments: list[Segment] = []
@@ -112,7 +112,7 @@ class Item(Struct, eq=False):
 
     def is_blank(self) -> bool:
         """Whether nothing was passed on of it."""
-        return self.block is None and not self.parts and not self.held
+        return self.block is None and not self.parts and not self.pending
 
     def is_elsewhere(self, at: int | None) -> bool:
         """Whether it began with pieces of another place than `at`: the id may be another's."""
@@ -133,13 +133,13 @@ class Item(Struct, eq=False):
 
     def arguments(self) -> str:
         """What came of a call's arguments."""
-        return self.block.text() if self.block is not None else joined(self.held)
+        return self.block.text() if self.block is not None else joined_text(self.pending)
 
-    def said_at(self, at: int) -> int:
+    def length_at(self, at: int) -> int:
         """How much was said in the parts of an index."""
         return sum(len(part.block.text()) for part in self.parts if part.at == at)
 
-    def said(self) -> tuple[str | None, str]:
+    def call_key(self) -> tuple[str | None, str]:
         """A call's name and arguments."""
         return self.name, self.arguments()
 
@@ -184,18 +184,18 @@ class Item(Struct, eq=False):
             and self.agrees(value)
         )
 
-    def says(self, value: JsonObject) -> bool:
+    def repeats(self, value: JsonObject) -> bool:
         """Whether `value` is this message with nothing but its one text, which is over."""
         if len(self.parts) != 1:
             return False
         part = self.parts[0]
-        said = part.block.closed and not part.refuses
-        return said and only_text(value) == part.block.text()
+        is_over = part.block.closed and not part.refuses
+        return is_over and only_text(value) == part.block.text()
 
     def agrees(self, value: JsonObject) -> bool:
         """Whether what was passed on of it is the beginning of `value`, or more."""
         if self.kind == "message":
-            if self.says(value):
+            if self.repeats(value):
                 return True
             texts = [text_in(part) for part in parts_of(value)]
             return all(
@@ -206,8 +206,8 @@ class Item(Struct, eq=False):
             return rest_of_arguments(self.arguments(), arguments_of(value, self.kind)) is not None
         if self.kind == "reasoning" and self.style is not None:
             whole = "".join(reasoning_in(value, self.style))
-            said = "".join([segment.text() for segment in self.segments])
-            return rest_of(said, whole) is not None
+            so_far = "".join([segment.text() for segment in self.segments])
+            return rest_of(so_far, whole) is not None
         return True
 
 
@@ -243,13 +243,16 @@ class Items:
         listed = {item.kind for item in self._all if item.number in self._claimed}
         kinds = {"message", *CALLS, *(listed & {"reasoning"})} if listed else set()
         over = () if listed else [item for item in self._all if item.done]
-        ended = {item.said() if item.kind in CALLS else item.kind for item in over}
+        ended = {item.call_key() if item.kind in CALLS else item.kind for item in over}
         framed = any(item.is_framed() for item in self._all)
         return any(
             item.stray
             or item.kind in kinds
             or (framed and not item.is_framed())
-            or (not item.done and (item.kind if item.kind not in CALLS else item.said()) in ended)
+            or (
+                not item.done
+                and (item.kind if item.kind not in CALLS else item.call_key()) in ended
+            )
             for item in self._all
             if item.number not in self._claimed and item.has_content()
         )
@@ -347,12 +350,12 @@ class Items:
             return self._claim(only)
         candidates = list(self._unclaimed(position, value))
         fitting = [item for item in candidates if item.may_be(value)]
-        told = [item for item in fitting if not item.is_blank() and item.agrees(value)]
+        agreeing = [item for item in fitting if not item.is_blank() and item.agrees(value)]
         blank = [item for item in fitting if item.is_blank() and not item.done]
         name = word(value, "id")
         own = [item for item in fitting if name is not None and item.id == name]
         renamed = [item for item in candidates if item.is_renamed(value) or item.is_same(value)]
-        found = next(iter([*told, *blank, *own, *renamed]), None)
+        found = next(iter([*agreeing, *blank, *own, *renamed]), None)
         if found is None:
             found = self._add(None, str(value.get("type")))
         return self._learn(self._claim(found), value)
@@ -419,12 +422,12 @@ class Items:
         return item
 
 
-def joined(pieces: list[str]) -> str:
+def joined_text(pieces: list[str]) -> str:
     """The text that the pieces make, which are one piece then."""
     if len(pieces) > 1:
         pieces[:] = ["".join(pieces)]
     return pieces[0] if pieces else ""
 
 
-def _alike(known: str | None, told: str | None) -> bool:
-    return known is None or told is None or known == told
+def _alike(known: str | None, given: str | None) -> bool:
+    return known is None or given is None or known == given

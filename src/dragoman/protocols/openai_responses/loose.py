@@ -64,22 +64,22 @@ def _as_reasoning(item: JsonObject) -> JsonObject:
     found = next((name for name in _THOUGHTS if item.get(name)), None)
     if found is None or any(reasoning_in(item, "summary") + reasoning_in(item, "raw")):
         return item
-    kept = {name: value for name, value in item.items() if name != found}
-    return {**kept, "content": [{"type": "reasoning_text", "text": item[found]}]}
+    remaining = {name: value for name, value in item.items() if name != found}
+    return {**remaining, "content": [{"type": "reasoning_text", "text": item[found]}]}
 
 
 def _with_parts(item: JsonObject) -> JsonObject:
     """A message whose text stands beside its parts, with a part of it; else itself."""
-    found = next((name for name in _BESIDE if isinstance(item.get(name), str)), None)
+    found = next((name for name in _TEXT_MEMBERS if isinstance(item.get(name), str)), None)
     if found is None:
         return item
-    kept = {name: value for name, value in item.items() if name not in _BESIDE}
+    remaining = {name: value for name, value in item.items() if name not in _TEXT_MEMBERS}
     if any(map(text_in, parts_of(item))) or not item[found]:
-        return kept
-    return {**kept, "content": [{"type": "output_text", "text": item[found]}]}
+        return remaining
+    return {**remaining, "content": [{"type": "output_text", "text": item[found]}]}
 
 
-_BESIDE = ("text", "output_text")
+_TEXT_MEMBERS = ("text", "output_text")
 """Members in which few servers have the text of a message, or all of it once more."""
 
 

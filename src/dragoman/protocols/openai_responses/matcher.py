@@ -12,7 +12,7 @@ from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.usage import Usage, summed
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import NOTHING, AnswerWriter, Passed, to_json
-from dragoman.protocols.error_body import is_typed, says_error
+from dragoman.protocols.error_body import is_error, is_typed
 from dragoman.protocols.finish_words import is_failure
 from dragoman.protocols.matching import (
     Arguments,
@@ -43,7 +43,7 @@ class Part(Struct):
     refusal: Raw = ABSENT
 
     @property
-    def said(self) -> Raw:
+    def value(self) -> Raw:
         """Its text."""
         return self.refusal if self.type == "refusal" else self.text
 
@@ -84,15 +84,15 @@ class Item(Struct):
         if self.type in CALLS:
             return bool(self.name and self.call_id) and _is_text(self.payload)
         known = _PARTS[self.type]
-        return all(part.type in known and _is_text(part.said) for part in self.parts)
+        return all(part.type in known and _is_text(part.value) for part in self.parts)
 
     def is_empty(self) -> bool:
         """Whether it is as it begins: what it says comes in pieces."""
         return not self.parts if self.type not in CALLS else bytes(self.payload) == b'""'
 
-    def says(self) -> tuple[Any, ...]:
+    def compared(self) -> tuple[Any, ...]:
         """What it is and says, to compare it."""
-        texts = [jsontext.decode(part.said) for part in self.parts]
+        texts = [jsontext.decode(part.value) for part in self.parts]
         payload = jsontext.decode(self.payload) if self.payload else ""
         return self.type, self.call_id, self.name, self.namespace, texts, payload
 
@@ -209,7 +209,7 @@ class OpenItem(Struct, eq=False):
         is_json = self.head.type == "function_call"
         return Arguments(head, b'"}') if is_json else Run(head, b'"}')
 
-    def is_said(self, item: Item) -> bool:
+    def is_matched_by(self, item: Item) -> bool:
         """Whether the whole item says what came of it."""
         head, parts = self.head, item.parts
         return (
@@ -217,7 +217,7 @@ class OpenItem(Struct, eq=False):
             == (head.type, head.id, head.call_id, head.name, head.namespace)
             and len(parts) == len(self.parts)
             and all(
-                whole.type == part.type and _is_same(part.run, whole.said)
+                whole.type == part.type and _is_same(part.run, whole.value)
                 for whole, part in zip(parts, self.parts, strict=True)
             )
             and (self.run is None or _is_same(self.run, item.payload))
@@ -251,7 +251,7 @@ _DELTAS = {
 """Events that grow a text, and the type of the part or call that it is of."""
 
 _DELTAS_OF = {kind: name.decode() for name, kind in _DELTAS.items()}
-_WHOLES = {name.removesuffix(b"delta") + b"done": kind for name, kind in _DELTAS.items()}
+_COMPLETE_EVENTS = {name.removesuffix(b"delta") + b"done": kind for name, kind in _DELTAS.items()}
 
 # --- streams ------------------------------------------------------------------------------------
 
@@ -262,7 +262,6 @@ class ResponsesMatcher(Watch):
 
     __slots__ = (
         "_added",
-        "_beside",
         "_calls",
         "_done",
         "_is_begun",
@@ -272,7 +271,8 @@ class ResponsesMatcher(Watch):
         "_shown",
         "_spent",
         "_start",
-        "untold",
+        "_unread_items",
+        "unreported",
     )
 
     def __init__(
@@ -292,7 +292,7 @@ class ResponsesMatcher(Watch):
         """Sequence number of the next event."""
         self._done: dict[int, Raw] = {}
         """The items that are over, whole, by their index."""
-        self._beside: set[int] = set()
+        self._unread_items: set[int] = set()
         """Indexes of the items under way of other types, which nobody reads but the client."""
         self._open: OpenItem | None = None
         self._calls: set[str | None] = set()
@@ -303,7 +303,7 @@ class ResponsesMatcher(Watch):
         """By the upstream's ids, those that the responses are shown by, where these are others."""
         self._spent: Usage | None = None
         """Usage of the responses before the one under way."""
-        self.untold = 0
+        self.unreported = 0
 
     def match(self, frame: Frame) -> bytes | None:
         """The bytes to pass on, None if the event is not exact."""
@@ -345,11 +345,11 @@ class ResponsesMatcher(Watch):
     # Events of items.
 
     def _begin_item(self, event: Event, frame: Frame) -> bool:
-        index = len(self._done) + len(self._beside)
+        index = len(self._done) + len(self._unread_items)
         if not self._is_begun or self._open is not None or event.output_index != index:
             return False
         if self._is_foreign(event.item):
-            self._beside.add(index)
+            self._unread_items.add(index)
             self.begun = True
             return True
         item = _item(event.item)
@@ -385,7 +385,7 @@ class ResponsesMatcher(Watch):
         if item is None or part is None or part.type not in _PARTS.get(item.head.type, ()):
             return False
         before = [one for one in item.parts if (one.type == _SUMMARY) is (part.type == _SUMMARY)]
-        if event.at != len(before) or bytes(part.said) != b'""':
+        if event.at != len(before) or bytes(part.value) != b'""':
             return False
         if item.parts and not item.parts[-1].is_over:
             return False
@@ -407,7 +407,7 @@ class ResponsesMatcher(Watch):
             return False
         elif isinstance(run, Arguments):
             piece = _text(text)
-            if not run.allows(piece, is_held=self.undo is not None):
+            if not run.allows(piece, is_undoable=self.undo is not None):
                 return False
             self.undo = run.grow(piece)
             self._watch(piece)
@@ -419,11 +419,11 @@ class ResponsesMatcher(Watch):
         return True
 
     def _watch(self, piece: str | bytes) -> None:
-        self.said += len(piece)
+        self.text_bytes += len(piece)
         self.begun = self.begun or bool(piece)
 
     def _whole_text(self, event: Event, frame: Frame) -> bool:
-        item, kind = self._touched(event), _WHOLES[frame.event]
+        item, kind = self._touched(event), _COMPLETE_EVENTS[frame.event]
         if item is None:
             return False
         if item.run is not None:
@@ -447,7 +447,7 @@ class ResponsesMatcher(Watch):
         if item is None or part is None or not item.parts or event.at != _index(item):
             return False
         last = item.parts[-1]
-        if last.is_over or part.type != last.type or not _is_same(last.run, part.said):
+        if last.is_over or part.type != last.type or not _is_same(last.run, part.value):
             return False
         last.is_over = True
         item.log.append(_recorded(frame))
@@ -455,16 +455,16 @@ class ResponsesMatcher(Watch):
 
     def _end_item(self, event: Event, frame: Frame) -> bool:
         index = event.output_index
-        if index in self._beside:
+        if index in self._unread_items:
             is_foreign = self._is_foreign(event.item)
             if is_foreign:
-                self._beside.remove(index)
+                self._unread_items.remove(index)
                 self._done[index] = Raw(bytes(event.item))
             return is_foreign
         if self._open is None or index != self._open.index:
             return False
         item = _item(event.item)
-        if not item.is_exact() or not self._open.is_said(item):
+        if not item.is_exact() or not self._open.is_matched_by(item):
             return False
         if item.status == "in_progress" or (
             item.type == "function_call"
@@ -511,13 +511,13 @@ class ResponsesMatcher(Watch):
         raw = frame.raw if data is frame.data else encode(data, frame.event)
         number = event.sequence_number
         self._number = max(self._number, number if type(number) is int else -1) + 1
-        told = usage_of(response)
-        if told is not None:
-            self.usage = told if self._spent is None else summed(self._spent, told)
+        reported = usage_of(response)
+        if reported is not None:
+            self.usage = reported if self._spent is None else summed(self._spent, reported)
         if self._added is not None and event.type == "response.created":
             self._added.take(CREATED, data)
         if is_end or event.type == "response.failed":
-            self._end(response, frame.event, data, is_told=told is not None)
+            self._end(response, frame.event, data, has_usage=reported is not None)
         return raw
 
     def _begin(self, response: Seen) -> None:
@@ -531,7 +531,7 @@ class ResponsesMatcher(Watch):
 
     def _ends(self, response: Seen, status: str) -> bool:
         """Whether a response that is over is exactly what came of it."""
-        if self._open is not None or self._beside or has_failed(response):
+        if self._open is not None or self._unread_items or has_failed(response):
             return False
         if response.status not in (None, status):
             return False
@@ -542,11 +542,11 @@ class ResponsesMatcher(Watch):
         if len(output) != len(self._done) or (response.output_text and not output):
             return False
         return all(
-            bytes(whole) == bytes(self._done[index]) or _says_the_same(whole, self._done[index])
+            bytes(whole) == bytes(self._done[index]) or _is_same_item(whole, self._done[index])
             for index, whole in enumerate(output)
         )
 
-    def _end(self, response: Seen, name: bytes, data: bytes, *, is_told: bool) -> None:
+    def _end(self, response: Seen, name: bytes, data: bytes, *, has_usage: bool) -> None:
         self.reason = reason_in(response, has_calls=bool(self._calls))
         self.ended = self._added is None or self._added.take(name, data)
         self._is_begun = False
@@ -554,11 +554,11 @@ class ResponsesMatcher(Watch):
         if not self.ended:
             # What follows goes on from this response, and not from what it went on from.
             self._spent = self.usage
-            self.untold += not is_told
+            self.unreported += not has_usage
             self._shown = of_next(self._shown, len(self._names))
             self._open = None
             self._done.clear()
-            self._beside.clear()
+            self._unread_items.clear()
         if name == b"response.failed":
             self.fault = fault_of(response.error)
 
@@ -566,8 +566,8 @@ class ResponsesMatcher(Watch):
         """What became of input for a response under way."""
         self._added = self._added or Additions()
         self.ended = self._added.take(frame.event, frame.data)
-        told = retargeted(frame.data, self._names) if self._names else frame.data
-        return frame.raw if told is frame.data else encode(told, frame.event)
+        written = retargeted(frame.data, self._names) if self._names else frame.data
+        return frame.raw if written is frame.data else encode(written, frame.event)
 
     def finish(self) -> bytes | None:
         """The bytes are over."""
@@ -618,10 +618,10 @@ def _recorded(frame: Frame) -> Frame:
     return Frame(frame.event, frame.data, b"")
 
 
-def _says_the_same(whole: Raw, item: Raw) -> bool:
+def _is_same_item(whole: Raw, item: Raw) -> bool:
     """Whether two items say the same, of the types that are read."""
     try:
-        return _item(whole).says() == _item(item).says()
+        return _item(whole).compared() == _item(item).compared()
     except JsonError:
         return jsontext.object_of(whole) == jsontext.object_of(item)
 
@@ -637,7 +637,7 @@ _EVENTS = {
     b"response.reasoning_summary_part.done": ResponsesMatcher._end_part,
     b"response.output_text.annotation.added": ResponsesMatcher._annotate,
     **dict.fromkeys(_DELTAS, ResponsesMatcher._grow),
-    **dict.fromkeys(_WHOLES, ResponsesMatcher._whole_text),
+    **dict.fromkeys(_COMPLETE_EVENTS, ResponsesMatcher._whole_text),
 }
 _READ = frozenset({b"response.done", b"response.reasoning.delta", b"response.reasoning.done"})
 """Events of other servers that are read."""
@@ -666,9 +666,9 @@ def match_response(
     except JsonError:
         return None
     usage = usage_of(answer)
-    said = 0 if usage else sum(map(_said_in, items))
+    text_bytes = 0 if usage else sum(map(_text_bytes_in, items))
     has_calls = any(_kind(item).type in CALLS for item in items)
-    return Passed(body, usage, reason_in(answer, has_calls=has_calls), said)
+    return Passed(body, usage, reason_in(answer, has_calls=has_calls), text_bytes)
 
 
 def _are_whole(items: list[Raw]) -> bool:
@@ -691,20 +691,20 @@ def _is_whole(raw: Raw) -> bool:
     return is_whole and not has_lone_escape(arguments)
 
 
-def _said_in(raw: Raw) -> int:
+def _text_bytes_in(raw: Raw) -> int:
     """The bytes of text in an item."""
     try:
         item = _item(raw)
     except JsonError:
         return 0
-    texts: Sequence[Raw] = [part.said for part in item.parts]
+    texts: Sequence[Raw] = [part.value for part in item.parts]
     return sum(len(bytes(text)) - 2 for text in texts) + max(0, len(bytes(item.payload)) - 2)
 
 
 def has_failed(answer: Seen) -> bool:
     """Whether a response says that it is no answer, whatever its event says. In any other status it
     may be one that is made in the background."""
-    return says_error(answer.error) or is_failure(answer.status)
+    return is_error(answer.error) or is_failure(answer.status)
 
 
 def reason_in(answer: Seen, *, has_calls: bool) -> str:

@@ -41,7 +41,7 @@ from dragoman.protocols.openai_responses.items import (
     OpenBlock,
     Part,
     Segment,
-    joined,
+    joined_text,
 )
 from dragoman.protocols.openai_responses.loose import (
     CALLS,
@@ -54,7 +54,7 @@ from dragoman.protocols.openai_responses.loose import (
     text_in,
     word,
 )
-from dragoman.protocols.wholes import rest_of, rest_of_arguments
+from dragoman.protocols.remainders import rest_of, rest_of_arguments
 
 _NO_TEXT = Text(text="")
 
@@ -321,7 +321,7 @@ class OutputReader:
         """
         if not piece:
             return []
-        if item.done or item.told:
+        if item.done or item.is_whole:
             if not piece.strip():
                 return []
             raise UpstreamError.unreadable("a tool call goes on after its end")
@@ -329,7 +329,7 @@ class OutputReader:
             item.begun_empty = True
             return []
         if item.block is None:
-            item.held.append(piece)
+            item.pending.append(piece)
             return []
         item.block.pieces.append(piece)
         return [Delta(item.block.index, piece)]
@@ -344,7 +344,7 @@ class OutputReader:
         if rest is None:
             raise _contradictory("a tool call")
         events = self.arguments(item, rest, whole=True)
-        item.told = bool(text.strip())
+        item.is_whole = bool(text.strip())
         return events
 
     def complete(self, item: Item, value: JsonObject, path: str) -> list[Event]:
@@ -403,19 +403,19 @@ class OutputReader:
     def _close_call(self, item: Item, head: JsonObject) -> list[Event]:
         """The end of a call that nothing ended."""
         given = arguments_of(head, item.kind)
-        said = item.arguments() or ("{}" if item.begun_empty else "")
+        received = item.arguments() or ("{}" if item.begun_empty else "")
         if item.block is None and word(head, "name") is None:
             raise UpstreamError.unreadable("a tool call has no name")
-        if not said and not given:
+        if not received and not given:
             if item.block is None and self._call_ids.is_taken(word(head, "call_id") or ""):
                 # Announced twice: the other one is the call.
                 self._lose(f"response.output[{item.number}]", "a tool call that was said twice")
                 return []
             raise UpstreamError.unreadable("the arguments of a tool call never came")
-        return self._complete_call(item, {**head, CALLS[item.kind]: given or said})
+        return self._complete_call(item, {**head, CALLS[item.kind]: given or received})
 
     def _complete_message(self, item: Item, value: JsonObject, path: str) -> list[Event]:
-        if item.parts and item.says(value):
+        if item.parts and item.repeats(value):
             return []
         events: list[Event] = []
         if not item.parts:
@@ -465,25 +465,25 @@ class OutputReader:
     def _rest_of_segments(self, item: Item, style: str, texts: list[str]) -> list[Event]:
         """What is missing of the parts of readable reasoning."""
         events: list[Event] = []
-        said = list(item.segments)
+        received = list(item.segments)
         for at, text in enumerate(texts):
             if not text:
                 continue
-            if not said:
+            if not received:
                 events += self.reasoning(item, style, at, text)
                 continue
-            rest = rest_of(said[0].text(), text)
-            if rest is None or (rest and len(said) > 1):
+            rest = rest_of(received[0].text(), text)
+            if rest is None or (rest and len(received) > 1):
                 # Its pieces may have had other numbers than its parts have.
-                whole = rest_of("".join([known.text() for known in said]), "".join(texts[at:]))
+                whole = rest_of("".join([known.text() for known in received]), "".join(texts[at:]))
                 if whole is None:
                     raise _contradictory("reasoning")
-                return events + self.reasoning(item, style, said[-1].at, whole)
+                return events + self.reasoning(item, style, received[-1].at, whole)
             if rest:
-                said[0].ended = False
-                events += self.reasoning(item, style, said[0].at, rest)
-            del said[0]
-        if any(texts) and any(segment.text() for segment in said):
+                received[0].ended = False
+                events += self.reasoning(item, style, received[0].at, rest)
+            del received[0]
+        if any(texts) and any(segment.text() for segment in received):
             raise _contradictory("reasoning")
         return events
 
@@ -504,9 +504,9 @@ class OutputReader:
             raise UpstreamError.unreadable("a tool call has no id before the next one begins")
         self._last_call = item.number
         namespace = value.get("namespace")
-        told = word(value, "call_id") or word(value, "id") or ""
-        call_id = self._call_ids.take(told, f"{self.answer_id}:{item.number}")
-        if told and call_id != told:
+        given_id = word(value, "call_id") or word(value, "id") or ""
+        call_id = self._call_ids.take(given_id, f"{self.answer_id}:{item.number}")
+        if given_id and call_id != given_id:
             self._inbound.ledger.add(
                 f"output[{item.number}].call_id", LossKind.REPAIRED, "two calls had one id"
             )
@@ -519,10 +519,10 @@ class OutputReader:
         events: list[Event] = []
         item.block = self._open(head, events)
         self.has_calls = True
-        held, item.held = joined(item.held), []
-        if held:
-            item.block.pieces.append(held)
-            events.append(Delta(item.block.index, held))
+        pending, item.pending = joined_text(item.pending), []
+        if pending:
+            item.block.pieces.append(pending)
+            events.append(Delta(item.block.index, pending))
         return events
 
     def _open(self, head: Block, events: list[Event]) -> OpenBlock:

@@ -22,7 +22,7 @@ from dragoman.protocols.raw import (
     is_text,
     join_list,
     join_object,
-    said,
+    messages_in,
     settled,
     split_list,
     split_object,
@@ -67,14 +67,14 @@ def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str
     items = split_list(members.get("input")) if _SIGN in bytes(members.get("input", b"")) else None
     if items is None:
         return members
-    kept = []
+    remaining = []
     for number, item in enumerate(items):
         if _is_sealed(item):
             detail = "reasoning of another upstream is not sent"
             ledger.add(f"input[{number}]", LossKind.KNOB, detail)
         else:
-            kept.append(item)
-    return members if len(kept) == len(items) else {**members, "input": join_list(kept)}
+            remaining.append(item)
+    return members if len(remaining) == len(items) else {**members, "input": join_list(remaining)}
 
 
 def _is_sealed(item: Raw) -> bool:
@@ -97,7 +97,7 @@ def without_reasoning(
     """
     given = bytes(members.get("input", b""))
     items = split_list(members.get("input")) if b'"encrypted_content"' in given else None
-    kept: list[Raw] = []
+    remaining: list[Raw] = []
     left_out = 0
     orphaned = False
     for number, item in enumerate(items or ()):
@@ -110,19 +110,19 @@ def without_reasoning(
             continue
         if orphaned and "id" in fields and kind in _CALLS:
             item = join_object({name: raw for name, raw in fields.items() if name != "id"})
-        elif orphaned and "id" in fields and _is_said(fields, kind):
+        elif orphaned and "id" in fields and _is_model_output(fields, kind):
             # A message in this form needs an id; the position makes it unique.
             item = join_object({**fields, "id": Raw(to_json(f"msg_{number}"))})
         else:
             orphaned = False
-        kept.append(item)
-    return ({**members, "input": join_list(kept)} if left_out else members), left_out
+        remaining.append(item)
+    return ({**members, "input": join_list(remaining)} if left_out else members), left_out
 
 
 _BOUND = "reasoning that is bound to another account is not sent"
 
 
-def _is_said(fields: Mapping[str, Raw], kind: str) -> bool:
+def _is_model_output(fields: Mapping[str, Raw], kind: str) -> bool:
     return kind in ("", "message") and text_of(fields.get("role")) == "assistant"
 
 
@@ -135,7 +135,7 @@ def beginning(members: Mapping[str, Raw]) -> Beginning:
     given = members.get("input")
     if given is None or is_text(given):
         return Beginning(b"\0".join([*pieces, settled(given)]), True)
-    for item in said(given):
+    for item in messages_in(given):
         if item.role not in _PROMPTING:
             return Beginning(b"\0".join(pieces), False)
         pieces.append(settled(item.content))

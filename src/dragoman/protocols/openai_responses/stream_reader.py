@@ -18,10 +18,10 @@ from dragoman.canonical.events import Delta, Ended, Event, Failed, Finished, Met
 from dragoman.canonical.losses import LossKind
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound
-from dragoman.protocols.error_body import is_typed, says_error, stray_error
+from dragoman.protocols.error_body import is_error, is_typed, stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import unknown_finish
-from dragoman.protocols.heads import Head
+from dragoman.protocols.initial_text import InitialText
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses import wire
@@ -73,7 +73,7 @@ _text_delta = msgspec.json.Decoder(_TextDelta).decode
 _progress = jsontext.decoder(_Progress)
 
 
-def _says_nothing_new(data: bytes) -> bool:
+def _adds_nothing(data: bytes) -> bool:
     """Whether an event is one of those, with nothing unusual in it."""
     try:
         _progress(data)
@@ -122,7 +122,7 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
         UpstreamError: the answer failed, is not finished, or is not an answer.
     """
     status, error = body.get("status"), body.get("error")
-    if status not in _FAILED and not (error and says_error(error)):
+    if status not in _FAILED and not (error and is_error(error)):
         if not isinstance(body.get("output"), list) and (error := stray_error(body)) is not None:
             raise UpstreamError(fault_of(error))
         if status not in _FINISHED:
@@ -143,7 +143,16 @@ _UNFINISHED = ("in_progress",)
 class ResponsesReader:
     """Turns one stream's frames into events."""
 
-    __slots__ = ("_answer", "_block", "_heads", "_inbound", "_items", "_over", "_place", "_started")
+    __slots__ = (
+        "_answer",
+        "_block",
+        "_inbound",
+        "_initial_texts",
+        "_items",
+        "_over",
+        "_place",
+        "_started",
+    )
 
     def __init__(self, inbound: Inbound) -> None:
         self._inbound = inbound
@@ -154,7 +163,7 @@ class ResponsesReader:
         self._place: tuple[int, int, str | None] = (-1, -1, None)
         self._block: OpenBlock | None = None
         """The text part that grew last, and where it is."""
-        self._heads: dict[tuple[int, int], tuple[Item, Head, int]] = {}
+        self._initial_texts: dict[tuple[int, int], tuple[Item, InitialText, int]] = {}
         """The texts that parts began with, by the number of the item and the part's index, and how
         much had been said under that index."""
 
@@ -172,7 +181,7 @@ class ResponsesReader:
             if place == self._place and event.delta and not event.logprobs and not block.ended:
                 block.pieces.append(event.delta)
                 return (Delta(block.index, event.delta),)
-        elif (frame.event == _IN_PROGRESS and self._started and _says_nothing_new(frame.data)) or (
+        elif (frame.event == _IN_PROGRESS and self._started and _adds_nothing(frame.data)) or (
             frame.event == _PART_ADDED and self._started and _begins_empty(frame.data)
         ):
             return ()
@@ -205,7 +214,7 @@ class ResponsesReader:
         if not isinstance(value, dict):
             raise UpstreamError.unreadable("an event is not a JSON object")
         kind = word(value, "type") or frame.event.decode(errors="replace")
-        if kind == "error" or (says_error(value.get("error")) and not kind.startswith("response.")):
+        if kind == "error" or (is_error(value.get("error")) and not kind.startswith("response.")):
             raise UpstreamError(fault_of(stray_error(value)))
         known = _EVENTS.get(kind)
         if known is None:
@@ -214,8 +223,8 @@ class ResponsesReader:
             if kind not in wire.IGNORED_EVENTS:
                 hosted = kind.startswith(wire.HOSTED_PROGRESS)
                 detail = "progress of a hosted item" if hosted else "unknown event"
-                says = not hosted and not value.keys().isdisjoint(_SAYING)
-                loss = LossKind.CONTENT if says else LossKind.KNOB
+                is_content = not hosted and not value.keys().isdisjoint(_SAYING)
+                loss = LossKind.CONTENT if is_content else LossKind.KNOB
                 self._inbound.ledger.add(kind or "event", loss, detail)
             return []
         if not value.keys() <= wire.EVENT_FIELDS:
@@ -267,7 +276,7 @@ class ResponsesReader:
     def _text_delta(self, value: JsonObject) -> list[Event]:
         item, at = self._item(value, "message"), _index(value, "content_index")
         text = _piece(value)
-        if self._heads:
+        if self._initial_texts:
             text = self._after_head(item, at, text)
         events = self._answer.text(item, at, text, _list(value, "logprobs"))
         number = _number(value)
@@ -296,35 +305,35 @@ class ResponsesReader:
             return []
         item, at = self._item(value, "message"), _index(value, "content_index")
         events: list[Event] = []
-        if (item.number, at) in self._heads:
+        if (item.number, at) in self._initial_texts:
             # Another part with its index.
-            events = self._end_head(*self._heads.pop((item.number, at)), at)
-        head = Head(text_in(as_known(part)))
-        self._heads[item.number, at] = item, head, item.said_at(at)
+            events = self._end_initial(*self._initial_texts.pop((item.number, at)), at)
+        head = InitialText(text_in(as_known(part)))
+        self._initial_texts[item.number, at] = item, head, item.length_at(at)
         self._block = None
         return events
 
     def _after_head(self, item: Item, at: int, piece: str) -> str:
         """What is to be passed on with a piece of a part, which may have begun with a text."""
         place = item.number, at
-        if place not in self._heads:
+        if place not in self._initial_texts:
             return piece
-        head = self._heads[place][1]
+        head = self._initial_texts[place][1]
         text = head.add(piece)
         if head.is_over:
-            del self._heads[place]
+            del self._initial_texts[place]
             if head.repeated:
                 self._lose("response.content_part.added.part", "its pieces say again what it has")
         return text
 
-    def _ended_heads(self) -> list[Event]:
+    def _ended_initial(self) -> list[Event]:
         """The texts that parts began with of which nothing else came."""
-        heads = self._heads.items()
-        return [event for (_, at), head in heads for event in self._end_head(*head, at)]
+        waiting = self._initial_texts.items()
+        return [event for (_, at), head in waiting for event in self._end_initial(*head, at)]
 
-    def _end_head(self, item: Item, head: Head, said: int, at: int) -> list[Event]:
+    def _end_initial(self, item: Item, head: InitialText, length: int, at: int) -> list[Event]:
         """The text that a part began with, unless its end had it."""
-        return [] if item.said_at(at) > said else self._answer.text(item, at, head.end())
+        return [] if item.length_at(at) > length else self._answer.text(item, at, head.end())
 
     def _part_done(self, value: JsonObject) -> list[Event]:
         part = value.get("part")
@@ -394,7 +403,7 @@ class ResponsesReader:
         response = response if isinstance(response, dict) else {}
         begun = self._begin(value)
         self._over = True
-        missing = self._missing(response, "response.") + self._ended_heads()
+        missing = self._missing(response, "response.") + self._ended_initial()
         if self._items.has_strays():
             raise UpstreamError.unreadable("pieces of it are of no item that it has")
         open_ = [event for item in self._items for event in self._answer.close(item)]
@@ -413,7 +422,7 @@ class ResponsesReader:
     def _missing(self, response: JsonObject, path: str) -> list[Event]:
         """What was not passed on yet of the items of the response object at `path`."""
         error = response.get("error")
-        if (error and says_error(error)) or response.get("status") in _FAILED:
+        if (error and is_error(error)) or response.get("status") in _FAILED:
             raise UpstreamError(fault_of(stray_error(response)))
         if response.get("output") and not isinstance(response["output"], list):
             raise UpstreamError.unreadable("its output is no list")

@@ -71,8 +71,8 @@ def read_event(data: bytes) -> Create | Addition | None:
         return _read_addition(kind.removeprefix("response."), members)
     if kind in _SWALLOWED:
         return None
-    told = f"There is no event of type '{kind[:100]}'." if kind else "type: is required"
-    raise BadEvent(_invalid(told, "type"), _stream_id_in(members))
+    problem = f"There is no event of type '{kind[:100]}'." if kind else "type: is required"
+    raise BadEvent(_invalid(problem, "type"), _stream_id_in(members))
 
 
 class BadEvent(DragomanError):
@@ -91,8 +91,8 @@ def _read_create(members: Mapping[str, Raw]) -> Create:
     if not _is_null(members.get("stream_id")):
         stream_id = text_of(members.get("stream_id"))
         if _STREAM_ID.fullmatch(stream_id) is None:
-            told = "stream_id: must be 1 to 256 letters, digits, '_', '-' or '.'"
-            raise BadEvent(_invalid(told, "stream_id", "invalid_stream_id"))
+            problem = "stream_id: must be 1 to 256 letters, digits, '_', '-' or '.'"
+            raise BadEvent(_invalid(problem, "stream_id", "invalid_stream_id"))
     generates = _flag(members, "generate", stream_id)
     _flag(members, "stream", stream_id)
     if _flag(members, "background", stream_id):

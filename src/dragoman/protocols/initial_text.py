@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Head:
+class InitialText:
     """The text that stands in the start of a block or part, while its pieces may still be the same.
 
     The protocols leave it empty. Of servers that fill it, some go on from there, others say it all

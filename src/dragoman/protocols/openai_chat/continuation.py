@@ -14,7 +14,7 @@ _OF_THE_ANSWER = ("id", "created", "model", "system_fingerprint")
 """Members of chunks that are the same in all of an answer."""
 
 
-def joined(begun: bytes) -> Callable[[bytes], bytes]:
+def continuation(begun: bytes) -> Callable[[bytes], bytes]:
     """What makes the events of an answer the rest of the one that begins with the events `begun`:
     its chunks are named as those were, and give no role a second time, which clients would put
     behind the first."""
