@@ -68,7 +68,7 @@ def test_a_rolling_counter_against_a_list(seed: int) -> None:
         elif told and chance.random() < 0.2:
             at, amount = told[0]
             told[0] = at, amount - 1
-            counted.take_back_oldest(1)
+            counted.take_back_oldest(now, 1)
             if amount == 1:
                 told.pop(0)
 

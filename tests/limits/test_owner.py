@@ -334,6 +334,24 @@ def test_a_worker_that_is_killed_while_it_writes(written: bool | None) -> None:
     assert not asking.owner.doubts
 
 
+@pytest.mark.parametrize("settles", [True, False])
+@pytest.mark.parametrize(("window", "begun"), [("2s", NOW - 9.0), ("day", MIDNIGHT - 9.0)])
+def test_what_a_killed_worker_used_before_the_window_is_not_taken_from_others(
+    window: str, begun: float, settles: bool
+) -> None:
+    requests = Limit(kind="requests", amount=5, window=window)
+    owner = owner_of(requests, now=begun)
+    killed, living = Client(owner, [requests], "a"), Client(owner, [requests], "b")
+    for granted in [killed.admit(1, now=begun) for _ in range(5)]:
+        if settles:
+            killed.settle(granted, 1, now=begun + 1.0)
+    now = begun + 10.0
+    for _ in range(5):
+        assert isinstance(living.admit(1, now=now), Granted)
+    owner.gone("a")
+    assert isinstance(living.admit(1, now=now), Refused)
+
+
 def test_what_is_not_stored_stays_used() -> None:
     tokens = Limit(kind="tokens", amount=100, window="day")
     asking = client(tokens)
@@ -391,6 +409,42 @@ def test_a_limit_that_was_removed_is_restored_when_it_is_there_again() -> None:
     assert asking.used() == [9]
     asking.settle(running, 0)
     assert asking.used() == [8]
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_what_is_written_while_rows_of_usage_are_read_stays_used(written: bool) -> None:
+    day = Limit(kind="requests", amount=1, window="day")
+    asking = client(day)
+    asking.settle(asking.admit(1), 1)
+    asking.owner.retire(Retire((1,)))
+    asking.owner.define(Define((("0", day),)), NOW)
+    # Rows are read here, and have nothing.
+    asking.owner.writing("w", Writing("w", 0.0))
+    if written:
+        asking.owner.written("w", done=True)
+    asking.owner.restore(Restore(1, ()), NOW)
+    assert asking.used() == [1]
+    assert isinstance(asking.admit(1), Refused)
+
+
+def test_limits_that_are_in_force_no_more_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was used of them; those that are in force stay."""
+    monkeypatch.setattr("dragoman.limits.owner._MOST_IDLE", 10)
+    total = Limit(kind="requests", amount=2, window="total")
+    owner = Owner()
+    for count in range(200):
+        (number,) = owner.define(Define(((str(count), total),)), NOW).numbers
+        owner.restore(Restore(number, ()), NOW)
+        granted = owner.admit("w", Admit("k", (Claim(number, 1, 2),)), NOW)
+        assert isinstance(granted, Granted)
+        owner.settle("w", Settle(granted.at, (Settled(number, 1, 1),), True), NOW)
+        owner.writing("w", Writing("w", 0.0))
+        owner.written("w", done=True)
+        if count:
+            owner.retire(Retire((number,)))
+        assert len(owner.balances) <= 10
+    (number,) = owner.define(Define((("0", total),)), NOW).numbers
+    assert owner.balances[number].used(NOW) == 1
 
 
 def test_shares_that_are_reached_are_told_once() -> None:

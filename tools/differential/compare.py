@@ -155,12 +155,14 @@ def _frame(frame: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Differences that are intended: patterns of a group, cell and place, and the reason."""
+    """Differences that are intended: patterns of a group, cell and place, and the reason. Those
+    with `new` are only of observations whose new version holds this text."""
 
     place: str
     reason: str
     group: str = "*"
     cell: str = "*"
+    new: str = ""
 
     def fits(self, key: tuple[str, str, str]) -> bool:
         """Whether a difference is one of these."""
@@ -197,17 +199,22 @@ class Report:
     def compare(self, group: str, cell: str, old: Any, new: Any, source: bytes) -> None:
         """Add the differences of two observations of the request in `source`."""
         old, new = Normaliser()(old), Normaliser()(new)
+        text = str(new)
         for number, (place, before, after) in enumerate(differences(old, new)):
             if number == _MOST:
                 break
-            self.add(group, cell, place, before, after, source)
+            reason = self._reason((group, cell, place), text)
+            if reason:
+                self.explained[reason] = self.explained.get(reason, 0) + 1
+            else:
+                self._add(group, cell, place, before, after, source)
 
-    def add(self, group: str, cell: str, place: str, old: Any, new: Any, source: bytes) -> None:
-        """Add one difference."""
-        for expected in self.expected:
-            if expected.fits((group, cell, place)):
-                self.explained[expected.reason] = self.explained.get(expected.reason, 0) + 1
-                return
+    def _reason(self, key: tuple[str, str, str], text: str) -> str:
+        """The reason of an expected difference, empty if it is none."""
+        reasons = (one.reason for one in self.expected if one.fits(key) and one.new in text)
+        return next(reasons, "")
+
+    def _add(self, group: str, cell: str, place: str, old: Any, new: Any, source: bytes) -> None:
         found = self.unexpected.setdefault((group, place), Found(old, new, source))
         found.count += 1
         found.cells.add(cell)

@@ -89,9 +89,9 @@ class Balance:
         """What was counted as used at `at` was not used after all."""
         self.counter.take_back(at, amount)
 
-    def take_back_oldest(self, amount: int) -> None:
-        """What was counted as used at a time that is not known was not used after all."""
-        self.counter.take_back_oldest(amount)
+    def take_back_oldest(self, at: float, amount: int) -> None:
+        """What was counted as used at `at` or later was not used after all."""
+        self.counter.take_back_oldest(at, amount)
 
     def free_at(self, now: float, amount: int) -> float:
         """When `amount` may be reserved, if nothing else is until then; infinity for never."""
@@ -215,7 +215,7 @@ class Slice(Balance):
             self.spent -= amount
             self.counter.take_back(at + self.offset, amount)
 
-    def take_back_oldest(self, amount: int) -> None:
+    def take_back_oldest(self, at: float, amount: int) -> None:
         """See `Balance.take_back_oldest`: it stays used, as with `take_back`."""
 
     def free_at(self, now: float, amount: int) -> float:

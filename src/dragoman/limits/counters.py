@@ -102,9 +102,12 @@ class Counter:
                 self.used -= amount
                 return
 
-    def take_back_oldest(self, amount: int) -> None:
-        """So much of what was counted was not used after all, and it is not known when that was:
-        what is left counts for no shorter than it was used."""
+    def take_back_oldest(self, at: float, amount: int) -> None:
+        """So much of what was counted at `at` or later was not used after all: what is left counts
+        for no shorter than it was used. What no longer counts is not taken from the use of
+        others."""
+        if self._part_at(at) < self._oldest():
+            return
         for place, used in self.parts.items():
             taken = min(amount, used)
             self.parts[place] -= taken

@@ -19,7 +19,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from dragoman.config.limits import Limit
-from dragoman.config.windows import Rolling
+from dragoman.config.windows import Rolling, Window
 from dragoman.limits.balances import Balance, Slice
 from dragoman.limits.counters import CounterState
 from dragoman.limits.messages import (
@@ -57,13 +57,18 @@ _MOST_IDLE: Final = 100_000
 """Balances from which on idle ones are dropped."""
 
 
-class _Peer(Struct):
-    """What one worker has: what it has reserved, by limit; what it has settled that is in no row of
-    usage, and what of that is being written, by the writer of this name."""
+_Amounts = dict[tuple[int, int], int]
+"""Amounts by the number of the limit and the second in which they were counted as used, 0 of those
+that are not: what is no longer in a window cannot be taken back from it."""
 
-    reserved: dict[int, int] = field(default_factory=dict)
-    settled: dict[int, int] = field(default_factory=dict)
-    writing: dict[int, int] = field(default_factory=dict)
+
+class _Peer(Struct):
+    """What one worker has: what it has reserved; what it has settled that is in no row of usage,
+    and what of that is being written, by the writer of this name."""
+
+    reserved: _Amounts = field(default_factory=dict)
+    settled: _Amounts = field(default_factory=dict)
+    writing: _Amounts = field(default_factory=dict)
     writer: str = ""
     mark: float = 0.0
 
@@ -72,7 +77,7 @@ class _Doubt(Struct, frozen=True):
     """What a writer that is gone may have written after its batch with this mark."""
 
     mark: float
-    amounts: dict[int, int]
+    amounts: _Amounts
 
 
 class Owner:
@@ -87,6 +92,8 @@ class Owner:
         self._make_balance = make_balance
         self._numbers: dict[str, int] = {}
         self._last_number = first - 1
+        self._most = _MOST_IDLE
+        """Balances from which on idle ones are looked for: of all, so not for each that is new."""
         self._peers: dict[object, _Peer] = {}
         self._doubts: dict[str, _Doubt] = {}
         self._inherited: dict[str, CounterState] = {}
@@ -99,8 +106,9 @@ class Owner:
         for name, limit in message.limits:
             number = self._numbers.get(name)
             if number is None:
-                if len(self.balances) >= _MOST_IDLE:
+                if len(self.balances) >= self._most:
                     self._drop_idle(now)
+                    self._most = max(_MOST_IDLE, 2 * len(self.balances))
                 self._last_number = number = self._last_number + 1
                 self._numbers[name] = number
                 self.balances[number] = self._make_balance(number, name, limit)
@@ -117,15 +125,19 @@ class Owner:
         if balance is None or balance.is_restored:
             return
         balance.is_restored = True
+        counted, known = balance.used(now), balance.counter.state()
         balance.counter.restore(message.used, now)
         inherited = self._inherited.pop(balance.name, None)
         if inherited is not None:
             balance.counter.take(inherited)
         for peer in self._peers.values():
             # What is in no row yet, if it was counted before.
-            balance.use(now, peer.settled.get(message.number, 0))
+            balance.use(now, _sum_of(peer.settled, message.number))
             if balance.counts_at_once:
-                balance.use(now, peer.reserved.get(message.number, 0))
+                balance.use(now, _sum_of(peer.reserved, message.number))
+        if balance.used(now) < counted:
+            # Of a batch that was written meanwhile, or is being written, rows did not tell yet.
+            balance.counter.take(known)
 
     def inherit(self, states: Mapping[str, CounterState]) -> None:
         """Go on from the counters of an owner before, as `short_windows` returned them."""
@@ -136,9 +148,7 @@ class Owner:
         return {
             one.name: one.counter.state()
             for one in self.balances.values()
-            if isinstance(one.window, Rolling)
-            and one.window.seconds < _HOUR_S
-            and one.counter.advance(now)
+            if isinstance(one.window, Rolling) and is_short(one.window) and one.counter.advance(now)
         }
 
     def retire(self, message: Retire) -> None:
@@ -146,7 +156,8 @@ class Owner:
         for number in message.numbers:
             balance = self.balances.get(number)
             if balance is not None and not isinstance(balance, Slice):
-                balance.is_restored = False
+                # What rows of usage cannot tell is only known here.
+                balance.is_restored = balance.is_restored and is_short(balance.window)
 
     def admit(self, peer: object, message: Admit, now: float) -> Granted | Refused | Unknown:
         """See `Admit`. Of several limits that refuse, the one that does so longest is reported:
@@ -186,7 +197,7 @@ class Owner:
         known = self._peer(peer)
         left, used = [], []
         for balance, amount in zip(balances, amounts, strict=True):
-            known.reserved[balance.number] = known.reserved.get(balance.number, 0) + amount
+            _add(known.reserved, balance, now if balance.counts_at_once else 0.0, amount)
             if balance.counts_at_once:
                 self._use(balance, now, amount)
             else:
@@ -226,8 +237,9 @@ class Owner:
             if balance is None:
                 continue
             # Less than it says if it was reserved over a connection that has ended.
-            reserved = min(one.reserved, known.reserved.get(one.number, 0))
-            _subtract(known.reserved, one.number, reserved)
+            place = one.number, int(message.at if balance.counts_at_once else 0.0)
+            reserved = min(one.reserved, known.reserved.get(place, 0))
+            _subtract(known.reserved, place, reserved)
             spent = min(one.spent, MOST_AMOUNT)
             if balance.counts_at_once:
                 balance.take_back(message.at, max(0, reserved - spent))
@@ -238,7 +250,7 @@ class Owner:
                     continue
                 self._use(balance, now, spent)
             if message.is_stored and spent:
-                known.settled[one.number] = known.settled.get(one.number, 0) + spent
+                _add(known.settled, balance, message.at if balance.counts_at_once else now, spent)
 
     def writing(self, peer: object, message: Writing) -> None:
         """See `Writing`."""
@@ -250,8 +262,8 @@ class Owner:
         """See `Written`."""
         known = self._peer(peer)
         if not done:
-            for number, amount in known.writing.items():
-                known.settled[number] = known.settled.get(number, 0) + amount
+            for place, amount in known.writing.items():
+                known.settled[place] = known.settled.get(place, 0) + amount
         known.writing = {}
 
     @property
@@ -270,10 +282,10 @@ class Owner:
         known = self._peers.pop(peer, None)
         if known is None:
             return
-        for number, amount in known.reserved.items():
+        for (number, second), amount in known.reserved.items():
             balance = self.balances[number]
             if balance.counts_at_once:
-                balance.take_back_oldest(amount)
+                balance.take_back_oldest(second, amount)
             else:
                 balance.reserved -= amount
         self._take_back(known.settled)
@@ -321,10 +333,10 @@ class Owner:
                 if before < share * balance.amount <= after:
                     self.reached.append(Reached(balance.number, share))
 
-    def _take_back(self, amounts: dict[int, int]) -> None:
-        for number, amount in amounts.items():
+    def _take_back(self, amounts: _Amounts) -> None:
+        for (number, second), amount in amounts.items():
             if number in self.balances:
-                self.balances[number].take_back_oldest(amount)
+                self.balances[number].take_back_oldest(second, amount)
 
     def _state(self, asked: Asked, now: float) -> State | None:
         number = self._numbers.get(asked.name)
@@ -335,11 +347,24 @@ class Owner:
         return state_of(balance, asked.amount, now)
 
     def _drop_idle(self, now: float) -> None:
-        in_use = {number for peer in self._peers.values() for number in peer.reserved}
+        in_use = {
+            number
+            for peer in self._peers.values()
+            for amounts in (peer.reserved, peer.settled, peer.writing)
+            for number, _ in amounts
+        }
         for name, number in list(self._numbers.items()):
             balance = self.balances[number]
-            if number not in in_use and balance.is_idle(now) and not isinstance(balance, Slice):
+            if number in in_use or isinstance(balance, Slice):
+                continue
+            # Rows of usage tell what was used of one that is not restored.
+            if not balance.is_restored or balance.is_idle(now):
                 del self.balances[number], self._numbers[name]
+
+
+def is_short(window: Window | None) -> bool:
+    """Whether rows of usage, which are sums of hours, cannot tell what was used in a window."""
+    return window is None or (isinstance(window, Rolling) and window.seconds < _HOUR_S)
 
 
 def state_of(balance: Balance, amount: int, now: float) -> State:
@@ -381,8 +406,17 @@ def _amount_of(claim: Claim, output: int, asked: int) -> int:
     return claim.plain + (claim.amount - claim.plain) * output // asked
 
 
-def _subtract(amounts: dict[int, int], number: int, amount: int) -> None:
-    if (left := amounts.get(number, 0) - amount) > 0:
-        amounts[number] = left
+def _sum_of(amounts: _Amounts, number: int) -> int:
+    return sum(amount for (one, _), amount in amounts.items() if one == number)
+
+
+def _add(amounts: _Amounts, balance: Balance, at: float, amount: int) -> None:
+    place = balance.number, int(at)
+    amounts[place] = amounts.get(place, 0) + amount
+
+
+def _subtract(amounts: _Amounts, place: tuple[int, int], amount: int) -> None:
+    if (left := amounts.get(place, 0) - amount) > 0:
+        amounts[place] = left
     else:
-        amounts.pop(number, None)
+        amounts.pop(place, None)

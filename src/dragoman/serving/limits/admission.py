@@ -102,11 +102,12 @@ class Admission:
             raise _reported(
                 incoming, record, rule, *refused(rule, decision, now, shows_amounts=shows)
             )
+        # First: whatever fails from here on, it is given back when the request is over.
+        reservation = Reservation(rules.all, decision)
+        record.admitted = Admitted(caller.name, rules, reservation, size, caller.shows_amounts)
         if decision.clamped:
             request = _clamped(request, decision.clamped)
             _report_clamped(incoming, decision.clamped)
-        reservation = Reservation(rules.all, decision)
-        record.admitted = Admitted(caller.name, rules, reservation, size, caller.shows_amounts)
         if decision.exceeded:
             exceeded = [rules.all[place] for place in decision.exceeded]
             record.exceeded = tuple([f"{one.name} {one.limit.mode}" for one in exceeded])

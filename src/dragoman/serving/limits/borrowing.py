@@ -92,6 +92,7 @@ class Borrowing:
         self._asked = asyncio.Event()
         self._answered: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._exchanging = asyncio.Lock()
         self._retry_s = _RETRY_LEAST_S
         self._heard = time.monotonic()
         self.away_since: float | None = None
@@ -107,15 +108,13 @@ class Borrowing:
                 await self._task
 
     async def give_back(self) -> None:
-        """Give back what this machine holds and does not use."""
-        await self.close()
-        if self._task is not None and self.away_since is None:
-            self._waiting.clear()
-            self._wanted.clear()
-            for one in self._slices.values():
-                one.is_pressed = True
+        """Give back what this machine holds and does not use. Another worker may borrow later."""
+        if self.away_since is None:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_SLOW_S):
+                async with asyncio.timeout(_SLOW_S), self._exchanging:
+                    self._wanted.clear()
+                    for one in self._slices.values():
+                        one.is_pressed = True
                     await self._exchange(self._busy())
 
     def make_slice(self, number: int, name: str, limit: Limit) -> Slice:
@@ -206,7 +205,8 @@ class Borrowing:
             self._asked.clear()
             answered, self._answered = self._answered, None
             try:
-                await self._exchange(self._due())
+                async with self._exchanging:
+                    await self._exchange(self._due())
             except Exception:
                 _log.exception("limits could not be shared with other machines")
                 await asyncio.sleep(_RETRY_LEAST_S)
@@ -242,6 +242,8 @@ class Borrowing:
         ]
 
     async def _exchange(self, due: Sequence[Slice]) -> None:
+        if not self._peers():
+            return
         if not due and self.away_since is None and time.monotonic() < self._heard + _QUIET_S:
             return
         for start in range(0, max(1, len(due)), _AT_ONCE):

@@ -144,7 +144,15 @@ class Limits:
         if caller is not None:
             rules = self._rules_of(caller.name, caller.limits, caller.team, caller.team_limits)
         ledgers = {one.ledger for one in rules}
-        gone = [one.number for one in former.all if one.ledger not in ledgers and one.number]
+        team = None if caller is None else caller.team
+        gone = [
+            one.number
+            for one in former.all
+            if one.number
+            and one.ledger not in ledgers
+            # Those of a team that the caller has left are in force for others.
+            and (not one.is_team or one.owner == team)
+        ]
         if gone:
             self._owner.report(questions.RETIRE, Retire(tuple(gone)))
 

@@ -67,8 +67,9 @@ class UsageHistory:
         return self._used_since is not None
 
     async def used(self, rule: Rule, now: float) -> tuple[tuple[float, int], ...]:
-        """When hours ended, in Unix seconds, and what was used of a limit in each. Windows shorter
-        than an hour begin empty, and so do those of which nothing is known, which is logged."""
+        """When hours ended, in Unix seconds, and what was used of a limit in each; of a window of
+        the calendar the sum, at `now`. Windows shorter than an hour begin empty, and so do those of
+        which nothing is known, which is logged."""
         since = stored_since(rule, now)
         if since is None or self._used_since is None:
             return ()
@@ -79,13 +80,12 @@ class UsageHistory:
             reason = str(error) or "no answer"
             _log.error("what was used of a limit is not known, so it begins at 0: %s", reason)
             return ()
-        return tuple(
-            [
-                (row.hour + _HOUR_S, rule.amount_of(self._counts(row)))
-                for row in rows
-                if rule.concerns((row.model,))
-            ]
-        )
+        used: dict[float, int] = {}
+        for row in rows:
+            if rule.concerns((row.model,)):
+                at = row.hour + _HOUR_S if isinstance(rule.window, Rolling) else now
+                used[at] = used.get(at, 0) + rule.amount_of(self._counts(row))
+        return tuple(used.items())
 
     async def users(self, since: float, *, is_team: bool) -> Collection[str] | None:
         """Who has rows of usage since a time: None if nothing tells."""

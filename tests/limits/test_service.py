@@ -1,0 +1,130 @@
+"""The owner of limits and the workers that ask it, in one process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from dragoman.config.limits import Limit
+from dragoman.edge.auth import Caller
+from dragoman.keys.records import UsedInHour
+from dragoman.limits.balances import Balance
+from dragoman.limits.ledgers import Decide, Ledger
+from dragoman.limits.messages import Granted, Refused
+from dragoman.limits.rules import Expected, Reservation, Rule
+from dragoman.link.messages import Handlers
+from dragoman.link.owner import Owner
+from dragoman.serving.limits.client import Limits
+from dragoman.serving.limits.exchange import LedgerExchange
+from dragoman.serving.limits.history import UsageHistory
+from dragoman.serving.limits.service import LimitService
+
+NOTHING = Expected(0, 0)
+
+
+class MemoryLedgers:
+    """Ledgers in memory."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, Ledger] = {}
+
+    def exchange(self, names: Sequence[str], decide: Decide) -> None:
+        decide({name: self.stored.setdefault(name, Ledger()) for name in names}, time.time())
+
+    def abort(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def worker(owner: Owner, ledgers: MemoryLedgers | None = None) -> Limits:
+    """The limits as a worker asks about them."""
+    handlers = Handlers()
+    exchange = None if ledgers is None else LedgerExchange(ledgers)
+    limits = Limits(owner.join(handlers), UsageHistory(), exchange=exchange)
+    limits.register(handlers)
+    return limits
+
+
+async def admit(limits: Limits, caller: Caller) -> Granted | Refused:
+    """The decision about a request, which is over at once if it is admitted."""
+    rules = caller.bound or await limits.bind(caller)
+    decision = await limits.admit(rules, caller.name, NOTHING, 0, 1)
+    if isinstance(decision, Granted):
+        limits.settle(Reservation(rules.all, decision), decision.amounts)
+    return decision
+
+
+@pytest.mark.parametrize(("window", "entries"), [("total", 1), ("7d", 50)])
+async def test_what_was_used_before_is_one_sum_for_each_part_of_the_window(
+    window: str, entries: int
+) -> None:
+    now = time.time()
+    hour = int(now) // 3600 * 3600
+    rows = [
+        UsedInHour(hour - 3600 * back, model, "up", 1, 0, 0, 0, 0, 0, 0)
+        for back in range(50)
+        for model in "abc"
+    ]
+
+    async def used_since(name: str, since: float, *, is_team: bool) -> Sequence[UsedInHour]:
+        return rows
+
+    rule = Rule(Limit(kind="requests", amount=1000, window=window), "k")
+    used = await UsageHistory(used_since).used(rule, now)
+    assert len(used) == entries
+    balance = Balance(1, rule.ledger, rule.limit)
+    balance.counter.restore(used, now)
+    assert balance.used(now) == 150
+
+
+async def test_a_key_that_is_removed_frees_nothing_of_its_team() -> None:
+    owner = Owner()
+    LimitService().register(owner.handlers)
+    limits = worker(owner)
+    for_all = (
+        Limit(kind="requests", amount=2, window="1m"),
+        Limit(kind="requests", amount=2, window="day"),
+    )
+    gone, stays = (Caller(name, team="t", team_limits=for_all) for name in "ab")
+    assert isinstance(await admit(limits, stays), Granted)
+    assert isinstance(await admit(limits, gone), Granted)
+    assert gone.bound is not None
+    limits.retire(gone.bound, None)
+    assert isinstance(await admit(limits, stays), Refused)
+
+
+async def test_a_short_window_that_was_removed_has_what_was_used_when_it_is_there_again() -> None:
+    owner = Owner()
+    LimitService().register(owner.handlers)
+    limits = worker(owner)
+    caller = Caller("k", limits=(Limit(kind="requests", amount=1, window="1m"),))
+    assert isinstance(await admit(limits, caller), Granted)
+    assert caller.bound is not None
+    limits.retire(caller.bound, None)
+    assert isinstance(await admit(limits, caller), Refused)
+
+
+async def test_a_worker_that_comes_after_the_last_one_has_left_borrows() -> None:
+    owner, ledgers = Owner(), MemoryLedgers()
+    service = LimitService(is_shared=True)
+    service.register(owner.handlers)
+    caller = Caller("k", limits=(Limit(kind="requests", amount=3, window="day"),))
+    first = worker(owner, ledgers)
+    assert isinstance(await admit(first, caller), Granted)
+    await first.close()
+    for peer in list(owner.peers):
+        peer.close()
+    (ledger,) = ledgers.stored.values()
+    (holding,) = ledger.holdings.values()
+    assert holding.held == 0
+    second = worker(owner, ledgers)
+    caller.bound = None
+    assert isinstance(await admit(second, caller), Granted)
+    assert isinstance(await admit(second, caller), Granted)
+    assert isinstance(await admit(second, caller), Refused)
+    await second.close()
+    await service.close()
