@@ -23,27 +23,28 @@ _NOTHING: JsonObject = {}
 
 
 class Choices(Struct, eq=False):
-    """Which choice says what, and how each ended. `source` names the object that holds what a
-    choice says, `delta` or `message`."""
+    """The choices seen so far and how each ended. `source` is the member with a choice's content,
+    `delta` or `message`."""
 
     source: str
     index: int = 0
-    """That of the choice which came last."""
+    """Index of the last choice."""
     last: JsonObject = {}
     reasons: dict[int, tuple[str, JsonObject]] = {}
-    """The finish reason of each choice that has one, in lower case, and what had it."""
+    """The lower-case finish reason of each choice that has one, and the choice object with it."""
     shares: dict[str, int] | None = None
-    """Which choice has the text and which the calls, where they are several."""
+    """The index of the choice with the text and of the one with the calls, if there are several."""
 
     def begin(self, choice: JsonObject) -> bool:
-        """A choice came. Returns whether there are several, which then have to `share`."""
+        """Take the next choice. Returns whether there are several, which then have to `share`."""
         index = choice.get("index")
         self.index = index if type(index) is int else 0
         self.last = choice
         return self.index != 0 or self.shares is not None
 
     def share(self, *, text: bool, calls: bool) -> None:
-        """The choice that came is one of several; `text` and `calls` were said before it.
+        """Assign the last choice its share, as one of several; `text` and `calls`: content before
+        it.
 
         Raises:
             UpstreamError: two of them have text, or two have calls: they are two answers.
@@ -57,8 +58,9 @@ class Choices(Struct, eq=False):
                 raise UpstreamError.unreadable("it has more than one choice")
 
     def go_on(self, *, begun: bool) -> None:
-        """The choice says something; `begun`: something was said before. A finish reason that it
-        had is not its end if that said something, too, or if nothing had been said.
+        """Record that the last choice has content; `begun`: there was content before. An earlier
+        finish reason of it does not count if that chunk had content, too, or if there was none
+        before.
 
         Raises:
             UpstreamError: the choice had ended.
@@ -68,11 +70,11 @@ class Choices(Struct, eq=False):
             raise UpstreamError.unreadable("it goes on after its finish reason")
 
     def end(self, reason: Any, *, strict: bool = True) -> bool:
-        """A finish reason came with the choice. Returns whether it is known of some server; one
-        that is not is an ordinary end, unless `strict`.
+        """Record the finish reason of the last choice. Returns whether some server uses it; an
+        unknown one is an ordinary end, unless `strict`.
 
         Raises:
-            UpstreamError: it is a failure, or cannot be taken for an end.
+            UpstreamError: it means a failure, or cannot be an end.
         """
         word = plain(reason) if type(reason) is str else ""
         is_known = is_known_reason(word)
@@ -83,7 +85,7 @@ class Choices(Struct, eq=False):
 
     @property
     def last_has_content(self) -> bool:
-        """Whether the choice that came says something."""
+        """Whether the last choice has content."""
         return has_content(content_of(self.last, self.source))
 
     @property
@@ -98,15 +100,15 @@ class Choices(Struct, eq=False):
 
     @property
     def ended_blank(self) -> bool:
-        """Whether the last chunk marked the end with an empty finish reason, as some do."""
+        """Whether the last chunk marked the end with an empty finish reason, as some servers do."""
         if self.reasons or self.last.get("finish_reason") != "":
             return False
         delta = self.last.get(self.source)
         return not (delta if type(delta) is str else type(delta) is dict and has_content(delta))
 
     def finish(self, *, has_calls: bool) -> Finish | None:
-        """How the answer ended; None if one that has a share in it did not. An answer of which one
-        share was cut off is not whole."""
+        """The end of the answer; None if a choice with a share in it has not ended. An answer with
+        one share cut off is incomplete."""
         if self.shares is None:
             ended = self.reasons.get(self.index)
         elif self.reasons.keys() >= set(self.shares.values()):
@@ -122,10 +124,10 @@ _SHARES = {_TEXT: ("content", "refusal"), _CALLS: ("tool_calls", "function_call"
 
 
 def indexed(choices: list[Any]) -> list[JsonObject]:
-    """The choices of a chunk, with their position for an index where they share one.
+    """The choices of a chunk, indexed by position if their indexes are not distinct.
 
     Raises:
-        UpstreamError: they are no objects.
+        UpstreamError: they are not objects.
     """
     if not all(type(choice) is dict for choice in choices):
         raise UpstreamError.unreadable("its choices are not objects")
@@ -135,11 +137,11 @@ def indexed(choices: list[Any]) -> list[JsonObject]:
 
 
 def with_own_delta(choice: JsonObject, source: str) -> JsonObject:
-    """A choice that has what it says itself, and not in `source`, as the protocol has it; else
-    itself.
+    """The choice in the protocol's form if its content stands beside `source` instead of in it;
+    else the choice unchanged.
 
     Raises:
-        UpstreamError: it says one thing itself and another in its delta.
+        UpstreamError: its own content contradicts its delta.
     """
     own = {name: choice[name] for name in _CONTENT_FIELDS if choice.get(name)}
     if not own:
@@ -154,7 +156,7 @@ def with_own_delta(choice: JsonObject, source: str) -> JsonObject:
 
 
 def content_of(choice: JsonObject, source: str) -> JsonObject:
-    """What a choice says, wherever that stands."""
+    """The content of a choice, in whichever member it has it."""
     for place in (source, "message", "text"):
         received = choice.get(place)
         if received:
@@ -163,5 +165,5 @@ def content_of(choice: JsonObject, source: str) -> JsonObject:
 
 
 def has_content(delta: JsonObject) -> bool:
-    """Whether a delta or message says something."""
+    """Whether a delta or message has content."""
     return any(delta.get(name) for name in _CONTENT_FIELDS)

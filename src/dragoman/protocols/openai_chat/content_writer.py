@@ -32,7 +32,7 @@ from dragoman.protocols.openai_chat.settings import ChatCapabilities
 class PartWriter:
     """Writes blocks as content parts of one request.
 
-    Cache marks are collected while parts are written, and the last four kept (`finish`).
+    Cache marks are collected while parts are written; `finish` leaves the last four.
     """
 
     __slots__ = ("_capabilities", "_ledger", "_marked", "_names", "_options")
@@ -45,7 +45,7 @@ class PartWriter:
         self._marked: list[tuple[JsonObject, str]] = []
 
     def parts(self, block: Block) -> list[JsonObject]:
-        """The parts that say what `block` says; what they cannot say is in the ledger."""
+        """The parts that express `block`; what they cannot express goes into the ledger."""
         parts = self._parts(block)
         if block.cache is not None:
             self.mark(parts[-1] if parts else None, block.cache, block.path)
@@ -110,7 +110,7 @@ class PartWriter:
         return []
 
     def report_text(self, block: Text) -> None:
-        """Report what a text block says besides its text: Chat has no field for it."""
+        """Report the members of a text block that Chat has no field for."""
         if block.annotations:
             # The clients' names for them differ, so the block is named.
             self._lose(block.path, LossKind.KNOB, "citations are not sent")
@@ -191,7 +191,7 @@ class PartWriter:
 
 
 def bare_text(blocks: Sequence[Block]) -> str | None:
-    """The text of what is one text and says nothing besides; None of anything else."""
+    """The text of content that is one plain text block; None of any other content."""
     if len(blocks) != 1:
         return None
     block = blocks[0]
@@ -234,7 +234,7 @@ def _file_name(media_type: str) -> str:
 
 
 def _decoded_text(source: Base64) -> str | None:
-    """The text of a document that is text; None if it is not."""
+    """The text of a plain-text document; None of any other document."""
     if not source.media_type.startswith("text/"):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Where and how Chat Completions are called."""
+"""The endpoint of Chat Completions: paths, headers, limits."""
 
 from __future__ import annotations
 

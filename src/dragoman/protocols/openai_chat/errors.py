@@ -29,8 +29,6 @@ def error_object(fault: Fault) -> JsonObject:
 
 
 def error_frames(fault: Fault) -> bytes:
-    """What ends a stream that failed: the error, then the terminator, so that no reader hangs.
-
-    The error is an object: of a string, the SDKs would not show the message.
-    """
+    """The frames that end a failed stream: the error, then the terminator, so that no reader hangs.
+    The error is an object, since the SDKs do not show the message of a string."""
     return encode(to_json({"error": error_object(worded_for_stream(fault))})) + encode(DONE)

@@ -29,7 +29,7 @@ _SPOKEN: dict[str, Role] = {
 
 
 class MessagesReader:
-    """Reads messages in order; remembers which calls were to custom tools."""
+    """Reader of messages in order; it records which calls were to custom tools."""
 
     __slots__ = ("_custom_calls", "_extras", "_sealer")
 
@@ -39,7 +39,7 @@ class MessagesReader:
         self._sealer = sealer
 
     def read(self, message: Any, path: str) -> Turn:
-        """The turn that a message is.
+        """The turn for one message.
 
         Raises:
             InvalidRequest: naming the field at fault.
@@ -63,7 +63,7 @@ class MessagesReader:
             case "system" | "developer":
                 turn = self._plain(fields, role, TEXT_PARTS)
             case "function":
-                # Answers a call that has no id: no other protocol can say which.
+                # Answers a call without an id, which no other protocol can refer to.
                 raw = Foreign(origin=wire.NAME, type="function", raw=message, path=path)
                 return Turn(role="user", blocks=(raw,), path=path)
             case _:
@@ -86,7 +86,7 @@ class MessagesReader:
         if content is not None:
             path = fields.at("content")
             for block in read_content(content, path, ASSISTANT_PARTS, self._extras):
-                # Clients send `content: ""` beside tool calls: it says nothing.
+                # Clients send `content: ""` along with tool calls: it has no meaning.
                 if type(block) is not Text or block.text or block.cache:
                     blocks.append(block)
         refusal = fields.take_str("refusal")

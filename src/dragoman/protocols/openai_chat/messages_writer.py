@@ -35,7 +35,7 @@ from dragoman.protocols.openai_chat.settings import ChatCapabilities
 def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
     """The messages of a request: system texts first, then the turns, every call answered.
 
-    What a message cannot carry is added to the ledger.
+    What a message cannot carry goes into the ledger.
     """
     writer = _MessagesWriter(outbound)
     writer.instructions(request.instructions)
@@ -100,7 +100,7 @@ class _MessagesWriter:
         self._append(role, content, name)
 
     def _texts_only(self, blocks: Sequence[Block]) -> list[JsonObject]:
-        """The parts of a message that takes text alone; the rest is lost content."""
+        """The parts of a text-only message; the rest is reported as lost content."""
         remaining: list[JsonObject] = []
         for block in blocks:
             for part in self.parts.parts(block):
@@ -130,7 +130,7 @@ class _MessagesWriter:
             self._append("user", _as_content(parts), turn.name)
 
     def _tool_result(self, block: ToolResult) -> list[_Attachments]:
-        """Append a tool message; return what has to go into the user message after it."""
+        """Append a tool message; return the attachments for the user message after it."""
         if block.cache is None and not block.is_error:
             text = bare_text(block.content)
             if text is not None:
@@ -291,7 +291,7 @@ def _call_id(value: str) -> str:
 
 
 def _part_name(part: JsonObject) -> str:
-    """What a note calls an attachment."""
+    """The name of an attachment in the notice about it."""
     if part["type"] == "file":
         return str(part["file"].get("filename", "file"))
     return "image" if part["type"] == "image_url" else "audio"

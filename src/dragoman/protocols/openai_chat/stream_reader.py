@@ -63,9 +63,8 @@ _WATCHED = "text whose pieces may belong elsewhere, or follow a finish reason"
 
 
 class ChatReader:
-    """Reads one stream. `source` names the object that holds the message in a choice: `delta`
-    in streams, `message` in whole answers, which are read as a stream of one chunk.
-    """
+    """The reader of one stream. `source` is the member of a choice with the message: `delta` in
+    streams, `message` in whole answers, which are read as a stream of one chunk."""
 
     __slots__ = (
         "_add_text",
@@ -100,7 +99,7 @@ class ChatReader:
         self._choices = Choices(source)
         self._received = Received()
         self._add_text = self._received.text.append
-        """Remembers text."""
+        """Records text."""
         self._started = False
         self._over = False
         self.fault: Fault | None = None
@@ -108,33 +107,33 @@ class ChatReader:
         self._kind = _NONE
         """Kind of the open block that is not a tool call."""
         self._text = _TEXT
-        """Kind of blocks of text: another one once a whole message said something new, or where
-        texts are the pieces."""
+        """Kind of text blocks: another one after a whole message had new content, or if pieces are
+        plain texts."""
         self._index = -1
-        # Not a method: the tools would hold the reader that holds them, for the collector to find.
+        # Not a method, to avoid a reference cycle between the tools and the reader.
         self._allocate = count().__next__
         self._offset = 0
-        """Characters of text before the open block, whose pieces begin at `_mark` of all."""
+        """Characters of text before the open block; its pieces begin at `_mark` in all pieces."""
         self._mark = 0
         self._pending: list[JsonObject] = []
-        """Annotations that came before the text they belong to."""
+        """Annotations received before their text."""
         self._logprobs: list[Any] = []
-        """Log probabilities that came without text."""
+        """Log probabilities received without text."""
         self._details = Details()
         self._calling = ""
-        """The member that had the first call."""
+        """The member with the first call."""
         self._twins: ToolFragments | None = None
-        """Calls of the other member that has calls, in which servers say the same."""
+        """Calls of the other member for calls, in which some servers repeat them."""
         self._tools: ToolFragments | None = None
-        """None before the first call; `_origin`, the answer's id and time, is what missing ids of
-        calls are made of."""
+        """None before the first call; missing call ids are derived from `_origin`, the answer's id
+        and time."""
         self._origin: tuple[str, int] = "", 0
         self._usage: Metered | None = None
         self._tier: str | None = None
-        """The service tier that the first chunk tells."""
-        """Usage that came before the first choice."""
+        """The service tier in the first chunk."""
+        """Usage received before the first choice."""
         self._id_repeats: bool | None = None
-        """Whether all chunks have the id of the first, once that is known."""
+        """Whether all chunks have the id of the first one, once known."""
 
     # --- the contract ---------------------------------------------------------------------------
 
@@ -161,7 +160,7 @@ class ChatReader:
         return self.take(chunk, frame.event)
 
     def finish(self) -> Iterable[Event]:
-        """The bytes are over: `Ended` if the model finished, else `Failed`."""
+        """The events at the end of the bytes: `Ended` if the model finished, else `Failed`."""
         return () if self._over else self._end(terminated=False)
 
     def take(self, chunk: JsonObject, event: bytes = b"") -> list[Event]:
@@ -230,7 +229,7 @@ class ChatReader:
             self._usage = metered
 
     def _begin_again(self, choice: JsonObject) -> None:
-        """A chunk has another id than the first: as every one has, with some servers.
+        """Handle a chunk with another id than the first: some servers give every chunk its own.
 
         Raises:
             UpstreamError: it begins another answer.
@@ -276,15 +275,15 @@ class ChatReader:
             self._close_all(events, tools=not choices.calls_elsewhere)
 
     def _watch(self) -> None:
-        """Have every piece of text looked at from now on."""
+        """Disable the fast path from now on."""
         if self._text == _TEXT:
             self._text = _WATCHED
             if self._kind == _TEXT:
                 self._kind = _WATCHED
 
     def _whole(self, choice: JsonObject, delta: JsonObject, events: list[Event]) -> None:
-        """What a chunk says in another member than `delta`: all of the answer so far, or a text,
-        of completions that know no chats, which is a piece."""
+        """The content of a chunk in another member than `delta`: the whole answer so far, or a
+        piece of text in the form of the older completions."""
         message, text = choice.get("message"), choice.get("text")
         if type(message) is str and message:
             message = {"content": message}
@@ -354,7 +353,7 @@ class ChatReader:
             self._call("function_call", {"function": legacy}, events)
 
     def _report_other_reasoning(self, delta: JsonObject, thought: str) -> None:
-        """Report reasoning beside that which is used, and such as is no text."""
+        """Report reasoning fields other than the one used, and those that are not text."""
         for name in TEXT_FIELDS:
             other = delta.get(name)
             if other and other != thought and text_in(other) != thought:
@@ -383,7 +382,7 @@ class ChatReader:
 
     def _reason(self, text: str, details: Any, events: list[Event]) -> None:
         detailed = self._details.add(details) if type(details) is list else ""
-        # Details may come at the end, with all that the deltas said.
+        # Details may come at the end and repeat all deltas.
         text = text or (
             "" if detailed and detailed == "".join(self._received.reasoning) else detailed
         )
@@ -396,8 +395,8 @@ class ChatReader:
             events.append(Delta(self._index, text))
 
     def _call(self, member: str, fragment: Any, events: list[Event]) -> None:
-        """A piece of a call in one of the two members that have calls. What the other one has, as
-        llama-cpp-python says all twice, is compared when all of it is there."""
+        """Read a piece of a call in one of the two members for calls. The other member, in which
+        llama-cpp-python repeats all calls, is compared when it is complete."""
         if type(fragment) is not dict:
             if fragment:
                 self._lose(f"choices[0].{self._source}.{member}", LossKind.CONTENT)
@@ -461,7 +460,7 @@ class ChatReader:
     # --- the end --------------------------------------------------------------------------------
 
     def _end(self, *, terminated: bool) -> Sequence[Event]:
-        """The stream is over; `terminated`: with its own terminator."""
+        """End the stream; `terminated`: by its own terminator."""
         choices = self._choices
         events: list[Event] = []
         try:
@@ -513,7 +512,7 @@ class ChatReader:
 
 
 def _more_text(chunk: JsonObject) -> str:
-    """The text of a chunk that has nothing else; empty if it may have more. The hot path."""
+    """The text of a chunk with no other content; empty if it may have more. The hot path."""
     choices = chunk.get("choices")
     if type(choices) is not list or len(choices) != 1 or chunk.get("usage"):
         return ""
@@ -534,7 +533,7 @@ _SPEAKERS = frozenset({"user", "system", "developer", "tool", "function"})
 
 
 def _is_anothers(role: Any) -> bool:
-    """Whether a role is none of the model's, whatever it is called (`model`, `ai`)."""
+    """Whether a role is not the model's, under any of its names (`model`, `ai`)."""
     return str(role).lower() in _SPEAKERS
 
 
