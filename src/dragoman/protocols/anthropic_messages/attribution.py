@@ -1,4 +1,4 @@
-"""For whom a client asks: `metadata.user_id`."""
+"""The end user of a request: `metadata.user_id`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ACCOUNT, _DEVICE = "account_uuid", "device_id"
 
 
 def user_attribution(members: Mapping[str, Raw]) -> Attribution:
-    """The user without the session, of which one user has many. Claude Code writes
+    """The user id without the session, of which one user has many. Claude Code writes
     `user_..._account_..._session_...`, later versions a JSON object."""
     user_id = text_of((split_object(members.get("metadata")) or {}).get("user_id"))
     if user_id.startswith("{") and (parts := object_of(user_id)) is not None:

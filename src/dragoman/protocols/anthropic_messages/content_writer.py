@@ -202,7 +202,7 @@ class BlockWriter:
         return _text_source(text)
 
     def _unmarked(self, block: Block) -> list[JsonObject]:
-        """Blocks where no cache mark may stand."""
+        """Blocks that may not have a cache mark."""
         entries = [dict(entry) for entry in self._block(block)]
         for entry in entries:
             if entry.pop("cache_control", None) is not None:
@@ -259,7 +259,7 @@ class BlockWriter:
         return self._invalid_input(block) if value is None else value
 
     def _invalid_input(self, block: ToolCall) -> JsonObject:
-        """What to send for arguments that are no JSON object."""
+        """The input to send for arguments that are not a JSON object."""
         problem = "the arguments are not a JSON object"
         match self._outbound.options.invalid_tool_arguments:
             case "error":

@@ -1,4 +1,4 @@
-"""Where and how Messages are called."""
+"""The endpoint of Messages: paths, headers, limits."""
 
 from __future__ import annotations
 

@@ -55,10 +55,10 @@ _CODES = {
     FaultKind.MODEL_NOT_FOUND: "model_not_found",
     FaultKind.PAYMENT_REQUIRED: "insufficient_quota",
 }
-"""What OpenAI's protocols call kinds for which this one has no word of its own."""
+"""OpenAI's codes for kinds that this protocol has no word for."""
 
 REASONING_REFUSALS = ("`signature` in `thinking`", "signature in thinking block")
-"""Texts with which thinking is refused that was not signed here."""
+"""Error texts for thinking with a foreign signature."""
 
 
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
@@ -73,11 +73,8 @@ def fault_of(
     retry_after: float | None = None,
     report: ErrorReport | None = None,
 ) -> Fault:
-    """The fault that an error object or text tells of.
-
-    `status` is None inside a stream or an answer of status 200. `report` is that of the whole
-    body, where the object is in one.
-    """
+    """The fault for an error object or text. `status` is None inside a stream or an answer of
+    status 200. `report` is the one of the whole body, if the object is in one."""
     report = report or report_of(error)
     error = error_in(error)
     details = error.get("details")
@@ -124,8 +121,8 @@ def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> R
 
 
 def error_event(fault: Fault, request_id: str = "") -> bytes:
-    """The event that ends a stream that failed. With the request's id, as the service sends it,
-    qwen-code asks again."""
+    """The event that ends a failed stream. It carries the request id, as the service does, so that
+    qwen-code retries."""
     event: JsonObject = {"type": "error", "error": error_object(worded_for_stream(fault))}
     if request_id:
         event["request_id"] = request_id

@@ -1,4 +1,4 @@
-"""Pass-through: what of a conversation was made for another upstream is not sent to this one."""
+"""Pass-through: thinking made for another upstream is removed from a conversation."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ _LOST = "reasoning of another upstream is not sent"
 
 
 def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:
-    """The members without the thinking that this gateway signed in place of another upstream:
-    the service refuses signatures that are not its own. All else keeps its bytes.
-    """
+    """The members without the thinking that the gateway signed in place of another upstream: the
+    service refuses foreign signatures. All other values keep their bytes."""
     messages = members.get("messages")
     if messages is None or _SIGN not in bytes(messages):
         return members
@@ -44,7 +43,7 @@ def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str
 
 
 def _message(message: Raw, path: str, ledger: Ledger) -> Raw | None:
-    """The message itself, or without such blocks; None if nothing is left of it."""
+    """The message without such blocks, or unchanged; None if nothing is left of it."""
     if _SIGN not in bytes(message):
         return message
     fields = split_object(message) or {}
@@ -70,13 +69,13 @@ def _is_sealed(block: Raw) -> bool:
 
 _BOUND = "reasoning that is bound to another account is not sent"
 _BILLING = b"x-anthropic-billing-header:"
-"""How the first system block of Claude Code begins, which differs from request to request."""
+"""The beginning of Claude Code's first system block, which differs from request to request."""
 
 
 def without_reasoning(
     members: Mapping[str, Raw], ledger: Ledger, most: int
 ) -> tuple[Mapping[str, Raw], int]:
-    """The members without the first `most` thinking blocks, and how many those were. A message of
+    """The members without the first `most` thinking blocks, and the number removed. A message of
     nothing else is left out."""
     messages = members.get("messages")
     if messages is None or b"thinking" not in bytes(messages):
@@ -106,7 +105,7 @@ def _is_thinking(block: Raw) -> bool:
 
 
 def beginning(members: Mapping[str, Raw]) -> Beginning:
-    """The system prompt, the user that is named, and the messages up to the model's first."""
+    """The system prompt, the named user, and the messages up to the model's first one."""
     pieces = []
     if "system" in members:
         pieces.append(settled(members["system"], _BILLING))

@@ -1,6 +1,7 @@
-"""What was said in the blocks of an answer, to which wholes at their ends are held.
+"""The content received in the blocks of an answer, and its comparison with complete blocks at the
+end.
 
-What a whole has beyond that is new; a whole that has something else contradicts it.
+Content of a complete block beyond the received pieces is new; different content contradicts them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Received: TypeAlias = tuple[str, str, list[str]]
 
 
 def rest_of_block(received: Received, block: JsonObject) -> str:
-    """What a block, as it stands in its end, has beyond its pieces.
+    """The content of a complete block, given at its end, beyond its pieces.
 
     Raises:
         UpstreamError: it contradicts them.
@@ -42,7 +43,7 @@ def rest_of_block(received: Received, block: JsonObject) -> str:
 
 
 def beyond(received: Collection[Received], content: list[Any]) -> list[JsonObject]:
-    """The blocks that a message, as it stands in its end, has beyond those that were said.
+    """The blocks of a complete message, given at its end, beyond those received.
 
     Raises:
         UpstreamError: it contradicts them.

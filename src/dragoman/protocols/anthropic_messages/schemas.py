@@ -1,8 +1,7 @@
 """JSON schemas as the service enforces them: for its answers, and for strict tools.
 
 The subset is the one that the official SDK fits schemas into (`lib/_parse/_transform.py`): objects
-are closed, and what the grammar behind it cannot hold to is told in the description instead.
-"""
+are closed, and constraints that its grammar cannot enforce move into the description."""
 
 from __future__ import annotations
 

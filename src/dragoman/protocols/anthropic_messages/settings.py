@@ -1,4 +1,4 @@
-"""The Messages protocol's own among the settings of translation."""
+"""Translation settings of the Messages protocol."""
 
 from __future__ import annotations
 

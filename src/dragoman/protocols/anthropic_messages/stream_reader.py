@@ -47,16 +47,14 @@ from dragoman.protocols.finish_words import is_failure, unknown_finish
 from dragoman.sse import DONE, Frame
 
 _SAYING = SPEAKING | {"delta"}
-"""Members of events that say something of an answer."""
+"""Members of events with content of an answer."""
 
 _SECOND = "a second message begins in it"
 
 
 class MessagesReader:
-    """Turns events of the upstream into canonical ones; see `base.StreamReader`.
-
-    The end is held until `message_stop`: only then is the answer whole.
-    """
+    """The reader of one stream; see `base.StreamReader`. The end waits for `message_stop`: only
+    then is the answer complete."""
 
     __slots__ = ("_blocks", "_first", "_id", "_inbound", "_over", "_started", "_stop", "_usage")
 
@@ -64,7 +62,7 @@ class MessagesReader:
         self._inbound = inbound
         self._blocks = Blocks(inbound)
         self._first: JsonObject = {}
-        """The start of the message, if it had content."""
+        """The message start, if it had content."""
         self._id = ""
         self._stop: JsonObject = {}
         self._usage: JsonObject = {}
@@ -108,7 +106,7 @@ class MessagesReader:
         return events
 
     def finish(self) -> Iterable[Event]:
-        """The bytes are over."""
+        """Handle the end of the bytes."""
         if self._over:
             return ()
         self._over = True
@@ -176,8 +174,7 @@ class MessagesReader:
         return events + self._content(message)
 
     def _content(self, message: JsonObject) -> list[Event]:
-        """Blocks that stand in the start of a message. Events that spell them once more are
-        repetitions."""
+        """Read the blocks in a message start. Events that spell them again are repetitions."""
         content = message.get("content")
         if not isinstance(content, list) or not content or message == self._first:
             return []
@@ -209,8 +206,8 @@ class MessagesReader:
         return [*events, Metered(self._counted(), tier)]
 
     def _missing_at_end(self, message: JsonObject) -> tuple[list[Event], JsonObject]:
-        """What stands in the end of a message that is none of its end, unless it was said before;
-        and the rest. A delta there is a piece at any time."""
+        """The events for content in a message's end that was not received before, and the remaining
+        members. A delta there is always a piece."""
         ledger = self._inbound.ledger
         piece = self._blocks.end_piece(message)
         if piece is not None:
