@@ -88,6 +88,19 @@ def test_a_damaged_stream_is_shown_as_a_translated_one_is(batch: int) -> None:
     assert min(outcomes.values()) > STREAMS // BATCHES // 10, "the damage is too small or too great"
 
 
+def test_a_finish_reason_after_each_piece_is_not_the_end() -> None:
+    pieces = [({"role": "assistant", "content": "Hel"}, None), ({}, "stop")]
+    pieces += [({"content": "lo"}, None), ({}, "stop")]
+    chunks = [
+        {"id": "x", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": end}]}
+        for delta, end in pieces
+    ]
+    stream = encoded([*chunks, "[DONE]"], named=False)
+    found = reading(CHAT, *shown(passing(CHAT), stream))
+    assert found is not None
+    assert found.text == "Hello"
+
+
 def model_in(events: list[Any]) -> str:
     """The model that a stream names."""
     first = events[0]

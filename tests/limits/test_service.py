@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
 
@@ -12,10 +14,11 @@ from dragoman.edge.auth import Caller
 from dragoman.keys.records import UsedInHour
 from dragoman.limits.balances import Balance
 from dragoman.limits.ledgers import Decide, Ledger
-from dragoman.limits.messages import Granted, Refused
+from dragoman.limits.messages import Admit, Define, Defined, Granted, Refused, Unknown
 from dragoman.limits.rules import Expected, Reservation, Rule
-from dragoman.link.messages import Handlers
+from dragoman.link.messages import Handlers, Peer
 from dragoman.link.owner import Owner
+from dragoman.serving.account_slots import AccountSlots
 from dragoman.serving.limits.client import Limits
 from dragoman.serving.limits.exchange import LedgerExchange
 from dragoman.serving.limits.history import UsageHistory
@@ -106,6 +109,32 @@ async def test_a_short_window_that_was_removed_has_what_was_used_when_it_is_ther
     assert caller.bound is not None
     limits.retire(caller.bound, None)
     assert isinstance(await admit(limits, caller), Refused)
+
+
+class ForgetfulOwner:
+    """An owner that does not know the first number it gave any more."""
+
+    def __init__(self) -> None:
+        self.handlers = Handlers()
+        self.is_closed = False
+        self.given = 0
+
+    async def ask(self, question: object, message: object, unclaimed: object = None) -> object:
+        await asyncio.sleep(0)
+        if isinstance(message, Define):
+            self.given += 1
+            return Defined((self.given,))
+        assert isinstance(message, Admit)
+        is_known = self.given == 1 or message.claims[0].number > 2
+        return Granted(0.0, (1,), (1,), (0,)) if is_known else Unknown()
+
+
+async def test_slots_are_defined_anew_for_all_that_ask_at_one_time() -> None:
+    owner = ForgetfulOwner()
+    slots = AccountSlots(cast(Peer, owner), lambda name: None)
+    assert await slots.borrow("a", 9)
+    owner.given = 2
+    assert await asyncio.gather(*(slots.borrow("a", 9) for _ in range(3))) == [True] * 3
 
 
 async def test_a_worker_that_comes_after_the_last_one_has_left_borrows() -> None:

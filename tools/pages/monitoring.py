@@ -96,7 +96,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         one("Errors by kind", rate("dragoman_errors_total", "kind"), "{{kind}}", "reqps"),
         percentiles("Duration", "dragoman_request_duration_seconds"),
         percentiles("Time to the head of the answer", "dragoman_first_byte_seconds"),
-        percentiles("Until requests are sent on", "dragoman_overhead_seconds", chosen=JOB),
+        percentiles("Time until requests are forwarded", "dragoman_overhead_seconds", chosen=JOB),
         Panel(
             "In flight and waiting",
             (
@@ -105,7 +105,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             ),
         ),
         one(
-            "Streams that broke off",
+            "Aborted streams",
             rate("dragoman_stream_aborts_total", "upstream", "side"),
             "{{upstream}}, {{side}}",
             "reqps",
@@ -158,7 +158,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "percentunit",
         ),
         one(
-            "What translations could not carry",
+            "Losses of translations",
             rate("dragoman_losses_total", "kind", chosen=JOB),
             "{{kind}}",
         ),
@@ -188,19 +188,19 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "{{upstream}}, {{model}}",
         ),
         one(
-            "Requests that limits refused",
+            "Requests rejected by limits",
             rate("dragoman_limit_refusals_total", "limit", "mode", chosen=JOB),
             "{{limit}}, {{mode}}",
             "reqps",
         ),
         one(
-            "Budgets of which least is left",
+            "Budgets with the least remaining",
             f"bottomk(20, min by (scope, id, window) (dragoman_budget_remaining_ratio{{{JOB}}}))",
             "{{scope}} {{id}}, {{window}}",
             "percentunit",
         ),
         one(
-            "Until budgets begin anew",
+            "Time until budgets reset",
             "bottomk(20, min by (scope, id, window) "
             f"(dragoman_budget_reset_timestamp_seconds{{{JOB}}}) - time())",
             "{{scope}} {{id}}, {{window}}",
@@ -221,7 +221,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         ),
         one("Attempts", rate("dragoman_attempts_total", "upstream"), "{{upstream}}", "reqps"),
         one(
-            "Retries that failures caused",
+            "Retries caused by failures",
             rate("dragoman_retries_total", "upstream"),
             "{{upstream}}",
             "reqps",
@@ -233,7 +233,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "reqps",
         ),
         one(
-            "The ten accounts that fail most",
+            "The ten accounts with most errors",
             f"topk(10, {rate('dragoman_account_errors_total', 'account', 'kind')})",
             "{{account}}, {{kind}}",
             "reqps",
@@ -245,19 +245,19 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "reqps",
         ),
         one(
-            "The ten accounts that are asked most",
+            "The ten accounts with most attempts",
             f"topk(10, {rate('dragoman_account_attempts_total', 'account')})",
             "{{account}}",
             "reqps",
         ),
         one(
-            "Quota windows that are used most",
+            "Most used quota windows",
             f"topk(20, max by (account, window) (dragoman_account_quota_used_ratio{{{CHOSEN}}}))",
             "{{account}}, {{window}}",
             "percentunit",
         ),
         one(
-            "Until quota windows are whole again",
+            "Time until quota windows reset",
             "bottomk(20, min by (account, window) "
             f"(dragoman_account_quota_reset_timestamp_seconds{{{CHOSEN}}}) - time())",
             "{{account}}, {{window}}",
@@ -281,7 +281,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         ),
         one("Memory", f"process_resident_memory_bytes{{{JOB}}}", "{{instance}}", "bytes"),
         one(
-            "Share of files that are open",
+            "Share of open file descriptors",
             f"process_open_fds{{{JOB}}} / process_max_fds{{{JOB}}}",
             "{{instance}}",
             "percentunit",
@@ -310,12 +310,12 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "s",
         ),
         one(
-            "What waits to be written or sent",
+            "Queues",
             f"sum by (signal) (dragoman_store_queue_depth{{{JOB}}})",
             "{{signal}}",
         ),
         Panel(
-            "What is sent elsewhere",
+            "Exports",
             (
                 Query(rate("dragoman_traces_total", "result", chosen=JOB), "traces, {{result}}"),
                 Query(
@@ -329,7 +329,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             ),
         ),
         one(
-            "Version, and how long it has run",
+            "Version and uptime",
             f"time() - process_start_time_seconds{{{JOB}}} "
             f"* on (instance) group_left (version) dragoman_build_info{{{JOB}}}",
             "{{instance}}: {{version}}",
@@ -353,7 +353,7 @@ RULES: tuple[Alert, ...] = (
         ' and sum by (upstream) (dragoman_accounts{state="active"}) == 0',
         2,
         "critical",
-        "No account of {{ $labels.upstream }} can be used.",
+        "No account of {{ $labels.upstream }} is usable.",
     ),
     Alert(
         "DragomanFewAccountsLeft",
@@ -368,7 +368,7 @@ RULES: tuple[Alert, ...] = (
         "min by (upstream, window) (dragoman_account_quota_used_ratio) > 0.9",
         5,
         "warning",
-        "Every account of {{ $labels.upstream }} that tells has used 90 % of its"
+        "Every account of {{ $labels.upstream }} with a reported quota has used 90 % of its"
         " {{ $labels.window }} window.",
     ),
     Alert(
@@ -400,7 +400,7 @@ RULES: tuple[Alert, ...] = (
         "sum by (upstream, model) (increase(dragoman_unpriced_requests_total[1h])) > 0",
         60,
         "info",
-        "What {{ $labels.model }} of {{ $labels.upstream }} costs is not known.",
+        "The price of {{ $labels.model }} of {{ $labels.upstream }} is not known.",
     ),
     Alert(
         "DragomanBudgetNearlySpent",
@@ -415,21 +415,21 @@ RULES: tuple[Alert, ...] = (
         "increase(dragoman_store_failures_total[5m]) > 0",
         10,
         "critical",
-        "The store cannot be used; usage and states are kept in memory meanwhile.",
+        "The store is unavailable; usage and states are in memory meanwhile.",
     ),
     Alert(
         "DragomanWorkersRestart",
         "increase(dragoman_worker_restarts_total[15m]) > 2",
         0,
         "warning",
-        "Workers ended or were stuck, and were replaced.",
+        "Workers ended or hung, and were replaced.",
     ),
     Alert(
         "DragomanFilesRunOut",
         "process_open_fds / process_max_fds > 0.8",
         5,
         "warning",
-        "More than 80 % of the files that may be open are.",
+        "More than 80 % of the file descriptors are in use.",
     ),
     Alert(
         "DragomanAlertsLost",

@@ -89,7 +89,9 @@ class AccountSlots:
             decision = await self._owner.ask(questions.ADMIT, admit, give_back)
             if not isinstance(decision, Unknown):
                 return decision
-            del self._numbers[name], self._names[number]
+            # Another request may have been told before.
+            if self._names.pop(number, None) is not None:
+                del self._numbers[name]
 
     async def _define(self, name: str, most: int) -> int:
         limit = Limit(kind="concurrent", amount=most, when_away="open")

@@ -57,17 +57,10 @@ class Choices(Struct, eq=False):
             if has and self.shares.setdefault(share, self.index) != self.index:
                 raise UpstreamError.unreadable("it has more than one choice")
 
-    def go_on(self, *, begun: bool) -> None:
-        """Record that the last choice has content; `begun`: there was content before. An earlier
-        finish reason of it does not count if that chunk had content, too, or if there was none
-        before.
-
-        Raises:
-            UpstreamError: the choice had ended.
-        """
-        _, ended = self.reasons.pop(self.index, ("", _NOTHING))
-        if ended and begun and not has_content(content_of(ended, self.source)):
-            raise UpstreamError.unreadable("it goes on after its finish reason")
+    def go_on(self) -> None:
+        """Drop the finish reason of the choice, which has more content: some servers send one after
+        each piece. Its last finish reason counts, as in the official SDK."""
+        self.reasons.pop(self.index, None)
 
     def end(self, reason: Any, *, strict: bool = True) -> bool:
         """Record the finish reason of the last choice. Returns whether some server uses it; an

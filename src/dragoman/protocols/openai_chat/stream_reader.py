@@ -316,7 +316,7 @@ class ChatReader:
         if role and role != "assistant" and _is_anothers(role):
             raise UpstreamError.unreadable("it speaks in another role than assistant")
         if self._choices.reasons and has_content(delta):
-            self._choices.go_on(begun=bool(self._received) or self._tools is not None)
+            self._choices.go_on()
         content, refusal, thought, details = delta.get("content"), delta.get("refusal"), "", None
         if not is_speech:
             thought = text_of(delta)
