@@ -1,4 +1,4 @@
-"""Where and how the Responses API is called."""
+"""The endpoint of the Responses API: paths, headers, limits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COUNTING = Counting(
     read=read_count,
     write=lambda counted: {"object": "response.input_tokens", "input_tokens": counted},
 )
-"""What is not counted: input_token_count_params.py of openai."""
+"""Members that are not counted: input_token_count_params.py of openai."""
 
 ENDPOINT = Endpoint(
     path="/responses",

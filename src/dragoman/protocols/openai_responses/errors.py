@@ -1,8 +1,7 @@
 """Errors as Responses clients see them.
 
-Inside a stream the `error` event carries the error both nested and flat, for some clients read
-only one of them.
-"""
+Inside a stream the `error` event has the error both nested and flat, since some clients read only
+one of them."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ _FAILED_CODES = REQUEST_CODES | {
     "usage_limit_reached",
     "vector_store_timeout",
 }
-"""Codes of an upstream that a failed response shows as they are."""
+"""Upstream codes that a failed response shows unchanged."""
 
 _OVERLOADED_CODES = ("server_is_overloaded", "slow_down")
 
@@ -110,7 +109,7 @@ def error_members(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
 def failed_in_stream(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
     """The `error` member of a failed response that ends a stream.
 
-    Codex gives up on an overload that is told as one.
+    Codex does not retry an error with the overload code.
     """
     failed = failed_object(worded_for_stream(fault), options)
     if failed["code"] in _OVERLOADED_CODES:

@@ -1,8 +1,7 @@
 """Writes the turns of a conversation as input items.
 
-Items carry no ids, for nothing is stored upstream, with one exception: reasoning that comes
-back to its maker needs the id it was made with.
-"""
+Items have no ids, since nothing is stored upstream, with one exception: reasoning sent back to its
+maker needs its original id."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from dragoman.protocols.openai_responses.web_search import sent_search
 
 
 class ItemWriter:
-    """Writes turns one after another into `items`."""
+    """The writer of turns, one after another, into `items`."""
 
     __slots__ = ("_ledger", "_outbound", "_reasoned", "items", "parts")
 
@@ -43,7 +42,7 @@ class ItemWriter:
         self._reasoned: set[str] = set()
 
     def write(self, turn: Turn) -> None:
-        """Add the items of a turn; what cannot be carried goes into the ledger."""
+        """Add the items of a turn; what they cannot express goes into the ledger."""
         if turn.name is not None:
             detail = "speakers have no names"
             self._ledger.add(f"{turn.path}.name", LossKind.KNOB, detail)
@@ -100,7 +99,7 @@ class ItemWriter:
             self._ledger.add(reasoned.pop(), LossKind.KNOB, detail)
 
     def _write_act(self, block: Block) -> None:
-        """What the model did besides speaking."""
+        """Write a block of the model other than text: calls, reasoning, hosted tools."""
         match block:
             case Reasoning():
                 self._write_reasoning(block)
@@ -214,7 +213,8 @@ class ItemWriter:
         )
 
     def _mark_failed(self, result: ToolResult, parts: list[JsonObject]) -> None:
-        """There is no flag for a failed tool (`status: incomplete` means something else)."""
+        """Write a tool result. There is no flag for a failed tool (`status: incomplete` means
+        something else)."""
         prefix = self._outbound.options.tool_error_prefix
         if prefix:
             if parts and parts[0]["type"] == "input_text":
@@ -241,7 +241,7 @@ def _is_plain(text: Text) -> bool:
 
 
 def _phase(block: Text | Refusal, run: list[Text | Refusal]) -> str | None:
-    """The phase of the message a block belongs to: a refusal joins any."""
+    """The phase of the message a block belongs to: a refusal fits any phase."""
     if isinstance(block, Text):
         return block.phase
     return next((other.phase for other in run if isinstance(other, Text)), None)

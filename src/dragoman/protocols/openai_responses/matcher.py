@@ -49,7 +49,7 @@ class Part(Struct):
 
 
 class Item(Struct):
-    """An item of one of the types that have text or arguments."""
+    """An item of one of the types with text or arguments."""
 
     type: Literal["message", "reasoning", "function_call", "custom_tool_call"]
     id: str = ""
@@ -80,18 +80,18 @@ class Item(Struct):
         return self.input if self.type == "custom_tool_call" else self.arguments
 
     def is_exact(self) -> bool:
-        """Whether it has what readers want of it."""
+        """Whether it has the members that readers require."""
         if self.type in CALLS:
             return bool(self.name and self.call_id) and _is_text(self.payload)
         known = _PARTS[self.type]
         return all(part.type in known and _is_text(part.value) for part in self.parts)
 
     def is_empty(self) -> bool:
-        """Whether it is as it begins: what it says comes in pieces."""
+        """Whether it is empty, as at its start: its content comes in pieces."""
         return not self.parts if self.type not in CALLS else bytes(self.payload) == b'""'
 
     def compared(self) -> tuple[Any, ...]:
-        """What it is and says, to compare it."""
+        """Its type, identity and content, to compare items."""
         texts = [jsontext.decode(part.value) for part in self.parts]
         payload = jsontext.decode(self.payload) if self.payload else ""
         return self.type, self.call_id, self.name, self.namespace, texts, payload
@@ -178,7 +178,7 @@ _ENDS = {"response.completed": "completed", "response.incomplete": "incomplete"}
 
 
 class OpenPart(Struct, eq=False):
-    """A part under way."""
+    """A part in progress."""
 
     type: str
     run: Run
@@ -186,7 +186,7 @@ class OpenPart(Struct, eq=False):
 
 
 class OpenItem(Struct, eq=False):
-    """An item under way. `log` is what a reader would have to know of it, in order."""
+    """An item in progress. `log` is its record for a reader, in order."""
 
     index: int
     head: Item
@@ -196,21 +196,21 @@ class OpenItem(Struct, eq=False):
     """The arguments or the input of a call."""
 
     def begin_part(self, kind: str, at: int, frame: Frame) -> None:
-        """A part of type `kind` begins, with an event."""
+        """Start a part of type `kind`, with its event."""
         index = b"summary_index" if kind == _SUMMARY else b"content_index"
         run = self.text_run(_DELTAS_OF[kind], b',"%b":%d' % (index, at))
         self.parts.append(OpenPart(kind, run))
         self.log += (_recorded(frame), run)
 
     def text_run(self, delta: str, place: bytes = b"") -> Run:
-        """A text of the item that grows by deltas of a type."""
+        """The text of the item that deltas of a type extend."""
         names = delta.encode(), to_json(self.head.id), self.index, place
         head = b'{"type":"%b","item_id":%b,"output_index":%d%b,"delta":"' % names
         is_json = self.head.type == "function_call"
         return Arguments(head, b'"}') if is_json else Run(head, b'"}')
 
     def is_matched_by(self, item: Item) -> bool:
-        """Whether the whole item says what came of it."""
+        """Whether the complete item equals the content received."""
         head, parts = self.head, item.parts
         return (
             (item.type, item.id, item.call_id, item.name, item.namespace)
@@ -224,7 +224,7 @@ class OpenItem(Struct, eq=False):
         )
 
     def frames(self) -> Iterator[Frame]:
-        """Events that say the same."""
+        """Equivalent events."""
         for one in self.log:
             if isinstance(one, Frame):
                 yield one
@@ -233,7 +233,7 @@ class OpenItem(Struct, eq=False):
 
 
 def _is_same(run: Run, whole: Raw) -> bool:
-    """Whether a whole text is the one that came in pieces."""
+    """Whether a complete text equals its pieces."""
     data = bytes(whole)
     if data[1:-1] == run.text:
         return True
@@ -248,7 +248,7 @@ _DELTAS = {
     b"response.function_call_arguments.delta": "function_call",
     b"response.custom_tool_call_input.delta": "custom_tool_call",
 }
-"""Events that grow a text, and the type of the part or call that it is of."""
+"""Delta events, and the type of the part or call that they extend."""
 
 _DELTAS_OF = {kind: name.decode() for name, kind in _DELTAS.items()}
 _COMPLETE_EVENTS = {name.removesuffix(b"delta") + b"done": kind for name, kind in _DELTAS.items()}
@@ -257,8 +257,8 @@ _COMPLETE_EVENTS = {name.removesuffix(b"delta") + b"done": kind for name, kind i
 
 
 class ResponsesMatcher(Watch):
-    """Follows one stream; see `base.Matcher`. What changes in what is exact are members of the
-    response object."""
+    """The Responses matcher; see `base.Matcher`. In exact events only members of the response
+    object change."""
 
     __slots__ = (
         "_added",
@@ -285,24 +285,24 @@ class ResponsesMatcher(Watch):
         super().__init__()
         self._shown = shown if model is None else {"model": model, **shown}
         self._start: dict[str, Any] = {}
-        """What of the first response object readers look at."""
+        """The members of the first response object that readers use."""
         self._is_begun = False
-        """Whether the response under way was created."""
+        """Whether the current response was created."""
         self._number = 0
         """Sequence number of the next event."""
         self._done: dict[int, Raw] = {}
-        """The items that are over, whole, by their index."""
+        """The complete items, by index."""
         self._unread_items: set[int] = set()
-        """Indexes of the items under way of other types, which nobody reads but the client."""
+        """Indexes of the open items of other types, which only the client reads."""
         self._open: OpenItem | None = None
         self._calls: set[str | None] = set()
         """The ids of the calls."""
         self._added: Additions | None = None
-        """What was added to the response, once something was accepted."""
+        """The additions to the response; None before one was accepted."""
         self._names: dict[str, str] = {}
-        """By the upstream's ids, those that the responses are shown by, where these are others."""
+        """The ids shown to the client, by the upstream's ids, where they differ."""
         self._spent: Usage | None = None
-        """Usage of the responses before the one under way."""
+        """Usage of the responses before the current one."""
         self.unreported = 0
 
     def match(self, frame: Frame) -> bytes | None:
@@ -338,7 +338,7 @@ class ResponsesMatcher(Watch):
 
     @property
     def _is_torn(self) -> bool:
-        """Whether the arguments of the item under way end within an escape."""
+        """Whether the arguments of the open item end within an escape."""
         run = None if self._open is None else self._open.run
         return isinstance(run, Arguments) and bool(run.open)
 
@@ -366,7 +366,7 @@ class ResponsesMatcher(Watch):
         return True
 
     def _is_foreign(self, raw: Raw) -> bool:
-        """Whether nobody reads an item but the client."""
+        """Whether only the client reads an item."""
         if _is_read(raw):
             return False
         item = jsontext.object_of(raw) or {}
@@ -375,7 +375,7 @@ class ResponsesMatcher(Watch):
         return True
 
     def _touched(self, event: Event) -> OpenItem | None:
-        """The item under way, if an event is about it."""
+        """The open item, if an event belongs to it."""
         item = self._open
         is_its = item is not None and event.output_index == item.index
         return item if is_its and item is not None and event.item_id == item.head.id else None
@@ -485,7 +485,7 @@ class ResponsesMatcher(Watch):
         return True
 
     def _pass(self, frame: Frame) -> bool:
-        """An event of a type that nobody reads."""
+        """An event of an unread type."""
         name = frame.event
         if name == b"error" or name in _READ or not is_typed(name.decode(errors="replace")):
             return False
@@ -503,7 +503,7 @@ class ResponsesMatcher(Watch):
         is_new = not self._is_begun
         if not is_new and name != self.answer_id and self.begun and self._added is None:
             return None  # a second response
-        # One that is steered ends in the middle of an item.
+        # A steered response ends in the middle of an item.
         if is_end and self._added is None and not self._ends(response, _ENDS[event.type]):
             return None
         if is_new:
@@ -530,7 +530,7 @@ class ResponsesMatcher(Watch):
             self._names[self.answer_id] = self._shown["id"]
 
     def _ends(self, response: Seen, status: str) -> bool:
-        """Whether a response that is over is exactly what came of it."""
+        """Whether a complete response equals the content received."""
         if self._open is not None or self._unread_items or has_failed(response):
             return False
         if response.status not in (None, status):
@@ -552,7 +552,7 @@ class ResponsesMatcher(Watch):
         self._is_begun = False
         self._calls.clear()
         if not self.ended:
-            # What follows goes on from this response, and not from what it went on from.
+            # The next response continues this one, and not its predecessor.
             self._spent = self.usage
             self.unreported += not has_usage
             self._shown = of_next(self._shown, len(self._names))
@@ -563,7 +563,7 @@ class ResponsesMatcher(Watch):
             self.fault = fault_of(response.error)
 
     def _answered(self, frame: Frame) -> bytes:
-        """What became of input for a response under way."""
+        """Pass on an event about additional input."""
         self._added = self._added or Additions()
         self.ended = self._added.take(frame.event, frame.data)
         written = retargeted(frame.data, self._names) if self._names else frame.data
@@ -577,7 +577,8 @@ class ResponsesMatcher(Watch):
         return b""
 
     def hand_over(self, read: Read, writer: AnswerWriter) -> None:
-        """Give the reader the items that came, and the writer what the client was shown."""
+        """Feed the received items to the reader, and the state shown to the client to the
+        writer."""
         if self.undo is not None:
             self.undo()
         if self._added is not None:
@@ -602,7 +603,7 @@ class ResponsesMatcher(Watch):
 
 
 def _is_read(item: Raw) -> bool:
-    """Whether an item is of a type that has text or arguments."""
+    """Whether an item is of a type with text or arguments."""
     kind = _kind(item).type
     return kind in _PARTS or kind in CALLS
 
@@ -614,12 +615,12 @@ def _index(item: OpenItem) -> int:
 
 
 def _recorded(frame: Frame) -> Frame:
-    """An event as it is recorded: its bytes were passed on."""
+    """An event for the record, without its bytes, which were passed on."""
     return Frame(frame.event, frame.data, b"")
 
 
 def _is_same_item(whole: Raw, item: Raw) -> bool:
-    """Whether two items say the same, of the types that are read."""
+    """Whether two items of the read types have equal content."""
     try:
         return _item(whole).compared() == _item(item).compared()
     except JsonError:
@@ -651,7 +652,7 @@ _STATUSES = (None, "completed", "incomplete", "queued", "in_progress")
 def match_response(
     body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1
 ) -> Passed | None:
-    """See `base.AnswerMatcher`. A response that is made in the background has no output yet."""
+    """The function behind `base.AnswerMatcher`. A background response has no output yet."""
     try:
         answer = _response(body)
         items = _items(answer.output)
@@ -702,13 +703,13 @@ def _text_bytes_in(raw: Raw) -> int:
 
 
 def has_failed(answer: Seen) -> bool:
-    """Whether a response says that it is no answer, whatever its event says. In any other status it
-    may be one that is made in the background."""
+    """Whether a response failed, regardless of its event. In any other status it may be a
+    background response."""
     return is_error(answer.error) or is_failure(answer.status)
 
 
 def reason_in(answer: Seen, *, has_calls: bool) -> str:
-    """The word for why an answer ended."""
+    """The finish reason of an answer."""
     if isinstance(answer.incomplete_details, dict):
         return str(answer.incomplete_details.get("reason"))
     return "tool_calls" if has_calls and answer.status == "completed" else str(answer.status)

@@ -1,6 +1,5 @@
-"""Pass-through: a Responses client before a Responses upstream. Nothing is translated; values
-keep their bytes, but for the name of the model and what was made for another upstream.
-"""
+"""Pass-through between a Responses client and a Responses upstream. Values keep their bytes, except
+the model name and state made for another upstream."""
 
 from __future__ import annotations
 
@@ -36,11 +35,11 @@ class _Item(Struct):
 
 
 class _Object(Struct):
-    """An object with whatever members."""
+    """An object with any members."""
 
 
 class _Shape(Struct):
-    """What must be right of a body: the types of well-known fields. Vocabularies that grow (items,
+    """The validated part of a body: the types of well-known fields. Vocabularies that grow (items,
     tools, models' limits) are the upstream's to judge."""
 
     input: str | list[_Item] | None = None
@@ -61,9 +60,8 @@ _SIGN = PREFIX.encode()
 
 
 def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:
-    """The members without the reasoning items whose state this gateway gave in place of another
-    upstream: the service cannot decrypt it. All else keeps its bytes.
-    """
+    """The members without the reasoning items that have state in the gateway's envelope: the
+    service cannot decrypt it. All other values keep their bytes."""
     items = split_list(members.get("input")) if _SIGN in bytes(members.get("input", b"")) else None
     if items is None:
         return members
@@ -90,11 +88,10 @@ _CALLS = ("function_call", "custom_tool_call")
 def without_reasoning(
     members: Mapping[str, Raw], ledger: Ledger, most: int
 ) -> tuple[Mapping[str, Raw], int]:
-    """The members without the first `most` encrypted reasoning items, and how many those were.
+    """The members without the first `most` encrypted reasoning items, and the number removed.
 
-    What followed such an item loses the id that it had then: the service would look for the
-    reasoning that belongs to it.
-    """
+    The item after a removed one loses its id: the service would look for the reasoning that belongs
+    to it."""
     given = bytes(members.get("input", b""))
     items = split_list(members.get("input")) if b'"encrypted_content"' in given else None
     remaining: list[Raw] = []
@@ -130,7 +127,7 @@ _PROMPTING = ("user", "developer", "system")
 
 
 def beginning(members: Mapping[str, Raw]) -> Beginning:
-    """The instructions, and the input up to what the model said first."""
+    """The instructions, and the input up to the model's first output."""
     pieces = [settled(members.get("instructions"))]
     given = members.get("input")
     if given is None or is_text(given):
@@ -145,8 +142,9 @@ def beginning(members: Mapping[str, Raw]) -> Beginning:
 def fitted(
     members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger, is_lowered: bool
 ) -> Mapping[str, Raw]:
-    """The members with output limits that the upstream's model keeps, and without how to run in
-    the background where the answer is not made there: the service refuses that."""
+    """The members with output limits lowered to those of the upstream's model, and without
+    options for background responses if the answer is not made in the background: the service
+    refuses them."""
     if "background_options" in members and bytes(members.get("background", b"")) != b"true":
         ledger.add("background_options", LossKind.KNOB, BACKGROUND_DETAIL)
         members = {name: raw for name, raw in members.items() if name != "background_options"}
@@ -154,7 +152,7 @@ def fitted(
 
 
 def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabilities) -> bytes:
-    """The client's body with the upstream's name of the model, all other values as they came."""
+    """The client's body with the upstream's name of the model, all other values unchanged."""
     return to_json({**members, "model": model})
 
 
