@@ -1,4 +1,4 @@
-"""An upstream's error body, decoded once for all that is made of it."""
+"""An upstream's error body, decoded once for all uses."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from dragoman.jsontext import JsonError, decode
 from dragoman.protocols.fields import JsonObject
 
 _LONGEST_TEXT = 64 * 1024
-"""Bytes of a body that is its own message, being no JSON or without a member for one."""
+"""Bytes of a body used as message, if it is not JSON or has no member for one."""
 _MOST_DETAILS = 20
 
 
 class ErrorBody(Struct, frozen=True):
     """A decoded error body.
 
-    `error` is its error object, with a body that is no JSON as the message if that is fit for
-    clients; `report` is what it says in any vendor's shape.
-    """
+    `error` is its error object; a body that is not JSON is its message if it is fit for clients.
+    `report` is its content in any vendor's form."""
 
     error: JsonObject
     report: ErrorReport
@@ -44,15 +43,15 @@ def read_error_body(body: bytes) -> ErrorBody:
 
 
 def is_error(error: Any) -> bool:
-    """Whether the `error` member of an answer tells of one. Some servers always have an object
-    there, whose members are null or empty where there is none."""
+    """Whether the `error` member of an answer is an error. Some servers always have an object
+    there, with null or empty members if there is no error."""
     return any(error.values()) if isinstance(error, dict) else bool(error)
 
 
 def stray_error(value: JsonObject, *answer: str) -> Any:
-    """The error in an answer or event that has none of the members `answer`: its `error`, or the
-    whole object where that says what is wrong itself, as servers and proxies write it. None if it
-    tells of no error."""
+    """The error in an answer or event with none of the members `answer`: its `error`, or the whole
+    object if the object itself is an error, as some servers and proxies write it. None if there is
+    no error."""
     if not value.keys().isdisjoint(answer):
         error = value.get("error")
         return error if error and is_error(error) else None
@@ -79,11 +78,11 @@ _MESSAGES = (
     "status_msg",
     "faultstring",
 )
-"""Members that say what is wrong, as OpenAI, FastAPI, problem details (RFC 9457), OAuth 2.0
+"""Members with an error message, as OpenAI, FastAPI, problem details (RFC 9457), OAuth 2.0
 (RFC 6749), AWS, MiniMax, Apigee and others name them."""
 
 _ERRORS = ("Error", "fault", "base_resp", "ResponseMetadata", "Response", "header")
-"""Members that hold what stands in `error` elsewhere, or an object that does: of Azure, Apigee,
+"""Members with the content of `error`, or with an object that has it: of Azure, Apigee,
 MiniMax, Volcengine, Tencent and iFlytek."""
 
 
@@ -92,8 +91,8 @@ def _is_filled(value: Any) -> bool:
 
 
 def _error_of(value: JsonObject) -> Any:
-    """The `error` of an object, if that says more than that there is one; else the object, for some
-    servers put the members there."""
+    """The `error` of an object, if it has any detail; else the object, since some servers put the
+    members there."""
     error = value.get("error")
     if isinstance(error, str) and _is_filled(value.get("error_description")):
         return {"code": error, "message": value["error_description"]}
@@ -111,18 +110,18 @@ def _error_of(value: JsonObject) -> Any:
 
 
 def is_readable(error: Any) -> bool:
-    """Whether an `error` member is as clients of all three protocols read it."""
+    """Whether clients of all three protocols can read an `error` member."""
     return isinstance(error, dict) and isinstance(error.get("message"), str)
 
 
 def is_typed(kind: str) -> bool:
-    """Whether the `type` of an event is one; that of problem details is an address."""
+    """Whether a `type` is an event type; in problem details it is a URL."""
     return bool(kind) and ":" not in kind and "/" not in kind
 
 
 def error_in(error: Any) -> JsonObject:
-    """The error object in an `error` member: a text is its message, of several it is the first.
-    What says what is wrong is in its `message`, whatever the server calls it."""
+    """The error object in an `error` member: a text becomes its message, of a list the first one
+    counts. The error message is in `message`, under whatever name the server sent it."""
     if isinstance(error, list):
         error = next(filter(_is_filled, error), {})
     if isinstance(error, str | list):
@@ -142,7 +141,7 @@ def error_in(error: Any) -> JsonObject:
 
 
 def report_of(error: Any) -> ErrorReport:
-    """What the `error` member of an answer, or of an event of a stream, says."""
+    """The content of the `error` member of an answer or of a stream's event."""
     return _report({"error": error})
 
 

@@ -23,7 +23,7 @@ _CARRIED = (
     "deprecated_at",
     "retires_at",
 )
-"""What else an upstream may tell of a model and SDKs read."""
+"""Further members of an upstream's entry for a model that SDKs read."""
 
 
 def write_model(name: str, owner: str, listed: JsonObject) -> JsonObject:
@@ -44,7 +44,7 @@ def write_model(name: str, owner: str, listed: JsonObject) -> JsonObject:
 
 
 def _created(listed: JsonObject) -> tuple[int, str]:
-    """When a model was made, in Unix seconds and as text; the epoch if that is not said."""
+    """The creation time of a model, in Unix seconds and as text; the epoch if it is not given."""
     try:
         if type(listed.get("created")) is int:
             moment = datetime.fromtimestamp(listed["created"], UTC)
@@ -80,7 +80,7 @@ def write_list(models: list[JsonObject], wanted: Mapping[str, str]) -> JsonObjec
     pages; all of it when it asks for nothing, as OpenAI lists.
 
     Raises:
-        InvalidRequest: for a limit that is none, or an id that is not there.
+        InvalidRequest: for an invalid limit or an unknown id.
     """
     ids = [model["id"] for model in models]
     start, end, more = 0, len(models), False

@@ -1,4 +1,5 @@
-"""Wholes that come after their pieces: what they have that was not said, and what contradicts."""
+"""Comparison of complete texts with the pieces received before: the remainder, or a
+contradiction."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ from dragoman.jsontext import JsonError, decode, mended
 
 
 def rest_of(received: str, complete: str) -> str | None:
-    """What is missing of `complete` after `received`; None if they contradict each other.
+    """The remainder of `complete` after `received`; None if they contradict each other.
 
-    A whole that has other white space is no contradiction: servers trim it. Nor is an empty one.
+    Different white space is no contradiction, as servers trim it. Nor is an empty text.
     """
     if complete.startswith(received):
         return complete[len(received) :]
@@ -23,23 +24,22 @@ def rest_of(received: str, complete: str) -> str | None:
         return complete[len(received) :]
     thought = _THOUGHT.match(received)
     if thought is not None and _squeezed(received[thought.end() :]) == _squeezed(complete):
-        return ""  # servers take it out at the end
+        return ""  # servers remove it at the end
     return None
 
 
 _THOUGHT = re.compile(r"\s*<(think|thinking|thought)>.*?</\1>", re.DOTALL)
-"""Thoughts in a text, as models write them that have no other place for them."""
+"""Reasoning inside a text, as models without a reasoning field write it."""
 
 
 def rest_of_arguments(received: str, complete: str) -> str | None:
-    """What is missing of a call's arguments after `received`; None if they contradict each
-    other."""
+    """The remainder of a call's arguments after `received`; None if they contradict each other."""
     if complete.startswith(received):
         return complete[len(received) :]
     if complete.strip() in ("", "{}"):
         return ""
     if is_json_object(received) and _value(received) == _value(complete):
-        return ""  # written anew
+        return ""  # encoded differently
     return None
 
 
