@@ -130,7 +130,7 @@ def indexed(choices: list[Any]) -> list[JsonObject]:
 
 
 def with_own_delta(choice: JsonObject, source: str) -> JsonObject:
-    """The choice in the protocol's form if its content stands beside `source` instead of in it;
+    """The choice in the protocol's form if its content is outside `source` instead of in it;
     else the choice unchanged.
 
     Raises:

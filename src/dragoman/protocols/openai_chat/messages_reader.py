@@ -48,8 +48,8 @@ class MessagesReader:
             role, content = message.get("role"), message.get("content")
             if type(content) is str and type(role) is str and role in _SPOKEN:
                 # Nearly every message is one of these, or a tool's.
-                says = role != "assistant" or content
-                text = (Text(text=content, path=f"{path}.content"),) if says else ()
+                has_text = role != "assistant" or content
+                text = (Text(text=content, path=f"{path}.content"),) if has_text else ()
                 return Turn(role=_SPOKEN[role], blocks=text, path=path)
         fields = Fields(message, path)
         role = fields.need_str("role")

@@ -19,7 +19,7 @@ def write_thinking(body: JsonObject, settings: RequestSettings, own: ChatCapabil
         adaptive = effort is None and thinking.mode == "adaptive"
         settings.check_display(thinking)
     if body.get("tools") and not own.reasoning_with_tools:
-        # Also for clients that asked for nothing: such models reason unless told not to.
+        # Also for clients without a setting: such models reason by default.
         if effort != "none":
             settings.lose_thinking(LossKind.KNOB, "the upstream does not reason beside tools")
         effort, converted, adaptive = "none", None, False

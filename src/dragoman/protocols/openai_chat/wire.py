@@ -125,7 +125,7 @@ CHOICE_FIELDS = frozenset(
         "stop_reason",  # vLLM: the stop sequence that matched
         "matched_stop",  # SGLang: the same
         "native_finish_reason",  # a router's copy of finish_reason
-        "content_filter_results",  # Azure's scores; a filtered answer says so in finish_reason
+        "content_filter_results",  # Azure's scores; a filtered answer has it as finish_reason
         "token_ids",  # vLLM: the tokens whose text is in the delta
     }
 )

@@ -157,8 +157,8 @@ class Additions:
 
 
 def retargeted(data: bytes, names: Mapping[str, str]) -> bytes:
-    """An event about input, with the ids of responses replaced as in `names`, by the service's
-    ids."""
+    """An event about input, with the id of its response replaced; `names` has the ids to show by
+    the service's ids."""
     event = split_object(Raw(data)) or {}
     steer = split_object(event.get("steer"))
     about, member = (event, "response_id") if steer is None else (steer, "previous_response_id")

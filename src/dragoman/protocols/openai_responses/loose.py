@@ -86,7 +86,7 @@ _TEXT_MEMBERS = ("text", "output_text")
 
 def as_message(item: JsonObject) -> JsonObject:
     """An item of unknown type as a message if it has text, or as a call if it has a name and
-    arguments; else unchanged. The same holds for a message part in an item's place. A message of
+    arguments; else unchanged. So is a message part in an item's place. A message of
     another role than the model's is an `ECHO`."""
     kind = item.get("type")
     if kind is not None and not isinstance(kind, str):

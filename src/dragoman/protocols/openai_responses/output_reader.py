@@ -532,8 +532,8 @@ class OutputReader:
         """Report unread content of an item: a field, or all of it."""
         known = wire.ITEM_FIELDS.get(kind)
         if known is None:
-            beside = kind == ECHO or kind in wire.HOSTED_ITEMS
-            loss = LossKind.KNOB if beside else LossKind.CONTENT
+            is_skipped = kind == ECHO or kind in wire.HOSTED_ITEMS
+            loss = LossKind.KNOB if is_skipped else LossKind.CONTENT
             detail = f"{kind} items have no counterpart for the client"
             self._inbound.ledger.add(path, loss, detail)
             return

@@ -143,8 +143,7 @@ def fitted(
     members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger, is_lowered: bool
 ) -> Mapping[str, Raw]:
     """The members with output limits lowered to those of the upstream's model, and without
-    options for background responses if the answer is not made in the background: the service
-    refuses them."""
+    `background_options` if the answer is not made in the background: the service refuses them."""
     if "background_options" in members and bytes(members.get("background", b"")) != b"true":
         ledger.add("background_options", LossKind.KNOB, BACKGROUND_DETAIL)
         members = {name: raw for name, raw in members.items() if name != "background_options"}

@@ -544,7 +544,7 @@ def _text(value: JsonObject, name: str) -> str:
 
 
 def _piece(value: JsonObject) -> str:
-    """The text of a delta, under the names of few servers, too.
+    """The text of a delta, in `delta` or, from few servers, in `text`.
 
     Raises:
         UpstreamError: there is none, and content would be lost.

@@ -292,7 +292,7 @@ def numbered(data: bytes, number: int) -> bytes:
 
 
 def in_progress(created: bytes, number: int) -> bytes:
-    """A bare progress event of a response, from one that has the response object."""
+    """A `response.in_progress` event with the response object of the event `created`."""
     members = jsontext.members(created)
     changed = {"type": Raw(b'"response.in_progress"'), "sequence_number": Raw(b"%d" % number)}
     return to_json({**members, **changed})
