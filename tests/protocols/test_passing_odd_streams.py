@@ -1,4 +1,4 @@
-"""What a matcher must not take for exact, and what it must not do again and again."""
+"""Events that a matcher must not accept as exact."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def beginning(arguments: str) -> object:
 END = [chunk({}, "tool_calls"), "[DONE]"]
 
 
-def test_arguments_with_logprobs_are_not_whole_before_they_are() -> None:
+def test_incomplete_arguments_with_logprobs_fail() -> None:
     begun = chunk(beginning('{"a":'), logprobs={"content": [], "refusal": None})
     _, answer = shown(passing(CHAT), encoded([begun, *END], named=False))
     assert answer.outcome.fault is not None
 
 
-def test_an_empty_piece_of_arguments_does_not_vouch_for_the_next() -> None:
+def test_arguments_after_an_empty_piece_are_checked() -> None:
     pieces = ["", "{}", '{"a":1}']
     chunks = [chunk(beginning("")), *[chunk(piece(text)) for text in pieces]]
     found = reading(CHAT, *shown(passing(CHAT), encoded([*chunks, *END], named=False)))
@@ -48,7 +48,7 @@ def test_an_empty_piece_of_arguments_does_not_vouch_for_the_next() -> None:
 
 @pytest.mark.parametrize("text", [b"\t", b"\x01", b"\xff", b"\\q"])
 @pytest.mark.parametrize("delta", [{"content": "TEXT"}, piece("TEXT")])
-def test_a_text_that_is_no_json_is_not_like_the_one_before(text: bytes, delta: object) -> None:
+def test_an_invalid_text_after_a_valid_one_fails(text: bytes, delta: object) -> None:
     begun = [chunk(beginning('{"a":"'))] if delta == piece("TEXT") else []
     good, bad = (msgspec.json.encode(chunk(delta)).replace(b"TEXT", one) for one in (b"a", text))
     stream = encoded(begun, named=False) + encode(good) + b"data: %b\n\n" % bad
@@ -58,7 +58,7 @@ def test_a_text_that_is_no_json_is_not_like_the_one_before(text: bytes, delta: o
 
 
 @pytest.mark.parametrize("at", [0, 1, 3, 4, 5])
-def test_an_event_of_messages_with_an_error_beside_fails(at: int) -> None:
+def test_a_messages_event_with_an_error_member_fails(at: int) -> None:
     events: list[dict[str, object]] = [
         {"type": "message_start", "message": {"id": "x", "model": "m", "content": []}},
         {
