@@ -288,7 +288,10 @@ class MessagesMatcher(Watch):
         block, index = event.content_block, event.index
         if not self._start or self._end or index != len(self._blocks) or self._is_open:
             return None
-        if not _is_exact(block) or not _is_empty(block):
+        if not _is_exact(block):
+            return None
+        if not _is_empty(block):
+            self.begun = True  # the reader holds its text back: pieces may repeat it
             return None
         kind, call_id = block["type"], _word(block, "id")
         if kind == _TOOL:

@@ -63,6 +63,7 @@ class Item(Struct):
     input: Raw = ABSENT
     content: list[Part] | None = None
     summary: list[Part] | None = None
+    encrypted_content: Any = None
     text: None = None
     output_text: None = None
     reasoning: None = None
@@ -360,6 +361,7 @@ class ResponsesMatcher(Watch):
         if item.type in CALLS and item.call_id in self._calls:
             return False
         self._open = OpenItem(index, item, [_recorded(frame)])
+        self.begun = self.begun or bool(item.encrypted_content)
         if item.type in CALLS:
             self._calls.add(item.call_id)
             self._open.run = self._open.text_run(_DELTAS_OF[item.type])
