@@ -21,30 +21,32 @@ EVENT_RATIOS = (1.0, 1.8)
 """The same for a translated event."""
 
 CAUSES = {
-    f"{kind}, request against nginx": "Not the sockets: `relay` costs about what nginx does. A "
-    "request calls some 270 Python functions, 380 where it is translated "
-    "([decision 9](decisions/0009-cost-of-a-request.md))."
+    f"{kind}, request against nginx": "Python code, not sockets: `relay` costs about as much as "
+    "nginx. A request calls some 270 Python functions, 380 if it is translated ([decision "
+    "9](decisions/0009-cost-of-a-request.md))."
     for kind in REQUEST_RATIOS
 } | {
     "120 KB request, translated": "About two thirds are the reader and the writer of the request, "
-    "object by object; the body is decoded once for its head, once whole, and written once.",
-    "translated, event against nginx": "nginx makes the same system calls, so the ratio follows "
-    "what the kernel charges for them, about half of all that an event costs here.",
-    "what storing a response adds": "The pages of a transaction, and two changes of thread "
+    "object by object; the body is decoded once for its top level, once completely, and encoded "
+    "once.",
+    "translated, event against nginx": "nginx makes the same system calls, so the ratio depends "
+    "on their cost, which is about half of the cost of an event.",
+    "what storing a response adds": "Writing the pages of a transaction, and two thread switches "
     "([decision 8](decisions/0008-stored-responses.md)).",
-    "what storing one of 120 KB adds": "Mostly the kernel's: each byte is written to the log and "
-    "then to the file ([decision 8](decisions/0008-stored-responses.md)).",
-    "start": "Nearly all of it is the import of some 460 modules, 350 of them ours. A third are "
-    "the protocols, a fifth the gateway; what only administration needs is a twentieth.",
-    "added to the first token, p99": "Mostly waiting for a processor where there is other work. "
-    "From the request to the last event of a short stream the loop's own CPU time was 0.27 ms in "
-    "the middle and 0.46 at the 99th percentile, that of all other threads 0.002.",
-    "byte of a ten times larger body": "Pages. A body of more than 4 MB, and its translation, are "
-    "taken apart from the heap, so that they grow in place and are given back: 490 faults for each "
-    "megabyte, 2 ms of the kernel's. With `MALLOC_MMAP_THRESHOLD_` above its size a byte costs the "
-    "same as of a tenth ([decision 15](decisions/0015-large-bodies.md)).",
-    "idle": "The interpreter and the standard library take 21 MB, our modules 14, the table of "
-    "prices and the store's caches the rest.",
+    "what storing one of 120 KB adds": "Mostly time in the kernel: each byte is written to the "
+    "write-ahead log and then to the file ([decision 8](decisions/0008-stored-responses.md)).",
+    "start": "Nearly all of it is the import of some 460 modules, 350 of them of dragoman. A "
+    "third are the protocols, a fifth the gateway, a twentieth the administration.",
+    "added to the first token, p99": "Mostly waiting for a CPU used by other processes. From the "
+    "request to the last event of a short stream the CPU time of the event loop was 0.27 ms at "
+    "the median and 0.46 at the 99th percentile, that of all other threads 0.002.",
+    "byte of a ten times larger body": "Page faults. A body of more than 4 MB, and its "
+    "translation, are mapped separately from the heap, so that they grow in place and their "
+    "memory is returned: 490 faults for each megabyte, 2 ms in the kernel. With "
+    "`MALLOC_MMAP_THRESHOLD_` above its size a byte costs the same as in a body of a tenth of the "
+    "size ([decision 15](decisions/0015-large-bodies.md)).",
+    "idle": "The interpreter and the standard library take 21 MB, the modules of dragoman 14, the "
+    "price table and the caches of the store the rest.",
 }
 """The cause of each miss that is known, by the budget."""
 

@@ -211,7 +211,7 @@ def as_text(rows: list[list[str]]) -> str:
 def own(counts: Sequence[int]) -> str:
     """What the pool's own code costs, in a sentence."""
     figures = ", ".join(f"{alone(count) * 1e6:.1f} µs with {count:,}" for count in counts)
-    return f"Alone, in one process, the pool's part of a turn takes, by accounts: {figures}."
+    return f"Alone, in one process, the pool takes for a turn, by number of accounts: {figures}."
 
 
 def as_markdown(rows: list[list[str]], rounds: int, alone: str) -> str:
@@ -225,19 +225,19 @@ def as_markdown(rows: list[list[str]], rounds: int, alone: str) -> str:
 
 
 _ROWS = """\
-Messages over Chat. `before` is the gateway as it was with a plain list of accounts, without
+Messages over Chat. `before` is an earlier version with a plain list of accounts, without
 affinity, store or usage, if it was measured (`--against`). `request` is a small one that begins a
 conversation, `turn` a later turn of one of 1,000 conversations, each of which stays with its
 account. Ratios, to the first row, are taken within a round."""
 _CAUSES = """\
-The aim was at most 15 µs for a request, over a plain list of accounts. Where accounts are many a
-request costs more than the pool's own code takes: their heads, masks and leases are not those that
-the request before had in the cache. How the rest of a request became cheap is in
-[decision 9](decisions/0009-cost-of-a-request.md).
+The budget was 15 µs for a request, over a plain list of accounts. With many accounts a request
+costs more than the code of the pool: the headers, masks and leases of its account are not in the
+CPU cache. [Decision 9](decisions/0009-cost-of-a-request.md) describes how the cost of a request was
+reduced.
 
-The store has a thread of its own, and writes in batches: where accounts are few many requests share
-a row. What it costs to store a response is among the budgets above, and by itself in
-`python -m bench.stored`."""
+The store has a thread of its own, and writes in batches: with few accounts many requests share
+a row. The cost of storing a response is among the budgets above; `python -m bench.stored` measures
+it separately."""
 
 
 COUNTS = (1, 100, 10_000)

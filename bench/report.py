@@ -209,14 +209,14 @@ def as_markdown(found: list[Table], how: str) -> str:
         "",
         f"Written by `make bench` on {when}: {how}. {machine()}",
         "",
-        "CPU time is that of the measured process alone, held to one core; the load runs on",
-        "another. A request is a small one, 16 at a time; events are those of 200 paced streams.",
+        "CPU time is that of the measured process alone, pinned to one core; the load runs on",
+        "another. Requests are small, 16 at a time; events are those of 200 paced streams.",
         "Ratios are taken within a round and are more trustworthy than absolute figures.",
-        "`relay` is two bare protocols on httptools with nothing in between (`bench/relay.py`).",
+        "`relay` is two protocols on httptools without a gateway in between (`bench/relay.py`).",
         "Ratios to nginx are to its row for the same upstream protocol.",
         "",
         "`make bench ARGS=--quick` measures one small round, `ARGS=--write` writes this page.",
-        "nginx joins when it is installed, and so do gateways of others.",
+        "nginx and other gateways are measured too if they are installed.",
     ]
     for table in found:
         lines += ["", f"## {table.title}", ""]
