@@ -58,9 +58,9 @@ def test_what_some_readers_take_for_the_end_of_a_line_is_escaped(
 @pytest.mark.parametrize("upstream", [CHAT, MESSAGES, RESPONSES])
 def test_what_a_model_has_said_is_estimated_from_nothing(client: str, upstream: str) -> None:
     _, translator = streaming(client, upstream)
-    assert translator.said == 0
+    assert translator.text_bytes == 0
     translator.feed(STREAMS[upstream](LEAST_ANSWER[upstream]))
-    assert translator.said > 0
+    assert translator.text_bytes > 0
 
 
 def test_an_event_without_end_is_the_upstreams_failure() -> None:

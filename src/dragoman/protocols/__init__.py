@@ -13,18 +13,17 @@ from dragoman.protocols.openai_chat import CODEC as _OPENAI_CHAT
 from dragoman.protocols.openai_responses import CODEC as _OPENAI_RESPONSES
 
 ProtocolName = Literal["openai_chat", "anthropic_messages", "openai_responses"]
-"""The protocols that are here to begin with."""
+"""The built-in protocols."""
 
 CODECS: dict[str, Codec] = {}
 """Every protocol by its name in the configuration."""
 
 
 def register(codec: Codec) -> None:
-    """Make a protocol known, before a configuration is read that names it.
+    """Register a protocol, before a configuration is read that names it.
 
     Raises:
-        ValueError: there is one of that name already, or it declares a setting by the name of one
-            that there is.
+        ValueError: the name is taken, or it declares a setting with an existing name.
     """
     if codec.name in CODECS:
         raise ValueError(f"there is a protocol {codec.name!r} already")

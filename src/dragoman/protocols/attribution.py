@@ -1,4 +1,4 @@
-"""For whom a client asks, as requests tell it."""
+"""The end user of a request, as OpenAI's protocols name it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dragoman.protocols.base import Attribution
 from dragoman.protocols.raw import split_object, text_of
 
 MEMBERS = frozenset({"safety_identifier", "user", "metadata"})
-"""What `told_to_openai` looks at."""
+"""The members that `openai_attribution` reads."""
 
 
-def told_to_openai(members: Mapping[str, Raw]) -> Attribution:
-    """As OpenAI's protocols have it: `safety_identifier`, which took the place of `user`; and
-    `tags` of the metadata, whose values are texts, with commas between them."""
+def openai_attribution(members: Mapping[str, Raw]) -> Attribution:
+    """The end user in `safety_identifier`, or in its predecessor `user`, and the comma-separated
+    `tags` of the metadata."""
     user = members.get("safety_identifier") or members.get("user")
     tags = text_of((split_object(members.get("metadata")) or {}).get("tags"))
     return Attribution(text_of(user), tuple(tags.split(",")) if tags else ())

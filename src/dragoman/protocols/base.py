@@ -1,4 +1,4 @@
-"""What every protocol package offers, under the same names.
+"""The interface of every protocol package.
 
 Nine pairs come from three packages: a request is read by the client's package and written by
 the upstream's, an answer is read by the upstream's and written by the client's.
@@ -28,14 +28,12 @@ from dragoman.sse import Frame
 
 
 class Inbound(Struct, frozen=True):
-    """What a reader needs besides the bytes.
+    """The context of a reader.
 
-    `account` tags opaque reasoning state with the account it is bound to. `ledger` takes the
-    losses of an answer (a request's reader keeps them in `Request.extras` instead). `names` are
-    the tools that can be called, `halves` the stage that mends what streams cut. With
-    `same_protocol` the client speaks the upstream's protocol, so that it is shown what only that
-    has.
-    """
+    `account` tags opaque reasoning state with the account it is bound to. `ledger` takes the losses
+    of an answer (a request's reader puts them into `Request.extras` instead). `names` are the tools
+    that can be called, `halves` the stage that rejoins surrogate pairs split by a stream. With
+    `same_protocol` the client uses the upstream's protocol and is shown content specific to it."""
 
     sealer: Sealer
     ledger: Ledger
@@ -46,10 +44,11 @@ class Inbound(Struct, frozen=True):
     same_protocol: bool = False
 
     def decode(self, data: bytes) -> Any:
-        """An event of a stream, in whose texts halves of characters are left to the stage.
+        """The decoded event of a stream; lone surrogates in its texts are left to the `halves`
+        stage.
 
         Raises:
-            JsonError: it is no JSON.
+            JsonError: it is not JSON.
         """
         try:
             return strict(data)
@@ -81,14 +80,14 @@ PIECES = frozenset(
         "thinking",
     }
 )
-"""Members of events that hold pieces of texts."""
+"""Members of events with pieces of texts."""
 
 
 class Outbound(Struct, frozen=True):
-    """What the writer of a request needs besides the request.
+    """The context of a request's writer.
 
     `model` is the upstream's name of the model, `names` the map of tool names. Losses go into
-    `ledger`; the writer never refuses by itself, the policy does.
+    `ledger`; the writer never refuses a request, the policy does.
     """
 
     model: str
@@ -100,14 +99,13 @@ class Outbound(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """What the writer of an answer needs besides the answer.
+    """The context of an answer's writer.
 
     `request` is the client's own request; `id` the response id to show, in the client's style
-    (`chatcmpl-`, `msg_`, `resp_`); `created`, in Unix seconds, is shown when the upstream does
-    not tell when it answered; `model` is the name the client asked for. `mint` gives a fresh item
-    id with the prefix it is given (`fc_`, `rs_`). `request_id` is told in an error that ends a
-    stream, where the protocol has a place for it.
-    """
+    (`chatcmpl-`, `msg_`, `resp_`); `created`, in Unix seconds, is shown if the upstream reports no
+    time; `model` is the name the client asked for. `mint` returns a fresh item id with the given
+    prefix (`fc_`, `rs_`). `request_id` is part of an error that ends a stream, if the protocol has
+    a member for it."""
 
     request: Request
     id: str
@@ -121,37 +119,36 @@ class Reply(Struct, frozen=True):
 
 
 class StreamReader(Protocol):
-    """Turns an upstream's frames into events. One instance reads one stream.
+    """The reader of one stream: an upstream's frames as events.
 
-    Readers accept what real servers send; what cannot be understood becomes a `Failed` event,
-    what is left out becomes a loss in the ledger. Blocks may interleave.
-    """
+    Readers accept what real servers send; unreadable input becomes a `Failed` event, omitted input
+    a loss in the ledger. Blocks may interleave."""
 
     def read(self, frame: Frame) -> Iterable[Event]:
         """The events of one frame, in order."""
         ...
 
     def finish(self) -> Iterable[Event]:
-        """The bytes are over: `Ended`, or `Failed` if the terminator is missing; nothing if
-        the stream had already ended."""
+        """The events at the end of the bytes: `Ended`, or `Failed` if the terminator is missing;
+        none if the stream had already ended."""
         ...
 
 
 class AnswerWriter(Protocol):
-    """Builds the client's answer from events in grammatical order, as its state, and renders the
-    frames of the client's stream from it. One instance writes one answer.
+    """The writer of one answer: it builds the client's answer from events in grammatical order, and
+    renders the frames of the client's stream from that state.
 
     Raises `IllegalEvent` for an event out of order.
     """
 
     @property
     def long_texts(self) -> Sequence[bytes]:
-        """The texts, encoded, for which placeholders stand in what was written so far."""
+        """The encoded texts of the placeholders in the bytes written so far."""
         ...
 
     def write(self, event: Event) -> bytes:
         """Take one event. Returns its frames, possibly none (`b""`), ready to be sent in one
-        piece; none where the answer is not streamed."""
+        piece; none if the answer is not streamed."""
         ...
 
     def answer(self) -> JsonObject:
@@ -164,22 +161,20 @@ class AnswerWriter(Protocol):
 
 
 class Matcher(Protocol):
-    """Follows a stream that is passed through, as long as it is exactly what the protocol allows.
+    """The check of a stream that is passed through, as long as it conforms exactly to the protocol.
 
-    `begun` is whether an event was seen that has something of an answer: what precedes it (a
-    response object, a role, a ping, a text block or item that is still empty) may be held back.
-    `blank` counts the characters of white space that the arguments of a tool call have just gone
-    on with. `usage` is the last usage, `ended` whether the upstream's own terminator was seen,
-    `fault` an error the upstream put into its stream (it is passed on as well), `answer_id` the id
-    by which later requests may name the answer, and `reason` the word for why the model stopped,
-    empty until it is known. `said` counts the bytes of text so far. `thinks` is whether nothing
-    came so far but thoughts after which another answer may go on: in plain text, with no signature
-    and no place of their own. `untold` is how many answers ended in the stream without their usage,
-    each followed by one that goes on from it. `undo` takes the last event back, if it depends on
-    the next one what it means: a call without arguments, whose name may go on; `{}` as the first
-    arguments, which some servers send in the place of those to come; part of an escape. It is not
-    passed on before another event is exact.
-    """
+    `begun` is whether an event with content was seen: events before it (a response object, a role,
+    a ping, an empty text block or item) may be delayed. `blank` is the length of the current run of
+    white space in a tool call's arguments. `usage` is the last usage, `ended` whether the
+    upstream's own terminator was seen, `fault` an error the upstream put into its stream (it is
+    passed on as well), `answer_id` the id by which later requests may name the answer, and `reason`
+    the finish reason, empty until it is known. `text_bytes` counts the bytes of text so far.
+    `thinks` is whether the content so far is only plain reasoning text, without signature or block
+    of its own, so that another answer may continue it. `unreported` is the number of answers in the
+    stream that ended without usage and were continued by another. `undo` reverts the last event if
+    its meaning depends on the next one: a call without arguments, the name of which may continue;
+    `{}` as the first arguments, a placeholder of some servers; part of an escape. Such an event is
+    not passed on before the next exact one."""
 
     answer_id: str
     begun: bool
@@ -187,7 +182,7 @@ class Matcher(Protocol):
     ended: bool
     fault: Fault | None
     reason: str
-    said: int
+    text_bytes: int
     undo: Callable[[], object] | None
     usage: Usage | None
 
@@ -195,23 +190,23 @@ class Matcher(Protocol):
     def thinks(self) -> bool: ...
 
     @property
-    def untold(self) -> int: ...
+    def unreported(self) -> int: ...
 
     def match(self, frame: Frame) -> bytes | None:
-        """The bytes to pass on of an exact event: `frame.raw`, or less, or with what is shown to
-        the client in place of the upstream's. None of any other event, which changes nothing."""
+        """The bytes to pass on of an exact event: `frame.raw`, or part of it, or with values
+        replaced for the client. None for any other event, which changes no state."""
         ...
 
     def finish(self) -> bytes | None:
-        """The bytes are over: what is to be added to a whole answer; None if it is not whole."""
+        """The bytes to append at the end of a complete answer; None if it is incomplete."""
         ...
 
     def hand_over(self, read: Callable[[Frame], object], writer: AnswerWriter) -> None:
-        """Have the reader behind `read` and `writer` go on with the stream: let the one know what
-        came, and the other what the client was shown.
+        """Hand the stream over to the reader behind `read` and to `writer`: feed the passed events
+        to the one, and the state shown to the client to the other.
 
         Raises:
-            UpstreamError: they cannot.
+            UpstreamError: they cannot continue it.
         """
         ...
 
@@ -224,11 +219,11 @@ class Rendered(Struct, frozen=True):
 
 
 OFFICIAL = Options()
-"""How the official services behave."""
+"""The options of the official services."""
 
 
 class ErrorWriter(Protocol):
-    """Writes a fault, with the request id, as the client's protocol shows it."""
+    """The rendering of a fault, with the request id, in the client's protocol."""
 
     def __call__(self, fault: Fault, request_id: str, options: Options = OFFICIAL) -> Rendered:
         """The status and body; `options` are those of the route, once it is known."""
@@ -239,13 +234,13 @@ NOTHING: Mapping[str, Any] = {}
 
 
 class Passed(Struct, frozen=True):
-    """A whole answer that is passed through: its bytes for the client, its usage, the word for why
-    the model stopped, and the bytes of text in it if its usage is not known."""
+    """A whole answer that is passed through: its bytes for the client, its usage, its finish
+    reason, and the bytes of text in it if it has no usage."""
 
     body: bytes
     usage: Usage | None
     reason: str
-    said: int = 0
+    text_bytes: int = 0
 
 
 class AnswerMatcher(Protocol):
@@ -254,9 +249,9 @@ class AnswerMatcher(Protocol):
     def __call__(
         self, body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1, /
     ) -> Passed | None:
-        """The answer under the model name the client asked for, byte for byte when the name is the
-        same; None if it is not exactly what the protocol allows. `shown` are members that
-        Responses clients see instead of the upstream's; `choices` were asked for."""
+        """The answer with the model name that the client asked for, unchanged if it is the same;
+        None if it does not conform exactly to the protocol. `shown` are members that replace the
+        upstream's for Responses clients; `choices` is the number requested."""
         ...
 
 
@@ -306,7 +301,7 @@ def _no_check(members: Mapping[str, msgspec.Raw]) -> None:
 
 
 class Attribution(NamedTuple):
-    """The end user that a request names, and what it is marked with; empty where it tells none."""
+    """The end user and tags of a request; empty if it has none."""
 
     user: str = ""
     tags: tuple[str, ...] = ()
@@ -324,8 +319,8 @@ def _always(options: Options) -> bool:
 
 
 class Beginning(Struct, frozen=True):
-    """What a conversation begins with: `text` stays the same in all its later requests, `is_all`
-    tells that the model has said nothing yet."""
+    """The beginning of a conversation: `text` stays the same in all its later requests; `is_all` is
+    whether there is no message of the model yet."""
 
     text: bytes
     is_all: bool
@@ -343,8 +338,8 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 
 
 def quoted(name: str) -> str:
-    """A name as one segment of a path: whatever else it holds is percent-encoded (RFC 3986, 2.1),
-    and so are the dots of `.` and `..`, which mean something else there."""
+    """A name as one path segment: reserved characters are percent-encoded (RFC 3986, 2.1), and so
+    are the dots of `.` and `..`."""
     if name in (".", ".."):
         return name.replace(".", "%2E")
     encoded = name.encode("utf-8", "surrogatepass")
@@ -352,11 +347,10 @@ def quoted(name: str) -> str:
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """What a client asks for by a path that holds more than a fixed path does.
+    """The operation that a path with parameters names.
 
-    `name` is the path without what it holds, for metrics; `model` and `stream` are None where the
-    body tells them.
-    """
+    `name` is the path without its parameters, for metrics; `model` and `stream` are None if the
+    body has them."""
 
     name: str
     counts: bool = False
@@ -365,21 +359,21 @@ class Operation(Struct, frozen=True, kw_only=True):
 
 
 class Counting(Struct, frozen=True, kw_only=True):
-    """How a protocol counts the tokens of a prompt."""
+    """The token counting of a protocol."""
 
     path: str = ""
-    """Path below the version, where the path holds nothing else."""
+    """Path below the version, if the path has no parameters."""
     locate: Callable[[str], str] | None = None
-    """The path, with its query, at which an upstream counts for a model, whose name is given
-    percent-encoded; None: `path`."""
+    """The path and query at which an upstream counts for a model, given percent-encoded; None:
+    `path`."""
     uncounted: tuple[str, ...] = ()
     """Members of a whole request that the endpoint does not take."""
     completed: Callable[[Mapping[str, msgspec.Raw]], Mapping[str, msgspec.Raw]] = _unchanged
-    """The members of a client's request for a count as those of one for an answer."""
+    """The members of a client's count request, completed to those of a request for an answer."""
     read: Callable[[bytes], int | None]
-    """The number of tokens in an upstream's answer, None if it holds none."""
+    """The number of tokens in an upstream's answer; None if it has none."""
     write: Callable[[int], JsonObject]
-    """The answer that tells a client so many tokens."""
+    """The answer to a client with a number of tokens."""
 
     def path_for(self, model: str) -> str:
         """The path at which an upstream counts for `model`."""
@@ -387,25 +381,25 @@ class Counting(Struct, frozen=True, kw_only=True):
 
 
 class ModelList(Struct, frozen=True, kw_only=True):
-    """How a protocol lists models. Several protocols may share one path and one form."""
+    """The model list of a protocol. Several protocols may share one path and one form."""
 
     path: str
-    """Path of the list below the version; one model stands below it."""
+    """Path of the list below the version; single models are below it."""
     query: str = ""
     """Query with which an upstream is asked for all of its models."""
     read: Callable[[bytes], list[JsonObject]]
-    """The models in an upstream's list, each with an `id` and what else it tells. Raises
-    ValueError when it is no such list."""
+    """The models in an upstream's list, each with an `id` and its other members. Raises ValueError
+    if it is not such a list."""
     write_model: Callable[[str, str, JsonObject], JsonObject]
-    """One model for a client: its name, its owner, and what its upstream tells of it."""
+    """One model for a client, from its name, its owner, and its upstream's entry."""
     write_list: Callable[[list[JsonObject], Mapping[str, str]], JsonObject]
     """The part of a list of such models that a client's query asks for. Raises InvalidRequest."""
 
 
 class RateLimit(Struct, frozen=True, gc=False):
-    """A rate limit of a client key as clients are told of it: its name among the headers of the
-    protocol, how much it is, and when all of it is left again: in Unix seconds, which is `reset_s`
-    seconds from now."""
+    """A rate limit of a client key, as reported to clients: its name in the protocol's headers, its
+    amount, and when all of it is available again, in Unix seconds (`resets_at`) and in seconds from
+    now (`reset_s`)."""
 
     name: str
     amount: int
@@ -413,77 +407,78 @@ class RateLimit(Struct, frozen=True, gc=False):
     resets_at: float
 
 
-def _tell_no_limit(limit: RateLimit) -> bytes:
+def _no_limit_lines(limit: RateLimit) -> bytes:
     return b""
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """Where and how a protocol is called, by clients and at upstreams."""
+    """The endpoint of a protocol, for clients and at upstreams."""
 
     path: str
-    """Path below the version, for example `/chat/completions`; where the path holds more, the part
+    """Path below the version, for example `/chat/completions`; for a path with parameters, the part
     that is the same for all requests."""
     version: str = "/v1"
-    """What stands between a base URL and the path."""
+    """The part between a base URL and the path."""
     read_path: Callable[[str], Operation | None] | None = None
-    """What a client asks for by a path below the version; None, of the path or of the protocol:
-    it is not one that holds more than a fixed path does."""
+    """The operation that a path below the version names; None, as attribute or result, if the path
+    has no parameters."""
     locate: Callable[[str, bool], str] | None = None
-    """The path, with its query, at which an upstream is asked for an answer of a model, whose name
-    is given percent-encoded, streamed or not; None: `path`."""
+    """The path and query at which an upstream is asked for an answer of a model, given
+    percent-encoded, streamed or not; None: `path`."""
     unserved: str = ""
-    """What clients are told of paths below `path` that are not served."""
+    """The error message for paths below `path` that are not served."""
     id_prefix: str
     """Prefix of response ids: `chatcmpl-`, `msg_`, `resp_`."""
     auth: str = "bearer"
-    """How its services take a key: `bearer` (`Authorization: Bearer`), or the header's name."""
+    """The form in which its services take a key: `bearer` (`Authorization: Bearer`), or a header
+    name."""
     key_headers: tuple[bytes, ...] = ()
     """Names, in lower case, of the headers in which its clients send a key, besides
     `Authorization: Bearer`."""
     sign: bytes = b""
-    """Name, in lower case, of a header that only its clients send; it tells their protocol on
-    paths that tell none."""
+    """Name, in lower case, of a header that only its clients send; it identifies the protocol on
+    paths that several share."""
     headers: Callable[[Capabilities], Mapping[str, str]] = _no_headers
     """Headers that every request to an upstream has, by their names in lower case."""
     forwarded: tuple[str, ...] = ()
-    """Names, in lower case, of the headers that a client of the protocol may say to an upstream
-    of it beside the body."""
+    """Names, in lower case, of the client headers that are forwarded to an upstream of the same
+    protocol."""
     idempotency_key: str = ""
-    """Name, in lower case, of the header in which its services take a key that tells a repeated
-    request from a new one; empty if they take none."""
+    """Name, in lower case, of its services' idempotency header; empty if they have none."""
     settings: Mapping[str, str] = {}
-    """Members of a client's body that are settings, each with what traces call it: the names of
+    """Members of a client's body that are settings, each with its name in traces: the names of
     OpenTelemetry's conventions below `gen_ai.request.`, but for `conversation.id`, `output.type`
-    and `service_tier`, which stand elsewhere."""
+    and `service_tier`, which are elsewhere."""
     binds_reasoning: bool = False
-    """Whether commonly only the account that made encrypted reasoning can use it."""
+    """Whether, in general, only the account that made encrypted reasoning can use it."""
     stores_responses: bool = False
-    """Whether its services keep responses that later requests name."""
+    """Whether its services store responses that later requests refer to."""
     socket_turn: Callable[[bytes], Any] | None = None
-    """What a body for POST is over a WebSocket to an upstream (`dragoman.upstream.SocketCall`; None
-    if it can only be posted); None where services offer no WebSocket."""
+    """The WebSocket form of a POST body to an upstream (`dragoman.upstream.SocketCall`; None if it
+    can only be posted); None if services offer no WebSocket."""
     counting: Counting | None = None
-    """None where it cannot count."""
+    """None if it cannot count."""
     output_limits: tuple[str, ...] = ()
-    """Members of a request that limit the tokens of the answer; the first is set where none is."""
+    """Members of a request that limit the tokens of the answer; the first is set if none is
+    given."""
     choices: str = ""
-    """Member of a request that asks for several answers at once, each of which may be as long;
-    empty where there is none."""
+    """Member of a request for several answers at once, each with the full output limit; empty if
+    there is none."""
     limit_names: Mapping[str, str] = MappingProxyType({})
-    """The names under which clients are told of their rate limits, by what these count: `requests`,
-    `tokens`, `input_tokens`, `output_tokens`. Of those of one name, the tightest is told."""
-    limit_lines: Callable[[RateLimit], bytes] = _tell_no_limit
-    """The header lines that tell clients of one of these, with `%d` for what is left of it."""
+    """Names of rate limits in headers, by what they count: `requests`, `tokens`, `input_tokens`,
+    `output_tokens`. Of several limits with one name, the tightest is reported."""
+    limit_lines: Callable[[RateLimit], bytes] = _no_limit_lines
+    """The header lines that report one of these, with `%d` for the remaining amount."""
     models: ModelList
     capabilities: type[Struct] | None = None
     """The protocol's own capabilities of an upstream, see `Capabilities.of`; None if it has
     none."""
     attributed_by: frozenset[str] = frozenset()
-    """Top-level members of a request that tell for whom a client asks."""
+    """Top-level members of a request that name the end user."""
     attribution: Callable[[Mapping[str, msgspec.Raw]], Attribution] = _nobody
-    """For whom a client asks, by these."""
+    """The end user and tags in these members."""
     completed: Callable[[Capabilities, str], Capabilities] = _as_given
-    """The capabilities with what the protocol and the upstream's base URL tell filled in."""
+    """The capabilities, completed with defaults from the protocol and the upstream's base URL."""
 
     def key_header(self, key: str) -> tuple[str, str]:
         """The header, name and value, that carries a key to its services."""
@@ -495,89 +490,92 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
 
 class Translate(Struct, frozen=True, kw_only=True):
-    """How requests, answers and errors of a protocol are read and written."""
+    """The readers and writers of a protocol's requests, answers and errors."""
 
     read_request: Callable[[JsonObject, Sealer], Request]
     """Raises InvalidRequest naming the field."""
     write_request: Callable[[Request, Outbound], JsonObject]
-    """The upstream's body. Everything of the request that it does not carry is in the ledger."""
+    """The upstream's body. Parts of the request that it does not carry are in the ledger."""
     read_response: Callable[[JsonObject, Inbound], Iterable[Event]]
-    """A whole answer as the events of its stream. Raises UpstreamError when it is unusable."""
+    """A whole answer as the events of its stream. Raises UpstreamError if it is unusable."""
     stream_reader: Callable[[Inbound], StreamReader]
     answer_writer: Callable[[Reply, bool], AnswerWriter]
-    """Writes one answer; the flag tells whether it is streamed."""
+    """The writer of one answer; the flag is whether it is streamed."""
     read_error: Callable[[int, Mapping[str, str], bytes], Fault]
     """An upstream's error answer (status, lower-case headers, body) as a fault."""
     write_error: ErrorWriter
     reasoning_refusals: tuple[str, ...] = ()
-    """Codes, and texts in lower case, with which its services refuse reasoning that is sent back to
-    them: they cannot decrypt it, or did not sign it."""
+    """Error codes, and lower-case texts, of its services for reasoning that was sent back and that
+    they cannot decrypt or did not sign."""
     keepalive: bytes
-    """What to write in a stream during silence."""
+    """The bytes to write in a stream during silence."""
     tool_name_limit: int
     """Longest tool name the protocol allows."""
     namespaces: bool = False
     """Whether tools can be declared in namespaces."""
     taken_stops: Callable[[Sequence[str]], tuple[str, ...]]
-    """Those of a request's stop sequences that the protocol takes."""
+    """The stop sequences of a request that the protocol supports."""
     output_limit: Callable[[Request, Options], int | None] = _own_limit
     """The output limit, in tokens, that a request has when it is written; None for none."""
     options: type[Struct] | None = None
     """The protocol's own options of a translation, see `Options.of`; None if it has none."""
     repeated: Collection[str] = ()
-    """Members of a client's body (`Request.source`) that the writer of its answer looks at."""
+    """Members of a client's body (`Request.source`) that the writer of its answer uses."""
 
 
 class Passthrough(Struct, frozen=True, kw_only=True):
-    """What is done when client and upstream speak the same protocol."""
+    """The pass-through between a client and an upstream of the same protocol."""
 
     shape: Callable[[bytes], Any]
-    """Decodes what must be right of a body before it goes upstream as it is. Raises JsonError."""
+    """The decoder of the validated part of a body that goes upstream unchanged. Raises
+    JsonError."""
     suits: Callable[[Options], bool] = _always
-    """Whether answers may be passed through; False where options have clients shown what no
+    """Whether answers may be passed through; False if options require answers in a form that no
     upstream writes."""
     without_envelopes: Callable[[Mapping[str, msgspec.Raw], Ledger], Mapping[str, msgspec.Raw]]
-    """The client's top-level members without the reasoning state that a client was given in
-    place of another upstream. Other values byte for byte."""
+    """The client's top-level members without reasoning state in the gateway's envelopes. Other
+    values byte for byte."""
     without_reasoning: Callable[
         [Mapping[str, msgspec.Raw], Ledger, int], tuple[Mapping[str, msgspec.Raw], int]
     ]
-    """The client's top-level members without the first so many pieces of reasoning that only
-    their maker can read, and how many were left out."""
+    """The client's top-level members without the first pieces of reasoning, up to the given number,
+    that only their maker can read, and the number removed."""
     fitted: Callable[
         [Mapping[str, msgspec.Raw], Capabilities, Ledger, bool], Mapping[str, msgspec.Raw]
     ]
-    """The client's top-level members without what this upstream would refuse or is not to see.
-    Other values byte for byte. The flag tells that the output limit is lower than the client's."""
+    """The client's top-level members without those that this upstream would refuse or must not see.
+    Other values byte for byte. The flag: the output limit is lower than the client's."""
     check_conversation: Callable[[Mapping[str, msgspec.Raw]], None] = _no_check
-    """Raises InvalidRequest for a request that goes on with a conversation which only one account
-    of several would hold, and that nothing would lead there."""
+    """The check of a conversation. Raises InvalidRequest for a request that continues a
+    conversation stored at one account of several, to which nothing would route it."""
     continues: str = ""
-    """Member that names the answer which a request goes on from, where services keep answers."""
+    """Member with the id of the answer that a request continues, if services store answers."""
     conversation: str = ""
     """Member in which clients name their conversation."""
     beginning: Callable[[Mapping[str, msgspec.Raw]], Beginning]
-    """What of the client's top-level members is the same in all requests of a conversation."""
+    """The part of the client's top-level members that is the same in all requests of a
+    conversation."""
     forward_request: Callable[[Mapping[str, msgspec.Raw], str, Capabilities], bytes]
-    """The client's top-level members with the model replaced and, where the protocol has to be
-    asked for it, usage asked for in streams; all other values byte for byte."""
+    """The client's top-level members with the model replaced and, if the protocol requires a flag
+    for it, usage in streams requested; all other values byte for byte."""
     match_response: AnswerMatcher
     least: Mapping[str, Any]
     """The members of the shortest conversation."""
     asks_usage: Callable[[Mapping[str, msgspec.Raw]], bool] = _no_usage
-    """Whether a client asked for usage in its stream, where the protocol has it be asked for."""
+    """Whether a client asked for usage in its stream, if the protocol has a flag for it."""
     choices: Callable[[Mapping[str, msgspec.Raw]], int] = _one
-    """How many answers in one a client asked for, where the protocol has that."""
+    """The number of choices that a client asked for, if the protocol has them."""
     matcher: MatcherMaker
-    joined: Callable[[bytes], Callable[[bytes], bytes]] | None = None
-    """Of the first events of an answer: what makes the events of another those of the rest of it,
-    where one that broke off while it `thinks` can be gone on with. None: it cannot."""
+    continuation: Callable[[bytes], Callable[[bytes], bytes]] | None = None
+    """A function of an answer's first events: it returns one that rewrites the events of a second
+    answer as the rest of the first, which broke off while it `thinks`. None: it cannot be
+    continued."""
 
 
 class Codec(Struct, frozen=True):
-    """One protocol: every fact of it stands behind one of three parts.
+    """One protocol, described by three parts.
 
-    The functions are pure; readers, writers and matchers hold the state of one answer.
+    The functions are pure; readers, writers and matchers have the state of one answer.
     """
 
     name: str

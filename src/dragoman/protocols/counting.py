@@ -7,6 +7,6 @@ from dragoman.protocols.numbers import token_count
 
 
 def read_count(body: bytes) -> int | None:
-    """The number of tokens in an answer of either vendor, None if it holds none."""
+    """The number of tokens in an answer of either vendor; None if it has none."""
     counted = (object_of(body) or {}).get("input_tokens")
     return token_count(counted)

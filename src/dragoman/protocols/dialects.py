@@ -12,7 +12,7 @@ DIALECTS: Mapping[Dialect, Mapping[str, Any]] = {
     "openresponses": {
         "responses_done": True,
         "error_style": "openresponses",
-        # Its events of raw reasoning have names that official clients do not know.
+        # Official clients do not know the names of its raw reasoning events.
         "reasoning_as": "summary",
     },
     "antwort": {
@@ -24,10 +24,9 @@ DIALECTS: Mapping[Dialect, Mapping[str, Any]] = {
     "shroud": {"keepalive": "off"},
     "sop": {"response_fields": "classic"},
 }
-"""What each dialect sets in `Options`; everything else keeps its value.
+"""The `Options` that each dialect sets; all others have their default.
 
-`official` is what the vendors' own services do. `openresponses` is the Open Responses
-specification, `antwort` a server of it that says no more than it must when it fails. `tokligence`
-has clients submit what their tools gave, `shroud` streams nothing but chunks, and `sop` shows
-responses with the fields that the account-pool procedure lists.
-"""
+`official` is the behaviour of the vendors' own services. `openresponses` is the Open Responses
+specification, `antwort` a server of it with minimal errors. `tokligence` has clients submit tool
+outputs, `shroud` streams nothing but chunks, and `sop` shows responses with the fields that the
+account-pool procedure lists."""

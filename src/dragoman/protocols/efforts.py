@@ -1,5 +1,5 @@
-"""How much a model is to think: the words for it, the budgets they stand for, and what an upstream
-that knows other words is asked for (protocols.md 3.2.1)."""
+"""Reasoning efforts: their words, their token budgets, and the nearest effort of an upstream with
+other words (protocols.md 3.2.1)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Thinking
 
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""From least to most (shared/reasoning_effort.py of openai). `none` is not to think at all."""
+"""The efforts from least to most (shared/reasoning_effort.py of openai). `none`: no reasoning."""
 
 _OF_BUDGET = ((2048, "low"), (12288, "medium"), (32768, "high"))
 """Largest thinking budget, in tokens, that an effort stands for; above all: xhigh."""
 
 Lose: TypeAlias = Callable[[LossKind, str], None]
-"""Reports what becomes of the client's wish."""
+"""A report of how the requested effort was converted."""
 
 
 def effort_of(thinking: Thinking) -> tuple[str | None, str | None]:
-    """The effort that stands for a client's wish, None where that is the upstream's to decide; and
-    what is to be told of it if the client wished something else."""
+    """The effort for a client's request, None if the upstream decides; and the detail to report if
+    the client asked for something else."""
     if thinking.effort is not None:
         return thinking.effort, None
     match thinking.mode:
@@ -36,10 +36,9 @@ def effort_of(thinking: Thinking) -> tuple[str | None, str | None]:
 
 
 def known_effort(effort: str, known: Collection[str], lose: Lose) -> str | None:
-    """The effort to ask an upstream for that knows the words `known`.
+    """The effort to ask an upstream for that supports the words `known`.
 
-    The nearest lower one stands for one it does not know, else the lowest. None if it knows none
-    at all.
+    An unsupported one becomes the nearest lower one, else the lowest. None if it supports none.
     """
     if effort in known:
         return effort
@@ -52,7 +51,7 @@ def known_effort(effort: str, known: Collection[str], lose: Lose) -> str | None:
 
 
 def _nearest(effort: str, known: Collection[str]) -> str | None:
-    # Not to think at all is no lower effort: it is used only when asked for.
+    # No reasoning is not a lower effort: it is used only if requested.
     ordered = [word for word in EFFORTS[1:] if word in known]
     if effort not in EFFORTS or not ordered:
         return None

@@ -1,4 +1,4 @@
-"""An upstream's error body, decoded once for all that is made of it."""
+"""An upstream's error body, decoded once for all uses."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from dragoman.jsontext import JsonError, decode
 from dragoman.protocols.fields import JsonObject
 
 _LONGEST_TEXT = 64 * 1024
-"""Bytes of a body that is its own message, being no JSON or without a member for one."""
+"""Bytes of a body used as message, if it is not JSON or has no member for one."""
 _MOST_DETAILS = 20
 
 
 class ErrorBody(Struct, frozen=True):
     """A decoded error body.
 
-    `error` is its error object, with a body that is no JSON as the message if that is fit for
-    clients; `report` is what it says in any vendor's shape.
-    """
+    `error` is its error object; a body that is not JSON is its message if it is fit for clients.
+    `report` is its content in any vendor's form."""
 
     error: JsonObject
     report: ErrorReport
@@ -40,25 +39,25 @@ def read_error_body(body: bytes) -> ErrorBody:
     report = _report(value)
     if not report.text:
         report = msgspec.structs.replace(report, text=_text_of(body))
-    return ErrorBody(error_in(_told_in(value) if isinstance(value, dict) else value), report)
+    return ErrorBody(error_in(_error_of(value) if isinstance(value, dict) else value), report)
 
 
-def says_error(error: Any) -> bool:
-    """Whether the `error` member of an answer tells of one. Some servers always have an object
-    there, whose members are null or empty where there is none."""
+def is_error(error: Any) -> bool:
+    """Whether the `error` member of an answer is an error. Some servers always have an object
+    there, with null or empty members if there is no error."""
     return any(error.values()) if isinstance(error, dict) else bool(error)
 
 
 def stray_error(value: JsonObject, *answer: str) -> Any:
-    """The error in an answer or event that has none of the members `answer`: its `error`, or the
-    whole object where that says what is wrong itself, as servers and proxies write it. None if it
-    tells of no error."""
+    """The error in an answer or event with none of the members `answer`: its `error`, or the whole
+    object if the object itself is an error, as some servers and proxies write it. None if there is
+    no error."""
     if not value.keys().isdisjoint(answer):
         error = value.get("error")
-        return error if error and says_error(error) else None
-    told = _told_in(value)
-    if told is not value or any(_is_told(value.get(name)) for name in _MESSAGES):
-        return told
+        return error if error and is_error(error) else None
+    detail = _error_of(value)
+    if detail is not value or any(_is_filled(value.get(name)) for name in _MESSAGES):
+        return detail
     return {} if "error" in value else None
 
 
@@ -79,70 +78,70 @@ _MESSAGES = (
     "status_msg",
     "faultstring",
 )
-"""Members that say what is wrong, as OpenAI, FastAPI, problem details (RFC 9457), OAuth 2.0
+"""Members with an error message, as OpenAI, FastAPI, problem details (RFC 9457), OAuth 2.0
 (RFC 6749), AWS, MiniMax, Apigee and others name them."""
 
 _ERRORS = ("Error", "fault", "base_resp", "ResponseMetadata", "Response", "header")
-"""Members that hold what stands in `error` elsewhere, or an object that does: of Azure, Apigee,
+"""Members with the content of `error`, or with an object that has it: of Azure, Apigee,
 MiniMax, Volcengine, Tencent and iFlytek."""
 
 
-def _is_told(value: Any) -> bool:
+def _is_filled(value: Any) -> bool:
     return isinstance(value, str | list | dict) and bool(value)
 
 
-def _told_in(value: JsonObject) -> Any:
-    """The `error` of an object, if that says more than that there is one; else the object, for some
-    servers put the members there."""
+def _error_of(value: JsonObject) -> Any:
+    """The `error` of an object, if it has any detail; else the object, since some servers put the
+    members there."""
     error = value.get("error")
-    if isinstance(error, str) and _is_told(value.get("error_description")):
+    if isinstance(error, str) and _is_filled(value.get("error_description")):
         return {"code": error, "message": value["error_description"]}
-    if _is_told(error):
+    if _is_filled(error):
         return error
-    if any(_is_told(value.get(name)) for name in _MESSAGES):
+    if any(_is_filled(value.get(name)) for name in _MESSAGES):
         return value
     for name in _ERRORS:
         inner = value.get(name)
         if isinstance(inner, dict) and inner.get("status_code", inner.get("code")) != 0:
-            found = _told_in(inner)
-            if found is not inner or any(_is_told(inner.get(one)) for one in _MESSAGES):
+            found = _error_of(inner)
+            if found is not inner or any(_is_filled(inner.get(one)) for one in _MESSAGES):
                 return found
     return value
 
 
 def is_readable(error: Any) -> bool:
-    """Whether an `error` member is as clients of all three protocols read it."""
+    """Whether clients of all three protocols can read an `error` member."""
     return isinstance(error, dict) and isinstance(error.get("message"), str)
 
 
 def is_typed(kind: str) -> bool:
-    """Whether the `type` of an event is one; that of problem details is an address."""
+    """Whether a `type` is an event type; in problem details it is a URL."""
     return bool(kind) and ":" not in kind and "/" not in kind
 
 
 def error_in(error: Any) -> JsonObject:
-    """The error object in an `error` member: a text is its message, of several it is the first.
-    What says what is wrong is in its `message`, whatever the server calls it."""
+    """The error object in an `error` member: a text becomes its message, of a list the first one
+    counts. The error message is in `message`, under whatever name the server sent it."""
     if isinstance(error, list):
-        error = next(filter(_is_told, error), {})
+        error = next(filter(_is_filled, error), {})
     if isinstance(error, str | list):
         return {"message": error}
     if not isinstance(error, dict):
         return {}
-    if _is_told(error.get("message")):
+    if _is_filled(error.get("message")):
         return error
     names = (*_MESSAGES, "error")
-    told = next((error[name] for name in names if _is_told(error.get(name))), None)
-    if told is error.get("errors"):
-        told = error_in(told).get("message") or told
-    elif told is error.get("error") and isinstance(told, dict):
+    detail = next((error[name] for name in names if _is_filled(error.get(name))), None)
+    if detail is error.get("errors"):
+        detail = error_in(detail).get("message") or detail
+    elif detail is error.get("error") and isinstance(detail, dict):
         # Proxies put the upstream's body, with an error of its own, into theirs.
-        told = told.get("message") or told
-    return error if told is None else {**error, "message": told}
+        detail = detail.get("message") or detail
+    return error if detail is None else {**error, "message": detail}
 
 
 def report_of(error: Any) -> ErrorReport:
-    """What the `error` member of an answer, or of an event of a stream, says."""
+    """The content of the `error` member of an answer or of a stream's event."""
     return _report({"error": error})
 
 

@@ -1,6 +1,6 @@
-"""What an upstream's error means, on every protocol and whether whole or inside a stream.
+"""The classification of upstream errors, for all protocols, in whole answers and in streams.
 
-Services and what imitates them mix the vendors' vocabularies, so there is one table. Sources:
+Services and compatible servers mix the vendors' vocabularies, so there is one table. Sources:
 OpenAI's guide to error codes, `responses/response_error.py` of openai, `types/shared/` and
 `_error_classes.py` of anthropic, the Open Responses specification.
 """
@@ -29,11 +29,11 @@ _BY_STATUS: Mapping[int, FaultKind] = {
     429: FaultKind.RATE_LIMITED,
     503: FaultKind.OVERLOADED,
     504: FaultKind.UPSTREAM_TIMEOUT,
-    # Cloudflare's, when the server behind it does not answer in time.
+    # Cloudflare's status for a timeout of the origin server.
     524: FaultKind.UPSTREAM_TIMEOUT,
     529: FaultKind.OVERLOADED,
 }
-"""Statuses that say by themselves what is wrong. 400 and 500, and those not listed, do not."""
+"""Statuses that identify the kind by themselves. 400, 500 and unlisted ones do not."""
 
 _REFINED: Mapping[int, frozenset[FaultKind]] = {
     403: frozenset({FaultKind.PAYMENT_REQUIRED}),
@@ -41,7 +41,7 @@ _REFINED: Mapping[int, frozenset[FaultKind]] = {
     413: frozenset({FaultKind.CONTEXT_TOO_LONG}),
     429: frozenset({FaultKind.PAYMENT_REQUIRED}),
 }
-"""What a word may say more than such a status."""
+"""Kinds by which a word refines such a status."""
 
 REQUEST_CODES = frozenset(
     {
@@ -65,7 +65,7 @@ REQUEST_CODES = frozenset(
         "unsupported_image_media_type",
     }
 )
-"""Codes of a failed response that are the request's fault (responses/response_error.py)."""
+"""Codes of a failed response caused by the request (responses/response_error.py)."""
 
 _BY_WORD: Mapping[str, FaultKind] = {
     **dict.fromkeys(REQUEST_CODES, FaultKind.INVALID_REQUEST),
@@ -110,8 +110,7 @@ _BY_WORD: Mapping[str, FaultKind] = {
     "timeout": FaultKind.UPSTREAM_TIMEOUT,
     "timeout_error": FaultKind.UPSTREAM_TIMEOUT,
 }
-"""Error types and codes. Those not listed (`api_error`, `server_error`) say nothing more than that
-something went wrong."""
+"""Error types and codes. Unlisted ones (`api_error`, `server_error`) are unspecific."""
 
 _TOO_LONG = re.compile(
     r"maximum context length|context (window|length|limit)|prompt is too long", re.IGNORECASE
@@ -125,17 +124,16 @@ FIXED_STATUS = frozenset(
         FaultKind.UPSTREAM_TIMEOUT,
     }
 )
-"""Kinds whose status is that of the client's protocol, whatever the upstream's was."""
+"""Kinds with the status of the client's protocol, whatever the upstream's was."""
 
 _MAX_MESSAGE = 4096
 
 
 def kind_of(status: int | None, words: Iterable[Any], message: str) -> FaultKind:
-    """What an error means.
+    """The kind of an error.
 
     `status` is None inside a stream and in an answer of status 200; `words` are its codes and
-    types, the most telling first (anything but a string is passed over).
-    """
+    types, the most specific first (values other than strings are ignored)."""
     kind = _kind(status, [_meaning(word) for word in words if type(word) is str])
     if kind in (FaultKind.INVALID_REQUEST, FaultKind.TOO_LARGE) and _TOO_LONG.search(message):
         return FaultKind.CONTEXT_TOO_LONG
@@ -163,15 +161,15 @@ def _kind(status: int | None, meant: list[FaultKind | None]) -> FaultKind:
     return FaultKind.INVALID_REQUEST if 400 <= status < 500 else FaultKind.UPSTREAM_FAILED
 
 
-def kept_status(kind: FaultKind, status: int | None) -> int | None:
-    """The upstream's status, if it is to be shown to a client of another protocol as well."""
+def client_status(kind: FaultKind, status: int | None) -> int | None:
+    """The upstream's status, if a client of another protocol is shown it, too."""
     if status is None or kind in FIXED_STATUS or not 400 <= status < 500:
         return None
     return status
 
 
 def message_of(error: Mapping[str, Any], status: int | None) -> str:
-    """The message in an error object, or one that tells of the status; of bounded length."""
+    """The message in an error object, or one made from the status; of bounded length."""
     message = error.get("message")
     if isinstance(message, list | dict) and message:
         message = to_json_text(message)

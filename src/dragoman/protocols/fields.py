@@ -1,4 +1,4 @@
-"""Reading JSON objects field by field, so that every field is either taken or accounted for."""
+"""Reading of JSON objects field by field, with each field either taken or accounted for."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class _Missing(Enum):
 
 
 class Field:
-    """What becomes of a wire field that has no canonical home.
+    """The treatment of a wire field with no canonical counterpart.
 
-    `kind` says what leaving it out means; `neutral` values ask for nothing and are no loss;
+    `kind` is the kind of loss if it is omitted; `neutral` values have no effect and are no loss;
     `code` is the error code when the policy refuses the request for it.
     """
 
@@ -45,7 +45,7 @@ class Field:
 
 
 UNKNOWN = Field(LossKind.KNOB, "unknown field")
-"""Fields no table names: kept for pass-through, reported elsewhere."""
+"""Fields in no table: passed through in the same protocol, reported otherwise."""
 
 
 SPEAKING = frozenset(
@@ -65,8 +65,8 @@ SPEAKING = frozenset(
         "tool_calls",
     }
 )
-"""Names of members that have what a model says. Where nobody expects one, its loss is one of
-content: an answer of which nothing else is read then fails."""
+"""Names of members with model output. In an unexpected place, their loss is one of content: an
+answer with nothing else to read then fails."""
 
 
 def decode_object(body: bytes) -> JsonObject:
@@ -87,7 +87,7 @@ def decode_object(body: bytes) -> JsonObject:
 
 
 def _explain(body: bytes) -> NoReturn:
-    """Raise the error that says why `body` is not usable JSON."""
+    """Raise the error for an unusable JSON `body`."""
     import json  # only on the way to an error
 
     try:
@@ -157,8 +157,7 @@ class Fields:
     """A cursor over one JSON object of a request.
 
     Each `take_*` removes a field, checks its type and returns None when it is absent or null.
-    What nobody took is handed out by `rest`. `path` is where the object stands, empty at the
-    top.
+    `rest` returns the fields not taken. `path` is the path of the object, empty at the top.
     """
 
     __slots__ = ("_data", "path")
@@ -271,8 +270,8 @@ class Fields:
         return value
 
     def take_given(self, readers: Readers, extras: list[Extra]) -> JsonObject:
-        """What `readers` make of the fields that are there, by canonical name, in the order of
-        `readers`. An object has few of the many fields it may have."""
+        """The values that `readers` return for the present fields, by canonical name, in the order
+        of `readers`. An object has few of the many fields it may have."""
         data = self._data
         taken: JsonObject = {}
         found: Collection[str] = readers.keys() & data.keys()
@@ -285,12 +284,12 @@ class Fields:
         return taken
 
     def ignore(self, *names: str) -> None:
-        """Leave fields out on purpose: they carry nothing another protocol would miss."""
+        """Ignore fields without meaning for another protocol."""
         for name in names:
             self._data.pop(name, None)
 
     def rest(self, extras: list[Extra], table: Mapping[str, Field] = {}) -> None:
-        """Move all fields nobody took into `extras`, with what `table` says of them."""
+        """Move all fields not taken into `extras`, classified by `table`."""
         if not self._data:
             return
         for name, value in self._data.items():
@@ -303,7 +302,7 @@ class Fields:
 
 
 Reader: TypeAlias = Callable[[Fields, str, list[Extra]], Any]
-"""Takes the field of a name; what of it has no home goes into the extras."""
+"""A reader of one field; parts with no canonical counterpart go into the extras."""
 
 Readers: TypeAlias = Mapping[str, tuple[str, Reader]]
 """Fields that few requests have: the name on the wire to the canonical one and its reader."""

@@ -1,4 +1,4 @@
-"""Words for how an answer ended, as official and compatible servers send them, in lower case.
+"""Finish reasons of official and compatible servers, in lower case.
 
 Servers and bridges mix the vocabularies of all vendors, so there is one table for every protocol.
 Sources: `finish_reason` of openai, `stop_reason` of anthropic, `finishReason` of Google's API, and
@@ -44,7 +44,7 @@ LENGTH_WORDS = frozenset(
         "max_tokens",
         "model_context_window_exceeded",
         "model_length",
-        "repetition",  # vLLM ended an answer that went round in circles
+        "repetition",  # vLLM stopped an answer that repeated itself
         "token_limit",
     }
 )
@@ -98,33 +98,33 @@ FAILURE_WORDS = frozenset(
 
 
 def plain(word: str) -> str:
-    """A word as the tables here have it, however a server writes it: `max-tokens`,
+    """A word in the form of these tables, from any spelling: `max-tokens`,
     `FINISH_REASON_STOP`."""
     return word.lower().replace("-", "_").removeprefix("finish_reason_")
 
 
-def told(word: Any) -> Any:
-    """A reason as it was told; None of a null that some servers write as a word, in each event
-    until the last."""
+def given_reason(word: Any) -> Any:
+    """A finish reason as given; None for the word `null`, which some servers send in each event
+    before the last."""
     return None if word == "null" else word
 
 
 def is_failure(reason: Any) -> bool:
-    """Whether a finish reason says that the answer is not whole."""
+    """Whether a finish reason means an incomplete answer."""
     if type(reason) is not str or reason in STOP_WORDS:
         return False
     return plain(reason) in FAILURE_WORDS
 
 
 def failure(reason: str) -> Fault:
-    """The fault that such a finish reason stands for."""
+    """The fault for such a finish reason."""
     message = f"The upstream stopped with the reason {reason[:60]}."
     return Fault(FaultKind.UPSTREAM_FAILED, message, code="upstream_error")
 
 
 def finish_of(reason: str) -> Finish | None:
-    """The end of an answer that is passed through, by the word for it alone; None if that is not
-    known."""
+    """The end of an answer that is passed through, by its finish reason alone; None if that is
+    unknown."""
     word = plain(reason)
     found = _OWN.get(word)
     if found is None:
@@ -147,7 +147,7 @@ _REASONS = (
 
 
 def unknown_finish(word: object) -> Fault:
-    """The fault of an answer that ended with a word nobody knows: it may say that the answer is not
-    whole. It was paid for, and another account would most likely end alike."""
+    """The fault of an answer with an unknown finish reason, which may mean that it is incomplete.
+    It was paid for, and another account would most likely end the same way."""
     message = f"The upstream's answer is unusable: it ended with the reason {str(word)[:60]}"
     return Fault(FaultKind.UPSTREAM_FAILED, message, code=UNKNOWN_FINISH)

@@ -1,4 +1,4 @@
-"""Pass-through: output limits that an upstream's model keeps."""
+"""Pass-through: output limits lowered to those of the upstream's model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _integer = decoder(int)
 def within(
     members: Mapping[str, Raw], names: Iterable[str], most: int | None, ledger: Ledger
 ) -> Mapping[str, Raw]:
-    """The members, those of `names` that are above `most` tokens lowered to it and reported."""
+    """The members; those of `names` above `most` tokens are lowered to it and reported."""
     if most is None:
         return members
     fitted = dict(members)

@@ -1,10 +1,9 @@
-"""What the matchers of all protocols share.
+"""The common parts of all protocols' matchers.
 
-A matcher follows a stream that is passed through. As long as an event is exactly what the protocol
-allows, its bytes go on untouched, and the matcher records what a reader would have to know of it:
-texts without what stands around their pieces, other events as they came. The first event that is
-not exact ends the matching; what was recorded is read then, and reader and writer go on.
-"""
+A matcher checks a stream that is passed through. As long as events conform exactly to the protocol,
+their bytes pass unchanged, and the matcher records them for a reader: texts without the JSON around
+their pieces, other events as received. The first event that is not exact ends the matching; then
+the record is read, and reader and writer take over."""
 
 from __future__ import annotations
 
@@ -21,11 +20,11 @@ from dragoman.protocols.base import to_json
 from dragoman.sse import Frame
 
 Read: TypeAlias = Callable[[Frame], object]
-"""Gives a frame to the reader that takes over."""
+"""A function that feeds a frame to the reader that takes over."""
 
 
 class Run:
-    """A text that came in pieces: the JSON around each piece, and the text in JSON's escapes."""
+    """A text received in pieces: the JSON around each piece, and the text with JSON escapes."""
 
     __slots__ = ("head", "tail", "text")
 
@@ -47,8 +46,8 @@ class Run:
 
 
 class Arguments(Run):
-    """The arguments of a call, which are JSON in a text. `open` is an escape at their end that may
-    not be all of it."""
+    """The arguments of a call, which are JSON in a text. `open` is a possibly incomplete escape at
+    their end."""
 
     __slots__ = ("open",)
 
@@ -56,20 +55,20 @@ class Arguments(Run):
         super().__init__(head, tail)
         self.open = ""
 
-    def allows(self, piece: str, *, is_held: bool = False) -> bool:
-        """Whether they may go on with a piece: a null stands for none, and halves of characters are
-        mended. `is_held`: the piece before it could be taken back, as `grow` has it."""
-        if is_held and self.text and not self.open:
+    def allows(self, piece: str, *, is_undoable: bool = False) -> bool:
+        """Whether a piece may follow: `null` means no arguments, and lone surrogates have to be
+        repaired, so neither is exact. `is_undoable`: the piece before can be undone, see `grow`."""
+        if is_undoable and self.text and not self.open:
             return False
         if not self.text and piece.lstrip().startswith("n"):
             return False
         text = self.open + piece
         end = open_escape(text)
-        return whole_escapes(text[:end]) == text[:end] and not (is_held and end < len(text))
+        return whole_escapes(text[:end]) == text[:end] and not (is_undoable and end < len(text))
 
     def grow(self, piece: str) -> Callable[[], None] | None:
-        """Add a piece that is allowed. Returns what takes it back if it waits for what follows: a
-        `{}`, which may stand in the place of other arguments, or a part of an escape."""
+        """Add an allowed piece. Returns a function that undoes it if its meaning depends on the
+        next one: a `{}`, which may be a placeholder for other arguments, or a part of an escape."""
         before, was_open = len(self.text), self.open
         text = was_open + piece
         self.open = text[open_escape(text) :]
@@ -83,18 +82,18 @@ class Arguments(Run):
 
 
 class Likeness:
-    """Recognises events that differ from an earlier one in nothing but their text, which has no
-    escapes that need a look."""
+    """A fast test for events that differ from an earlier one only in their text, without escapes
+    that need decoding."""
 
     __slots__ = ("after", "before", "left")
 
     def __init__(self) -> None:
         self.before = self.after = b""
         self.left = _MOST_UNLIKE
-        """How many more events are compared with: in some streams no two are alike."""
+        """Remaining attempts to learn from an event: in some streams no two are alike."""
 
     def text_in(self, data: bytes) -> bytes | None:
-        """The text of such an event, as it is written; None of any other."""
+        """The encoded text of such an event; None for any other."""
         before, after = self.before, self.after
         if not before or not data.startswith(before) or not data.endswith(after):
             return None
@@ -108,8 +107,8 @@ class Likeness:
         return data[start:end]
 
     def learn(self, data: bytes, member: bytes, text: str) -> None:
-        """An exact event has `text` in `member`, and nothing else that its successors would not
-        have."""
+        """Learn from an exact event that has `text` in `member`, and nothing else specific to
+        it."""
         if not self.left:
             return
         self.left -= 1
@@ -120,7 +119,7 @@ class Likeness:
         self.before, self.after = (data[:start], data[end:]) if is_found else (b"", b"")
 
     def forget(self) -> None:
-        """The next events may mean something else."""
+        """Forget the event, as the next ones may have another meaning."""
         self.before = b""
 
 
@@ -128,7 +127,7 @@ _MOST_UNLIKE = 8
 
 
 class Watch:
-    """What is known of a stream that is passed through; see `base.Matcher`."""
+    """The state of a stream that is passed through; see `base.Matcher`."""
 
     __slots__ = (
         "answer_id",
@@ -137,9 +136,9 @@ class Watch:
         "ended",
         "fault",
         "reason",
-        "said",
+        "text_bytes",
         "undo",
-        "untold",
+        "unreported",
         "usage",
     )
 
@@ -150,19 +149,19 @@ class Watch:
         self.ended = False
         self.fault: Fault | None = None
         self.reason = ""
-        self.said = 0
+        self.text_bytes = 0
         self.undo: Callable[[], object] | None = None
-        self.untold = 0
+        self.unreported = 0
         self.usage: Usage | None = None
 
     @property
     def thinks(self) -> bool:
-        """False: thoughts are signed, or have places."""
+        """False: reasoning is signed, or in blocks of its own."""
         return False
 
 
 def blank_after(before: int, piece: str | bytes) -> int:
-    """The characters of white space with which arguments go on, after a further piece. A piece in
+    """The length of the current run of white space in arguments, after a further piece. A piece in
     JSON's escapes has two bytes for a line feed, which makes no difference to a limit."""
     if not piece:
         return before
@@ -172,7 +171,7 @@ def blank_after(before: int, piece: str | bytes) -> int:
 
 
 def has_lone_escape(arguments: str) -> bool:
-    """Whether whole arguments have the escape of half of a character without its other half."""
+    """Whether complete arguments have the escape of a lone surrogate."""
     return whole_escapes(arguments) != arguments
 
 

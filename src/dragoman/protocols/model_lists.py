@@ -23,13 +23,13 @@ _CARRIED = (
     "deprecated_at",
     "retires_at",
 )
-"""What else an upstream may tell of a model and SDKs read."""
+"""Further members of an upstream's entry for a model that SDKs read."""
 
 
-def write_model(name: str, owner: str, told: JsonObject) -> JsonObject:
-    """One model in a form that satisfies both vendors' SDKs; `told` is the upstream's own."""
-    created, created_at = _created(told)
-    display = told.get("display_name")
+def write_model(name: str, owner: str, listed: JsonObject) -> JsonObject:
+    """One model in a form that satisfies both vendors' SDKs; `listed` is the upstream's own."""
+    created, created_at = _created(listed)
+    display = listed.get("display_name")
     return {
         "id": name,
         "object": "model",
@@ -39,17 +39,17 @@ def write_model(name: str, owner: str, told: JsonObject) -> JsonObject:
         "owned_by": owner,
         "display_name": display if isinstance(display, str) else name,
         "lifecycle": "active",
-        **{key: told[key] for key in _CARRIED if told.get(key) is not None},
+        **{key: listed[key] for key in _CARRIED if listed.get(key) is not None},
     }
 
 
-def _created(told: JsonObject) -> tuple[int, str]:
-    """When a model was made, in Unix seconds and as text; the epoch if that is not said."""
+def _created(listed: JsonObject) -> tuple[int, str]:
+    """The creation time of a model, in Unix seconds and as text; the epoch if it is not given."""
     try:
-        if type(told.get("created")) is int:
-            moment = datetime.fromtimestamp(told["created"], UTC)
+        if type(listed.get("created")) is int:
+            moment = datetime.fromtimestamp(listed["created"], UTC)
         else:
-            moment = datetime.fromisoformat(told["created_at"]).astimezone(UTC)
+            moment = datetime.fromisoformat(listed["created_at"]).astimezone(UTC)
         seconds = int(moment.timestamp())
     except (KeyError, TypeError, ValueError, OverflowError, OSError):
         seconds = 0
@@ -80,7 +80,7 @@ def write_list(models: list[JsonObject], wanted: Mapping[str, str]) -> JsonObjec
     pages; all of it when it asks for nothing, as OpenAI lists.
 
     Raises:
-        InvalidRequest: for a limit that is none, or an id that is not there.
+        InvalidRequest: for an invalid limit or an unknown id.
     """
     ids = [model["id"] for model in models]
     start, end, more = 0, len(models), False

@@ -13,17 +13,17 @@ from dragoman.canonical.options import Options
 from dragoman.failing import retry_after
 from dragoman.protocols.base import OFFICIAL
 from dragoman.protocols.error_body import error_in, read_error_body, report_of
-from dragoman.protocols.faults import FIXED_STATUS, kept_status, kind_of, message_of
+from dragoman.protocols.faults import FIXED_STATUS, client_status, kind_of, message_of
 
 _USED_UP = "usage_limit_reached"
-"""Type of the error, which has no code, when a ChatGPT subscription's window is at its end."""
+"""Type of the error, which has no code, for a used-up window of a ChatGPT subscription."""
 
 _READ = frozenset({"message", "type", "param", "code", "detail", "object", "sequence_number"})
 _OF_ACCOUNT = frozenset({"plan_type", "resets_at", "resets_in_seconds"})
-"""Members that tell of the account; they are not for clients."""
+"""Members about the account; they are not for clients."""
 
 REASONING_REFUSALS = ("invalid_encrypted_content", "encrypted content", "encrypted_content")
-"""Codes and texts with which encrypted reasoning is refused that cannot be decrypted."""
+"""Error codes and texts for encrypted reasoning that cannot be decrypted."""
 
 
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
@@ -38,11 +38,10 @@ def fault_of(
     retry_after: float | None = None,
     report: ErrorReport | None = None,
 ) -> Fault:
-    """The fault that an error object or text tells of.
+    """The fault for an error object or text.
 
-    `status` is None inside a stream or an answer of status 200; a code that is a number is one
-    then, as routers send it. `report` is that of the whole body, where the object is in one.
-    """
+    `status` is None inside a stream or an answer of status 200; then a numeric code is the status,
+    as routers send it. `report` is the one of the whole body, if the object is in one."""
     report = report or report_of(error)
     error = error_in(error)
     code, word = error.get("code"), error.get("type")
@@ -64,7 +63,7 @@ def fault_of(
         message,
         param=param if type(param) is str and param else None,
         code=code if type(code) is str and code else None,
-        status=kept_status(kind, status),
+        status=client_status(kind, status),
         retry_after=retry_after,
         details=details or None,
         report=report,
@@ -80,8 +79,8 @@ def _resets(error: Mapping[str, Any]) -> float | None:
 
 
 class Form(NamedTuple):
-    """How a kind of fault looks: `code` is used where the fault has none of its own; an
-    `optional` one only where the protocol's clients want a code in any case."""
+    """The rendering of a kind of fault: `code` is used if the fault has none of its own, and an
+    `optional` one only if the protocol's clients require a code."""
 
     status: int
     type: str
@@ -114,18 +113,19 @@ FORMS: Mapping[FaultKind, Form] = {
     FaultKind.OVERLOADED: Form(503, _UNAVAILABLE, "server_is_overloaded"),
     FaultKind.UPSTREAM_TIMEOUT: Form(504, "server_error", "timeout"),
 }
-"""How each kind looks to a client. A payment problem is 429: the SDKs know no 402."""
+"""The rendering of each kind. A payment problem is 429: the SDKs do not know 402."""
 
 
 def shown_type(fault: Fault) -> str:
-    """The type of a fault. A rate limit says what it counts (OpenAI's guide to rate limits)."""
+    """The type of a fault. A rate limit's type names what it counts (OpenAI's guide to rate
+    limits)."""
     if fault.kind is FaultKind.RATE_LIMITED and fault.limited in ("requests", "tokens"):
         return fault.limited
     return FORMS[fault.kind].type
 
 
 def shown_status(fault: Fault, options: Options = OFFICIAL) -> int:
-    """The status of a fault: the upstream's own where it is to be kept."""
+    """The status of a fault: the upstream's own if it is set."""
     if fault.limited == "budget" and options.budget_status is not None:
         return options.budget_status
     if fault.status is None or fault.kind in FIXED_STATUS:

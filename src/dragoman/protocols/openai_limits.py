@@ -1,4 +1,4 @@
-"""What OpenAI's clients are told of rate limits: headers of its guide to rate limits."""
+"""Rate limit headers for OpenAI's clients, as in its guide to rate limits."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LIMIT_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def limit_lines(limit: RateLimit) -> bytes:
-    """See `Endpoint.limit_lines`. Resets of more than a second are told in whole ones, the next:
-    who comes earlier is early."""
+    """The function behind `Endpoint.limit_lines`. Resets of more than a second are rounded up to
+    whole seconds, so that no client comes too early."""
     milliseconds = int(limit.reset_s * 1000)
     if milliseconds > 1000:
         milliseconds = -(-milliseconds // 1000) * 1000
@@ -32,7 +32,7 @@ def limit_lines(limit: RateLimit) -> bytes:
 
 
 def duration(milliseconds: int) -> str:
-    """A span as the service writes it: `84ms`, `1.146s`, `6m0s`, `2h0m3s`."""
+    """A duration in the service's format: `84ms`, `1.146s`, `6m0s`, `2h0m3s`."""
     if milliseconds < 1000:
         return f"{milliseconds}ms"
     minutes, rest = milliseconds // 60_000, milliseconds % 60_000 / 1000

@@ -1,4 +1,4 @@
-"""JSON schemas as OpenAI's services want them, the same on both of its protocols."""
+"""JSON schemas in the form that OpenAI's services require, on both of its protocols."""
 
 from __future__ import annotations
 
@@ -38,15 +38,14 @@ _UNSUPPORTED = frozenset(
 )
 _LEAVES = ("string", "boolean", "integer", "number")
 _UNTYPED = frozenset({"anyOf", "$ref", "enum", "const"})
-_BESIDE_REFERENCE = frozenset({"$ref", "$defs", "definitions"})
+_REFERENCE_MEMBERS = frozenset({"$ref", "$defs", "definitions"})
 
 
 def write_parameters(tool: FunctionTool, outbound: Outbound) -> JsonSchema:
-    """The schema of a tool's arguments: an object with properties, whose arrays say what they
-    hold."""
+    """The schema of a tool's arguments: an object with properties, with `items` in every array."""
     schema = object_schema(tool, outbound)
     if "properties" not in schema:
-        # The services refuse an object that does not say which; saying "none" changes nothing.
+        # The services refuse an object without `properties`; empty ones have the same meaning.
         schema = {**schema, "properties": {}}
     completed = with_items(schema)
     if completed is not schema:
@@ -56,16 +55,15 @@ def write_parameters(tool: FunctionTool, outbound: Outbound) -> JsonSchema:
 
 
 def with_items(schema: JsonSchema) -> JsonSchema:
-    """The schema itself, or a copy in which every array says what it holds: anything.
+    """The schema itself, or a copy with `items` added to every array, for any value.
 
-    The services refuse arrays that do not say it (`array schema missing items`), which other
-    vendors take.
-    """
+    The services refuse arrays without it (`array schema missing items`), which other vendors
+    accept."""
     return _completed(schema) if _may_lack_items(schema) else schema
 
 
 def _may_lack_items(node: JsonSchema) -> bool:
-    """A quick look, since few schemas do; values that are no schemas are looked into as well."""
+    """A quick test, since few schemas do; values that are not schemas are searched as well."""
     if node.get("type") in ("array", ["array", "null"]) and "items" not in node:
         return True
     for value in node.values():
@@ -116,7 +114,7 @@ def is_strict(schema: Any) -> bool:
         node = pending.pop()
         if type(node) is not dict or not _UNSUPPORTED.isdisjoint(node):
             return False
-        if "$ref" in node and not _BESIDE_REFERENCE.issuperset(node):
+        if "$ref" in node and not _REFERENCE_MEMBERS.issuperset(node):
             return False
         if "type" not in node and _UNTYPED.isdisjoint(node):
             return False

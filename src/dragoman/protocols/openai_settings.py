@@ -37,11 +37,11 @@ LABELS: Readers = {
     "moderation": ("moderation", carried),
     "store": ("store", boolean),
 }
-"""Whose request it is, and how it is served."""
+"""Readers of the members about the end user, caching and serving."""
 
 
 def read_schema(fields: Fields, schema: JsonObject) -> JsonSchema:
-    """A schema for the answer; its name and the like are members of `fields`."""
+    """A schema for the answer; its name and other members are in `fields`."""
     return JsonSchema(
         schema=schema,
         name=fields.need_str("name"),
@@ -62,8 +62,8 @@ def write_schema(asked: JsonSchema, settings: RequestSettings) -> JsonObject | N
     written["schema"] = asked.schema
     strict = asked.strict
     if asked.name is None and strict is None:
-        # Only Messages leaves the name out, which always enforces a schema; here that is done
-        # for a part of what schemas can say.
+        # Only Messages leaves the name out, and always enforces a schema; this protocol enforces
+        # a subset of schemas only.
         strict = is_strict(asked.schema)
         if not strict:
             detail = "the schema is not enforced upstream: strict mode would refuse it"
@@ -84,7 +84,7 @@ def write_sampling(body: JsonObject, settings: RequestSettings) -> None:
 
 
 def write_labels(body: JsonObject, settings: RequestSettings, tiers: Collection[str]) -> None:
-    """Whose request it is, and how it is served; of service tiers the upstream knows `tiers`."""
+    """Write the members about the end user, caching and serving; the upstream knows `tiers`."""
     request = settings.request
     if request.metadata:
         body["metadata"] = request.metadata

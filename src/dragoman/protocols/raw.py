@@ -1,4 +1,4 @@
-"""JSON taken apart only as far as needed: values that are not looked at keep their bytes."""
+"""Partial decoding of JSON: values that are not read keep their bytes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _texts = jsontext.decoder(str)
 
 
 def split_object(raw: Raw | None) -> dict[str, Raw] | None:
-    """The members of an object; None if `raw` is no object."""
+    """The members of an object; None if `raw` is not one."""
     return _decoded(jsontext.members, raw)
 
 
 def split_list(raw: Raw | None) -> list[Raw] | None:
-    """The elements of an array; None if `raw` is no array."""
+    """The elements of an array; None if `raw` is not one."""
     return _decoded(_lists, raw)
 
 
 def text_of(raw: Raw | None) -> str:
-    """A string; empty if `raw` is none."""
+    """A string; empty if `raw` is not one."""
     return _decoded(_texts, raw) or ""
 
 
@@ -49,27 +49,26 @@ _TEXT_BYTES = 8 * 1024
 _MOST_PARTS = 100
 
 
-class Said(Struct):
-    """What counts of a message for telling conversations apart."""
+class BareMessage(Struct):
+    """The part of a message that identifies its conversation."""
 
     role: Any = None
     content: Raw = Raw()
 
 
-_said = jsontext.decoder(list[Said])
+_messages = jsontext.decoder(list[BareMessage])
 
 
-def said(raw: Raw | None) -> list[Said]:
+def messages_in(raw: Raw | None) -> list[BareMessage]:
     """The messages of a list; none if there is anything else in it."""
-    return (None if raw is None else _decoded(_said, raw)) or []
+    return (None if raw is None else _decoded(_messages, raw)) or []
 
 
 def settled(content: Raw | None, without: bytes = b"") -> bytes:
-    """What stays the same of a content in all later requests of a conversation: its texts and other
-    parts, but neither whether it is written as a text or as a list of one, nor the marks of a
-    cache. Texts that begin with `without`, if that is given, are left out. Of long texts it is
-    their beginning and length, of many parts the first ones.
-    """
+    """The part of a content that stays the same in all later requests of a conversation: its texts
+    and other parts, without cache marks, and equal for a text and a list of one text. Texts that
+    begin with `without`, if given, are left out. Long texts count by their beginning and length,
+    and only the first of many parts count."""
     view = memoryview(content or b"")
     if not view:
         return b""
@@ -93,17 +92,17 @@ _QUOTE = 0x22
 
 
 def _beginning(view: memoryview) -> bytes:
-    """The beginning of a value, as it is written, and its length if there is more."""
+    """The encoded beginning of a value, and its length if there is more."""
     if len(view) <= _TEXT_BYTES:
         return bytes(view)
     return bytes(view[:_TEXT_BYTES]) + b"%d" % len(view)
 
 
 def join_object(members: Mapping[str, Raw]) -> Raw:
-    """An object of these members, each as it is."""
+    """An object of these members, unchanged."""
     return Raw(to_json(dict(members)))
 
 
 def join_list(items: Iterable[Raw]) -> Raw:
-    """An array of these elements, each as it is."""
+    """An array of these elements, unchanged."""
     return Raw(to_json(list(items)))

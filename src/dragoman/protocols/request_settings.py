@@ -1,10 +1,9 @@
-"""The settings of a request, as far as they mean the same on every protocol: how they are fitted to
-what an upstream takes, and what the ledger says of one that is not, or not as it was asked for.
+"""Settings of a request that are common to all protocols: how they are adapted to an upstream, and
+the losses reported for it.
 
 A protocol's own request writer adds its field names and vocabularies. Kinds are those of
-protocols.md 3.1.1: what only tunes is a knob; a number that is out of the upstream's range is
-repaired; a word that becomes another is converted; what the client counts on is content.
-"""
+protocols.md 3.1.1: a tuning parameter is a knob; a number out of the upstream's range is repaired;
+a replaced word is converted; anything the client relies on is content."""
 
 from __future__ import annotations
 
@@ -23,14 +22,14 @@ NOT_TAKEN: Final = "the upstream does not take it"
 NO_SCHEMA: Final = "the upstream takes no schema for its answer"
 
 UNNAMED: Final = "output"
-"""What a schema for the answer is called that has no name, where a protocol wants one."""
+"""The name of an unnamed answer schema, for protocols that require one."""
 
 FAST_TIERS: Final = frozenset({"fast", "priority"})
 """Service tiers of OpenAI's protocols that `map_fast` ties to the speed `fast` of Messages."""
 
 
 class RequestSettings:
-    """The settings of one request on their way to one upstream."""
+    """The settings of one request for one upstream."""
 
     __slots__ = ("_ledger", "capabilities", "options", "request")
 
@@ -50,12 +49,12 @@ class RequestSettings:
             self.lose(name, LossKind.KNOB, NO_COUNTERPART)
 
     def lose_thinking(self, kind: LossKind, detail: str) -> None:
-        """Report what becomes of the client's wish for thinking."""
+        """Report the conversion of the requested thinking."""
         self.lose("thinking", kind, detail)
 
     def effort(self, effort: str | None, converted: str | None) -> str | None:
-        """The effort itself, or the nearest that the upstream knows; `converted` tells how it came
-        to stand for the client's wish, see `effort_of`."""
+        """The effort, or the nearest one that the upstream supports; `converted` is the detail of
+        an earlier conversion, see `effort_of`."""
         if converted is not None:
             self.lose_thinking(LossKind.CONVERTED, converted)
         if effort is None:
@@ -63,12 +62,12 @@ class RequestSettings:
         return known_effort(effort, self.capabilities.efforts, self.lose_thinking)
 
     def check_display(self, thinking: Thinking) -> None:
-        """Report a way of showing reasoning that the gateway does not know."""
+        """Report an unknown form of reasoning display."""
         if thinking.display not in (None, "summarized", "omitted"):
             self.lose_thinking(LossKind.KNOB, "thinking is not shown in this way")
 
     def output_limit(self, asked: int, least: int = 0) -> int:
-        """The output limit, in tokens, within what the upstream takes."""
+        """The output limit, in tokens, within the upstream's range."""
         most = self.capabilities.max_output_tokens
         limit = max(asked, least)
         limit = limit if most is None else min(limit, most)
@@ -77,15 +76,15 @@ class RequestSettings:
         return limit
 
     def sampling(self, name: str, value: float | None) -> float | None:
-        """The temperature or `top_p`, if the upstream takes it."""
+        """The temperature or `top_p`, if the upstream supports it."""
         if value is None or self.capabilities.sampling:
             return value
-        if value != 1:  # 1 is what the model does anyway
+        if value != 1:  # 1 is the default
             self.lose(name, LossKind.KNOB, NOT_TAKEN)
         return None
 
     def top_logprobs(self) -> int | None:
-        """How many alternatives of each token are asked for, if log probabilities are at all."""
+        """The number of alternatives of each token requested, if log probabilities are."""
         request = self.request
         if request.logprobs:
             return request.top_logprobs
@@ -94,8 +93,8 @@ class RequestSettings:
         return None
 
     def stops(self, taken: Sequence[str], kind: LossKind, detail: str) -> list[str]:
-        """The stop sequences that the upstream takes. Others are cut at here, or lost: `kind` and
-        `detail` tell of that."""
+        """The stop sequences that the upstream supports. Others are emulated, or reported as lost
+        with `kind` and `detail`."""
         asked = self.request.stop
         if len(taken) < len(asked):
             if emulated(asked, taken, self.options):
@@ -106,18 +105,17 @@ class RequestSettings:
 
     def user_id(self, name: str, value: str, longest: int) -> str:
         """The id of the end user in the field `name`, or its hash if it has more characters than
-        the upstream takes."""
+        the upstream allows."""
         if len(value) <= longest:
             return value
         self.lose(name, LossKind.CONVERTED, "too long for the upstream: its hash is sent")
         return hashlib.sha256(value.encode()).hexdigest()
 
     def service_tier(self, known: Collection[str]) -> str | None:
-        """The service tier in the words of OpenAI's protocols, of which the upstream knows some.
+        """The service tier in the words of OpenAI's protocols, if the upstream knows it.
 
-        A tier that the client gave comes before the one that its speed stands for: who forbids
-        priority capacity is not to pay for it.
-        """
+        A tier that the client gave takes precedence over the one for its speed: a client that
+        forbids priority capacity must not pay for it."""
         tier, speed = self.request.service_tier, self.request.speed
         if speed == "fast" and tier is None and self.options.map_fast:
             return "fast"
@@ -138,5 +136,5 @@ class RequestSettings:
 
 
 def fitted(limit: int) -> str:
-    """What the ledger says of a number of tokens that was out of the upstream's range."""
+    """The loss detail for a number of tokens out of the upstream's range."""
     return f"fitted to the upstream's limit of {limit} tokens"

@@ -1,8 +1,7 @@
-"""Options and capabilities by their names in the configuration, whoever declares them.
+"""Options and capabilities by their names in the configuration.
 
-In a configuration and in the library call the settings of all protocols stand side by side; here
-each finds the struct it belongs to.
-"""
+A configuration and the library call have the settings of all protocols in one table; here each is
+assigned to the struct that declares it."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ def _fields(parts: tuple[type[Struct], ...]) -> Mapping[str, FieldInfo]:
 def with_settings(base: E, values: Mapping[str, Any]) -> E:
     """`base` with the settings in `values`, each by its name.
 
-    The values are taken as they are: see `checked` for those that a person wrote.
+    The values are not validated: see `checked` for values written by a person.
     """
     kind = type(base)
     own = dict(base.own)
@@ -72,7 +71,7 @@ def setting(base: Extensible, name: str) -> Any:
     """The value of the setting `name`.
 
     Raises:
-        KeyError: there is none of that name.
+        KeyError: there is no setting of that name.
     """
     for part in declared_by(type(base)):
         if name in part.__struct_fields__ and name != "own":
@@ -84,7 +83,7 @@ def checked(kind: type[Extensible], values: Mapping[str, Any]) -> dict[str, Any]
     """The values of settings, each converted to its type.
 
     Raises:
-        ValueError: naming the setting, and what it may be.
+        ValueError: naming the setting, and the allowed values.
     """
     known = fields_of(kind)
     for name in values.keys() - known.keys():
@@ -95,13 +94,13 @@ def checked(kind: type[Extensible], values: Mapping[str, Any]) -> dict[str, Any]
             converted[name] = msgspec.convert(value, known[name].type)
         except msgspec.ValidationError as error:
             choices = _choices(known[name].type)
-            told = f"must be one of {', '.join(choices)}" if choices else str(error)
-            raise ValueError(f"{name}: {told}") from None
+            problem = f"must be one of {', '.join(choices)}" if choices else str(error)
+            raise ValueError(f"{name}: {problem}") from None
     return converted
 
 
 def _choices(kind: Any) -> list[str]:
-    """The words that a setting may be, none if it may be more than words."""
+    """The allowed words of a setting, empty if other values are allowed."""
     if isinstance(kind, type) and issubclass(kind, Enum):
         return [str(member.value) for member in kind]
     return [str(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []

@@ -1,6 +1,5 @@
-"""Tools of a request, as far as they mean the same on every protocol: what stands in the place of
-one that the upstream does not take, and what the ledger says of it.
-"""
+"""Tools of a request, common to all protocols: replacements for tools that the upstream does not
+support, and the losses reported for them."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ NOT_OFFERED: Final = "names a tool that is not offered upstream"
 EMPTY: Final[JsonObject] = {"type": "object", "properties": {}}
 """The schema of a tool without arguments."""
 CLOSED: Final[JsonObject] = {**EMPTY, "additionalProperties": False}
-"""The same, as strict mode wants it."""
+"""The same schema for strict mode."""
 
 
 def drop_hosted(tool: HostedTool, outbound: Outbound) -> None:
@@ -29,7 +28,7 @@ def drop_hosted(tool: HostedTool, outbound: Outbound) -> None:
 
 
 def drop_strict(tool: FunctionTool, outbound: Outbound) -> None:
-    """Report that arguments are not held to their schema."""
+    """Report that arguments are not checked against their schema."""
     detail = "the upstream does not enforce this schema"
     outbound.ledger.add(f"{tool.path}.strict", LossKind.KNOB, detail)
 
@@ -48,7 +47,7 @@ def drop_mark(tool: FunctionTool, outbound: Outbound) -> None:
 
 
 def object_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject:
-    """The schema of a tool's arguments, an object at its root as all services want it."""
+    """The schema of a tool's arguments, with an object at its root as all services require."""
     schema = tool.schema
     if not schema:
         return CLOSED if tool.strict else EMPTY
@@ -59,9 +58,8 @@ def object_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject:
 
 
 def emulation_of(tool: CustomTool, outbound: Outbound) -> tuple[str, JsonObject] | None:
-    """Description and schema of a function with one string in place of a free-text tool; None where
-    the options want none.
-    """
+    """Description and schema of a function with one string in place of a free-text tool; None if
+    the options disable it."""
     if outbound.options.custom_tools == "reject":
         detail = "the upstream has no free-text tools"
         outbound.ledger.add(tool.path, LossKind.CONTENT, detail)

@@ -223,8 +223,8 @@ async def _relay(
     data = b"".join(held)
     held.clear()
     of_first = None
-    if context.thought and codec.passthrough.joined is not None:
-        of_first = codec.passthrough.joined(context.thought)
+    if context.thought and codec.passthrough.continuation is not None:
+        of_first = codec.passthrough.continuation(context.thought)
         data = of_first(data)
     is_sent = not stream.over
     """Whether the beginning is sent."""
@@ -238,11 +238,11 @@ async def _relay(
         room -= len(chunk)
         if room < 0:
             room += _STEP
-            kept = stream.kept
-            if not kept:
+            buffered = stream.buffered
+            if not buffered:
                 # Of what passes as it is the texts are recorded, and its last event may repeat it.
                 context.incoming.reserve(_STEP)
-            steps = kept // _STEP - paid
+            steps = buffered // _STEP - paid
             if steps > 0:
                 paid += steps
                 context.incoming.reserve(steps * _STEP * _COPIES)

@@ -26,7 +26,7 @@ from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome
 from dragoman.translation.estimate import (
     LONG_BODY,
     estimate_bytes,
-    estimate_said,
+    estimate_output,
     text_bytes,
 )
 from dragoman.translation.streams import completed
@@ -156,24 +156,24 @@ class RequestContext:
         outcome = self.outcome
         if outcome.finish is not None:
             self.record.finish = outcome.finish.reason
-        untold = 0 if self.reading is None else self.reading.untold
-        if self.is_called and (outcome.usage is None or not outcome.ended or untold):
-            self._estimate(outcome, untold)
+        unreported = 0 if self.reading is None else self.reading.unreported
+        if self.is_called and (outcome.usage is None or not outcome.ended or unreported):
+            self._estimate(outcome, unreported)
         if outcome.usage is not self.record.usage:
             self.note_usage()
 
-    def _estimate(self, outcome: Outcome, untold: int = 0) -> None:
+    def _estimate(self, outcome: Outcome, unreported: int = 0) -> None:
         """Complete the usage of an answer that was not told whole. What was told counts where it
-        can be all of it: some tell at an answer's beginning how long it is by then. Of `untold`
+        can be all of it: some tell at an answer's beginning how long it is by then. Of `unreported`
         answers that went before it nothing was told; each had the prompt at least."""
-        said = outcome.said if self.reading is None else self.reading.said
-        output, told = estimate_said(said), outcome.usage
-        if told is not None and not untold and output <= 2 * told.output:
+        output_bytes = outcome.text_bytes if self.reading is None else self.reading.text_bytes
+        output, told = estimate_output(output_bytes), outcome.usage
+        if told is not None and not unreported and output <= 2 * told.output:
             return
         asked = self.asked if self.stream is not None else text_bytes(self.call.body)
         prompt = estimate_bytes(asked)
         usage = completed(told, prompt, output)
-        outcome.usage = replace(usage, input=usage.input + untold * prompt)
+        outcome.usage = replace(usage, input=usage.input + unreported * prompt)
         outcome.estimated = True
 
     def note_usage(self) -> None:
@@ -215,7 +215,7 @@ class RequestContext:
         """Whether another account may be asked if the stream breaks off while it only thinks."""
         return (
             self.call.passes_through
-            and self.call.codec.passthrough.joined is not None
+            and self.call.codec.passthrough.continuation is not None
             and self.recorder is None
         )
 

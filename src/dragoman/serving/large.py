@@ -171,7 +171,7 @@ class LargeBodies:
         call.ledger.extend(given.losses)
         outcome.usage, outcome.finish = given.outcome.usage, given.outcome.finish
         outcome.fault, outcome.ended = given.outcome.fault, given.outcome.ended
-        outcome.said = given.outcome.said
+        outcome.text_bytes = given.outcome.text_bytes
         return made, given.id
 
     async def work(

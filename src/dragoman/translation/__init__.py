@@ -1,4 +1,4 @@
-"""Joins a reader and a writer: the public library call, usable without the server.
+"""The public library call, which joins a reader and a writer; usable without the server.
 
     call = translate_request("anthropic_messages", "openai_chat", body, model="gpt-5.5")
     call.path, call.headers(key), call.body      # what to send
@@ -8,9 +8,8 @@
     stream.feed(chunk)                           # bytes for the client, as they come
     stream.finish()                              # the upstream's bytes are over
 
-Nothing here performs I/O. Between the same protocol nothing is translated: values pass byte for
-byte, and only the model name and the request for usage change.
-"""
+Nothing here performs I/O. Within one protocol nothing is translated: values pass byte for byte, and
+only the model name and the request for usage change."""
 
 from __future__ import annotations
 

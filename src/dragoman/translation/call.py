@@ -44,7 +44,7 @@ from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
 from dragoman.translation.foreign_reasoning import without_foreign_reasoning
 from dragoman.translation.streams import (
-    NOTED,
+    RECORDED,
     UNREAD,
     AnswerStream,
     CutStream,
@@ -55,14 +55,14 @@ from dragoman.translation.streams import (
 )
 
 ALL_REASONING = 1 << 62
-"""Every piece of reasoning, for `Call.drop_reasoning`."""
+"""All pieces of reasoning, for `Call.drop_reasoning`."""
 
 
 _NOT_PICKLED = frozenset({"_unreduced", "body", "mask"})
 
 
 class CallSettings(Struct, frozen=True, kw_only=True):
-    """What a translation depends on besides the two protocols.
+    """The parameters of a translation besides the two protocols.
 
     `model` is the name sent upstream (None: the client's). `account` tags reasoning state with
     the account it will be bound to. `response_id` is the id of the answer (None: a fresh one).
@@ -82,11 +82,10 @@ class CallSettings(Struct, frozen=True, kw_only=True):
 class Call:
     """A request on its way to one upstream, and the way back for its answer.
 
-    `account` and `response_id` are those of the settings at first; a caller that asks one account
-    after another sets them for each. `request_id` is told in an error that ends a stream, where
-    the protocol has a place for it. `mask` hides the account's secrets in streams; the caller
-    masks whole answers and errors.
-    """
+    `account` and `response_id` are initially those of the settings; a caller that tries several
+    accounts sets them for each. `request_id` is part of an error that ends a stream, if the
+    protocol has a member for it. `mask` hides the account's secrets in streams; the caller masks
+    whole answers and errors."""
 
     __slots__ = (
         "_names",
@@ -144,8 +143,8 @@ class Call:
         self._unreduced = self.body, self.ledger
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickled is what the translation of an answer needs, which is neither body; of the
-        request it is what `reduce` has found."""
+        """The pickled state has what the translation of an answer needs: neither body, and of the
+        request the result of `reduce`."""
         state = {name: getattr(self, name) for name in self.__slots__ if name not in _NOT_PICKLED}
         return state | {"codec": self.codec.name}
 
@@ -157,7 +156,8 @@ class Call:
         self.complete(self._source, b"")
 
     def reduce(self) -> None:
-        """Find what of the request the translation of its answer needs, before this is pickled.
+        """Extract the part of the request that the translation of its answer needs, before
+        pickling.
 
         Raises:
             InvalidRequest: naming the field.
@@ -168,7 +168,7 @@ class Call:
             self._source.reduce(self.settings.sealer)
 
     def complete(self, source: ClientRequest, body: bytes) -> None:
-        """Give the bodies to a call that was made in another process."""
+        """Set the bodies of a call that was made in another process."""
         source.take_reduced(self._source)
         self._source, self.body = source, body
         self._unreduced = body, self.ledger
@@ -177,11 +177,11 @@ class Call:
         """Make `body` the one for `account`: without reasoning that the account cannot use. What is
         left out is in `ledger`.
 
-        Where reasoning is `bound` to the account that made it, that of others is left out. Between
-        different protocols a tag names its account; reasoning without a tag, and all of it where
-        nothing is translated, is another account's if the conversation has `moved` to this one. The
+        If reasoning is `bound` to the account that made it, that of other accounts is left out.
+        Between different protocols a tag names its account; reasoning without a tag, and all of it
+        within one protocol, is another account's if the conversation has `moved` to this one. The
         first `least` pieces are left out in any case, `ALL_REASONING` after the account refused
-        them. Returns how many pieces were left out.
+        them. Returns the number of pieces left out.
 
         Raises:
             Refused: the policy does not allow the loss.
@@ -236,7 +236,7 @@ class Call:
         return body
 
     def _may_be_long(self, request: Request) -> bool:
-        """Whether an answer may have more tokens than a whole one should be waited for."""
+        """Whether an answer may have more tokens than a non-streamed one should."""
         capabilities = self.settings.capabilities
         above = capabilities.stream_above
         if above is None:
@@ -282,7 +282,7 @@ class Call:
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        """What was lost so far, of the request and of the answer."""
+        """The losses of the request and of the answer so far."""
         return tuple(self.ledger)
 
     def translate_response(self, body: bytes, outcome: Outcome | None = None) -> bytes:
@@ -298,7 +298,7 @@ class Call:
                 body, source.model, source.shown, passthrough.choices(source.members)
             )
             if passed is not None:
-                outcome.usage, outcome.said = passed.usage, passed.said
+                outcome.usage, outcome.text_bytes = passed.usage, passed.text_bytes
                 outcome.ended, outcome.finish = True, finish_of(passed.reason)
                 return passed.body
         return self._whole(self._events(body), outcome)
@@ -314,7 +314,7 @@ class Call:
         return rendered.status, escape(to_json(rendered.body))
 
     def __repr__(self) -> str:
-        """From which protocol to which, and how much was lost; no content."""
+        """The two protocols and the number of losses; no content."""
         lost = len(self.ledger)
         return (
             f"<Call {self._source.codec.name} -> {self.codec.name}: {len(self.body)} bytes, "
@@ -322,8 +322,8 @@ class Call:
         )
 
     def open_stream(self) -> AnswerStream:
-        """A translator for the upstream's streamed answer. It keeps nothing of this call's bodies
-        alive."""
+        """A translator for the upstream's streamed answer. It has no reference to this call's
+        bodies."""
         if not self.passes_through:
             return self._translated(self.response_id)
         source, passthrough = self._source, self.codec.passthrough
@@ -395,7 +395,7 @@ class Call:
     def _written(
         self, events: Iterable[Event], writer: AnswerWriter, outcome: Outcome
     ) -> list[bytes]:
-        """What `writer` makes of all the events of an answer.
+        """The output of `writer` for all events of an answer.
 
         Raises:
             UpstreamError: the answer failed, or is not complete.
@@ -414,13 +414,13 @@ class Call:
         written: list[bytes] = []
         write = writer.write
         for event in ordered:
-            if type(event) in NOTED:
-                outcome.note(event)
+            if type(event) in RECORDED:
+                outcome.record(event)
                 if type(event) is Failed:
-                    # It may have been paid for all the same.
-                    for told in ordered:
-                        if type(told) is Metered:
-                            outcome.note(told)
+                    # It may have been paid for nevertheless.
+                    for earlier in ordered:
+                        if type(earlier) is Metered:
+                            outcome.record(earlier)
                     raise UpstreamError(event.fault)
             written.append(write(event))
         if not outcome.ended:
@@ -428,12 +428,12 @@ class Call:
         if self.ledger.lacks_content and not any(map(has_content, ordered)):
             raise UpstreamError.unreadable(UNREAD)
         if outcome.usage is None:
-            outcome.said = _said_in(ordered)
+            outcome.text_bytes = _text_bytes_in(ordered)
         return written
 
     def _asked(self) -> Request:
-        """The request as far as its answer depends on it. One that is passed through is read for
-        the first answer that is not exact."""
+        """The part of the request that its answer depends on. A request that is passed through is
+        read at the first answer that is not exact."""
         source, sealer = self._source, self.settings.sealer
         if self.passes_through and not source.is_reduced:
             with suppress(InvalidRequest):
@@ -454,7 +454,7 @@ class Call:
         )
 
     def _reply(self, answer_id: str | None = None) -> Reply:
-        """What a writer needs; `answer_id` is the id to show in place of `response_id`."""
+        """The context of a writer; `answer_id` is the id to show in place of `response_id`."""
         settings = self.settings
         name = self._source.shown.get("id") or answer_id or self.response_id
         return Reply(
@@ -471,8 +471,8 @@ class Call:
 
 
 class _Rest(Struct, frozen=True, kw_only=True):
-    """Translates the rest of a stream that was passed through. Of the request it has the settings:
-    streams are long, and conversations large."""
+    """The translation of the rest of a stream that was passed through. It stores only the settings
+    of the request: streams are long, and conversations large."""
 
     members: Mapping[str, Any]
     shown: Mapping[str, Any]
@@ -495,7 +495,7 @@ class _Rest(Struct, frozen=True, kw_only=True):
 
 
 _SETTING_BYTES = 2048
-"""Size of the largest member of a request that is a setting, and no part of a conversation."""
+"""Size of the largest member of a request that counts as a setting, not as conversation."""
 
 
 def _settings(members: Mapping[str, Raw]) -> dict[str, Any]:
@@ -507,8 +507,8 @@ def _settings(members: Mapping[str, Raw]) -> dict[str, Any]:
     }
 
 
-def _said_in(events: Iterable[Event]) -> int:
-    """The bytes of text that the model says in the events of an answer."""
+def _text_bytes_in(events: Iterable[Event]) -> int:
+    """The bytes of text in the events of an answer."""
     texts: list[str] = []
     for event in events:
         if type(event) is Delta:
@@ -521,8 +521,8 @@ def _said_in(events: Iterable[Event]) -> int:
 
 
 def _is_plain(events: Sequence[Event]) -> bool:
-    """Whether there are no tool calls, which may have to be restored, and each block ends before
-    the next one begins: then the stages before the writer would change nothing."""
+    """Whether the answer has no tool calls and no interleaved blocks: then the stages before the
+    writer would change nothing."""
     kinds = list(map(type, events))
     if kinds.count(Opened) == 1:
         opened = events[kinds.index(Opened)]
@@ -540,8 +540,8 @@ def _is_plain(events: Sequence[Event]) -> bool:
 
 def mint(prefix: str) -> str:
     """A fresh id with `prefix`."""
-    # Unlike any other, not secret: without a system call for each. Forks have their own seeds.
-    # Those of one time begin alike, as the vendors' do, so that a store has them side by side.
+    # Unique, not secret: without a system call for each. Forks have their own seeds.
+    # Ids of one time have a common prefix, as the vendors' do, so that a store has them in order.
     return f"{prefix}{int(time.time() * 1000):012x}{random.getrandbits(48):012x}"
 
 
@@ -549,8 +549,8 @@ _LETTERS = bytes.maketrans(b"0123456789abcdef", b"abcdefghijklmnop")
 
 
 def mint_request_id() -> str:
-    """A fresh id for a request, in letters: errors on the Messages protocol hold it, and agents
-    that look for "502" anywhere in an error (opencode, pi) would ask again what was refused."""
+    """A fresh id for a request, in letters: Messages errors contain it, and agents that look for
+    "502" anywhere in an error (opencode, pi) would retry a refused request."""
     return "req_" + mint("").encode().translate(_LETTERS).decode()
 
 
@@ -576,10 +576,10 @@ def tool_names(request: Request, upstream: Codec) -> ToolNames:
 
 
 def decode_answer(body: bytes, ledger: Ledger) -> JsonObject:
-    """The JSON object of an upstream's whole answer, its texts mended.
+    """The JSON object of an upstream's whole answer, with lone surrogates in its texts repaired.
 
     Raises:
-        UpstreamError: it is not one.
+        UpstreamError: it is not a JSON object.
     """
     try:
         value = jsontext.strict(body)

@@ -1,4 +1,4 @@
-"""A client's request, read once for all upstreams it may be sent to."""
+"""A client's request, read once for all upstreams that it may be sent to."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from dragoman.protocols.fields import check_shape, decode_object
 
 
 class Outline(Struct, frozen=True):
-    """What the beginning of `ClientRequest` finds out about a body. `members` are the places,
-    begin and end, of the values of its top-level members; `mended` is as in `ClientRequest`, where
-    they are places in its body."""
+    """The outline of a body, as `ClientRequest` determines it. `members` are the start and end
+    offsets of its top-level members' values; `mended` is as in `ClientRequest`, with offsets in its
+    body."""
 
     model: str
     stream: bool
@@ -34,13 +34,12 @@ class Outline(Struct, frozen=True):
 
 
 class ClientRequest:
-    """A client's request, read once, to be written for one upstream after another.
+    """A client's request, read once and written for one upstream after another.
 
-    `model` and `stream` are known at once; the whole body is read only when an upstream of
-    another protocol needs it. `shown` are members that answers repeat instead of those in `body`.
-    `is_large`: the body is large, and is worked on in another process. `is_lowered`: its output
-    limit is lower than the client's.
-    """
+    `model` and `stream` are read at once, the whole body only if an upstream of another protocol
+    needs it. `shown` are members that answers repeat instead of those in `body`. `is_large`: the
+    body is large, and is processed in another process. `is_lowered`: its output limit is lower than
+    the client's."""
 
     __slots__ = (
         "_beginning",
@@ -68,9 +67,8 @@ class ClientRequest:
         members: Mapping[str, msgspec.Raw] | None = None,
         own: bytes | None = None,
     ) -> None:
-        """Read the head of `body`; `operation` is what the path of the request contains, `members`
-        those of the body, where they are known, `own` a body with all of it whose shape was not
-        found right before.
+        """Read the head of `body`; `operation` is the operation in the request's path, `members`
+        the body's members, if known, `own` a complete body with a shape not yet validated.
 
         Raises:
             InvalidRequest: not a JSON object, or model or stream are missing or of the wrong
@@ -78,7 +76,7 @@ class ClientRequest:
         """
         self.codec: Codec = CODECS[protocol]
         self.mended = False
-        """Whether texts of the client had halves of characters, which no upstream takes."""
+        """Whether texts of the client had lone surrogates, which no upstream accepts."""
         self.members: Mapping[str, msgspec.Raw]
         try:
             self.members = _decode_members(body, members)
@@ -99,8 +97,8 @@ class ClientRequest:
 
     @classmethod
     def of(cls, protocol: str, request: Request) -> ClientRequest:
-        """A request made by the gateway, without a body: it is written for each upstream, also for
-        one of the same protocol."""
+        """A request made by the gateway, without a body: it is written for every upstream,
+        including those of the same protocol."""
         made = cls.__new__(cls)
         made._set_bare(protocol)
         made.model, made.stream, made._request = request.model, request.stream, request
@@ -110,7 +108,7 @@ class ClientRequest:
     def outlined(
         cls, protocol: str, body: bytes, operation: Operation | None, outline: Outline
     ) -> ClientRequest:
-        """A request whose `outline` another process made of its body."""
+        """A request with the `outline` that another process made of its body."""
         made = cls.__new__(cls)
         made._set_bare(protocol)
         made.body, made.operation, made.is_large = body, operation, True
@@ -123,12 +121,12 @@ class ClientRequest:
         return made
 
     def outline(self) -> Outline:
-        """What is known of the body without all of it being read."""
+        """The part of the body known without reading all of it."""
         places = {}
         end = 0
         for name, raw in self.members.items():
             text = bytes(raw)
-            # Wherever else the same text stands is as good, so the first one that is found does.
+            # Any other occurrence of the same text is as good, so the first one found is used.
             start = self.body.find(text, end)
             if start < 0:
                 start = self.body.find(text)
@@ -137,7 +135,7 @@ class ClientRequest:
         return Outline(self.model, self.stream, places, self.beginning(), self.mended)
 
     def __getstate__(self) -> tuple[Any, ...]:
-        """Pickled is what the translation of an answer needs, which is not the body."""
+        """The pickled state has what the translation of an answer needs, without the body."""
         named = self.codec.name, self.model, self.stream, self.operation, self.shown
         return *named, self._for_answer
 
@@ -146,7 +144,7 @@ class ClientRequest:
         _, self.model, self.stream, self.operation, self.shown, self._for_answer = state
 
     def _set_bare(self, protocol: str) -> None:
-        """Set all but model and stream to what holds of a request without a body."""
+        """Set all members but model and stream to those of a request without a body."""
         self.codec, self.body, self.members = CODECS[protocol], b"", {}
         self.shown, self.operation = {}, None
         self.mended = self.is_large = self.is_lowered = False
@@ -179,8 +177,8 @@ class ClientRequest:
         return self._request
 
     def for_answer(self, sealer: Sealer) -> Request:
-        """The request as far as its answer depends on it, in canonical form: without the
-        conversation, if the body was read in another process.
+        """The part of the request that its answer depends on, in canonical form: without the
+        conversation if the body was read in another process.
 
         Raises:
             InvalidRequest: naming the field.
@@ -188,8 +186,8 @@ class ClientRequest:
         return self._for_answer or self.read(sealer)
 
     def reduce(self, sealer: Sealer, *, is_passed: bool = False) -> None:
-        """Find what its answer depends on, for a request that is pickled or passed through. One
-        that `is_passed` may have what no reader knows: then nothing is found but the model.
+        """Extract the part that its answer depends on, for a request that is pickled or passed
+        through. One that `is_passed` may have unknown members: then only the model is extracted.
 
         Raises:
             InvalidRequest: naming the field.
@@ -210,11 +208,11 @@ class ClientRequest:
 
     @property
     def is_reduced(self) -> bool:
-        """Whether what its answer depends on was found."""
+        """Whether the part that its answer depends on was extracted."""
         return self._for_answer is not None
 
     def take_reduced(self, other: ClientRequest) -> None:
-        """Take over what another process has kept of the same request."""
+        """Take over the part of the same request that another process extracted."""
         self._for_answer = other._for_answer
 
     def member(self, name: str) -> Any:
@@ -228,14 +226,14 @@ class ClientRequest:
     def forward(
         self, model: str, capabilities: Capabilities, ledger: Ledger, without: int = 0
     ) -> bytes:
-        """The body for an upstream of the same protocol, values byte for byte. Only reasoning
-        that was given in place of another upstream is left out, and reported, and so are the first
-        `without` pieces of reasoning that only their maker can read; and limits are kept to that
-        the capabilities name.
+        """The body for an upstream of the same protocol, values byte for byte. Only reasoning in
+        the gateway's envelopes is left out, and reported, and so are the first `without` pieces of
+        reasoning that only their maker can read; and limits are lowered to those of the
+        capabilities.
 
         Raises:
-            InvalidRequest: a well-known field is missing or of the wrong type. What else may be
-                wrong with it the upstream reports in the same protocol.
+            InvalidRequest: a well-known field is missing or of the wrong type. The upstream reports
+            other mistakes in the same protocol.
         """
         check_shape(self.body if self._own is None else self._own, self.codec.passthrough.shape)
         members = self.codec.passthrough.without_envelopes(self.members, ledger)
@@ -245,12 +243,12 @@ class ClientRequest:
         return self.codec.passthrough.forward_request(members, model, capabilities)
 
     def reasoning(self, most: int) -> int:
-        """How many pieces of reasoning that only their maker can read the client sends back, up to
+        """The number of pieces of reasoning in the request that only their maker can read, up to
         `most`."""
         return self.codec.passthrough.without_reasoning(self.members, Ledger(), most)[1]
 
     def beginning(self) -> Beginning:
-        """What is the same in all requests of the conversation."""
+        """The beginning that is the same in all requests of the conversation."""
         if self._beginning is None:
             self._beginning = self.codec.passthrough.beginning(self.members)
         return self._beginning
@@ -263,7 +261,7 @@ def _decode_members(
         if members is None:
             members = jsontext.members(body)
         if not body.isascii():
-            body.decode()  # the members' values were not looked into
+            body.decode()  # the members' values were not decoded
         return members
     except (JsonError, UnicodeDecodeError):
         decode_object(body)

@@ -1,11 +1,10 @@
-"""An estimate of tokens, for prompts that the upstream cannot count and answers that it does not.
+"""An estimate of tokens, for prompts that the upstream cannot count and answers without usage.
 
-No tokenizer is loaded: vendors do not publish those of their current models, and the counts of
-any two differ by more than this does. A word of Latin letters counts one for each six of them
-begun, a number one for each three digits, a sign or a letter of another alphabet half, a CJK
+No tokenizer is loaded: vendors do not publish those of their current models, and the counts of any
+two differ by more than this does. A word of Latin letters counts one for each six letters or part
+of them, a number one for each three digits, a sign or a letter of another alphabet one half, a CJK
 character or emoji one; JSON counts by its text. Pictures and files have the fixed prices below.
-Expect to be within a quarter of the truth.
-"""
+Expect to be within a quarter of the truth."""
 
 from __future__ import annotations
 
@@ -34,32 +33,32 @@ from dragoman.canonical.requests import CustomTool, FunctionTool, JsonSchema, Re
 from dragoman.protocols.base import to_json_text
 
 IMAGE_TOKENS = 1500
-"""A picture of about a megapixel."""
+"""Tokens of a picture of about a megapixel."""
 PAGE_TOKENS = 2000
-"""One page of a PDF, text and picture together; a page is taken to be 50 kB."""
+"""Tokens of one page of a PDF, text and picture together; a page is assumed to be 50 kB."""
 _PAGE_BYTES = 50_000
 _TURN_TOKENS = 4
 _TOOL_TOKENS = 8
 _REQUEST_TOKENS = 3
 
-_BYTES_SAID = 4
-"""Bytes of a token: what vendors name for English. Other letters take more bytes, and are fewer to
-a token."""
+_BYTES_PER_TOKEN = 4
+"""Bytes of a token in English, as vendors state it. Other alphabets have more bytes and fewer
+letters per token."""
 _TOKENS_PER_BYTE = 0.3
-"""Of the JSON text of a request."""
+"""Bytes of a token in the JSON text of a request."""
 LONG_BODY = 128 * 1024
 _PIECE = 64
-"""Bytes that are looked at: so many without a space, quote or sign are a file's, in base64."""
+"""Size of a sample: so many bytes without a space, quote or sign are part of a base64 file."""
 _FILE_BYTES = 45
-"""Bytes of a file, in base64, that cost as much as one of text: a picture of a megapixel has about
+"""Bytes of a base64 file that cost as much as one byte of text: a picture of a megapixel has about
 200 kB, and costs `IMAGE_TOKENS`."""
 
 _WORDS = re.compile(r"[A-Za-z]+|[0-9]+|[^\sA-Za-z0-9]")
 _SAMPLES = 32
 _SAMPLED = 64_000
-"""Of a longer text only samples are counted: so many characters in all, in `_SAMPLES` pieces."""
+"""Characters counted of a longer text, in `_SAMPLES` pieces."""
 _WIDE = 0x2E80
-"""From here on, characters are mostly CJK or emoji: about one token each."""
+"""The first code point of mostly CJK characters and emoji: about one token each."""
 
 
 def estimate_tokens(request: Request) -> int:
@@ -81,19 +80,19 @@ def estimate_tokens(request: Request) -> int:
     return math.ceil(count)
 
 
-def estimate_said(count: int) -> int:
-    """The estimated tokens of so many bytes of an answer's text."""
-    return math.ceil(count / _BYTES_SAID)
+def estimate_output(count: int) -> int:
+    """The estimated tokens of an answer's text, by its number of bytes."""
+    return math.ceil(count / _BYTES_PER_TOKEN)
 
 
 def estimate_bytes(count: int) -> int:
-    """The estimated tokens of a request of so many `text_bytes`."""
+    """The estimated tokens of a request, by its `text_bytes`."""
     return math.ceil(count * _TOKENS_PER_BYTE)
 
 
 def text_bytes(body: bytes) -> int:
-    """How long a request is, for an estimate by its length alone. Of more than `LONG_BODY` bytes
-    parts are looked at: pictures and files, which are most of it then, count for what they cost."""
+    """The effective length of a request, for an estimate by length alone. A body of more than
+    `LONG_BODY` bytes is sampled: pictures and files, most of it then, count by their cost."""
     size = len(body)
     if size <= LONG_BODY:
         return size

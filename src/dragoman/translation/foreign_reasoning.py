@@ -1,4 +1,4 @@
-"""Leaves out reasoning that only the account which made it can use."""
+"""Removal of reasoning that only the account which made it can use."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from dragoman.canonical.requests import Request
 def without_foreign_reasoning(
     request: Request, origin: str, account: str, *, unknown: bool, own: bool
 ) -> tuple[Request, int]:
-    """The request without the state of reasoning that another account made, and how many pieces
-    that was.
+    """The request without reasoning state made by another account, and the number of pieces
+    removed.
 
     `origin` is the protocol of the upstream, `account` the tag of the account that the request is
     for. With `unknown`, state that does not name its account counts as foreign too, and with `own`
-    all of it does. The reasoning itself stays, as that of another model: a writer reports what it
-    loses.
+    all of it does. The reasoning itself stays, as another model's: a writer reports its losses.
     """
 
     def is_foreign(block: Block) -> bool:

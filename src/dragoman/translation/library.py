@@ -92,7 +92,7 @@ def _codec(side: str, name: object) -> Codec:
 
 
 def _validated(kind: type[E], given: E | Mapping[str, Any] | None) -> E:
-    """Settings as they were given, each of them checked."""
+    """The given settings, each of them validated."""
     if given is None:
         return kind()
     if isinstance(given, Mapping):
@@ -109,7 +109,7 @@ def _encoded(body: bytes | str | Mapping[str, Any]) -> bytes:
     if isinstance(body, bytes):
         return body
     try:
-        # The standard library refuses what JSON has no word for, where msgspec makes it null.
+        # The standard library refuses values unknown to JSON, which msgspec encodes as null.
         text = body if isinstance(body, str) else json.dumps(dict(body), allow_nan=False)
         return text.encode()
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError) as error:

@@ -46,25 +46,24 @@ from dragoman.sse import COMMENT, Decoder, EventTooLarge, Frame, escape
 from dragoman.translation.estimate import estimate_text
 
 UNREAD = "it says nothing in a form that is read"
-"""What is wrong with an answer of which only losses of content are known."""
+"""The error for an answer with losses of content and nothing else."""
 
 
 class Outcome(Struct):
-    """The outcome of an answer, filled in while it is read: usage, how it ended, what failed.
+    """The outcome of an answer, filled in while it is read: usage, end, failure.
 
-    `estimated` says that not all of the usage was told. `said` are the bytes of text in a whole
-    answer whose usage was not told.
-    """
+    `estimated`: the usage reported was incomplete. `text_bytes` are the bytes of text in a whole
+    answer without usage."""
 
     usage: Usage | None = None
     finish: Finish | None = None
     fault: Fault | None = None
     ended: bool = False
     estimated: bool = False
-    said: int = 0
+    text_bytes: int = 0
 
-    def note(self, event: Event) -> None:
-        """Remember what `event` says of the answer as a whole."""
+    def record(self, event: Event) -> None:
+        """Record an `event` about the answer as a whole."""
         if type(event) is Metered:
             self.usage = event.usage
         elif type(event) is Finished:
@@ -78,13 +77,12 @@ class Outcome(Struct):
 class AnswerStream:
     """An upstream's streamed answer on its way to the client.
 
-    `outcome` is what is known of it so far. `begun` becomes true with the first event that has
-    content: text, reasoning, a tool call. The bytes before that may be held back: an error that
-    follows them can still be sent with a status of its own, or another account be tried.
+    `outcome` is its outcome so far. `begun` becomes true with the first event that has content:
+    text, reasoning, a tool call. The bytes before that may be delayed: a later error can still be
+    sent with its own status, or another account be tried.
 
-    `blank` is the length of the run of white space with which the arguments of a tool call go on:
-    some models never stop.
-    """
+    `blank` is the length of the current run of white space in a tool call's arguments: some models
+    never stop."""
 
     __slots__ = ("_decoder", "_hiding", "_mask", "_repeats", "begun", "blank", "outcome")
 
@@ -93,7 +91,7 @@ class AnswerStream:
         self._mask = mask
         self._hiding = StreamMask(mask) if mask is not None and mask.secrets.forms else None
         self._repeats = False
-        """Whether what is written may hold placeholders of long texts."""
+        """Whether the bytes written may have placeholders of long texts."""
         self.outcome = Outcome()
         self.begun = False
         self.blank = 0
@@ -105,35 +103,34 @@ class AnswerStream:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will be written: the answer ended, or failed."""
+        """Whether the output is complete: the answer ended, or failed."""
         return self.outcome.ended or self.outcome.fault is not None
 
     @property
     def cut(self) -> bool:
-        """Whether the answer was ended here, although the upstream goes on."""
+        """Whether the answer was ended here, although the upstream continues."""
         return False
 
     @property
     def thinks(self) -> bool:
-        """Whether nothing came so far but thoughts after which another answer may go on: in plain
-        text, with no signature and no place of their own."""
+        """Whether the content so far is only plain reasoning text, without signature or block of
+        its own, so that another answer may continue it."""
         return False
 
     @property
-    def untold(self) -> int:
-        """How many answers ended in it without their usage, each followed by one that goes on from
-        it."""
+    def unreported(self) -> int:
+        """The number of answers in it that ended without usage and were continued by another."""
         return 0
 
     @property
-    def said(self) -> int:
-        """About how many bytes of text the model has said."""
+    def text_bytes(self) -> int:
+        """The approximate bytes of the model's text so far."""
         return 0
 
     @property
-    def kept(self) -> int:
-        """About how many bytes of the answer are kept until it ends, when the last events may
-        repeat them."""
+    def buffered(self) -> int:
+        """The approximate bytes of the answer stored until it ends, as the last events may repeat
+        them."""
         return 0
 
     def feed(self, chunk: bytes) -> bytes:
@@ -151,11 +148,11 @@ class AnswerStream:
         return self._fill(self._hidden(written))
 
     def _fill(self, written: bytes) -> bytes:
-        """What was written with the long texts in place of their placeholders."""
+        """The bytes written, with the long texts in place of their placeholders."""
         return written
 
     def _hidden(self, written: bytes) -> bytes:
-        """What was written with the account's secrets hidden."""
+        """The bytes written, with the account's secrets masked."""
         hiding = self._hiding
         if hiding is None or not written:
             return written
@@ -163,8 +160,8 @@ class AnswerStream:
         return shown + hiding.flush() if hiding.waits and self.over else shown
 
     def finish(self) -> bytes:
-        """The upstream's bytes are over; return the rest for the client (an explicit error if
-        the answer is not whole)."""
+        """Handle the end of the upstream's bytes; return the rest for the client (an explicit error
+        if the answer is incomplete)."""
         return self._finished(self._decoder.finish())
 
     def _finished(self, frames: Iterable[Frame]) -> bytes:
@@ -183,9 +180,9 @@ class AnswerStream:
         raise NotImplementedError
 
     def keepalive(self) -> bytes:
-        """Bytes to send in silence, which clients ignore."""
+        """The bytes to send during silence, which clients ignore."""
         if self._hiding is not None and self._hiding.waits:
-            return COMMENT  # an event with a number must not precede those that wait
+            return COMMENT  # a numbered event must not precede delayed ones
         return self._keepalive()
 
     def _keepalive(self) -> bytes:
@@ -196,7 +193,7 @@ class AnswerStream:
         raise NotImplementedError
 
     def _close(self) -> bytes:
-        """There are no more events; return the rest for the client."""
+        """Handle the end of the events; return the rest for the client."""
         raise NotImplementedError
 
 
@@ -210,9 +207,9 @@ class TranslatedStream(AnswerStream):
         "_ledger",
         "_reader",
         "_restorer",
-        "_said",
         "_sequencer",
         "_size",
+        "_text_bytes",
         "_texts",
         "_writer",
         "speaks",
@@ -237,22 +234,22 @@ class TranslatedStream(AnswerStream):
         self._calls: set[int] = set()
         """Indexes of the blocks that are tool calls."""
         self.speaks = False
-        """Whether more than thoughts without a signature came."""
-        self._said = 0
+        """Whether there was content other than unsigned reasoning."""
+        self._text_bytes = 0
         self._carried = 0
-        """Bytes of the frames that say more than a piece of text."""
+        """Bytes of the frames with more than a piece of text."""
         self._size = 0
         """Bytes of the last frame, 0 if they are among those."""
         self._texts: list[bytes] = []
-        """The long texts that the writer repeats, with the account's secrets hidden."""
+        """The long texts that the writer repeats, with the account's secrets masked."""
 
     @property
-    def said(self) -> int:
-        return self._said
+    def text_bytes(self) -> int:
+        return self._text_bytes
 
     @property
-    def kept(self) -> int:
-        return self._said + self._carried
+    def buffered(self) -> int:
+        return self._text_bytes + self._carried
 
     def _fill(self, written: bytes) -> bytes:
         if not has_placeholder(written):
@@ -262,8 +259,9 @@ class TranslatedStream(AnswerStream):
         return b"".join(filled(written, self._texts))
 
     def follow(self, matcher: Matcher) -> bytes:
-        """Go on with a stream of which the client has been shown what `matcher` found exact. What
-        that loses in translation is lost to nobody. Returns an error if it cannot be read."""
+        """Continue a stream after the part that `matcher` passed to the client. Losses in reading
+        that part again are not reported, since the client has it. Returns an error if it cannot be
+        read."""
         known, outcome = len(self._ledger), self.outcome
         failure = b""
 
@@ -306,15 +304,15 @@ class TranslatedStream(AnswerStream):
             for event in events:
                 if type(event) is Delta:
                     text = event.text
-                    # A letter that takes more bytes is more of a token.
-                    self._said += (
+                    # A letter with more bytes is a larger part of a token.
+                    self._text_bytes += (
                         len(text) if text.isascii() else len(text.encode(errors="replace"))
                     )
                     is_plain = event.index == sequencer.current and event.index not in self._calls
                     if self.blank or (not is_plain and text.isspace()):
                         self._watch_blank(event)
                     if is_plain:
-                        # As nearly always: neither stage would change it.
+                        # The usual case: neither stage would change it.
                         written.append(self._write(event))
                         continue
                 elif type(event) is Opened:
@@ -328,10 +326,10 @@ class TranslatedStream(AnswerStream):
                 if type(event) is not Delta and type(event) is not Metered:
                     self._carried += self._size
                     self._size = 0
-                    self._repeats = may_be_long(self._said + self._carried)
+                    self._repeats = may_be_long(self._text_bytes + self._carried)
                 for changed in self._restorer.push(event):
                     for ordered in sequencer.push(changed):
-                        # One by one: an error must not lose what was already written.
+                        # One by one: an error must not lose the bytes already written.
                         written.append(self._write(ordered))  # noqa: PERF401
         except (IllegalEvent, DragomanError) as error:
             fault = error.fault if isinstance(error, DragomanError) else _ILLEGAL
@@ -350,12 +348,12 @@ class TranslatedStream(AnswerStream):
         kind = type(event)
         if not self.begun:
             self.begun = has_content(event)
-        if kind in NOTED:
+        if kind in RECORDED:
             if kind is Finished and not self.begun and self._ledger.lacks_content:
                 raise UpstreamError.unreadable(UNREAD)
             if self._mask is not None and type(event) is Failed:
                 event = Failed(self._mask.fault(event.fault))
-            self.outcome.note(event)
+            self.outcome.record(event)
         return self._writer.write(event)
 
 
@@ -363,9 +361,8 @@ class CutStream(TranslatedStream):
     """A stream between two protocols that ends at an emulated stop sequence: a further stage
     before the writer.
 
-    Of an answer that is cut the upstream never tells its usage: the client is told an estimate,
-    which begins with the tokens of its `prompt`, and the ledger and the outcome that it is one.
-    """
+    The upstream reports no usage of an answer that is cut: the client gets an estimate, starting
+    with the tokens of its `prompt`, which is marked as such in the ledger and the outcome."""
 
     __slots__ = ("_cutter", "_generated", "_prompt")
 
@@ -384,7 +381,7 @@ class CutStream(TranslatedStream):
         self._cutter = StopCutter(stops)
         self._prompt = prompt
         self._generated: list[str] = []
-        """All that the model said."""
+        """The whole text of the model."""
 
     @property
     def cut(self) -> bool:
@@ -411,12 +408,12 @@ class CutStream(TranslatedStream):
         return completed(self.outcome.usage, self._prompt, output)
 
 
-def completed(told: Usage | None, prompt: int, output: int) -> Usage:
-    """The usage of an answer of which not all was told: estimates of its prompt and its output
-    stand in for the rest."""
-    if told is None:
+def completed(reported: Usage | None, prompt: int, output: int) -> Usage:
+    """The usage of an answer with incomplete usage: estimates of its prompt and its output replace
+    the rest."""
+    if reported is None:
         return Usage(input=prompt, output=output)
-    return replace(told, output=max(told.output, output))
+    return replace(reported, output=max(reported.output, output))
 
 
 def has_content(event: Event) -> bool:
@@ -434,14 +431,14 @@ def has_content(event: Event) -> bool:
     return type(event) is Sealed or type(event) is Annotated
 
 
-NOTED = frozenset({Metered, Finished, Failed, Ended})
-"""Types of the events that an outcome takes note of."""
+RECORDED = frozenset({Metered, Finished, Failed, Ended})
+"""Types of the events that an outcome records."""
 
 _ILLEGAL = Fault(FaultKind.UPSTREAM_FAILED, "The upstream's events came in an impossible order.")
 
 
-class _Held(NamedTuple):
-    """An event that is exact, and not passed on yet, as `passed`."""
+class _Pending(NamedTuple):
+    """An exact event not passed on yet, as `passed`."""
 
     frame: Frame
     passed: bytes
@@ -450,10 +447,10 @@ class _Held(NamedTuple):
 
 class PassedStream(AnswerStream):
     """A stream within one protocol: bytes pass as long as a matcher finds them exact. From the
-    first event on that is not, the stream is translated: `translate` makes the stream that goes
-    on, from the id that the client knows the answer by."""
+    first inexact event on, the stream is translated: `translate` creates the stream that continues,
+    from the id by which the client knows the answer."""
 
-    __slots__ = ("_held", "_keepalive_bytes", "_matcher", "_rest", "_translate")
+    __slots__ = ("_keepalive_bytes", "_matcher", "_pending", "_rest", "_translate")
 
     def __init__(
         self,
@@ -466,17 +463,17 @@ class PassedStream(AnswerStream):
         self._matcher = matcher
         self._keepalive_bytes = keepalive
         self._translate = translate
-        self._held: _Held | None = None
+        self._pending: _Pending | None = None
         self._rest: TranslatedStream | None = None
-        """Goes on with the answer."""
+        """The translated stream that continues the answer."""
 
     @property
-    def said(self) -> int:
-        return self._matcher.said if self._rest is None else self._rest.said
+    def text_bytes(self) -> int:
+        return self._matcher.text_bytes if self._rest is None else self._rest.text_bytes
 
     @property
-    def kept(self) -> int:
-        return 0 if self._rest is None else self._rest.kept
+    def buffered(self) -> int:
+        return 0 if self._rest is None else self._rest.buffered
 
     @property
     def answer_id(self) -> str:
@@ -487,8 +484,8 @@ class PassedStream(AnswerStream):
         return self._matcher.thinks and (self._rest is None or not self._rest.speaks)
 
     @property
-    def untold(self) -> int:
-        return self._matcher.untold
+    def unreported(self) -> int:
+        return self._matcher.unreported
 
     def _keepalive(self) -> bytes:
         return self._keepalive_bytes if self._rest is None else self._rest.keepalive()
@@ -498,12 +495,12 @@ class PassedStream(AnswerStream):
         if outcome.ended or outcome.fault is not None:
             return b""
         if self._rest is not None:
-            return self._noted(self._rest, self._rest._take(frame))
+            return self._recorded(self._rest, self._rest._take(frame))
         passed = matcher.match(frame)
         if passed is None:
             rest, written = self._hand_over()
-            return self._noted(rest, written + rest._take(frame))
-        if matcher.undo is not None or self._held is not None:
+            return self._recorded(rest, written + rest._take(frame))
+        if matcher.undo is not None or self._pending is not None:
             passed = self._released(frame, passed)
         self.begun, self.blank = matcher.begun, matcher.blank
         if matcher.ended or matcher.fault is not None or matcher.usage is not outcome.usage:
@@ -511,29 +508,29 @@ class PassedStream(AnswerStream):
         return passed if passed.isascii() else escape(passed)
 
     def _released(self, frame: Frame, passed: bytes) -> bytes:
-        """What can be passed on after an event: what was held, but not an event that the matcher
-        could take back."""
-        held, undo = self._held, self._matcher.undo
-        before = b"" if held is None else held.passed
-        if undo is None or (held is not None and held.undo is undo):
-            self._held = self._matcher.undo = None
+        """The bytes to pass on after an event: the delayed event, but not one that the matcher can
+        still undo."""
+        pending, undo = self._pending, self._matcher.undo
+        before = b"" if pending is None else pending.passed
+        if undo is None or (pending is not None and pending.undo is undo):
+            self._pending = self._matcher.undo = None
             return before + passed
-        self._held = _Held(frame, passed, undo)
+        self._pending = _Pending(frame, passed, undo)
         return before
 
     def _hand_over(self) -> tuple[TranslatedStream, bytes]:
-        """The stream that goes on, and what it writes of an event that was held, or an error."""
+        """The stream that continues, and its output for a delayed event, or an error."""
         if self._rest is not None:
             return self._rest, b""
         matcher = self._matcher
         rest = self._rest = self._translate(matcher.answer_id)
         rest.outcome, rest.begun, rest.blank = self.outcome, matcher.begun, matcher.blank
         written = rest.follow(matcher)
-        if self._held is not None:
-            written += rest._take(self._held.frame)
+        if self._pending is not None:
+            written += rest._take(self._pending.frame)
         return rest, written
 
-    def _noted(self, rest: TranslatedStream, written: bytes) -> bytes:
+    def _recorded(self, rest: TranslatedStream, written: bytes) -> bytes:
         self.begun, self.blank, self._repeats = rest.begun, rest.blank, rest._repeats
         return written
 
@@ -544,16 +541,16 @@ class PassedStream(AnswerStream):
         if self.over:
             return b""
         if self._rest is None and (end := self._matcher.finish()) is not None:
-            return self._observed(end if self._held is None else self._held.passed + end)
+            return self._observed(end if self._pending is None else self._pending.passed + end)
         rest, written = self._hand_over()
-        return self._noted(rest, written + rest._close())
+        return self._recorded(rest, written + rest._close())
 
     def _failed(self, fault: Fault) -> bytes:
         rest, written = self._hand_over()
-        return self._noted(rest, written + rest._failed(fault))
+        return self._recorded(rest, written + rest._failed(fault))
 
     def _observed(self, passed: bytes) -> bytes:
-        """`passed`, the matcher's last output; an error with names of accounts hidden."""
+        """`passed`, the matcher's last output; an error with names of accounts masked."""
         matcher, outcome = self._matcher, self.outcome
         outcome.usage, outcome.ended, outcome.fault = matcher.usage, matcher.ended, matcher.fault
         if matcher.ended and matcher.reason:

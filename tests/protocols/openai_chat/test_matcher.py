@@ -231,7 +231,7 @@ def test_a_whole_answer_under_the_clients_name() -> None:
     passed = CODEC.passthrough.match_response(json.dumps(made).encode(), "shown")
     assert passed is not None
     assert json.loads(passed.body) == {**made, "model": "shown"}
-    assert (passed.usage, passed.said) == (None, 1)
+    assert (passed.usage, passed.text_bytes) == (None, 1)
 
 
 def test_several_choices_pass_if_they_were_asked_for() -> None:

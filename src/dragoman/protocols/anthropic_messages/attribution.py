@@ -1,4 +1,4 @@
-"""For whom a client asks: `metadata.user_id`."""
+"""The end user of a request: `metadata.user_id`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _SESSION = "_session_"
 _ACCOUNT, _DEVICE = "account_uuid", "device_id"
 
 
-def told_user(members: Mapping[str, Raw]) -> Attribution:
-    """The user without the session, of which one user has many. Claude Code writes
+def user_attribution(members: Mapping[str, Raw]) -> Attribution:
+    """The user id without the session, of which one user has many. Claude Code writes
     `user_..._account_..._session_...`, later versions a JSON object."""
-    told = text_of((split_object(members.get("metadata")) or {}).get("user_id"))
-    if told.startswith("{") and (parts := object_of(told)) is not None:
+    user_id = text_of((split_object(members.get("metadata")) or {}).get("user_id"))
+    if user_id.startswith("{") and (parts := object_of(user_id)) is not None:
         user = parts.get(_ACCOUNT) or parts.get(_DEVICE)
         return Attribution(user if isinstance(user, str) else "")
-    return Attribution(told.partition(_SESSION)[0])
+    return Attribution(user_id.partition(_SESSION)[0])

@@ -1,4 +1,4 @@
-"""The blocks of a Messages answer: starts, deltas and ends, where they belong and elsewhere."""
+"""The blocks of a Messages answer: starts, deltas and stops, in order or out of place."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from dragoman.protocols.anthropic_messages.loose import (
     named_delta,
     report_unknown,
 )
+from dragoman.protocols.anthropic_messages.received import Received, beyond, rest_of_block
 from dragoman.protocols.anthropic_messages.repetition import (
     Repetition,
     index_of,
     is_another,
-    is_said_again,
+    is_repeated,
 )
-from dragoman.protocols.anthropic_messages.said import Said, beyond, rest_of_block
 from dragoman.protocols.anthropic_messages.search_blocks import SearchBlocks
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.heads import Head
+from dragoman.protocols.initial_text import InitialText
 
 _NO_TEXT = Text(text="")
 _TEXT = "text"
@@ -48,20 +48,20 @@ _NONE = "none"
 _NO_BLOCK = (_NONE, -1)
 
 _OPENS = {"text_delta": _TEXT, "thinking_delta": _THINKING, "signature_delta": _THINKING}
-"""Deltas from which the kind of a block is known even when its start is missing. The kind is also
-the member that has the text."""
+"""Deltas that reveal the kind of a block with no start. The kind is also the member with the
+text."""
 
 _TEXTS = frozenset({_TEXT, _THINKING})
-"""Kinds of blocks that are a text, which is the member of that name."""
+"""Kinds of blocks with a text, in the member of the same name."""
 
 _SILENT = {"silent text": _TEXT, "silent thinking": _THINKING, "silent reasoning": _THINKING}
-"""What blocks are called of which no piece came yet, and their kinds. Reasoning under another name
-than the protocol's may have its text in deltas of text."""
+"""Type names of blocks before their first piece, and their kinds. Reasoning under another name than
+the protocol's may have its text in text deltas."""
 
 _CALLS = frozenset({_TOOL, _UNSPELT, _SPELT_AGAIN})
 
 _ASIDE = frozenset({_NONE, _CLOSED, _SKIPPED, _REPEATED, _SEARCH})
-"""Kinds of what is no block whose text or input is passed on."""
+"""Kinds of blocks whose text or input is not passed on."""
 
 _NEVER_CAME = "the input of a tool call never came"
 _MALFORMED = "a content_block_delta event is malformed"
@@ -77,13 +77,13 @@ class Blocks:
     __slots__ = (
         "_at",
         "_calls",
-        "_heads",
         "_inbound",
         "_is_whole",
         "_last",
+        "_received",
         "_repetitions",
-        "_said",
         "_searches",
+        "_starts",
         "_strays",
         "_texts",
         "count",
@@ -93,25 +93,25 @@ class Blocks:
     def __init__(self, inbound: Inbound) -> None:
         self._inbound = inbound
         self._at: dict[int, tuple[str, int]] = {}
-        """The latest block at each index of the upstream: its kind and its own number. Servers use
-        an index again once its block is over."""
+        """The kind and number of the latest block at each upstream index. Servers reuse an index
+        once its block is over."""
         self._strays: dict[tuple[int, str], int] = {}
-        """Numbers of blocks whose pieces came under the index of a block of another kind."""
-        self._heads: dict[int, JsonObject] = {}
-        """The starts of the blocks that are open, by index."""
-        self._texts: dict[int, tuple[str, Head]] = {}
-        """Kind and text of blocks that began with a text, by index, until it is passed on."""
+        """Numbers of blocks with pieces under the index of a block of another kind."""
+        self._starts: dict[int, JsonObject] = {}
+        """The start objects of the open blocks, by index."""
+        self._texts: dict[int, tuple[str, InitialText]] = {}
+        """Kind and initial text of blocks that began with one, by index, until it is passed on."""
         self._is_whole = False
-        """Whether the start of the message had blocks."""
+        """Whether the message start had blocks."""
         self._repetitions: dict[int, Repetition] = {}
-        """Those blocks, by index: events may spell them once more."""
+        """Those blocks, by index: events may repeat them."""
         self._last = -1
         """Index of the block that began last."""
-        self._said: dict[int, Said] = {}
-        """What was said in each block, by its number."""
+        self._received: dict[int, Received] = {}
+        """The content received in each block, by its number."""
         self._searches: SearchBlocks | None = None
         self._calls: CallBlocks | None = None
-        """The calls and searches, once there is one."""
+        """The calls and searches; None before the first one."""
         self.message_id = ""
         self.count = 0
         """Number of the next block."""
@@ -123,7 +123,7 @@ class Blocks:
         return number
 
     def take_all(self, content: list[Any]) -> list[Event]:
-        """Blocks that stand in a message. Events that spell them once more are repetitions."""
+        """Read the blocks inside a message. Events that spell them again are repetitions."""
         self._is_whole = True
         events: list[Event] = []
         for index, block in enumerate(content):
@@ -133,19 +133,19 @@ class Blocks:
                 self._repetitions[index] = Repetition(block)
         return events
 
-    def hold_to(self, content: list[Any]) -> list[Event]:
-        """The message is over, and this was its content: what of it was not said."""
+    def complete(self, content: list[Any]) -> list[Event]:
+        """The events for content of the whole message at its end that was not received before."""
         events: list[Event] = []
         for index in list(self._at):
             events += self._close(index)
-        for block in beyond(self._said.values(), content):
+        for block in beyond(self._received.values(), content):
             number = self._last + 1
             events += self.start({"index": number, "content_block": block})
             events += self._close(number)
         return events
 
     def end(self) -> list[Event]:
-        """The message is over, and what is open with it."""
+        """Close all open blocks at the end of the message."""
         events: list[Event] = []
         for index, (kind, number) in list(self._at.items()):
             if self._lacks_input(kind, number):
@@ -196,16 +196,16 @@ class Blocks:
             known = wire.BLOCK_FIELDS.get(kind) if type(kind) is str else None
         before = self._at.get(index)
         if before is not None and before[0] is not _CLOSED:
-            # A call of which pieces came goes on under its id alone.
+            # A call with pieces continues under its id only.
             fresh = before[0] not in _CALLS or before[0] is _UNSPELT
-            if is_said_again(self._heads.get(index), block, fresh):
+            if is_repeated(self._starts.get(index), block, fresh):
                 return []
             if self._lacks_input(*before):
                 raise UpstreamError.unreadable(_NEVER_CAME)
             closed = self._close(index)
             self._at[index] = _CLOSED, before[1]
             return [*closed, *self.start(event)]
-        self._heads[index] = block
+        self._starts[index] = block
         if index in self._repetitions and self._repetitions[index].begins(block):
             self._at[index] = _REPEATED, self.count
             return []
@@ -224,10 +224,10 @@ class Blocks:
             self._report_unknown(block, known, number)
         if kind == _TOOL:
             self._at[index] = _UNSPELT, number
-            self._said[number] = _TOOL, str(block.get("name")), []
+            self._received[number] = _TOOL, str(block.get("name")), []
             return [self._called.begin(number, block)]
         self._at[index] = kind, number
-        # In a whole message nothing more comes of a block.
+        # In a whole message every block is complete.
         text = block.get(kind) if kind in _TEXTS and not self._is_whole else None
         if (
             isinstance(text, str)
@@ -235,7 +235,7 @@ class Blocks:
             and not any(value for name, value in block.items() if name not in ("type", kind))
         ):
             self._at[index] = _HEADED, number
-            self._texts[index] = kind, Head(text)
+            self._texts[index] = kind, InitialText(text)
             block = {**block, kind: ""}
         elif kind in _TEXTS and not text and not self._is_whole:
             foreign = kind == _THINKING and event["content_block"].get("type") != _THINKING
@@ -250,11 +250,12 @@ class Blocks:
         report_unknown(self._inbound.ledger, block, known, f"content[{number}].")
 
     def _lacks_input(self, kind: str, number: int) -> bool:
-        """Whether a block is a call whose start had no input, and of which no piece came."""
+        """Whether a block is a call with no input in its start and no piece."""
         return kind is _UNSPELT and self._called.lacks_input(number)
 
     def _search_block(self, index: int, block: JsonObject) -> list[Event] | None:
-        """A block of a web search: its call opens what its result closes. None of another block."""
+        """The events of a web search block: its call opens what its result closes. None for another
+        block."""
         if search_blocks.is_call(block):
             number = self.take_number()
             self._report_unknown(block, wire.BLOCK_FIELDS[_TOOL], number)
@@ -268,7 +269,7 @@ class Blocks:
         return events
 
     def _text_start(self, number: int, block: JsonObject) -> list[Event]:
-        self._said[number] = _TEXT, "", []
+        self._received[number] = _TEXT, "", []
         events: list[Event] = [Opened(number, _NO_TEXT)]
         text = block.get("text")
         if isinstance(text, str) and text:
@@ -288,7 +289,7 @@ class Blocks:
 
     def _thinking_start(self, number: int, block: JsonObject) -> list[Event]:
         redacted = block["type"] == _REDACTED
-        self._said[number] = _THINKING, "", []
+        self._received[number] = _THINKING, "", []
         events: list[Event] = [Opened(number, Reasoning(redacted=redacted))]
         text = "" if redacted else block.get("thinking")
         if isinstance(text, str) and text:
@@ -301,10 +302,10 @@ class Blocks:
         return [Sealed(number, Opaque(wire.NAME, state, account=self._inbound.account))]
 
     def _piece(self, number: int, text: str) -> list[Event]:
-        """What a block says further."""
+        """The events of a further piece of a block."""
         if not text:
             return []
-        self._said[number][2].append(text)
+        self._received[number][2].append(text)
         return [Delta(number, text)]
 
     # Its deltas.
@@ -336,13 +337,13 @@ class Blocks:
             raise UpstreamError.unreadable(_MALFORMED)
         if not text:
             return ()
-        self._said[number][2].append(text)
+        self._received[number][2].append(text)
         return (Delta(number, text),)
 
     def _rare_delta(
         self, index: int, kind: str, number: int, what: str, delta: JsonObject
     ) -> list[Event]:
-        """A delta that is the first of its block, or stands where it does not belong."""
+        """A delta that is the first of its block, or out of place."""
         if kind in _SILENT:
             foreign = kind == "silent reasoning" and what == "text_delta"
             self._at[index] = _FOREIGN if foreign else _SILENT[kind], number
@@ -382,11 +383,11 @@ class Blocks:
         return list(self.delta({"index": index, "delta": delta}))
 
     def _input_piece(self, index: int, kind: str, number: int, delta: JsonObject) -> list[Event]:
-        """A piece of a call's input: the first, or any if the start had it."""
+        """A piece of a call's input: the first, or any one if the start had the input."""
         piece = delta.get("partial_json")
         text = to_json_text(piece) if isinstance(piece, dict) else piece
         if text == NO_INPUT and kind is _UNSPELT:
-            return []  # in the place of one that the start had, or that is to come
+            return []  # a placeholder for the input in the start, or for later pieces
         if text and isinstance(text, str):
             self._called.add(number, text)
             self._at[index] = _SPELT_AGAIN if self._called.is_given(number) else _TOOL, number
@@ -400,11 +401,11 @@ class Blocks:
         kind, head = self._texts[index]
         piece = delta.get(kind)
         if _OPENS.get(what) != kind or not isinstance(piece, str):
-            return [*self._end_head(index, number, head.end()), *self._again(index, delta)]
+            return [*self._end_initial(index, number, head.end()), *self._again(index, delta)]
         text = head.add(piece)
-        return self._end_head(index, number, text) if head.is_over else []
+        return self._end_initial(index, number, text) if head.is_over else []
 
-    def _end_head(self, index: int, number: int, text: str) -> list[Event]:
+    def _end_initial(self, index: int, number: int, text: str) -> list[Event]:
         kind, head = self._texts.pop(index)
         self._at[index] = kind, number
         if head.repeated:
@@ -412,7 +413,7 @@ class Blocks:
         return self._piece(number, text)
 
     def _unannounced(self, index: int, kind: str, what: str, delta: JsonObject) -> list[Event]:
-        """A piece of a block that never began, or that is over."""
+        """A piece of a block that never started, or that is over."""
         opened = _OPENS.get(what)
         if opened is not None and (kind is _NONE or delta.get(opened)):
             head = {"index": index, "content_block": {"type": opened}}
@@ -426,7 +427,7 @@ class Blocks:
         return []
 
     def _stray(self, index: int, kind: str, text: str) -> list[Event]:
-        """Text or thinking under the index of a block of another kind: a block of its own."""
+        """Text or thinking under the index of a block of another kind, read as a separate block."""
         known = self._strays.get((index, kind))
         if known is not None:
             return self._piece(known, text)
@@ -437,7 +438,7 @@ class Blocks:
         return self._thinking_start(number, head)
 
     def end_piece(self, delta: JsonObject) -> list[Event] | None:
-        """A piece of the last block that stands in the end of the message. None if it is none."""
+        """A piece of the last block inside the message's end. None for anything else."""
         piece = named_delta(delta) if str(delta.get("type")) in _OPENS else None
         return None if piece is None else self._again(self._last, piece)
 
@@ -448,14 +449,14 @@ class Blocks:
         index = index_of(event, self._last)
         if wire.STOP_EVENT_FIELDS.issuperset(event):
             return self._close(index)
-        return self._said_at_stop(index, event)
+        return self._missing_at_stop(index, event)
 
-    def _said_at_stop(self, index: int, event: JsonObject) -> list[Event]:
-        """The end of a block that has all of it, as the events of the vendor's own helpers do."""
+    def _missing_at_stop(self, index: int, event: JsonObject) -> list[Event]:
+        """The stop of a block that repeats it whole, as events of the vendor's SDK helpers do."""
         kind, number = self._at.get(index, _NO_BLOCK)
         block = event.get("content_block")
         if isinstance(block, dict) and (
-            kind is _NONE or (kind is _CLOSED and is_another(self._heads.get(index), block))
+            kind is _NONE or (kind is _CLOSED and is_another(self._starts.get(index), block))
         ):
             index = max(index, self._last + 1)
             begun = self.start({"index": index, "content_block": block})
@@ -463,12 +464,12 @@ class Blocks:
         block = block if isinstance(block, dict) else event
         if self._lacks_input(kind, number) and block.get("input"):
             self._called.give(number, block["input"])
-        said: list[Event] = []
+        missing: list[Event] = []
         if kind is _HEADED:
-            said = self._end_head(index, number, self._texts[index][1].end())
+            missing = self._end_initial(index, number, self._texts[index][1].end())
         if kind is not _UNSPELT and kind not in _ASIDE:
-            said += self._piece(number, rest_of_block(self._said[number], block))
-        return [*said, *self._close(index)]
+            missing += self._piece(number, rest_of_block(self._received[number], block))
+        return [*missing, *self._close(index)]
 
     def _close(self, index: int) -> list[Event]:
         kind, number = self._at.get(index, _NO_BLOCK)
@@ -476,13 +477,13 @@ class Blocks:
             return []
         events: list[Event] = []
         if kind is _HEADED:
-            events = self._end_head(index, number, self._texts[index][1].end())
+            events = self._end_initial(index, number, self._texts[index][1].end())
         self._at[index] = _CLOSED, number
         if kind is _REPEATED:
             if not self._repetitions.pop(index).is_whole():
                 raise UpstreamError.unreadable("its blocks are not those that its start has")
         elif kind is _SEARCH:
-            # It goes on until its result comes.
+            # It stays open until its result comes.
             events = self._searched.query(number)
         elif kind is not _SKIPPED:
             if kind in _CALLS:

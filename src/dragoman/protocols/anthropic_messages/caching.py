@@ -1,4 +1,4 @@
-"""Cache marks of a request: noted while blocks are written, settled when all are in place."""
+"""Cache marks of a request: recorded while blocks are written, resolved when all are in place."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _LIFETIMES = {"5m": "5m", "1h": "1h", "12h": "1h"}
 
 
 class _Pending(Struct, frozen=True):
-    """A mark on its way: the client's, and where it stands."""
+    """A recorded mark: the client's value, and its path."""
 
     mark: CacheMark
     path: str
 
 
 def mark(entry: JsonObject, cache: CacheMark | None, path: str) -> None:
-    """Note that the client marked what became `entry`."""
+    """Record that the client marked the block written as `entry`."""
     if cache is not None:
         entry[_FIELD] = _Pending(cache, path)
 
@@ -33,10 +33,10 @@ def mark(entry: JsonObject, cache: CacheMark | None, path: str) -> None:
 def settle_marks(
     body: JsonObject, automatic: CacheMark | None, path: str, outbound: Outbound
 ) -> None:
-    """Turn the noted marks of a finished body into the service's own.
+    """Turn the recorded marks of a finished body into the service's own.
 
     The service takes four marks, and in the order tools, system, messages none that lives
-    longer than one before it; of too many, the last are kept, for they cover the most.
+    longer than one before it; of too many, only the last ones stay, since they cover the most.
     `automatic` asks for the top-level mark, which counts like the others; `path` is where the
     client asked for it.
     """
@@ -46,10 +46,10 @@ def settle_marks(
             _collect_marked(body[name], entries)
     if not entries and automatic is None:
         return
-    # Marks inside blocks that pass as they are count too, but only noted ones can be left out.
-    noted = [entry for entry in entries if isinstance(entry[_FIELD], _Pending)]
+    # Marks inside unchanged blocks count too, but only recorded ones can be left out.
+    marked = [entry for entry in entries if isinstance(entry[_FIELD], _Pending)]
     surplus = max(0, len(entries) + (automatic is not None) - wire.MAX_CACHE_MARKS)
-    for entry in noted[:surplus]:
+    for entry in marked[:surplus]:
         outbound.ledger.add(entry.pop(_FIELD).path, LossKind.KNOB, "too many cache marks")
     short = False
     for entry in entries:

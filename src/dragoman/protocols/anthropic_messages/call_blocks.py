@@ -1,4 +1,4 @@
-"""The tool calls of an answer: their ids, and what their starts tell of their inputs."""
+"""The tool calls of an answer: their ids, and the inputs in their starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.fields import JsonObject
 
 NO_INPUT = "{}"
-"""The input of a call in its start, which its pieces then spell."""
+"""The input in a call's start, which its pieces repeat."""
 
 
 class CallBlocks:
@@ -27,10 +27,9 @@ class CallBlocks:
         self._message_id = message_id
         self._ids = CallIds("toolu_")
         self._inputs: dict[int, str] = {}
-        """The inputs of calls of which no piece came, by number."""
+        """The inputs of calls without pieces, by number."""
         self._given: dict[int, tuple[Any, list[str]]] = {}
-        """Inputs that stood in the starts of calls, and the pieces that then spell them once more,
-        by number."""
+        """Inputs in the starts of calls, and the pieces that repeat them, by number."""
 
     def begin(self, number: int, block: JsonObject) -> Event:
         """A call begins.
@@ -55,11 +54,11 @@ class CallBlocks:
         return Opened(number, ToolCall(id=call_id, name=name))
 
     def lacks_input(self, number: int) -> bool:
-        """Whether its start had no input, and no piece came."""
+        """Whether its start had no input and it has no piece."""
         return self._inputs.get(number) == NO_INPUT
 
     def give(self, number: int, value: Any) -> None:
-        """All of its input, of which no piece came."""
+        """All of its input, if it has no piece."""
         self._inputs[number] = to_json_text(object_of(value))
 
     def is_given(self, number: int) -> bool:
@@ -67,16 +66,16 @@ class CallBlocks:
         return number in self._given
 
     def add(self, number: int, piece: str) -> None:
-        """A piece of its input: the first, or any if the start had it."""
+        """A piece of its input: the first, or any one if the start had the input."""
         self._inputs.pop(number, None)
         if number in self._given:
             self._given[number][1].append(piece)
 
     def end(self, number: int) -> str:
-        """What is to be passed on of its input at its end.
+        """The part of its input to pass on at its end.
 
         Raises:
-            UpstreamError: its pieces say something else than its start.
+            UpstreamError: its pieces contradict its start.
         """
         given, pieces = self._given.pop(number, (None, []))
         if pieces and object_of("".join(pieces)) != object_of(given):

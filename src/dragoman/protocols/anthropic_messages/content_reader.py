@@ -46,7 +46,7 @@ _ROLE_OF = {
     "tool_use": "assistant",
     "tool_result": "user",
 }
-"""Blocks that only one side of a conversation can say."""
+"""Blocks that only one side of a conversation can have."""
 _IN_SYSTEM = frozenset({"text", "tool_addition", "tool_removal"})
 _IN_RESULT = frozenset(
     {"text", "image", "document", "search_result", "tool_reference", "browser_state"}
@@ -55,7 +55,8 @@ _IN_DOCUMENT = frozenset({"text", "image"})
 
 
 class BlockReader:
-    """Turns the content of messages into blocks; fields without a home go into `extras`.
+    """The reader of message content as blocks; fields with no canonical counterpart go into
+    `extras`.
 
     `added_tools` are the declarations found inside the conversation (beta mid-conversation tool
     changes), each with its path.
@@ -155,14 +156,14 @@ class BlockReader:
         return Foreign(origin=wire.NAME, type=kind, raw=item, loss=loss, means=means, path=path)
 
     def _finish(self, fields: Fields, table: Mapping[str, Field] = {}) -> None:
-        """The block is read: account for what is left of it."""
+        """Account for the remaining fields of a block that was read."""
         fields.take("type")
         fields.rest(self._extras, table)
 
     def _text(self, fields: Fields, role: Role) -> Text:
         text = Text(
             text=fields.need_str("text"),
-            # Only a model cites; elsewhere the service refuses citations, or passes over them.
+            # Only a model cites; elsewhere the service refuses or ignores citations.
             annotations=_citations(fields) if role == "assistant" else (),
             cache=self.cache_mark(fields),
             path=fields.path,
@@ -351,12 +352,12 @@ def _base64(source: Fields) -> str:
     try:
         binascii.a2b_base64(data, strict_mode=True)
     except (binascii.Error, ValueError):
-        joined = "".join(data.split())
+        compact = "".join(data.split())
         try:
-            binascii.a2b_base64(joined, strict_mode=True)
+            binascii.a2b_base64(compact, strict_mode=True)
         except (binascii.Error, ValueError):
             source.fail("data", "is not base64")
-        return joined
+        return compact
     return data
 
 

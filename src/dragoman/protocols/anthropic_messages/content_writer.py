@@ -108,23 +108,23 @@ class BlockWriter:
 
     def _annotated(self, block: Text) -> Iterable[JsonObject]:
         own = [
-            note.raw
-            for note in block.annotations
-            if isinstance(note, ForeignCitation) and note.origin == wire.NAME
+            annotation.raw
+            for annotation in block.annotations
+            if isinstance(annotation, ForeignCitation) and annotation.origin == wire.NAME
         ]
         # A user's text with citations is refused.
-        kept = own if self._role == "assistant" else []
+        remaining = own if self._role == "assistant" else []
         if block.phase is not None:
             message = block.path.rpartition(".content")[0] or block.path
             detail = "the phase of a message has no counterpart upstream"
             self._outbound.ledger.add(f"{message}.phase", LossKind.KNOB, detail)
         if block.logprobs:
             self._lose(block, LossKind.KNOB, "token probabilities are not sent upstream")
-        if len(kept) < len(block.annotations):
+        if len(remaining) < len(block.annotations):
             self._lose(block, LossKind.KNOB, "citations have no counterpart upstream")
         entries = list(self._plain(block.text, block))
-        if kept:
-            entries = [{**entry, "citations": kept} for entry in entries]
+        if remaining:
+            entries = [{**entry, "citations": remaining} for entry in entries]
         return entries
 
     def _image(self, block: Image) -> Iterable[JsonObject]:
@@ -202,7 +202,7 @@ class BlockWriter:
         return _text_source(text)
 
     def _unmarked(self, block: Block) -> list[JsonObject]:
-        """Blocks where no cache mark may stand."""
+        """Blocks that may not have a cache mark."""
         entries = [dict(entry) for entry in self._block(block)]
         for entry in entries:
             if entry.pop("cache_control", None) is not None:
@@ -259,7 +259,7 @@ class BlockWriter:
         return self._invalid_input(block) if value is None else value
 
     def _invalid_input(self, block: ToolCall) -> JsonObject:
-        """What to send for arguments that are no JSON object."""
+        """The input to send for arguments that are not a JSON object."""
         problem = "the arguments are not a JSON object"
         match self._outbound.options.invalid_tool_arguments:
             case "error":

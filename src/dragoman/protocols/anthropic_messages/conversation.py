@@ -1,4 +1,4 @@
-"""Puts the turns of a request where the service wants them.
+"""The placement of a request's turns as the service requires it.
 
 Source of the placement rules: the service's documentation. Leading system text belongs in
 `system`; a later system message follows a user turn and is last or precedes an assistant turn;
@@ -57,8 +57,8 @@ class Conversation(Struct):
                 content.sort(key=lambda block: block["type"] not in _THINKING)
 
     def settle_prefill(self, outbound: Outbound, *, possible: bool) -> None:
-        """A final assistant message is a prefill. Where the service takes none, beside thinking
-        or a schema for the answer, the user has the last word, as it is with other services."""
+        """A final assistant message is a prefill. Where the service refuses it, with thinking or an
+        answer schema, a user message follows, as with other services."""
         if not self.messages or self.messages[-1]["role"] != "assistant":
             return
         reject = outbound.options.of(MessagesOptions).trailing_assistant == "reject"
@@ -73,7 +73,7 @@ class Conversation(Struct):
         outbound.ledger.add(self.last_path, kind, detail)
 
     def _trim_prefill(self, outbound: Outbound) -> None:
-        """The service refuses a prefill that ends in white space."""
+        """Trim a prefill: the service refuses trailing white space."""
         content = self.messages[-1]["content"]
         last = content[-1]
         if last["type"] == "text" and last["text"] != last["text"].rstrip():

@@ -22,4 +22,4 @@ COUNTING = Counting(
     read=read_count,
     write=lambda counted: {"input_tokens": counted},
 )
-"""What is not counted: message_count_tokens_params.py of anthropic."""
+"""Members that are not counted: message_count_tokens_params.py of anthropic."""

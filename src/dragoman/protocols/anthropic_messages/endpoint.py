@@ -1,4 +1,4 @@
-"""Where and how Messages are called."""
+"""The endpoint of Messages: paths, headers, limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from dragoman.canonical.options import Capabilities
-from dragoman.protocols.anthropic_messages.attribution import told_user
+from dragoman.protocols.anthropic_messages.attribution import user_attribution
 from dragoman.protocols.anthropic_messages.counting import COUNTING
 from dragoman.protocols.anthropic_messages.limits import LIMIT_NAMES, limit_lines
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
@@ -62,7 +62,7 @@ ENDPOINT = Endpoint(
     },
     capabilities=MessagesCapabilities,
     attributed_by=frozenset({"metadata"}),
-    attribution=told_user,
+    attribution=user_attribution,
     completed=completed,
     auth="x-api-key",
     headers=version_headers,

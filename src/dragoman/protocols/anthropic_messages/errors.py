@@ -10,9 +10,9 @@ from dragoman.canonical.options import Options
 from dragoman.failing import retry_after
 from dragoman.protocols.base import OFFICIAL, Rendered, to_json
 from dragoman.protocols.error_body import error_in, read_error_body, report_of
-from dragoman.protocols.faults import FIXED_STATUS, kept_status, kind_of, message_of
+from dragoman.protocols.faults import FIXED_STATUS, client_status, kind_of, message_of
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.retrying import told_in_stream
+from dragoman.protocols.retrying import worded_for_stream
 from dragoman.sse import encode
 
 _SHOWN: dict[FaultKind, tuple[int, str]] = {
@@ -55,10 +55,10 @@ _CODES = {
     FaultKind.MODEL_NOT_FOUND: "model_not_found",
     FaultKind.PAYMENT_REQUIRED: "insufficient_quota",
 }
-"""What OpenAI's protocols call kinds for which this one has no word of its own."""
+"""OpenAI's codes for kinds that this protocol has no word for."""
 
 REASONING_REFUSALS = ("`signature` in `thinking`", "signature in thinking block")
-"""Texts with which thinking is refused that was not signed here."""
+"""Error texts for thinking with a foreign signature."""
 
 
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
@@ -73,27 +73,24 @@ def fault_of(
     retry_after: float | None = None,
     report: ErrorReport | None = None,
 ) -> Fault:
-    """The fault that an error object or text tells of.
-
-    `status` is None inside a stream or an answer of status 200. `report` is that of the whole
-    body, where the object is in one.
-    """
+    """The fault for an error object or text. `status` is None inside a stream or an answer of
+    status 200. `report` is the one of the whole body, if the object is in one."""
     report = report or report_of(error)
     error = error_in(error)
     details = error.get("details")
     details = details if isinstance(details, dict) else None
-    told = (details or {}).get("error_code") or error.get("code")
-    if status is None and type(told) is int and 400 <= told <= 599:
-        status = told
+    given_code = (details or {}).get("error_code") or error.get("code")
+    if status is None and type(given_code) is int and 400 <= given_code <= 599:
+        status = given_code
     message = message_of(error, status)
-    kind = kind_of(status, (told, error.get("type")), message)
+    kind = kind_of(status, (given_code, error.get("type")), message)
     if kind is FaultKind.NOT_FOUND and message.startswith("model:"):
         kind = FaultKind.MODEL_NOT_FOUND
     return Fault(
         kind,
         message,
-        code=_CODES.get(kind) or (told if isinstance(told, str) else None),
-        status=kept_status(kind, status),
+        code=_CODES.get(kind) or (given_code if isinstance(given_code, str) else None),
+        status=client_status(kind, status),
         retry_after=retry_after,
         details=details,
         report=report,
@@ -124,9 +121,9 @@ def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> R
 
 
 def error_event(fault: Fault, request_id: str = "") -> bytes:
-    """The event that ends a stream that failed. With the request's id, as the service sends it,
-    qwen-code asks again."""
-    event: JsonObject = {"type": "error", "error": error_object(told_in_stream(fault))}
+    """The event that ends a failed stream. It carries the request id, as the service does, so that
+    qwen-code retries."""
+    event: JsonObject = {"type": "error", "error": error_object(worded_for_stream(fault))}
     if request_id:
         event["request_id"] = request_id
     return encode(to_json(event), b"error")

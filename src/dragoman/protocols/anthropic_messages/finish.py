@@ -67,8 +67,8 @@ def is_known_reason(word: object) -> bool:
 
 
 def is_foreign_reason(word: str) -> bool:
-    """Whether a `stop_reason` is that of a failure or of another protocol. One that nobody knows
-    may be new in this one."""
+    """Whether a `stop_reason` means a failure or belongs to another protocol. An unknown one may be
+    new in this protocol."""
     return word not in _REASONS and (is_failure(word) or is_known_reason(word))
 
 

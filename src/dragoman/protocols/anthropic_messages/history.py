@@ -1,4 +1,4 @@
-"""Pass-through: what of a conversation was made for another upstream is not sent to this one."""
+"""Pass-through: thinking made for another upstream is removed from a conversation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dragoman.protocols.base import Beginning
 from dragoman.protocols.raw import (
     join_list,
     join_object,
-    said,
+    messages_in,
     settled,
     split_list,
     split_object,
@@ -25,17 +25,16 @@ _LOST = "reasoning of another upstream is not sent"
 
 
 def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:
-    """The members without the thinking that this gateway signed in place of another upstream:
-    the service refuses signatures that are not its own. All else keeps its bytes.
-    """
+    """The members without the thinking that the gateway signed in place of another upstream: the
+    service refuses foreign signatures. All other values keep their bytes."""
     messages = members.get("messages")
     if messages is None or _SIGN not in bytes(messages):
         return members
     before = split_list(messages) or []
     after = [
-        kept
+        remaining
         for number, message in enumerate(before)
-        if (kept := _message(message, f"messages[{number}]", ledger)) is not None
+        if (remaining := _message(message, f"messages[{number}]", ledger)) is not None
     ]
     unchanged = len(after) == len(before) and all(
         new is old for new, old in zip(after, before, strict=True)
@@ -44,20 +43,20 @@ def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str
 
 
 def _message(message: Raw, path: str, ledger: Ledger) -> Raw | None:
-    """The message itself, or without such blocks; None if nothing is left of it."""
+    """The message without such blocks, or unchanged; None if nothing is left of it."""
     if _SIGN not in bytes(message):
         return message
     fields = split_object(message) or {}
     blocks = split_list(fields.get("content")) or []
-    kept = []
+    remaining = []
     for number, block in enumerate(blocks):
         if _is_sealed(block):
             ledger.add(f"{path}.content[{number}]", LossKind.KNOB, _LOST)
         else:
-            kept.append(block)
-    if len(kept) == len(blocks):
+            remaining.append(block)
+    if len(remaining) == len(blocks):
         return message
-    return join_object({**fields, "content": join_list(kept)}) if kept else None
+    return join_object({**fields, "content": join_list(remaining)}) if remaining else None
 
 
 def _is_sealed(block: Raw) -> bool:
@@ -70,13 +69,13 @@ def _is_sealed(block: Raw) -> bool:
 
 _BOUND = "reasoning that is bound to another account is not sent"
 _BILLING = b"x-anthropic-billing-header:"
-"""How the first system block of Claude Code begins, which differs from request to request."""
+"""The beginning of Claude Code's first system block, which differs from request to request."""
 
 
 def without_reasoning(
     members: Mapping[str, Raw], ledger: Ledger, most: int
 ) -> tuple[Mapping[str, Raw], int]:
-    """The members without the first `most` thinking blocks, and how many those were. A message of
+    """The members without the first `most` thinking blocks, and the number removed. A message of
     nothing else is left out."""
     messages = members.get("messages")
     if messages is None or b"thinking" not in bytes(messages):
@@ -86,17 +85,17 @@ def without_reasoning(
     for number, message in enumerate(split_list(messages) or ()):
         fields = split_object(message) if b"thinking" in bytes(message) else None
         blocks = split_list(fields.get("content")) if fields is not None else None
-        kept = []
+        remaining = []
         for position, block in enumerate(blocks or ()):
             if left_out < most and _is_thinking(block):
                 ledger.add(f"messages[{number}].content[{position}]", LossKind.KNOB, _BOUND)
                 left_out += 1
             else:
-                kept.append(block)
-        if fields is None or blocks is None or len(kept) == len(blocks):
+                remaining.append(block)
+        if fields is None or blocks is None or len(remaining) == len(blocks):
             after.append(message)
-        elif kept:
-            after.append(join_object({**fields, "content": join_list(kept)}))
+        elif remaining:
+            after.append(join_object({**fields, "content": join_list(remaining)}))
     return ({**members, "messages": join_list(after)} if left_out else members), left_out
 
 
@@ -106,14 +105,14 @@ def _is_thinking(block: Raw) -> bool:
 
 
 def beginning(members: Mapping[str, Raw]) -> Beginning:
-    """The system prompt, the user that is named, and the messages up to the model's first."""
+    """The system prompt, the named user, and the messages up to the model's first one."""
     pieces = []
     if "system" in members:
         pieces.append(settled(members["system"], _BILLING))
     if "metadata" in members:
         metadata = split_object(members["metadata"]) or {}
         pieces.append(b"\0user " + bytes(metadata.get("user_id", b"")))
-    for message in said(members.get("messages")):
+    for message in messages_in(members.get("messages")):
         if message.role == "assistant":
             return Beginning(b"\0".join(pieces), False)
         pieces.append(settled(message.content))

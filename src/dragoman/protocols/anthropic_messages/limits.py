@@ -1,4 +1,4 @@
-"""What Messages clients are told of rate limits: headers of the service's page on rate limits."""
+"""Rate limit headers for Messages clients, as in the service's documentation of rate limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks and deltas of servers that keep to the protocol loosely, as it has them."""
+"""Blocks and deltas of loosely conforming servers, converted to the protocol's form."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ _MEMBERS = {
     "partial_json": ("partial_json", "input_json_delta"),
     "signature": ("signature", "signature_delta"),
 }
-"""Members that tell what an object without a known type is: the protocol's own member for it, and
-the type of its delta."""
+"""Members that identify an object of unknown type: the protocol's member for it, and its delta
+type."""
 
 
 def as_known(block: JsonObject) -> JsonObject:
-    """A block of no known type as what its members tell it is; itself if they do not."""
+    """A block of unknown type in the form that its members suggest; unchanged if they suggest
+    none."""
     kind = block.get("type")
     if type(kind) is str and is_hosted(kind):
         return block
@@ -40,7 +41,7 @@ def as_known(block: JsonObject) -> JsonObject:
 
 
 def object_of(given: Any) -> Any:
-    """The input of a call, which some servers write as text; itself if it is none."""
+    """The input of a call, which some servers write as text; unchanged otherwise."""
     if not isinstance(given, str):
         return given
     found = jsontext.object_of(given) if given.strip() else {}
@@ -48,7 +49,7 @@ def object_of(given: Any) -> Any:
 
 
 def named_delta(delta: JsonObject) -> JsonObject | None:
-    """A delta of no known type as what its members tell it is; None if they do not."""
+    """A delta of unknown type in the form that its members suggest; None if they suggest none."""
     for name, (own, kind) in _MEMBERS.items():
         text = delta.get(name)
         if isinstance(text, str):
@@ -59,13 +60,13 @@ def named_delta(delta: JsonObject) -> JsonObject | None:
 
 
 def _is_thought(kind: Any) -> bool:
-    """Whether a type that nobody knows is some word for reasoning, whose text is no answer."""
+    """Whether an unknown type is a word for reasoning, the text of which is not an answer."""
     return isinstance(kind, str) and any(word in kind for word in ("reason", "think", "thought"))
 
 
 def is_hosted(kind: str) -> bool:
-    """Whether a block is of what the vendor's own tools do, or of how it serves: nothing the model
-    says to the client."""
+    """Whether a block is about the vendor's own tools or serving, and not content for the
+    client."""
     return kind in wire.FOREIGN_BLOCKS or kind.endswith(("tool_result", "_tool_use"))
 
 

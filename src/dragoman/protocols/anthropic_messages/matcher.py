@@ -31,8 +31,8 @@ from dragoman.sse import Frame, encode
 
 # --- shapes -------------------------------------------------------------------------------------
 #
-# A member that is declared to be None is one in which other servers say something: there it is
-# read. What is not declared passes.
+# A member declared as None has content with some servers: then the stream reader takes over.
+# Undeclared members pass.
 
 
 class Message(Struct):
@@ -140,17 +140,17 @@ _PIECES = {
     _THINKING: ("thinking_delta", "thinking"),
     _TOOL: ("input_json_delta", "partial_json"),
 }
-"""The deltas that text of a block comes in, and their members for it."""
+"""The delta types for a block's text, and their members for it."""
 
-_BESIDE = {_TEXT: "citations_delta", _THINKING: "signature_delta"}
-"""The other deltas of a block."""
+_OTHER_DELTAS = {_TEXT: "citations_delta", _THINKING: "signature_delta"}
+"""The other delta types of a block."""
 
 # --- blocks -------------------------------------------------------------------------------------
 
 
 def _is_exact(block: JsonObject) -> bool:
-    """Whether a block is one of the protocol, with what readers want of it; one of a type that
-    nobody knows and nobody can read may be new in it."""
+    """Whether a block is valid in the protocol, with the members that readers need; one of an
+    unknown type with no readable content may be new in it."""
     kind = block.get("type")
     if kind in (_TEXT, _THINKING):
         return isinstance(block.get(kind), str)
@@ -163,7 +163,7 @@ def _is_exact(block: JsonObject) -> bool:
 
 
 def _is_empty(block: JsonObject) -> bool:
-    """Whether a block is as it begins: what it says comes in pieces."""
+    """Whether a block is empty, as its start is: its content comes in pieces."""
     kind = block.get("type")
     return not block.get("input" if kind == _TOOL else str(kind))
 
@@ -174,7 +174,7 @@ def _word(value: JsonObject, name: str) -> str:
 
 
 class Block(Struct, eq=False):
-    """A block as far as it came: its start, its text, and other deltas."""
+    """A block received so far: its start, its text, and other deltas."""
 
     index: int
     start: JsonObject
@@ -194,7 +194,7 @@ class Block(Struct, eq=False):
         return not self.run.text or is_object(self.run.value())
 
     def frames(self) -> Iterator[Frame]:
-        """Events that say the same."""
+        """Equivalent events."""
         place = {"index": self.index}
         yield _event("content_block_start", **place, content_block=self.start)
         if self.run is not None and self.run.text:
@@ -219,7 +219,7 @@ def _run(index: int, kind: str) -> Run:
 
 
 class MessagesMatcher(Watch):
-    """Follows one stream; see `base.Matcher`. Only the model's name changes in what is exact."""
+    """The Messages matcher; see `base.Matcher`. Only the model name changes in exact events."""
 
     __slots__ = ("_blocks", "_end", "_id", "_ids", "_likeness", "_model", "_start", "_usage")
 
@@ -233,13 +233,13 @@ class MessagesMatcher(Watch):
         super().__init__()
         self._model = model
         self._start: bytes = b""
-        """The start of the message, without what is shown in place of it."""
+        """The message start as received, before replacements."""
         self._blocks: list[Block] = []
         self._ids: set[str] = set()
         """Ids of the calls."""
         self._usage: JsonObject = {}
         self._end: list[Frame] = []
-        """The events that tell how the message ended."""
+        """The events with the stop reason and usage."""
         self._likeness = Likeness()
         self._id = ""
 
@@ -262,7 +262,7 @@ class MessagesMatcher(Watch):
         if self.undo is not None and take is not MessagesMatcher._grow_block and self._is_torn:
             return None
         try:
-            return self._beside(frame) if take is None else take(self, frame)
+            return self._unknown_event(frame) if take is None else take(self, frame)
         except JsonError:
             return None
 
@@ -313,13 +313,13 @@ class MessagesMatcher(Watch):
             return None
         block, delta = self._blocks[-1], event.delta
         if block.run is None:
-            # Nobody reads such a block but the client.
+            # Only the client reads such a block.
             is_foreign = block.kind not in wire.BLOCK_FIELDS
             is_read = self._is_readable(delta) and not is_hosted(block.kind)
             return frame.raw if is_foreign and not is_read else None
         kind, member = _PIECES[block.kind]
         if delta.type != kind:
-            if delta.type != _BESIDE.get(block.kind):
+            if delta.type != _OTHER_DELTAS.get(block.kind):
                 return None if self._is_readable(delta) else frame.raw
             block.others.append(Frame(frame.event, data, b""))
             self.begun = True
@@ -328,7 +328,7 @@ class MessagesMatcher(Watch):
         if text is None:
             return None
         if isinstance(block.run, Arguments):
-            if not block.run.allows(text, is_held=self.undo is not None):
+            if not block.run.allows(text, is_undoable=self.undo is not None):
                 return None
             self.undo = block.run.grow(text)
             self._watch(block, text)
@@ -339,7 +339,7 @@ class MessagesMatcher(Watch):
         return frame.raw
 
     def _is_readable(self, delta: Piece) -> bool:
-        """Whether readers find something in a delta of another type."""
+        """Whether a reader finds content in a delta of another type."""
         return delta.type in wire.DELTA_FIELDS or any(
             (delta.text, delta.thinking, delta.partial_json, delta.signature)
         )
@@ -350,7 +350,7 @@ class MessagesMatcher(Watch):
         self._watch(block, text)
 
     def _watch(self, block: Block, text: str | bytes) -> None:
-        self.said += len(text)
+        self.text_bytes += len(text)
         self.begun = self.begun or bool(text)
         if block.kind == _TOOL:
             self.blank = blank_after(self.blank, text)
@@ -397,9 +397,8 @@ class MessagesMatcher(Watch):
         self.fault = fault_of(error)
         return frame.raw
 
-    def _beside(self, frame: Frame) -> bytes | None:
-        """An event of a type that nobody knows: new in the protocol, unless it tells of an
-        error."""
+    def _unknown_event(self, frame: Frame) -> bytes | None:
+        """An event of unknown type: new in the protocol, unless it reports an error."""
         event = jsontext.object_of(frame.data)
         name = frame.event.decode(errors="replace")
         is_new = event is not None and event.get("type") == name and not event.get("error")
@@ -411,11 +410,11 @@ class MessagesMatcher(Watch):
             self.usage = read_usage(self._usage)
 
     def finish(self) -> bytes | None:
-        """The bytes are over before the end of the message."""
+        """Handle the end of the bytes before the end of the message."""
         return None
 
     def hand_over(self, read: Read, writer: AnswerWriter) -> None:
-        """Give the reader what was passed on, and the writer the index of the last block."""
+        """Feed the passed events to the reader, and the index of the last block to the writer."""
         if self.undo is not None:
             self.undo()
         if self._start:
@@ -448,7 +447,7 @@ _EVENTS = {
 def match_response(
     body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1
 ) -> Passed | None:
-    """See `base.AnswerMatcher`."""
+    """The function behind `base.AnswerMatcher`."""
     try:
         answer = _message(body)
     except JsonError:
@@ -463,13 +462,13 @@ def match_response(
     if len({block["id"] for block in calls}) < len(calls):
         return None
     usage = read_usage(answer.usage) if answer.usage else None
-    said = 0 if usage else sum(map(_said, blocks))
+    text_bytes = 0 if usage else sum(map(_text_bytes, blocks))
     if answer.model != model:
         body = to_json({**jsontext.members(body), "model": model})
-    return Passed(body, usage, reason, said)
+    return Passed(body, usage, reason, text_bytes)
 
 
-def _said(block: JsonObject) -> int:
+def _text_bytes(block: JsonObject) -> int:
     """The bytes of text in a block."""
     if block.get("type") == _TOOL:
         return len(to_json(block["input"])) + len(block["name"])

@@ -1,9 +1,8 @@
 """The two outputs of an answer: the frames of a stream, and one `message` object.
 
 `stream_writer` decides what the client is shown and calls either in the same way. The official SDKs
-need of the frames: a name on every event, one open block at a time, indexes without gaps, no text
-inside content_block_start, full usage in message_start and message_delta.
-"""
+require a name on every event, one open block at a time, indexes without gaps, no text inside
+content_block_start, full usage in message_start and message_delta."""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ def _delta_head(index: int, streamed: Streamed) -> bytes:
 
 
 class Frames:
-    """The answer as frames. Nothing of it is kept."""
+    """The answer as frames. None of its content is stored."""
 
     __slots__ = ("_head", "_index", "_tier", "live")
 
@@ -86,7 +85,8 @@ class Frames:
         return stopped + _event("content_block_start", start)
 
     def resume(self, index: int, streamed: Streamed | None, *, live: bool) -> None:
-        """The client has been shown blocks up to that of `index`, which goes on if it is `live`."""
+        """Continue after the client was shown blocks up to `index`; the last one is still open if
+        `live`."""
         self._index, self.live = index, live
         if streamed is not None:
             self._head = _delta_head(index, streamed)
@@ -107,7 +107,7 @@ class Frames:
         return _event("content_block_delta", {"index": self._index, "delta": delta})
 
     def stop(self, *, cut: bool = False) -> bytes:
-        """Stop the live block, if there is one; `cut`: what came of its input is not whole."""
+        """Stop the live block, if there is one; `cut`: its input is incomplete."""
         if not self.live:
             return b""
         self.live = False
@@ -119,7 +119,7 @@ class Frames:
         return self.stop() + _event("message_delta", ending) + _MESSAGE_STOP
 
     def message(self) -> JsonObject:
-        """Raises RuntimeError: a streamed answer is not kept."""
+        """Raises RuntimeError: a streamed answer is not stored."""
         raise RuntimeError("a streamed answer is not kept")
 
 
@@ -170,7 +170,7 @@ class Whole:
         return b""
 
     def stop(self, *, cut: bool = False) -> bytes:
-        """Stop the live block, if there is one; of a `cut` input all is kept that can be read."""
+        """Stop the live block, if there is one; of a `cut` input the readable part stays."""
         if self._pieces:
             assert self._streamed is not None
             text = "".join(self._pieces)

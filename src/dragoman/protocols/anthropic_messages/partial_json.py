@@ -1,4 +1,4 @@
-"""JSON that was cut: as much of an object as can still be read."""
+"""Truncated JSON: the readable part of an object."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def read_cut_object(text: str) -> dict[str, Any]:
 
 
 def _cuts(text: str) -> list[tuple[int, str]]:
-    """Where the text may be cut, and what closes the containers open there: after the opening
-    of a container, at its end, and before each comma. Only the last few are worth a try: after
-    a comma inside broken JSON nothing is readable anyway."""
+    """The positions to truncate the text at, each with the brackets that close its open containers:
+    after the opening of a container, at its end, and before each comma. Only the last few are worth
+    a try: after a comma inside broken JSON nothing is readable anyway."""
     cuts: list[tuple[int, str]] = []
     stack: list[str] = []
     in_string = escaped = False

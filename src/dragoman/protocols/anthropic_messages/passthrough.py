@@ -1,8 +1,7 @@
 """Pass-through between a client and an upstream that both speak this protocol.
 
-Values pass byte for byte; what changes is the model's name, and what a Messages upstream would
-refuse or what spoils its prompt cache.
-"""
+Values pass byte for byte, except the model name and members that a Messages upstream would refuse
+or that defeat its prompt cache."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ class _Message(Struct):
 
 
 class _Shape(Struct):
-    """What must be right of a body that is passed through: the types of well-known fields.
+    """The validated part of a body that is passed through: the types of well-known fields.
 
     Vocabularies that grow (blocks, tools, models' limits) are the upstream's to judge. `max_tokens`
     may be missing: counting tokens does without.
@@ -74,9 +73,9 @@ _BILLING = wire.BILLING_HEADER.encode()
 def fitted(
     members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger, is_lowered: bool
 ) -> Mapping[str, Raw]:
-    """The members without the billing text where it is for nobody, and with limits the upstream
-    takes: what is above the model's output limit, and a thinking budget that leaves no answer.
-    `is_lowered` tells that the output limit is not the client's own any more."""
+    """The members without the billing text for other services, and with limits that the upstream
+    accepts: lowered to the model's output limit, and a thinking budget that leaves room for the
+    answer. `is_lowered`: the output limit is below the client's own."""
     if not capabilities.of(MessagesCapabilities).billing_header:
         members = _without_billing(members, ledger)
     limited = within(members, ("max_tokens",), capabilities.max_output_tokens, ledger)
@@ -90,17 +89,17 @@ def _without_billing(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str,
         return members
     texts = split_list(system)
     if texts is None:
-        kept, lost = [], ["system"] if text_of(system).startswith(wire.BILLING_HEADER) else []
+        remaining, lost = [], ["system"] if text_of(system).startswith(wire.BILLING_HEADER) else []
     else:
         billing = [_is_billing(text) for text in texts]
-        kept = [text for text, left_out in zip(texts, billing, strict=True) if not left_out]
+        remaining = [text for text, left_out in zip(texts, billing, strict=True) if not left_out]
         lost = [f"system[{number}]" for number, left_out in enumerate(billing) if left_out]
     if not lost:
         return members
     for path in lost:
         ledger.add(path, LossKind.KNOB, "the billing header is not for this upstream")
-    if kept:
-        return {**members, "system": join_list(kept)}
+    if remaining:
+        return {**members, "system": join_list(remaining)}
     return {name: raw for name, raw in members.items() if name != "system"}
 
 

@@ -1,8 +1,7 @@
-"""What a Messages stream says a second time, which is left out of the answer.
+"""Repetitions in a Messages stream, which are left out of the answer.
 
-What is the same as before under the same identity is a repetition. Anything else is new, or a
-contradiction with which the answer fails.
-"""
+Equal content under the same identity is a repetition. Anything else is new, or a contradiction that
+fails the answer."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.fields import JsonObject
 
 _TEXTS = {"text": "text", "thinking": "thinking"}
-"""Types of the blocks that are texts, and the member that has it."""
+"""Types of text blocks, and the member with the text."""
 
 
 def index_of(event: JsonObject, otherwise: int) -> int:
@@ -24,11 +23,10 @@ def index_of(event: JsonObject, otherwise: int) -> int:
     return index if type(index) is int else otherwise
 
 
-def is_said_again(head: JsonObject | None, block: JsonObject, fresh: bool) -> bool:
-    """Whether the start `block` is `head`, that of the block which is open at its index, once
-    more: it is the same and has an id, or nothing came of a call since (`fresh`). A text or
-    thinking block that starts empty goes on with the one that is open, which loses nothing.
-    """
+def is_repeated(head: JsonObject | None, block: JsonObject, fresh: bool) -> bool:
+    """Whether the start `block` repeats `head`, the start of the open block at its index: it is
+    equal and has an id, or is of a call without pieces since (`fresh`). An empty text or thinking
+    start continues the open block without loss."""
     if head is None or head.get("type") != block.get("type"):
         return False
     if head == block:
@@ -43,12 +41,12 @@ _IDENTITY = ("type", "id", "name")
 
 
 def is_another(head: JsonObject | None, block: JsonObject) -> bool:
-    """Whether `block` is not the one that began with `head`: of another type, id or name."""
+    """Whether `block` differs from the one with the start `head` in type, id or name."""
     return head is None or any(head.get(name) != block.get(name) for name in _IDENTITY)
 
 
 class Repetition:
-    """A block that the start of its message has whole, and that events spell once more."""
+    """A complete block in the message start that events repeat."""
 
     __slots__ = ("_block", "_head", "_pieces")
 
@@ -70,14 +68,14 @@ class Repetition:
                 self._pieces.append(piece)
 
     def is_whole(self) -> bool:
-        """Whether all of it came, and nothing else."""
+        """Whether exactly the whole block was repeated."""
         pieces = "".join(self._pieces)
         member = _TEXTS.get(str(self._block.get("type")))
         if member is not None:
             text = str(self._head.get(member) or "") + pieces
             return jsontext.mended(text) == jsontext.mended(str(self._block.get(member) or ""))
-        said = _value(pieces) if pieces else self._head.get("input") or self._block.get("input")
-        return bool(said == self._block.get("input"))
+        received = _value(pieces) if pieces else self._head.get("input") or self._block.get("input")
+        return bool(received == self._block.get("input"))
 
 
 def _value(text: str) -> Any:

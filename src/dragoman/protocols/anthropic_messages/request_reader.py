@@ -49,8 +49,8 @@ def read_request(body: JsonObject, sealer: Sealer, *, counting: bool = False) ->
     With `counting` it is one of `count_tokens`, which has no `max_tokens`.
 
     Raises:
-        InvalidRequest: naming the field. For `thread` with the error code that makes the
-            official SDKs go on with whole histories.
+        InvalidRequest: naming the field. For `thread`, with the error code on which the official
+        SDKs send whole histories.
     """
     fields = Fields(body)
     extras: list[Extra] = []
@@ -116,7 +116,7 @@ def _read_turns(fields: Fields, blocks: BlockReader, extras: list[Extra]) -> tup
             read = tuple(_without_billing(read, extras))
             if not read:
                 continue
-        # Inside a conversation OpenAI's protocols call it the developer who speaks.
+        # Inside a conversation OpenAI's protocols use the developer role for it.
         side: Role = "developer" if role == "system" else role
         turns.append(Turn(role=side, blocks=read, path=path))
     last = turns[-1].blocks[-1:] if turns and turns[-1].role == "assistant" else ()
@@ -140,8 +140,8 @@ def _read_system(fields: Fields, blocks: BlockReader, extras: list[Extra]) -> tu
 
 
 def _without_billing(blocks: Iterable[B], extras: list[Extra]) -> Iterator[B]:
-    """The blocks of a system message without the line that bills a subscription: new with every
-    request, it would defeat every prompt cache."""
+    """The blocks of a system message without the billing line of a subscription: it differs in
+    every request and would defeat every prompt cache."""
     for block in blocks:
         if isinstance(block, Text) and block.text.startswith(wire.BILLING_HEADER):
             header, _, rest = block.text.partition("\n")
@@ -219,7 +219,7 @@ def _read_user(fields: Fields, name: str, extras: list[Extra]) -> str | None:
     return user
 
 
-# In the order in which mistakes are told.
+# In the order in which mistakes are reported.
 _SERVICE: Readers = {
     "service_tier": ("service_tier", _read_tier),
     "speed": ("speed", _read_speed),

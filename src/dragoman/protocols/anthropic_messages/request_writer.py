@@ -91,8 +91,8 @@ def _output_limit(settings: RequestSettings) -> int:
 def _write_sampling(
     body: JsonObject, settings: RequestSettings, outbound: Outbound, thinks: bool
 ) -> None:
-    """Temperature and the like, which only the older API version takes. Beside thinking the
-    service wants them at their defaults."""
+    """Temperature, top_p and top_k, which only the older API version takes. With thinking, the
+    service requires their defaults."""
     request = settings.request
     if request.temperature is None and request.top_p is None and request.top_k is None:
         return

@@ -1,8 +1,7 @@
 """JSON schemas as the service enforces them: for its answers, and for strict tools.
 
 The subset is the one that the official SDK fits schemas into (`lib/_parse/_transform.py`): objects
-are closed, and what the grammar behind it cannot hold to is told in the description instead.
-"""
+are closed, and constraints that its grammar cannot enforce move into the description."""
 
 from __future__ import annotations
 
@@ -62,11 +61,11 @@ def _fit(node: Any, moved: set[str]) -> Any:
     kinds = node.get("type")
     kinds = kinds if type(kinds) is list else [kinds]
     unsupported = {word for kind in kinds for word in _UNSUPPORTED.get(str(kind), ())} | _NOWHERE
-    told: JsonObject = {}
+    described: JsonObject = {}
     fit: JsonObject = {}
     for key, value in node.items():
         if key in unsupported or _is_out_of_range(key, value, kinds):
-            told[key] = value
+            described[key] = value
         elif key in _NAMED and type(value) is dict:
             fit[key] = {name: _fit(inner, moved) for name, inner in value.items()}
         elif key in _LISTED and type(value) is list:
@@ -75,17 +74,17 @@ def _fit(node: Any, moved: set[str]) -> Any:
             moved.add(key)
             fit["anyOf"] = [_fit(inner, moved) for inner in value]
         elif key == "oneOf":
-            told[key] = value
+            described[key] = value
         else:
             fit[key] = _fit(value, moved) if key == "items" else value
     if "object" in kinds and fit.get("additionalProperties") is not False:
         moved.add("additionalProperties")
         fit["additionalProperties"] = False
-    if told:
-        moved.update(told)
-        notes = ", ".join(f"{key}: {to_json_text(value)}" for key, value in told.items())
+    if described:
+        moved.update(described)
+        constraints = ", ".join(f"{key}: {to_json_text(value)}" for key, value in described.items())
         own = fit.get("description")
-        fit["description"] = f"{own}\n\n{{{notes}}}" if own else f"{{{notes}}}"
+        fit["description"] = f"{own}\n\n{{{constraints}}}" if own else f"{{{constraints}}}"
     return fit
 
 

@@ -25,7 +25,7 @@ class SearchBlocks:
         self._open: dict[str, int] = {}
         """Numbers of the searches without a result, by their ids."""
         self._inputs: dict[int, str] = {}
-        """What is known of their inputs, by number."""
+        """Their inputs received so far, by number."""
 
     def begin(self, number: int, block: JsonObject) -> Event:
         """A search begins with its call."""
@@ -37,17 +37,17 @@ class SearchBlocks:
         """A piece of its input."""
         if isinstance(piece, str) and number in self._inputs:
             before = self._inputs[number]
-            # The start shows an empty input, which its pieces then spell.
+            # The start has an empty input, and its pieces follow.
             self._inputs[number] = piece if before == _NO_INPUT else before + piece
 
     def query(self, number: int) -> list[Event]:
-        """What it looks for, once its input is whole."""
+        """The query, once the input is complete."""
         text = self._inputs.pop(number, None)
         query = "" if text is None else web_search.query_of_text(text)
         return [Delta(number, query)] if query else []
 
     def result(self, block: JsonObject) -> list[Event] | None:
-        """The end of a search with what it found. None of any other block."""
+        """The end of a search with its results. None for any other block."""
         if block.get("type") != web_search.RESULT:
             return None
         number = self._open.pop(str(block.get("tool_use_id")), None)
@@ -57,7 +57,7 @@ class SearchBlocks:
         return [*(Annotated(number, source) for source in found), *self._end(number)]
 
     def end(self) -> list[Event]:
-        """The message is over, and with it the searches without a result."""
+        """End the searches without a result at the end of the message."""
         return [event for number in self._open.values() for event in self._end(number)]
 
     def _end(self, number: int) -> list[Event]:

@@ -1,4 +1,4 @@
-"""The Messages protocol's own among the settings of translation."""
+"""Translation settings of the Messages protocol."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class MessagesOptions(Struct, frozen=True, kw_only=True):
     """How requests are written for Messages upstreams."""
 
     late_system: Literal["message", "hoist", "user"] = "message"
-    """System messages after the beginning of the conversation, toward Messages upstreams: kept
-    in place where legal (else hoisted), always moved to the front, or given as user text."""
+    """System messages after the beginning of the conversation, toward Messages upstreams: left in
+    place where legal (else hoisted), always moved to the front, or given as user text."""
     trailing_assistant: Literal["pass", "reject"] = "pass"
     """A final assistant message toward Messages upstreams, where it becomes a prefill."""
     default_max_tokens: Annotated[int, Meta(ge=1)] = 16384

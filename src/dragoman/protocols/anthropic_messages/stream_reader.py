@@ -47,16 +47,14 @@ from dragoman.protocols.finish_words import is_failure, unknown_finish
 from dragoman.sse import DONE, Frame
 
 _SAYING = SPEAKING | {"delta"}
-"""Members of events that say something of an answer."""
+"""Members of events with content of an answer."""
 
 _SECOND = "a second message begins in it"
 
 
 class MessagesReader:
-    """Turns events of the upstream into canonical ones; see `base.StreamReader`.
-
-    The end is held until `message_stop`: only then is the answer whole.
-    """
+    """The reader of one stream; see `base.StreamReader`. The end waits for `message_stop`: only
+    then is the answer complete."""
 
     __slots__ = ("_blocks", "_first", "_id", "_inbound", "_over", "_started", "_stop", "_usage")
 
@@ -64,7 +62,7 @@ class MessagesReader:
         self._inbound = inbound
         self._blocks = Blocks(inbound)
         self._first: JsonObject = {}
-        """The start of the message, if it had content."""
+        """The message start, if it had content."""
         self._id = ""
         self._stop: JsonObject = {}
         self._usage: JsonObject = {}
@@ -108,7 +106,7 @@ class MessagesReader:
         return events
 
     def finish(self) -> Iterable[Event]:
-        """The bytes are over."""
+        """Handle the end of the bytes."""
         if self._over:
             return ()
         self._over = True
@@ -124,8 +122,8 @@ class MessagesReader:
         if handler is None:
             if not is_typed(kind) and (error := stray_error(event)) is not None:
                 raise UpstreamError(fault_of(error))
-            says = not event.keys().isdisjoint(_SAYING)
-            loss = LossKind.CONTENT if says else LossKind.KNOB
+            has_content = not event.keys().isdisjoint(_SAYING)
+            loss = LossKind.CONTENT if has_content else LossKind.KNOB
             self._inbound.ledger.add(kind[:60], loss, NO_COUNTERPART)
             return []
         if self._started or kind == "message_start":
@@ -176,8 +174,7 @@ class MessagesReader:
         return events + self._content(message)
 
     def _content(self, message: JsonObject) -> list[Event]:
-        """Blocks that stand in the start of a message. Events that spell them once more are
-        repetitions."""
+        """Read the blocks in a message start. Events that spell them again are repetitions."""
         content = message.get("content")
         if not isinstance(content, list) or not content or message == self._first:
             return []
@@ -193,7 +190,7 @@ class MessagesReader:
         events: list[Event] = []
         if isinstance(delta, dict):
             if not wire.STOP_FIELDS.issuperset(delta):
-                events, delta = self._said_at_end(delta)
+                events, delta = self._missing_at_end(delta)
             details = delta.get("stop_details")
             if isinstance(details, dict):
                 report_unknown(ledger, details, wire.STOP_DETAILS_FIELDS, "stop_details.")
@@ -208,9 +205,9 @@ class MessagesReader:
         tier = read_tier(self._usage, self._inbound.options.map_fast)
         return [*events, Metered(self._counted(), tier)]
 
-    def _said_at_end(self, message: JsonObject) -> tuple[list[Event], JsonObject]:
-        """What stands in the end of a message that is none of its end, unless it was said before;
-        and the rest. A delta there is a piece at any time."""
+    def _missing_at_end(self, message: JsonObject) -> tuple[list[Event], JsonObject]:
+        """The events for content in a message's end that was not received before, and the remaining
+        members. A delta there is always a piece."""
         ledger = self._inbound.ledger
         piece = self._blocks.end_piece(message)
         if piece is not None:
@@ -226,7 +223,7 @@ class MessagesReader:
         rest = {name: value for name, value in message.items() if name not in SPEAKING}
         report_unknown(ledger, rest, wire.MESSAGE_FIELDS)
         if self._blocks.count:
-            return self._blocks.hold_to(content), rest
+            return self._blocks.complete(content), rest
         return self._content({"content": content}), rest
 
     def _counted(self) -> Usage:
@@ -236,7 +233,7 @@ class MessagesReader:
         events: list[Event] = []
         message = event.get("message")
         if isinstance(message, dict):
-            events, _ = self._said_at_end(message)
+            events, _ = self._missing_at_end(message)
             self._stop = {**message, **self._stop}
         events += self._blocks.end()
         reason = self._stop.get("stop_reason")

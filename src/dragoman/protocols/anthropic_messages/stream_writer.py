@@ -1,6 +1,6 @@
 """Writes the client's answer, streamed or whole.
 
-What the client is shown of each block, and what is reported as lost, is decided here for both;
+Visibility of each block and reported losses are decided here for both;
 `output` renders it as frames or collects it in one object.
 """
 
@@ -67,7 +67,7 @@ _STREAMED: dict[str | None, Streamed] = {"text": TEXT, "thinking": THINKING, "to
 
 
 class _Block:
-    """A block that the client is not shown; what the shown kinds have in common."""
+    """A hidden block, and the base of the kinds that are shown."""
 
     __slots__ = ("out",)
 
@@ -91,7 +91,8 @@ class _Block:
 
 
 class _TextBlock(_Block):
-    """Visible text. Started by its first text, for clients cannot send an empty block back."""
+    """Visible text. It starts with its first text, since clients cannot send an empty block
+    back."""
 
     __slots__ = ("_report", "_single")
 
@@ -116,7 +117,7 @@ class _TextBlock(_Block):
         return begun + out.cite(citation)
 
     def close(self, cut: bool) -> bytes:
-        # A single text block stays open, for more text may follow: whatever starts next stops it.
+        # A single text block stays open, since more text may follow: the next start stops it.
         return b"" if self._single else self.out.stop()
 
 
@@ -178,7 +179,7 @@ class _ThinkingBlock(_Block):
         return begun + signed + self.out.stop()
 
     def resume(self) -> None:
-        """The client has been shown its start."""
+        """Continue after the client was shown the start."""
         self._started = True
 
     def _start(self) -> bytes:
@@ -219,7 +220,7 @@ class _CustomBlock(_Block):
 
 
 class MessagesWriter:
-    """Writes one answer; see `base.AnswerWriter`."""
+    """The writer of one answer; see `base.AnswerWriter`."""
 
     long_texts: Sequence[bytes] = ()
     """No event repeats a text."""
@@ -243,7 +244,7 @@ class MessagesWriter:
     )
 
     def __init__(self, reply: Reply, streamed: bool) -> None:
-        # Not the reply: it holds the client's whole request, and a stream may be long.
+        # Not the reply, which refers to the client's whole request: a stream may be long.
         self._id, self._model, self._sealer = reply.id, reply.model, reply.sealer
         self._request_id = reply.request_id
         self._report = Reporter(reply.ledger)
@@ -272,8 +273,8 @@ class MessagesWriter:
         return write(self, event)
 
     def resume(self, index: int, kind: str | None) -> None:
-        """The client has been shown the blocks so far, up to `index`, under indexes of the
-        upstream; `kind` is the type of the one that goes on, None if it is over."""
+        """Continue after the client was shown the blocks up to `index`, under the upstream's
+        indexes; `kind` is the type of the open one, None if it is over."""
         assert isinstance(self._out, Frames)
         self._out.resume(index, _STREAMED.get(kind), live=kind is not None)
         if kind is not None and isinstance(self._block, _ThinkingBlock):

@@ -1,4 +1,4 @@
-"""How much the model thinks, both ways: `thinking` and `output_config.effort`."""
+"""Reasoning effort, both ways: `thinking` and `output_config.effort`."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def read_thinking(
 
 
 def room_for_thinking(limit: int) -> int:
-    """The largest budget, in tokens, beside which an output limit leaves room for an answer: a
-    quarter of it, and the least budget there is."""
+    """The largest budget, in tokens, with which an output limit leaves room for an answer: a
+    quarter of the limit, and at least the smallest budget."""
     return max(MIN_BUDGET, limit - max(MIN_BUDGET, limit // 4))
 
 
@@ -60,13 +60,10 @@ class Written(Struct):
 def write_thinking(
     settings: RequestSettings, limit: int, choice: JsonObject | None, in_loop: bool
 ) -> Written:
-    """Express the client's wish for thinking in what the model understands.
-
-    `limit` is the output limit in tokens. `in_loop` tells that the last assistant turn made
-    tool calls and does not begin with its thinking: token budgets are refused then. A forced
-    `choice` of tools is refused together with thinking; where the client asked for thinking
-    only by an effort, the thinking gives way.
-    """
+    """Express the requested thinking in the members that the model supports. `limit` is the output
+    limit in tokens. `in_loop`: the last assistant turn made tool calls and does not begin with its
+    thinking; token budgets are refused then. A forced `choice` of tools is refused together with
+    thinking; where the client asked for thinking only by an effort, the thinking gives way."""
     wish = settings.request.thinking
     if wish is None:
         return Written(choice=choice)
@@ -102,7 +99,7 @@ class _Writer:
         self._settings.lose_thinking(kind, detail)
 
     def by_mode(self) -> tuple[JsonObject | None, str | None]:
-        """For a client that said how to think, in the words of this protocol."""
+        """The members for a client of this protocol that configured thinking."""
         wish = self._wish
         effort = self._effort(wish.effort)
         match wish.mode:
@@ -120,7 +117,7 @@ class _Writer:
         return {"type": "between_tools"}, effort
 
     def by_effort(self) -> tuple[JsonObject | None, str | None]:
-        """For a client that gave only an effort, or asked for a summary."""
+        """The members for a client that gave only an effort, or asked for a summary."""
         effort = self._wish.effort
         if effort == "none":
             return self.off()

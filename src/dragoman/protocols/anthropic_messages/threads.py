@@ -1,4 +1,4 @@
-"""Conversations that a service keeps for its clients (`thread`)."""
+"""Conversations stored by the service (`thread`)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest
 
 
 def check_thread(members: Mapping[str, msgspec.Raw]) -> None:
-    """Refuse a conversation that one account of several would hold for itself: the requests that
-    go on with it hold only what is new, so nothing would lead them there.
+    """Refuse a conversation that would be stored at one account of several: its later requests
+    carry new messages only, so nothing would route them to that account.
 
     Raises:
-        InvalidRequest: in the words after which the SDKs go on with whole histories.
+        InvalidRequest: with the error code on which the SDKs send whole histories.
     """
     raw = members.get("thread")
     if raw is not None and bytes(raw) != b"null":
@@ -22,8 +22,8 @@ def check_thread(members: Mapping[str, msgspec.Raw]) -> None:
 
 
 def threads_unsupported() -> InvalidRequest:
-    """What a client is told that wants its conversation kept by the server: the SDKs then go on
-    with whole histories by themselves (lib/threads/_thread_state.py of anthropic)."""
+    """The error for a client that wants its conversation stored by the server: the SDKs then send
+    whole histories by themselves (lib/threads/_thread_state.py of anthropic)."""
     return InvalidRequest(
         Fault(
             FaultKind.INVALID_REQUEST,

@@ -68,7 +68,7 @@ def _name(fields: Fields) -> str:
 
 
 def read_choice(fields: Fields, extras: list[Extra]) -> tuple[ToolChoice, bool | None]:
-    """`tool_choice`, and whether parallel calls are allowed (None: not said).
+    """`tool_choice`, and whether parallel calls are allowed (None: not given).
 
     Raises:
         InvalidRequest: naming the field.
@@ -177,7 +177,7 @@ def _declaration(
 
 
 def _must_search(request: Request, outbound: Outbound) -> bool:
-    """Whether the client chose its own vendor's web search, which is done here in its place."""
+    """Whether the client chose its vendor's web search, for which the service's own is used."""
     for tool in request.tools:
         if type(tool) is HostedTool and tool.search is not None and tool.search.choice == "forced":
             return tool is web_search.mapped_search(request, outbound)
@@ -187,7 +187,7 @@ def _must_search(request: Request, outbound: Outbound) -> bool:
 def write_choice(
     request: Request, outbound: Outbound, tools: list[JsonObject]
 ) -> JsonObject | None:
-    """`tool_choice` for the tools that were written; None if the default says the same."""
+    """`tool_choice` for the tools that were written; None if it equals the default."""
     choice = request.tool_choice
     mode = "auto" if choice is None else choice.mode
     if not tools:

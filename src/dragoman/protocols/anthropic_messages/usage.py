@@ -31,8 +31,8 @@ def merge_usage(known: JsonObject, update: Any) -> None:
 
 
 def read_usage(usage: Mapping[str, Any], *, searches: bool = True) -> Usage:
-    """Anthropic counts input without what was read from or written to a cache; our totals
-    include it. `searches`: count the vendor's web searches, too."""
+    """Read token counts. Anthropic's input excludes tokens read from or written to a cache;
+    canonical totals include them. `searches`: count the vendor's web searches, too."""
     written = token_count(usage.get("cache_creation_input_tokens"))
     cached = token_count(usage.get("cache_read_input_tokens"))
     details = usage.get("output_tokens_details")

@@ -1,4 +1,4 @@
-"""What a client is shown of an answer, and the report of what it is not."""
+"""The parts of an answer that a client is shown, and the report of the rest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dragoman.protocols.fields import JsonObject
 
 
 class Visibility(Struct, frozen=True):
-    """What one client is shown.
+    """The visibility settings of one client.
 
     `reasoning`: thinking blocks at all; `reasoning_text`: their text, not only the signature.
     `single_text`: the answer is to be JSON, and the official SDKs parse every text block by
@@ -33,7 +33,7 @@ class Visibility(Struct, frozen=True):
 
     @classmethod
     def of(cls, reply: Reply) -> Visibility:
-        """As the client's request and the route's options say."""
+        """The settings from the client's request and the route's options."""
         thinking = reply.request.thinking
         enabled = thinking is not None and thinking.mode in ("adaptive", "enabled")
         show = reply.options.show_reasoning
@@ -44,12 +44,12 @@ class Visibility(Struct, frozen=True):
         )
 
     def leaves_out(self, block: Text) -> bool:
-        """Whether the text is a remark beside the JSON answer, which nobody could parse."""
+        """Whether the text is a remark outside the JSON answer, which no client could parse."""
         return self.single_text and block.phase == "commentary"
 
 
 def signature_of(block: Reasoning, sealer: Sealer) -> str:
-    """Anthropic's own signature, or an envelope that holds another vendor's state."""
+    """The signature: Anthropic's own, or an envelope with another vendor's state."""
     if block.opaque is not None and block.opaque.origin == wire.NAME:
         return block.opaque.data
     return sealer.seal(block)
@@ -67,16 +67,16 @@ def tool_use_head(call: ToolCall) -> JsonObject:
 
 
 class Reporter(Struct, frozen=True):
-    """Reports to the ledger what of an answer the client is not given."""
+    """The report, to the ledger, of parts of an answer that the client is not given."""
 
     ledger: Ledger
 
     def remark(self) -> None:
-        """A remark beside a JSON answer was left out."""
+        """A remark outside a JSON answer, which is left out."""
         self._lose("content", "remarks beside the JSON answer were left out")
 
     def citation(self) -> None:
-        """A citation of another vendor: one of this protocol holds an index only its maker can
+        """A citation of another vendor: this protocol's citations have an index only its maker can
         write."""
         self._lose("annotations", "citations of another vendor were left out")
 
@@ -89,7 +89,7 @@ class Reporter(Struct, frozen=True):
         self._lose("reasoning", "reasoning is not shown")
 
     def call(self, head: ToolCall) -> None:
-        """What of a tool call the client's tools do not have: a namespace, free text."""
+        """Properties of a tool call that the client's tools lack: a namespace, free text."""
         if head.namespace is not None:
             self._lose("namespace", "namespaces of tools have no counterpart for the client")
         if head.custom:
@@ -97,7 +97,7 @@ class Reporter(Struct, frozen=True):
             self.ledger.add("content", LossKind.CONVERTED, detail)
 
     def moderation(self) -> None:
-        """What a moderation found."""
+        """Moderation results."""
         self._lose("moderation", "moderation has no counterpart for the client")
 
     def tier(self, has_name: bool, in_time: bool) -> None:
@@ -108,7 +108,7 @@ class Reporter(Struct, frozen=True):
             self._lose("service_tier", "the service tier was known only at the end")
 
     def cut(self) -> None:
-        """Arguments that the output limit cut: clients read of them what they can."""
+        """Arguments cut by the output limit: clients read the valid part."""
         detail = "the output limit cut the arguments of a tool call"
         self.ledger.add("content", LossKind.REPAIRED, detail)
 

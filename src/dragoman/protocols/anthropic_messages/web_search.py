@@ -19,7 +19,7 @@ from dragoman.protocols.fields import Fields, JsonObject
 from dragoman.protocols.searches import read_location
 
 NAME = "web_search"
-"""What the tool is called in declarations, choices and calls."""
+"""The name of the tool in declarations, choices and calls."""
 
 CALL = "server_tool_use"
 RESULT = "web_search_tool_result"
@@ -30,11 +30,8 @@ _DEFAULT_CONTEXT = "medium"
 
 
 def read_search(value: JsonObject, kind: str, path: str) -> SearchTool | None:
-    """What a declaration means to other vendors; None of another tool.
-
-    Nothing is refused here, for as it is the tool passes to its own service. What is not
-    understood is among the extras.
-    """
+    """The canonical form of a declaration; None for another tool. Nothing is refused here, since
+    the tool passes unchanged to its own service. Unknown members are among the extras."""
     if not kind.startswith(_DECLARED):
         return None
     fields = Fields(value, path)
@@ -59,8 +56,8 @@ def _are_texts(value: Any) -> bool:
 
 
 def mapped_search(request: Request, outbound: Outbound) -> HostedTool | None:
-    """The first web search of another vendor that this service does in its place. None where the
-    route does not map it, or where another tool has its name."""
+    """The first web search of another vendor that the service's own replaces. None if the route
+    does not map it, or if another tool has its name."""
     if outbound.options.hosted_tools != "map":
         return None
     found = None
@@ -93,7 +90,7 @@ def write_search(tool: HostedTool, search: SearchTool, outbound: Outbound) -> Js
 
 
 class Searches:
-    """The searches of a conversation, each meaning what its result block says."""
+    """The searches of a conversation, in canonical form by their result blocks."""
 
     __slots__ = ("_queries",)
 
@@ -101,7 +98,7 @@ class Searches:
         self._queries: dict[str, str] = {}
 
     def meaning(self, kind: str, block: Mapping[str, Any]) -> tuple[WebSearch, ...] | None:
-        """What a block of a history means to others; see `Foreign.means`."""
+        """The canonical form of a block of a history; see `Foreign.means`."""
         if kind == CALL and block.get("name") == NAME:
             self._queries[str(block.get("id"))] = query_of(block.get("input"))
             return ()
@@ -116,7 +113,7 @@ class Searches:
 
 
 def query_of(value: Any) -> str:
-    """What is searched for, from the input of a call."""
+    """The query in the input of a call."""
     query = value.get("query") if isinstance(value, dict) else None
     return query if isinstance(query, str) else ""
 

@@ -1,9 +1,8 @@
 """The vocabulary of Anthropic Messages: field tables, closed word lists, event names. No logic.
 
-Each table says, for one JSON object of a request, which fields have no canonical home and what
-leaving them out means to a client whose upstream speaks another protocol.
-Source: the request and answer types of the `anthropic` package 2.12.0, stable and beta.
-"""
+Each table lists, for one JSON object of a request, the fields with no canonical counterpart and the
+kind of loss if another protocol's upstream does not get them. Source: the request and answer types
+of the `anthropic` package 2.12.0, stable and beta."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from dragoman.protocols.fields import Field
 NAME = "anthropic_messages"
 
 VENDOR = "anthropic"
-"""Whose file store the file ids of this protocol belong to."""
+"""The file store that file ids of this protocol belong to."""
 
 _CONTENT = LossKind.CONTENT
 _KNOB = LossKind.KNOB
@@ -94,7 +93,7 @@ FOREIGN_BLOCKS: dict[str, LossKind] = {
     "mcp_tool_listing": _CONTENT,
     "compaction": _CONTENT,
     "browser_state": _CONTENT,
-    # Tells only which model answered before; the conversation reads the same without it.
+    # Names only the model that answered before; the conversation reads the same without it.
     "fallback": _KNOB,
     # Other protocols offer all declared tools all the time, so the model can still call them.
     "tool_addition": _KNOB,
@@ -115,7 +114,7 @@ HOSTED_TOOLS = (
     "web_fetch_",
     "web_search_",
 )
-"""How the types of Anthropic-defined and server tools begin; what follows is a date."""
+"""Prefixes of the types of Anthropic-defined and server tools; a date follows."""
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
@@ -131,7 +130,7 @@ NAME_LIMIT = 128
 """Longest tool name."""
 
 BILLING_HEADER = "x-anthropic-billing-header:"
-"""How the first system text of Claude Code begins: a nonce of each request, not for a model."""
+"""Beginning of Claude Code's first system text: a nonce of each request, not for a model."""
 
 MESSAGE_FIELDS = frozenset(
     {
@@ -146,7 +145,7 @@ MESSAGE_FIELDS = frozenset(
         "usage",
     }
 )
-"""Members of an answer that have a canonical home."""
+"""Members of an answer with a canonical counterpart."""
 
 STOP_DETAILS_FIELDS = frozenset({"type", "category", "explanation"})
 
@@ -164,7 +163,7 @@ BLOCK_FIELDS: dict[str, frozenset[str]] = {
     "redacted_thinking": frozenset({"type", "data"}),
     "tool_use": frozenset({"type", "id", "name", "input"}),
 }
-"""Blocks of an answer that have a canonical home, and their members that have one."""
+"""Blocks of an answer with a canonical counterpart, and their members with one."""
 
 DELTA_FIELDS: dict[str, frozenset[str]] = {
     "text_delta": frozenset({"type", "text"}),
@@ -176,7 +175,7 @@ DELTA_FIELDS: dict[str, frozenset[str]] = {
 }
 
 CITATION_FIELDS = frozenset({"type", "url", "source", "title", "cited_text"})
-"""Members of a cited web page that have a canonical home."""
+"""Members of a cited web page with a canonical counterpart."""
 
 USAGE_FIELDS = frozenset(
     {

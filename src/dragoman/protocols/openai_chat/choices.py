@@ -23,36 +23,37 @@ _NOTHING: JsonObject = {}
 
 
 class Choices(Struct, eq=False):
-    """Which choice says what, and how each ended. `source` names the object that holds what a
-    choice says, `delta` or `message`."""
+    """The choices seen so far and how each ended. `source` is the member with a choice's content,
+    `delta` or `message`."""
 
     source: str
     index: int = 0
-    """That of the choice which came last."""
+    """Index of the last choice."""
     last: JsonObject = {}
     reasons: dict[int, tuple[str, JsonObject]] = {}
-    """The finish reason of each choice that has one, in lower case, and what had it."""
+    """The lower-case finish reason of each choice that has one, and the choice object with it."""
     shares: dict[str, int] | None = None
-    """Which choice has the text and which the calls, where they are several."""
+    """The index of the choice with the text and of the one with the calls, if there are several."""
 
     def begin(self, choice: JsonObject) -> bool:
-        """A choice came. Returns whether there are several, which then have to `share`."""
+        """Take the next choice. Returns whether there are several, which then have to `share`."""
         index = choice.get("index")
         self.index = index if type(index) is int else 0
         self.last = choice
         return self.index != 0 or self.shares is not None
 
     def share(self, *, text: bool, calls: bool) -> None:
-        """The choice that came is one of several; `text` and `calls` were said before it.
+        """Assign the last choice its share, as one of several; `text` and `calls`: content before
+        it.
 
         Raises:
             UpstreamError: two of them have text, or two have calls: they are two answers.
         """
         if self.shares is None:
             self.shares = {share: 0 for share, was in ((_TEXT, text), (_CALLS, calls)) if was}
-        said = said_by(self.last, self.source)
+        received = content_of(self.last, self.source)
         for share, names in _SHARES.items():
-            has = any(said.get(name) for name in names)
+            has = any(received.get(name) for name in names)
             if has and self.shares.setdefault(share, self.index) != self.index:
                 raise UpstreamError.unreadable("it has more than one choice")
 
@@ -62,11 +63,11 @@ class Choices(Struct, eq=False):
         self.reasons.pop(self.index, None)
 
     def end(self, reason: Any, *, strict: bool = True) -> bool:
-        """A finish reason came with the choice. Returns whether it is known of some server; one
-        that is not is an ordinary end, unless `strict`.
+        """Record the finish reason of the last choice. Returns whether some server uses it; an
+        unknown one is an ordinary end, unless `strict`.
 
         Raises:
-            UpstreamError: it is a failure, or cannot be taken for an end.
+            UpstreamError: it means a failure, or cannot be an end.
         """
         word = plain(reason) if type(reason) is str else ""
         is_known = is_known_reason(word)
@@ -76,9 +77,9 @@ class Choices(Struct, eq=False):
         return is_known
 
     @property
-    def says_something(self) -> bool:
-        """Whether the choice that came says something."""
-        return has_content(said_by(self.last, self.source))
+    def last_has_content(self) -> bool:
+        """Whether the last choice has content."""
+        return has_content(content_of(self.last, self.source))
 
     @property
     def ended_with_calls(self) -> bool:
@@ -92,15 +93,15 @@ class Choices(Struct, eq=False):
 
     @property
     def ended_blank(self) -> bool:
-        """Whether the last chunk marked the end with an empty finish reason, as some do."""
+        """Whether the last chunk marked the end with an empty finish reason, as some servers do."""
         if self.reasons or self.last.get("finish_reason") != "":
             return False
         delta = self.last.get(self.source)
         return not (delta if type(delta) is str else type(delta) is dict and has_content(delta))
 
     def finish(self, *, has_calls: bool) -> Finish | None:
-        """How the answer ended; None if one that has a share in it did not. An answer of which one
-        share was cut off is not whole."""
+        """The end of the answer; None if a choice with a share in it has not ended. An answer with
+        one share cut off is incomplete."""
         if self.shares is None:
             ended = self.reasons.get(self.index)
         elif self.reasons.keys() >= set(self.shares.values()):
@@ -115,11 +116,11 @@ _CALLING = ("tool_calls", "function_call")
 _SHARES = {_TEXT: ("content", "refusal"), _CALLS: ("tool_calls", "function_call")}
 
 
-def told_apart(choices: list[Any]) -> list[JsonObject]:
-    """The choices of a chunk, with their position for an index where they share one.
+def indexed(choices: list[Any]) -> list[JsonObject]:
+    """The choices of a chunk, indexed by position if their indexes are not distinct.
 
     Raises:
-        UpstreamError: they are no objects.
+        UpstreamError: they are not objects.
     """
     if not all(type(choice) is dict for choice in choices):
         raise UpstreamError.unreadable("its choices are not objects")
@@ -129,33 +130,33 @@ def told_apart(choices: list[Any]) -> list[JsonObject]:
 
 
 def with_own_delta(choice: JsonObject, source: str) -> JsonObject:
-    """A choice that has what it says itself, and not in `source`, as the protocol has it; else
-    itself.
+    """The choice in the protocol's form if its content is outside `source` instead of in it;
+    else the choice unchanged.
 
     Raises:
-        UpstreamError: it says one thing itself and another in its delta.
+        UpstreamError: its own content contradicts its delta.
     """
     own = {name: choice[name] for name in _CONTENT_FIELDS if choice.get(name)}
     if not own:
         return choice
-    said = said_by(choice, source)
-    kept = {name: value for name, value in choice.items() if name not in own}
-    if has_content(said):
-        if any(said.get(name) != own[name] for name in own):
+    received = content_of(choice, source)
+    remaining = {name: value for name, value in choice.items() if name not in own}
+    if has_content(received):
+        if any(received.get(name) != own[name] for name in own):
             raise UpstreamError.unreadable("a choice does not say what its delta says")
-        return kept
-    return {**kept, source: {**said, **own}}
+        return remaining
+    return {**remaining, source: {**received, **own}}
 
 
-def said_by(choice: JsonObject, source: str) -> JsonObject:
-    """What a choice says, wherever that stands."""
+def content_of(choice: JsonObject, source: str) -> JsonObject:
+    """The content of a choice, in whichever member it has it."""
     for place in (source, "message", "text"):
-        said = choice.get(place)
-        if said:
-            return said if type(said) is dict else {"content": said}
+        received = choice.get(place)
+        if received:
+            return received if type(received) is dict else {"content": received}
     return _NOTHING
 
 
 def has_content(delta: JsonObject) -> bool:
-    """Whether a delta or message says something."""
+    """Whether a delta or message has content."""
     return any(delta.get(name) for name in _CONTENT_FIELDS)

@@ -32,7 +32,7 @@ from dragoman.protocols.openai_chat.settings import ChatCapabilities
 class PartWriter:
     """Writes blocks as content parts of one request.
 
-    Cache marks are collected while parts are written, and the last four kept (`finish`).
+    Cache marks are collected while parts are written; `finish` leaves the last four.
     """
 
     __slots__ = ("_capabilities", "_ledger", "_marked", "_names", "_options")
@@ -45,7 +45,7 @@ class PartWriter:
         self._marked: list[tuple[JsonObject, str]] = []
 
     def parts(self, block: Block) -> list[JsonObject]:
-        """The parts that say what `block` says; what they cannot say is in the ledger."""
+        """The parts that express `block`; what they cannot express goes into the ledger."""
         parts = self._parts(block)
         if block.cache is not None:
             self.mark(parts[-1] if parts else None, block.cache, block.path)
@@ -83,8 +83,8 @@ class PartWriter:
     def _parts(self, block: Block) -> list[JsonObject]:
         if type(block) is Text:
             # Most blocks are, and a pattern that does not match costs more than this.
-            if _says_more(block):
-                self.note_text(block)
+            if _has_more(block):
+                self.report_text(block)
             return [text_part(block.text)]
         match block:
             case Refusal():
@@ -109,8 +109,8 @@ class PartWriter:
                 self._lose(block.path, LossKind.CONTENT, "has no place in this message upstream")
         return []
 
-    def note_text(self, block: Text) -> None:
-        """Report what a text block says besides its text: Chat has no field for it."""
+    def report_text(self, block: Text) -> None:
+        """Report the members of a text block that Chat has no field for."""
         if block.annotations:
             # The clients' names for them differ, so the block is named.
             self._lose(block.path, LossKind.KNOB, "citations are not sent")
@@ -184,23 +184,23 @@ class PartWriter:
             self._lose(f"{block.path}.citations", LossKind.KNOB, "citations cannot be asked for")
         texts = [text.text for text in block.content]
         for text in block.content:
-            self.note_text(text)
+            self.report_text(text)
             if text.cache is not None:
                 self.mark(None, text.cache, text.path)
         return [text_part("\n\n".join([f"{block.title}\n{block.source}", *texts]))]
 
 
 def bare_text(blocks: Sequence[Block]) -> str | None:
-    """The text of what is one text and says nothing besides; None of anything else."""
+    """The text of content that is one plain text block; None of any other content."""
     if len(blocks) != 1:
         return None
     block = blocks[0]
-    if type(block) is not Text or block.cache is not None or _says_more(block):
+    if type(block) is not Text or block.cache is not None or _has_more(block):
         return None
     return block.text
 
 
-def _says_more(text: Text) -> bool:
+def _has_more(text: Text) -> bool:
     """Whether a text block has something that Chat has no field for."""
     return bool(text.annotations or text.logprobs) or text.phase is not None
 
@@ -234,7 +234,7 @@ def _file_name(media_type: str) -> str:
 
 
 def _decoded_text(source: Base64) -> str | None:
-    """The text of a document that is text; None if it is not."""
+    """The text of a plain-text document; None of any other document."""
     if not source.media_type.startswith("text/"):
         return None
     try:

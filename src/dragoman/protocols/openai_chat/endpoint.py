@@ -1,8 +1,8 @@
-"""Where and how Chat Completions are called."""
+"""The endpoint of Chat Completions: paths, headers, limits."""
 
 from __future__ import annotations
 
-from dragoman.protocols.attribution import MEMBERS, told_to_openai
+from dragoman.protocols.attribution import MEMBERS, openai_attribution
 from dragoman.protocols.base import Endpoint
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
@@ -14,7 +14,7 @@ ENDPOINT = Endpoint(
     id_prefix="chatcmpl-",
     models=MODELS,
     attributed_by=MEMBERS,
-    attribution=told_to_openai,
+    attribution=openai_attribution,
     forwarded=("openai-beta",),
     idempotency_key="idempotency-key",
     settings={

@@ -7,7 +7,7 @@ from dragoman.canonical.options import Options
 from dragoman.protocols.base import OFFICIAL, Rendered, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_errors import FORMS, shown_status, shown_type
-from dragoman.protocols.retrying import told_in_stream
+from dragoman.protocols.retrying import worded_for_stream
 from dragoman.sse import DONE, encode
 
 
@@ -29,8 +29,6 @@ def error_object(fault: Fault) -> JsonObject:
 
 
 def error_frames(fault: Fault) -> bytes:
-    """What ends a stream that failed: the error, then the terminator, so that no reader hangs.
-
-    The error is an object: of a string, the SDKs would not show the message.
-    """
-    return encode(to_json({"error": error_object(told_in_stream(fault))})) + encode(DONE)
+    """The frames that end a failed stream: the error, then the terminator, so that no reader hangs.
+    The error is an object, since the SDKs do not show the message of a string."""
+    return encode(to_json({"error": error_object(worded_for_stream(fault))})) + encode(DONE)

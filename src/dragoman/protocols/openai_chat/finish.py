@@ -18,7 +18,7 @@ from dragoman.protocols.finish_words import (
 _STOP = Finish(FinishReason.STOP)
 _CALLED = Finish(FinishReason.TOOL_CALLS)
 _OWN_ENDS = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"})
-"""What servers say matched where the model ended by itself."""
+"""Values of the matched-stop member that mean the model ended by itself."""
 _KNOWN = STOP_WORDS | TOOL_WORDS | LENGTH_WORDS | FILTER_WORDS
 _WORDS = {
     FinishReason.STOP: "stop",
@@ -32,7 +32,7 @@ _WORDS = {
 
 
 def is_known_reason(word: str) -> bool:
-    """Whether a `finish_reason`, in lower case, is known of some server."""
+    """Whether some server uses a `finish_reason`, given in lower case."""
     return word in _KNOWN
 
 
@@ -40,13 +40,13 @@ _OWN = frozenset({"stop", "length", "tool_calls", "content_filter", "function_ca
 
 
 def is_foreign_reason(word: str) -> bool:
-    """Whether a `finish_reason` is that of a failure or of another protocol. One that nobody knows
-    may be new in this one."""
+    """Whether a `finish_reason` means a failure or belongs to another protocol. An unknown one may
+    be new in this protocol."""
     return word not in _OWN and (is_failure(word) or plain(word) in _KNOWN)
 
 
 def is_cut(word: str) -> bool:
-    """Whether a `finish_reason`, in lower case, is that of an answer that is not whole."""
+    """Whether a `finish_reason`, in lower case, means an incomplete answer."""
     return word in LENGTH_WORDS or word in FILTER_WORDS
 
 

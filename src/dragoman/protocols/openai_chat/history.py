@@ -1,4 +1,4 @@
-"""Pass-through: what of a conversation was made for another upstream is not sent to this one."""
+"""Pass-through: reasoning state made for another upstream is removed from a conversation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dragoman.protocols.base import Beginning
 from dragoman.protocols.raw import (
     join_list,
     join_object,
-    said,
+    messages_in,
     settled,
     split_list,
     split_object,
@@ -24,9 +24,8 @@ _STATE = ("signature", "data")
 
 
 def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:
-    """The members without the `reasoning_details` in which this gateway gave another upstream's
-    state: nobody else can read it. All else keeps its bytes.
-    """
+    """The members without the `reasoning_details` that carry another upstream's state in the
+    gateway's envelope, which only the gateway can read. All other values keep their bytes."""
     messages = members.get("messages")
     if messages is None or _SIGN not in bytes(messages):
         return members
@@ -43,17 +42,17 @@ def _message(message: Raw, path: str, ledger: Ledger) -> Raw:
         return message
     fields = split_object(message) or {}
     entries = split_list(fields.get("reasoning_details")) or []
-    kept = []
+    remaining = []
     for number, entry in enumerate(entries):
         if _is_sealed(entry):
             detail = "reasoning of another upstream is not sent"
             ledger.add(f"{path}.reasoning_details[{number}]", LossKind.KNOB, detail)
         else:
-            kept.append(entry)
-    if len(kept) == len(entries):
+            remaining.append(entry)
+    if len(remaining) == len(entries):
         return message
     rest = {name: raw for name, raw in fields.items() if name != "reasoning_details"}
-    return join_object({**rest, "reasoning_details": join_list(kept)} if kept else rest)
+    return join_object({**rest, "reasoning_details": join_list(remaining)} if remaining else rest)
 
 
 def _is_sealed(entry: Raw) -> bool:
@@ -64,7 +63,7 @@ def _is_sealed(entry: Raw) -> bool:
 def without_reasoning(
     members: Mapping[str, Raw], ledger: Ledger, most: int
 ) -> tuple[Mapping[str, Raw], int]:
-    """The members: this protocol has no reasoning that only its maker can read."""
+    """The members unchanged: the protocol has no reasoning that only its maker can read."""
     return members, 0
 
 
@@ -72,9 +71,9 @@ _ANSWERING = ("assistant", "tool", "function")
 
 
 def beginning(members: Mapping[str, Raw]) -> Beginning:
-    """The user that is named, and the messages up to the model's first."""
+    """The named user, and the messages up to the model's first one."""
     pieces = [bytes(members.get("user", b""))]
-    for message in said(members.get("messages")):
+    for message in messages_in(members.get("messages")):
         if message.role in _ANSWERING:
             return Beginning(b"\0".join(pieces), False)
         pieces.append(settled(message.content))

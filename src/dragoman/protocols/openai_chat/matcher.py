@@ -12,7 +12,7 @@ from dragoman import jsontext
 from dragoman.canonical.errors import UpstreamError
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import NOTHING, AnswerWriter, Passed, to_json
-from dragoman.protocols.error_body import is_readable, says_error
+from dragoman.protocols.error_body import is_error, is_readable
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.matching import (
     Arguments,
@@ -31,8 +31,8 @@ from dragoman.sse import DONE, Frame, encode, escape
 
 # --- shapes -------------------------------------------------------------------------------------
 #
-# A member that is declared to be None is one in which other servers say something: there it is
-# read. What is not declared passes.
+# A member declared as None has content with some servers: then the stream reader takes over.
+# Undeclared members pass.
 
 
 class Function(Struct):
@@ -95,15 +95,15 @@ class Message(Struct):
     message: None = None
 
     def texts(self) -> list[tuple[str, str]]:
-        """The members that are texts and not empty, in the order in which readers take them.
-        Servers have the same reasoning in two members."""
+        """The members that are non-empty texts, in the readers' order. Some servers repeat the same
+        reasoning in two members."""
         thought = self.reasoning_content or self.reasoning
         named = "reasoning_content" if self.reasoning_content else "reasoning"
         found = ((named, thought), ("content", self.content), ("refusal", self.refusal))
         return [(member, text) for member, text in found if text]
 
     def thinks_only(self) -> bool:
-        """Whether it has nothing but a thought in plain text, if anything."""
+        """Whether it has no content other than plain reasoning text."""
         return not (
             self.content
             or self.refusal
@@ -114,7 +114,7 @@ class Message(Struct):
         )
 
     def is_empty(self) -> bool:
-        """Whether it says nothing."""
+        """Whether it has no content."""
         return self.thinks_only() and not (self.reasoning_content or self.reasoning)
 
 
@@ -188,20 +188,20 @@ _answer = decoder(Answer)
 def match_response(
     body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1
 ) -> Passed | None:
-    """See `base.AnswerMatcher`. Of several choices the last one's end counts."""
+    """The function behind `base.AnswerMatcher`. The end of the last choice counts."""
     try:
         answer = _answer(body)
     except JsonError:
         return None
-    if answer.error is not None and says_error(answer.error):
+    if answer.error is not None and is_error(answer.error):
         return None
     if not 0 < len(answer.choices) <= choices or not all(map(_is_whole, answer.choices)):
         return None
     usage = answer.usage and read_usage(answer.usage, tier=answer.service_tier)
-    said = 0 if usage else sum(_said(choice.message) for choice in answer.choices)
+    text_bytes = 0 if usage else sum(_text_bytes(choice.message) for choice in answer.choices)
     if answer.model != model:
         body = to_json({**jsontext.members(body), "model": model})
-    return Passed(body, usage or None, answer.choices[-1].finish_reason, said)
+    return Passed(body, usage or None, answer.choices[-1].finish_reason, text_bytes)
 
 
 def _is_whole(choice: WholeChoice) -> bool:
@@ -223,7 +223,7 @@ def _is_whole(choice: WholeChoice) -> bool:
     )
 
 
-def _said(message: Message) -> int:
+def _text_bytes(message: Message) -> int:
     """The bytes of text in a message."""
     texts = [text for _, text in message.texts()]
     texts += [one.called + one.text for one in message.tool_calls or ()]
@@ -234,7 +234,7 @@ def _said(message: Message) -> int:
 
 
 class Call(Struct, eq=False):
-    """A call, as far as it came."""
+    """A tool call received so far."""
 
     index: int
     id: str
@@ -271,8 +271,8 @@ def _call_run(index: int, *, is_custom: bool) -> Arguments:
 
 
 class Progress:
-    """What came of one choice. `log` is what the reader would have to know of it, in order; `run`
-    the text that goes on if the last piece was one, in the member `member`."""
+    """One choice received so far. `log` is its record for the reader, in order; `run` the text in
+    progress in `member`, if the last piece was text."""
 
     __slots__ = (
         "call",
@@ -289,7 +289,7 @@ class Progress:
 
     def __init__(self, *, is_alone: bool) -> None:
         self.is_alone = is_alone
-        """Whether one choice was asked for: of several no reader takes over."""
+        """Whether one choice was asked for: no reader takes over several."""
         self.is_blank = False
         """Whether the last chunk had an empty finish reason, with which some servers end."""
         self.log: list[Frame | Run | Call] = []
@@ -300,31 +300,33 @@ class Progress:
         self.ids: set[str] = set()
         self.finished = False
         self.undo: Callable[[], None] | None = None
-        """Takes back the last chunk, if that waits for what follows."""
+        """Undoes the last chunk, if its meaning depends on the next one."""
 
-    def allows(self, choice: Choice, *, is_held: bool) -> bool:
-        """Whether a choice is exactly what may come next; `is_held`: the last one can be undone."""
+    def allows(self, choice: Choice, *, is_undoable: bool) -> bool:
+        """Whether a choice is exactly what may come next; `is_undoable`: the last one can be
+        undone."""
         delta = choice.delta or _EMPTY
         calls: Sequence[Fragment] = ()
         if not delta.is_empty():
             calls = delta.tool_calls or ()
             if self.finished:
                 return False
-            if calls and not self._allows_calls(calls, delta, is_held):
+            if calls and not self._allows_calls(calls, delta, is_undoable):
                 return False
             if not calls and self.call is not None and not self.call.is_whole():
                 return False
         return choice.finish_reason is None or self._allows_end(choice.finish_reason, calls)
 
-    def _allows_calls(self, calls: Sequence[Fragment], delta: Message, is_held: bool) -> bool:
-        """Whether fragments are one that goes on with the last call, or whole beginnings."""
+    def _allows_calls(self, calls: Sequence[Fragment], delta: Message, is_undoable: bool) -> bool:
+        """Whether the fragments are one continuation of the last call, or complete starts of
+        calls."""
         if delta.function_call or delta.reasoning_details or delta.annotations:
             return False
         first, last = calls[0], calls[-1]
         if (len(calls) > 1 or delta.texts()) and last.text.strip() in ("", "{}"):
             return False  # more of it may follow: only a chunk of its own can wait
         if not first.id:
-            return len(calls) == 1 and self._goes_on(first, is_held)
+            return len(calls) == 1 and self._goes_on(first, is_undoable)
         ids = {one.id for one in calls}
         return (
             (self.call is None or self.call.is_whole())
@@ -334,19 +336,19 @@ class Progress:
             and all(one.custom or is_object(one.text) for one in calls[:-1])
         )
 
-    def _goes_on(self, one: Fragment, is_held: bool) -> bool:
+    def _goes_on(self, one: Fragment, is_undoable: bool) -> bool:
         call = self.call
         return (
             call is not None
             and one.index == call.index
             and (one.custom is not None) is call.is_custom
             and not one.called
-            and (call.is_custom or call.text.allows(one.text, is_held=is_held))
+            and (call.is_custom or call.text.allows(one.text, is_undoable=is_undoable))
         )
 
     def may_end(self, choices: Sequence[Choice]) -> bool:
-        """Whether a chunk may follow one that waits: only more of a call may, unless its arguments
-        may be whole."""
+        """Whether a chunk may follow an undoable one: only more of the call may, unless its
+        arguments may be complete."""
         if self.call is None or (self.call.text.text and not self.call.text.open):
             return True
         return any(choice.delta and choice.delta.tool_calls for choice in choices)
@@ -364,8 +366,8 @@ class Progress:
         return last.custom is not None or is_object(last.text)
 
     def take(self, choice: Choice, data: bytes) -> tuple[str, str]:
-        """Record a choice that is allowed, of the chunk `data`. Returns its one text, and the
-        member that has it, where it says nothing else."""
+        """Record an allowed choice of the chunk `data`. Returns its member and text if a single
+        text is all of its content."""
         delta = choice.delta or _EMPTY
         reason, calls = choice.finish_reason, delta.tool_calls or ()
         self.undo = None
@@ -419,7 +421,7 @@ class Progress:
         self.undo = undo if waits else None
 
     def frames(self) -> Iterator[Frame]:
-        """Chunks that say what came."""
+        """Chunks with the content received so far."""
         for one in self.log:
             if isinstance(one, Run):
                 yield one.frame()
@@ -430,7 +432,7 @@ class Progress:
 
 
 def _begins(one: Fragment, index: int) -> bool:
-    """Whether a fragment begins the call of that index."""
+    """Whether a fragment starts the call of that index."""
     return (
         one.index == index
         and bool(one.id and one.called)
@@ -439,11 +441,9 @@ def _begins(one: Fragment, index: int) -> bool:
 
 
 class ChatMatcher(Watch):
-    """Follows one stream; see `base.Matcher`.
-
-    Two things change in what is exact: the model's name, where another is to be shown, and the
-    chunk that has nothing but usage is left out where the client did not ask for it.
-    """
+    """The Chat matcher; see `base.Matcher`. Two things change in exact chunks: the model name,
+    if another is to be shown, and the usage chunk, which is dropped if the client did not ask
+    for it."""
 
     __slots__ = (
         "_asked",
@@ -472,13 +472,13 @@ class ChatMatcher(Watch):
         self._asked = choices
         self._choices = {0: Progress(is_alone=choices == 1)}
         self._head: JsonObject = {}
-        """What the first chunk tells of the answer as a whole."""
+        """Members of the first chunk that describe the whole answer."""
         self._likeness = Likeness()
         self._count = 0
-        """Chunks with choices, but for those that are like others."""
+        """Number of chunks with choices, except those matched by likeness."""
         self._id_repeats = False
         self._spoken = choices > 1
-        """Whether more than a thought in plain text came."""
+        """Whether there was content other than plain reasoning text."""
         self._has_legacy_calls = False
         self._usage: JsonObject | None = None
 
@@ -495,7 +495,7 @@ class ChatMatcher(Watch):
             first = self._choices[0]
             assert first.run is not None
             first.run.text += text
-            self.said += len(text)
+            self.text_bytes += len(text)
             if first.call is not None and first.run is first.call.text:
                 self.blank = blank_after(self.blank, text)
             return self._renamer.renamed(data, frame.raw)
@@ -505,7 +505,7 @@ class ChatMatcher(Watch):
             chunk = _chunk(data)
         except JsonError:
             return None if data.strip() or frame.event == b"error" else b""
-        if frame.event == b"error" or (chunk.error is not None and says_error(chunk.error)):
+        if frame.event == b"error" or (chunk.error is not None and is_error(chunk.error)):
             return self._error(chunk.error, frame)
         if chunk.choices is None or not self._allows(chunk.choices, chunk.id):
             return None
@@ -520,7 +520,7 @@ class ChatMatcher(Watch):
                 return False
             delta = choice.delta or _EMPTY
             progress = self._choices.get(choice.index) or Progress(is_alone=False)
-            if not progress.allows(choice, is_held=self.undo is not None):
+            if not progress.allows(choice, is_undoable=self.undo is not None):
                 return False
             if is_other and delta.role:
                 return False  # a second answer, or an id for each chunk
@@ -558,13 +558,13 @@ class ChatMatcher(Watch):
         return self._renamer.renamed(data, _unnamed(frame))
 
     def _watch(self, delta: Message) -> None:
-        """Record what an exact delta means for the answer as a whole."""
+        """Record the effect of an exact delta on the whole answer."""
         arguments = "".join([one.text for one in delta.tool_calls or ()])
         self.blank = blank_after(self.blank, arguments) if delta.tool_calls else 0
         if delta.function_call is not None:
             self._has_legacy_calls = True
             arguments += delta.function_call.arguments or ""
-        self.said += sum(len(text.encode()) for _, text in delta.texts()) + len(arguments)
+        self.text_bytes += sum(len(text.encode()) for _, text in delta.texts()) + len(arguments)
         self.begun = self.begun or not delta.is_empty()
         self._spoken = self._spoken or not delta.thinks_only()
 
@@ -577,20 +577,19 @@ class ChatMatcher(Watch):
         return _unnamed(frame) + encode(DONE)
 
     def _terminated(self) -> bytes | None:
-        """The terminator says that there are no more choices: many servers know no `n`."""
+        """Handle the terminator: there are no more choices, since many servers ignore `n`."""
         if not all(choice.finished or choice.is_blank for choice in self._choices.values()):
             return None
         self.ended = True
         return encode(DONE)
 
     def finish(self) -> bytes | None:
-        """The bytes are over: the terminator, which some servers leave out; None if the answer is
-        not whole."""
+        """The terminator, if the server left it out; None if the answer is incomplete."""
         finished = [choice for choice in self._choices.values() if choice.finished]
         return self._terminated() if len(finished) >= self._asked else None
 
     def hand_over(self, read: Read, writer: AnswerWriter) -> None:
-        """Give the reader what was passed on."""
+        """Feed the passed events to the reader."""
         count = self._count
         if self.undo is not None:
             self.undo()
@@ -606,30 +605,30 @@ class ChatMatcher(Watch):
             read(frame)
         if self._usage is not None:
             tier = self._head.get("service_tier")
-            told: JsonObject = {"choices": [], "usage": self._usage, "service_tier": tier}
-            read(Frame(b"", to_json(told), b""))
+            usage_chunk: JsonObject = {"choices": [], "usage": self._usage, "service_tier": tier}
+            read(Frame(b"", to_json(usage_chunk), b""))
 
 
 def _unnamed(frame: Frame) -> bytes:
-    """An event as it came, without a name: Chat's have none."""
+    """A recorded event, without a name: Chat events have none."""
     return frame.raw[frame.raw.find(b"data: ") :] if frame.event else frame.raw
 
 
 _MODEL = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
-"""The model's name in a chunk. Inside texts quotes are escaped, so it matches no content."""
+"""The model name in a chunk. Quotes in texts are escaped, so it matches no content."""
 
 
 class _Renamer:
-    """Shows another name of the model in chunks, which begin alike up to it."""
+    """A replacement of the model name in chunks, which have a common prefix up to it."""
 
     __slots__ = ("_head", "_model", "_name", "_new_head")
 
     def __init__(self, model: str | None) -> None:
         self._model = model
         self._name = b"" if model is None else escape(to_json(model))
-        """The name as chunks are to have it; empty if they have it, or any will do."""
+        """The encoded name to show; empty if the chunks have it already, or any will do."""
         self._head = self._new_head = b""
-        """How the last chunk began whose model was renamed, and how it was passed on."""
+        """The beginning of the last renamed chunk, before and after."""
 
     def renamed(self, data: bytes, raw: bytes) -> bytes:
         """The frame `raw` of the chunk `data` with that name."""
@@ -641,13 +640,13 @@ class _Renamer:
         if found is None:
             return raw
         if raw.find(b"{", raw.find(b"{") + 1, found.start()) >= 0:
-            # The first of that name may be inside of another member.
+            # The first match may be inside another member.
             members = jsontext.members(data)
             if "model" not in members:
                 return raw
             return encode(to_json({**members, "model": self._model}))
         if found[2] == self._name:
-            # The upstream says it as the client does: in all chunks, since it is of the answer.
+            # The upstream repeats it in all chunks, as it describes the whole answer.
             self._name = b""
             return raw
         self._head = raw[: found.end()]

@@ -29,7 +29,7 @@ _SPOKEN: dict[str, Role] = {
 
 
 class MessagesReader:
-    """Reads messages in order; remembers which calls were to custom tools."""
+    """Reader of messages in order; it records which calls were to custom tools."""
 
     __slots__ = ("_custom_calls", "_extras", "_sealer")
 
@@ -39,7 +39,7 @@ class MessagesReader:
         self._sealer = sealer
 
     def read(self, message: Any, path: str) -> Turn:
-        """The turn that a message is.
+        """The turn for one message.
 
         Raises:
             InvalidRequest: naming the field at fault.
@@ -48,8 +48,8 @@ class MessagesReader:
             role, content = message.get("role"), message.get("content")
             if type(content) is str and type(role) is str and role in _SPOKEN:
                 # Nearly every message is one of these, or a tool's.
-                says = role != "assistant" or content
-                text = (Text(text=content, path=f"{path}.content"),) if says else ()
+                has_text = role != "assistant" or content
+                text = (Text(text=content, path=f"{path}.content"),) if has_text else ()
                 return Turn(role=_SPOKEN[role], blocks=text, path=path)
         fields = Fields(message, path)
         role = fields.need_str("role")
@@ -63,7 +63,7 @@ class MessagesReader:
             case "system" | "developer":
                 turn = self._plain(fields, role, TEXT_PARTS)
             case "function":
-                # Answers a call that has no id: no other protocol can say which.
+                # Answers a call without an id, which no other protocol can refer to.
                 raw = Foreign(origin=wire.NAME, type="function", raw=message, path=path)
                 return Turn(role="user", blocks=(raw,), path=path)
             case _:
@@ -86,7 +86,7 @@ class MessagesReader:
         if content is not None:
             path = fields.at("content")
             for block in read_content(content, path, ASSISTANT_PARTS, self._extras):
-                # Clients send `content: ""` beside tool calls: it says nothing.
+                # Clients send `content: ""` along with tool calls: it has no meaning.
                 if type(block) is not Text or block.text or block.cache:
                     blocks.append(block)
         refusal = fields.take_str("refusal")
@@ -132,7 +132,7 @@ class MessagesReader:
             blocks = read_content(content, fields.at("content"), TOOL_PARTS, self._extras)
         result = ToolResult(
             call_id=call_id,
-            content=() if blocks and _says_nothing(blocks) else blocks,
+            content=() if blocks and _is_empty(blocks) else blocks,
             custom=call_id in self._custom_calls,
             path=fields.path,
         )
@@ -140,7 +140,7 @@ class MessagesReader:
         return Turn(role="user", blocks=(result,), path=fields.path)
 
 
-def _says_nothing(blocks: tuple[Block, ...]) -> bool:
+def _is_empty(blocks: tuple[Block, ...]) -> bool:
     for block in blocks:
         if type(block) is not Text or block.text or block.cache is not None:
             return False

@@ -26,7 +26,7 @@ from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.content_writer import PartWriter, bare_text, text_part
 from dragoman.protocols.openai_chat.reasoning import (
     is_foreign_state,
-    joined,
+    joined_text,
     replayed_details,
 )
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
@@ -35,7 +35,7 @@ from dragoman.protocols.openai_chat.settings import ChatCapabilities
 def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
     """The messages of a request: system texts first, then the turns, every call answered.
 
-    What a message cannot carry is added to the ledger.
+    What a message cannot carry goes into the ledger.
     """
     writer = _MessagesWriter(outbound)
     writer.instructions(request.instructions)
@@ -69,9 +69,9 @@ class _MessagesWriter:
 
     def instructions(self, texts: Sequence[Text]) -> None:
         """The system texts given apart from the turns, as one leading message."""
-        kept = [text for text in texts if text.text]
-        if kept:
-            self._system(self._own.system_role, self.parts.all(kept), None)
+        remaining = [text for text in texts if text.text]
+        if remaining:
+            self._system(self._own.system_role, self.parts.all(remaining), None)
 
     def turn(self, turn: Turn) -> None:
         """The messages of one turn."""
@@ -100,15 +100,15 @@ class _MessagesWriter:
         self._append(role, content, name)
 
     def _texts_only(self, blocks: Sequence[Block]) -> list[JsonObject]:
-        """The parts of a message that takes text alone; the rest is lost content."""
-        kept: list[JsonObject] = []
+        """The parts of a text-only message; the rest is reported as lost content."""
+        remaining: list[JsonObject] = []
         for block in blocks:
             for part in self.parts.parts(block):
                 if part["type"] == "text":
-                    kept.append(part)
+                    remaining.append(part)
                 else:
                     self._lose(block.path, LossKind.CONTENT, "has no place in this message")
-        return kept
+        return remaining
 
     # --- user turns -----------------------------------------------------------------------------
 
@@ -124,49 +124,49 @@ class _MessagesWriter:
                 rest.append(block)
         parts: list[JsonObject] = []
         for result in attached:
-            parts += [text_part(self._attachment_note(result)), *result.parts]
+            parts += [text_part(self._attachment_notice(result)), *result.parts]
         parts += self.parts.all(rest)
         if parts or not turn.blocks:
             self._append("user", _as_content(parts), turn.name)
 
     def _tool_result(self, block: ToolResult) -> list[_Attachments]:
-        """Append a tool message; return what has to go into the user message after it."""
+        """Append a tool message; return the attachments for the user message after it."""
         if block.cache is None and not block.is_error:
             text = bare_text(block.content)
             if text is not None:
                 self._answer(block, text)
                 return []
-        kept: list[JsonObject] = []
+        remaining: list[JsonObject] = []
         moved: list[JsonObject] = []
         separator = ""
         prefix = self._options.tool_error_prefix if block.is_error else ""
         if prefix:
-            kept.append(text_part(prefix))
+            remaining.append(text_part(prefix))
         if block.is_error and block.path:
             kind = LossKind.CONVERTED if prefix else LossKind.KNOB
             self._lose(f"{block.path}.is_error", kind, "there is no field for it upstream")
         for inner in block.content:
             for part in self.parts.parts(inner):
                 if part["type"] == "text":
-                    kept.append(part)
+                    remaining.append(part)
                     # Plain texts are pieces of one output; what was made into text stands apart.
                     separator = separator if isinstance(inner, Text) else "\n\n"
                 elif self._own.tool_message_images:
-                    kept.append(part)
+                    remaining.append(part)
                 else:
                     moved.append(part)
                     self._lose(inner.path, LossKind.CONVERTED, "moved to a user message")
         if block.cache is not None:
-            self.parts.mark(kept[-1] if kept else None, block.cache, block.path)
+            self.parts.mark(remaining[-1] if remaining else None, block.cache, block.path)
         names = ", ".join(map(_part_name, moved))
-        note = f"[Attached in the next message: {names}]" if moved else ""
+        notice = f"[Attached in the next message: {names}]" if moved else ""
         content: Any
-        if _are_plain(kept):
-            content = separator.join([part["text"] for part in kept])
-            if note:
-                content = f"{content}\n\n{note}" if content else note
+        if _are_plain(remaining):
+            content = separator.join([part["text"] for part in remaining])
+            if notice:
+                content = f"{content}\n\n{notice}" if content else notice
         else:
-            content = [*kept, *([text_part(note)] if note else [])]
+            content = [*remaining, *([text_part(notice)] if notice else [])]
         self._answer(block, content)
         return [_Attachments(block.call_id, names, moved)] if moved else []
 
@@ -174,7 +174,7 @@ class _MessagesWriter:
         call_id = _call_id(block.call_id)
         self.messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
 
-    def _attachment_note(self, result: _Attachments) -> str:
+    def _attachment_notice(self, result: _Attachments) -> str:
         tool = self._tool_of.get(result.call_id)
         of_tool = f" of {tool}" if tool else ""
         return f"[Attached by the result{of_tool} ({_call_id(result.call_id)}): {result.names}]"
@@ -237,7 +237,7 @@ class _MessagesWriter:
     def _reasoning(self, thoughts: list[Reasoning], calls: bool, message: JsonObject) -> None:
         replay = self._own.replay_reasoning
         shown = replay == "always" or (replay == "tool_turns" and calls)
-        text = joined(thoughts)
+        text = joined_text(thoughts)
         if shown and text:
             message["reasoning_content"] = text
         details: list[Any] = []
@@ -291,7 +291,7 @@ def _call_id(value: str) -> str:
 
 
 def _part_name(part: JsonObject) -> str:
-    """What a note calls an attachment."""
+    """The name of an attachment in the notice about it."""
     if part["type"] == "file":
         return str(part["file"].get("filename", "file"))
     return "image" if part["type"] == "image_url" else "audio"

@@ -29,8 +29,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Chunks:
-    """The answer as chunks. Byte strings around a delta's text are built once per block; nothing
-    of the answer is kept."""
+    """The answer as chunks. Byte strings around a delta's text are built once per block; no content
+    is stored."""
 
     __slots__ = (
         "_around",
@@ -46,11 +46,11 @@ class Chunks:
     def __init__(self, reply: Reply) -> None:
         self._asks_usage = reply.request.include_usage
         self._opening = b""
-        """What every chunk begins with."""
+        """The members at the start of every chunk."""
         self._head = self._tail = b""
-        """What stands before and after the delta of a chunk."""
+        """The bytes before and after the delta of a chunk."""
         self._around: tuple[bytes, ...] = ()
-        """What stands before and after each text of a delta of the open block."""
+        """The bytes before and after the text of a delta of the open block."""
         self._names = CONTENT
         self._calls = 0
         self._first_tier: str | None = None
@@ -124,8 +124,8 @@ class Chunks:
         return moderation is not None or (self._asks_usage and usage is not None)
 
     def end(self, usage: Usage | None, tier: str | None, moderation: JsonObject | None) -> bytes:
-        """The last chunk, if it has any content, and the terminator. One chunk for all: clients
-        keep the usage of the last one, even if it is null."""
+        """The last chunk, if it has content, and the terminator. It is a single chunk: clients
+        store the usage of the last one, even if it is null."""
         if not self._has_last(usage, moderation):
             return _DONE
         counts = write_usage(usage) if self._asks_usage and usage is not None else None
@@ -137,7 +137,7 @@ class Chunks:
         )
 
     def completion(self) -> JsonObject:
-        """Raises RuntimeError: a streamed answer is not kept."""
+        """Raises RuntimeError: a streamed answer is not stored."""
         raise RuntimeError("a streamed answer is not kept")
 
 
@@ -260,7 +260,7 @@ def _tier_member(tier: str | None) -> bytes:
 
 
 def _write_moderation(found: JsonObject) -> JsonObject:
-    """What a moderation found: Chat has a list of results where others have one."""
+    """The moderation results: Chat has a list where other protocols have one."""
     return {side: _moderated(result) for side, result in found.items()}
 
 

@@ -18,8 +18,8 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Passthrough, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.limits import within
+from dragoman.protocols.openai_chat.continuation import continuation
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
-from dragoman.protocols.openai_chat.joined import joined
 from dragoman.protocols.openai_chat.matcher import ChatMatcher, match_response
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 
@@ -119,5 +119,5 @@ PASSTHROUGH = Passthrough(
     asks_usage=asks_usage,
     choices=choices_of,
     matcher=ChatMatcher,
-    joined=joined,
+    continuation=continuation,
 )

@@ -3,7 +3,7 @@
 Three fields are in use: `reasoning_content` (DeepSeek, Qwen, GLM, Kimi, older vLLM), `reasoning`
 (vLLM since 0.11, OpenRouter, Groq, Ollama) and `reasoning_details` (OpenRouter), a list of entries
 that can also carry opaque state: `{type, index, text | summary, signature | data, format}`.
-Toward clients the opaque state of other vendors travels there in an envelope of ours.
+Opaque state of other vendors is sent to clients there, in the gateway's envelope.
 """
 
 from __future__ import annotations
@@ -24,44 +24,45 @@ from dragoman.protocols.fields import Fields, JsonObject
 from dragoman.protocols.openai_chat import wire
 
 BREAK = "\n\n"
-"""What stands between two readable pieces of reasoning in one text field."""
+"""The separator of two readable pieces of reasoning in one text field."""
 
 _FORMATS = {"anthropic_messages": "anthropic", "openai_responses": "openai"}
 """The `format` of an entry, by the origin of its opaque state."""
 
 TEXT_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_text")
-"""Fields that have its text in answers; few servers use the last two."""
+"""Fields of answers with the reasoning text; few servers use the last two."""
 
 _TEXTS = ("text", "content", "thinking", "reasoning", "summary")
-"""Members that have the text of a part of it."""
+"""Members with the text of a part of it."""
 
 _FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_details"})
-"""The fields of an assistant message that hold reasoning."""
+"""Fields of an assistant message with reasoning."""
 
 _STATE = ("signature", "data")
 """The fields of an entry that only its maker can read."""
 
 
 def pick_text(first: Any, second: Any) -> str:
-    """The reasoning text of `reasoning_content` and `reasoning`: the first that holds any."""
+    """The reasoning text of `reasoning_content` or `reasoning`, whichever is first and not
+    empty."""
     if type(first) is str and first:
         return first
     return second if type(second) is str else ""
 
 
 def text_of(message: JsonObject) -> str:
-    """The reasoning text of a message or delta: of the first field that holds any."""
-    return next(filter(None, (said_in(message.get(name)) for name in TEXT_FIELDS)), "")
+    """The reasoning text of a message or delta, from the first field that is not empty."""
+    return next(filter(None, (text_in(message.get(name)) for name in TEXT_FIELDS)), "")
 
 
-def said_in(value: Any) -> str:
+def text_in(value: Any) -> str:
     """The text of a field of reasoning, which few servers give as parts or as an object."""
     if type(value) is str:
         return value
     if type(value) is list:
-        return "".join(map(said_in, value))
+        return "".join(map(text_in, value))
     if type(value) is dict:
-        return next(filter(None, (said_in(value.get(name)) for name in _TEXTS)), "")
+        return next(filter(None, (text_in(value.get(name)) for name in _TEXTS)), "")
     return ""
 
 
@@ -115,11 +116,10 @@ def _opaque_of(entries: Sequence[JsonObject], account: str) -> Opaque | None:
 
 
 def read_reasoning(fields: Fields, sealer: Sealer, extras: list[Extra]) -> list[Reasoning]:
-    """The reasoning of an assistant message, taken from whichever fields hold it.
+    """The reasoning of an assistant message, from whichever fields have it.
 
-    Entries of `reasoning_details` that hold an envelope of ours become the block that was
-    sealed; a text field that only repeats their text is used once.
-    """
+    Entries of `reasoning_details` with the gateway's envelope become the block that was sealed; a
+    text field that only repeats their text is used once."""
     if not fields.has_any(_FIELDS):
         return []
     details = fields.take_list("reasoning_details")
@@ -185,7 +185,7 @@ def replayed_details(opaque: Opaque) -> list[Any]:
 # --- answers to clients -------------------------------------------------------------------------
 
 
-def joined(blocks: Iterable[Block]) -> str:
+def joined_text(blocks: Iterable[Block]) -> str:
     """The readable text of all reasoning blocks, as one text field shows it."""
     return BREAK.join(
         part for block in blocks if isinstance(block, Reasoning) for part in block.parts if part

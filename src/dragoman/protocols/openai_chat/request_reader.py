@@ -122,9 +122,9 @@ def _read_stream_options(fields: Fields, name: str, extras: list[Extra]) -> bool
 
 
 def _leftovers(fields: Fields, extras: list[Extra]) -> tuple[Extra, ...]:
-    """All extras, once everything with a canonical home was taken.
+    """All extras, after the fields with a canonical counterpart were read.
 
-    Fields no other protocol has are still checked, so that a mistake in them is told.
+    Fields that no other protocol has are still validated, so that mistakes in them are reported.
     """
     checked = fields.take_given(_CHECKED, extras)
     if checked:
@@ -137,7 +137,7 @@ def _take_list(fields: Fields, name: str, _: list[Extra]) -> list[Any] | None:
     return fields.take_list(name)
 
 
-# In the order in which mistakes are told.
+# In the order in which mistakes are reported.
 _FIRST: Readers = {
     "reasoning_effort": ("effort", choice(*EFFORTS)),
     "top_k": ("top_k", whole()),

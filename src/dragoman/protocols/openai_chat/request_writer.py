@@ -93,11 +93,11 @@ def _write_cache_options(
     body: JsonObject, options: JsonObject, request: Request, outbound: Outbound
 ) -> None:
     path = request.path_of("prompt_cache_options")
-    kept: JsonObject = {}
+    remaining: JsonObject = {}
     for name, value in options.items():
         if name == "mode" or (name == "ttl" and value == "30m"):
-            kept[name] = value
+            remaining[name] = value
         elif value is not None:
             outbound.ledger.add(f"{path}.{name}", LossKind.KNOB, NO_COUNTERPART)
-    if kept:
-        body["prompt_cache_options"] = kept
+    if remaining:
+        body["prompt_cache_options"] = remaining

@@ -7,7 +7,7 @@ from typing import Any
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Event
 from dragoman.protocols.base import Inbound
-from dragoman.protocols.error_body import says_error, stray_error
+from dragoman.protocols.error_body import is_error, stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat.stream_reader import ChatReader
 from dragoman.protocols.openai_chat.whole_message import numbered
@@ -30,7 +30,7 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
 
 def _as_chunk(body: JsonObject) -> JsonObject:
     """An answer that can be read as a chunk: itself, unless something has to be put right."""
-    if (error := body.get("error")) and says_error(error):
+    if (error := body.get("error")) and is_error(error):
         return body
     error = stray_error(body, "choices")
     if error is not None:

@@ -1,4 +1,4 @@
-"""Chat's own among the settings of translation."""
+"""Translation settings of the Chat protocol."""
 
 from __future__ import annotations
 

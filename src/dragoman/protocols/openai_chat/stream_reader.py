@@ -35,18 +35,18 @@ from dragoman.canonical.events import (
 from dragoman.canonical.losses import LossKind, Policy
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound, to_json_text
-from dragoman.protocols.error_body import says_error, stray_error
+from dragoman.protocols.error_body import is_error, stray_error
 from dragoman.protocols.fields import SPEAKING, UNKNOWN, Field, JsonObject
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
-from dragoman.protocols.openai_chat.choices import Choices, has_content, told_apart, with_own_delta
-from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, Details, said_in, text_of
+from dragoman.protocols.openai_chat.choices import Choices, has_content, indexed, with_own_delta
+from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, Details, text_in, text_of
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 from dragoman.protocols.openai_chat.usage import read_usage
 from dragoman.protocols.openai_chat.whole_message import (
     FOREIGN_FIELDS,
-    Said,
+    Received,
     as_known,
     numbered,
     split_parts,
@@ -63,11 +63,11 @@ _WATCHED = "text whose pieces may belong elsewhere, or follow a finish reason"
 
 
 class ChatReader:
-    """Reads one stream. `source` names the object that holds the message in a choice: `delta`
-    in streams, `message` in whole answers, which are read as a stream of one chunk.
-    """
+    """The reader of one stream. `source` is the member of a choice with the message: `delta` in
+    streams, `message` in whole answers, which are read as a stream of one chunk."""
 
     __slots__ = (
+        "_add_text",
         "_allocate",
         "_calling",
         "_choices",
@@ -78,12 +78,11 @@ class ChatReader:
         "_kind",
         "_logprobs",
         "_mark",
-        "_note",
         "_offset",
         "_origin",
         "_over",
         "_pending",
-        "_said",
+        "_received",
         "_source",
         "_started",
         "_text",
@@ -98,9 +97,9 @@ class ChatReader:
         self._inbound = inbound
         self._source = source
         self._choices = Choices(source)
-        self._said = Said()
-        self._note = self._said.text.append
-        """Remembers text."""
+        self._received = Received()
+        self._add_text = self._received.text.append
+        """Records text."""
         self._started = False
         self._over = False
         self.fault: Fault | None = None
@@ -108,33 +107,33 @@ class ChatReader:
         self._kind = _NONE
         """Kind of the open block that is not a tool call."""
         self._text = _TEXT
-        """Kind of blocks of text: another one once a whole message said something new, or where
-        texts are the pieces."""
+        """Kind of text blocks: another one after a whole message had new content, or if pieces are
+        plain texts."""
         self._index = -1
-        # Not a method: the tools would hold the reader that holds them, for the collector to find.
+        # Not a method, to avoid a reference cycle between the tools and the reader.
         self._allocate = count().__next__
         self._offset = 0
-        """Characters of text before the open block, whose pieces begin at `_mark` of all."""
+        """Characters of text before the open block; its pieces begin at `_mark` in all pieces."""
         self._mark = 0
         self._pending: list[JsonObject] = []
-        """Annotations that came before the text they belong to."""
+        """Annotations received before their text."""
         self._logprobs: list[Any] = []
-        """Log probabilities that came without text."""
+        """Log probabilities received without text."""
         self._details = Details()
         self._calling = ""
-        """The member that had the first call."""
+        """The member with the first call."""
         self._twins: ToolFragments | None = None
-        """Calls of the other member that has calls, in which servers say the same."""
+        """Calls of the other member for calls, in which some servers repeat them."""
         self._tools: ToolFragments | None = None
-        """None before the first call; `_origin`, the answer's id and time, is what missing ids of
-        calls are made of."""
+        """None before the first call; missing call ids are derived from `_origin`, the answer's id
+        and time."""
         self._origin: tuple[str, int] = "", 0
         self._usage: Metered | None = None
         self._tier: str | None = None
-        """The service tier that the first chunk tells."""
-        """Usage that came before the first choice."""
+        """The service tier in the first chunk."""
+        """Usage received before the first choice."""
         self._id_repeats: bool | None = None
-        """Whether all chunks have the id of the first, once that is known."""
+        """Whether all chunks have the id of the first one, once known."""
 
     # --- the contract ---------------------------------------------------------------------------
 
@@ -156,12 +155,12 @@ class ChatReader:
         if self._kind == _TEXT:
             text = _more_text(chunk)
             if text:
-                self._note(text)
+                self._add_text(text)
                 return (Delta(self._index, text),)
         return self.take(chunk, frame.event)
 
     def finish(self) -> Iterable[Event]:
-        """The bytes are over: `Ended` if the model finished, else `Failed`."""
+        """The events at the end of the bytes: `Ended` if the model finished, else `Failed`."""
         return () if self._over else self._end(terminated=False)
 
     def take(self, chunk: JsonObject, event: bytes = b"") -> list[Event]:
@@ -181,7 +180,7 @@ class ChatReader:
 
     def _take(self, chunk: JsonObject, event: bytes, events: list[Event]) -> None:
         error = chunk.get("error")
-        if event == b"error" or (error and says_error(error)):
+        if event == b"error" or (error and is_error(error)):
             raise UpstreamError(fault_of(stray_error(chunk)))
         if "choices" not in chunk and (error := stray_error(chunk, "choices", "usage")) is not None:
             raise UpstreamError(fault_of(error))
@@ -197,7 +196,7 @@ class ChatReader:
                 self._id_repeats = True
             elif self._id_repeats is not False:
                 self._begin_again(choices[0])
-            for choice in choices if len(choices) == 1 else told_apart(choices):
+            for choice in choices if len(choices) == 1 else indexed(choices):
                 self._choice(choice, events)
         elif choices == [] and not self._choices.reasons and self._is_strict:
             # Only usage may come without a choice, and only at the end.
@@ -230,7 +229,7 @@ class ChatReader:
             self._usage = metered
 
     def _begin_again(self, choice: JsonObject) -> None:
-        """A chunk has another id than the first: as every one has, with some servers.
+        """Handle a chunk with another id than the first: some servers give every chunk its own.
 
         Raises:
             UpstreamError: it begins another answer.
@@ -238,16 +237,18 @@ class ChatReader:
         delta = choice.get(self._source)
         if type(delta) is not dict or not delta.get("role"):
             return
-        if self._id_repeats or len(self._said.text) > 1:
+        if self._id_repeats or len(self._received.text) > 1:
             raise UpstreamError.unreadable("a second answer begins in it")
         self._id_repeats = False
 
     def _choice(self, choice: JsonObject, events: list[Event]) -> None:
-        choices, said = self._choices, self._said
+        choices, received = self._choices, self._received
         if not wire.CHOICE_FIELDS.issuperset(choice):
             choice = with_own_delta(choice, self._source)
         if choices.begin(choice):
-            choices.share(text=bool(said.text or said.refusal), calls=self._tools is not None)
+            choices.share(
+                text=bool(received.text or received.refusal), calls=self._tools is not None
+            )
             self._watch()
         if not wire.CHOICE_FIELDS.issuperset(choice):
             self._report_unknown(choice, wire.CHOICE_FIELDS, "choices[0]")
@@ -268,21 +269,21 @@ class ChatReader:
             self._lose("choices[0].finish_reason", LossKind.CONVERTED, detail)
         if self._source != "delta":
             return  # all of the answer is there
-        if choices.says_something:
+        if choices.last_has_content:
             self._watch()
         else:
             self._close_all(events, tools=not choices.calls_elsewhere)
 
     def _watch(self) -> None:
-        """Have every piece of text looked at from now on."""
+        """Disable the fast path from now on."""
         if self._text == _TEXT:
             self._text = _WATCHED
             if self._kind == _TEXT:
                 self._kind = _WATCHED
 
     def _whole(self, choice: JsonObject, delta: JsonObject, events: list[Event]) -> None:
-        """What a chunk says in another member than `delta`: all of the answer so far, or a text,
-        of completions that know no chats, which is a piece."""
+        """The content of a chunk in another member than `delta`: the whole answer so far, or a
+        piece of text in the form of the older completions."""
         message, text = choice.get("message"), choice.get("text")
         if type(message) is str and message:
             message = {"content": message}
@@ -290,13 +291,13 @@ class ChatReader:
             if type(text) is not str or not text or has_content(delta):
                 return
             message = {"content": text}
-            if self._text is _COMPLETION or not (self._said or self._tools):
+            if self._text is _COMPLETION or not (self._received or self._tools):
                 self._text = _COMPLETION
                 self._delta(message, choice.get("logprobs"), events)
                 return
         rest = numbered(message)
-        if self._said or self._tools is not None:
-            rest = self._said.rest(message, delta, self._tools)
+        if self._received or self._tools is not None:
+            rest = self._received.rest(message, delta, self._tools)
             self._lose("choices[0].message", LossKind.KNOB, "it says again what was said")
         if rest:
             if self._kind == _TEXT:
@@ -335,12 +336,12 @@ class ChatReader:
         if thought or details:
             self._reason(thought, details, events)
         records = logprobs if type(logprobs) is dict else _EMPTY
-        self._say(self._text, content, records.get("content"), events)
+        self._extend(self._text, content, records.get("content"), events)
         annotations = delta.get("annotations")
         if annotations:
             self._annotate(annotations, events)
         if refusal or records:
-            self._say(_REFUSAL, refusal, records.get("refusal"), events)
+            self._extend(_REFUSAL, refusal, records.get("refusal"), events)
         if is_speech:
             return
         calls = delta.get("tool_calls")
@@ -352,48 +353,50 @@ class ChatReader:
             self._call("function_call", {"function": legacy}, events)
 
     def _report_other_reasoning(self, delta: JsonObject, thought: str) -> None:
-        """Report reasoning beside that which is used, and such as is no text."""
+        """Report reasoning fields other than the one used, and those that are not text."""
         for name in TEXT_FIELDS:
             other = delta.get(name)
-            if other and other != thought and said_in(other) != thought:
+            if other and other != thought and text_in(other) != thought:
                 detail = "other reasoning is used" if thought else "reasoning that is no text"
                 loss = LossKind.KNOB if thought else LossKind.CONTENT
                 self._lose(f"choices[0].{self._source}.{name}", loss, detail)
 
     # --- blocks ---------------------------------------------------------------------------------
 
-    def _say(self, kind: str, text: Any, logprobs: Any, events: list[Event]) -> None:
+    def _extend(self, kind: str, text: Any, logprobs: Any, events: list[Event]) -> None:
         if type(logprobs) is list and logprobs:
             self._logprobs += logprobs
         if type(text) is not str or not text:
             return
         if self._kind != kind:
             self._open(kind, Refusal(text="") if kind is _REFUSAL else _NO_TEXT, events)
-        (self._said.refusal.append if kind is _REFUSAL else self._note)(text)
+        (self._received.refusal.append if kind is _REFUSAL else self._add_text)(text)
         if self._logprobs:
             events.append(Delta(self._index, text, tuple(self._logprobs)))
             self._logprobs.clear()
         else:
             events.append(Delta(self._index, text))
         if self._pending and kind is self._text:
-            held, self._pending = self._pending, []
-            self._annotate(held, events)
+            pending, self._pending = self._pending, []
+            self._annotate(pending, events)
 
     def _reason(self, text: str, details: Any, events: list[Event]) -> None:
-        told = self._details.add(details) if type(details) is list else ""
-        # Details may come at the end, with all that the deltas said.
-        text = text or ("" if told and told == "".join(self._said.reasoning) else told)
+        detailed = self._details.add(details) if type(details) is list else ""
+        # Details may come at the end and repeat all deltas.
+        text = text or (
+            "" if detailed and detailed == "".join(self._received.reasoning) else detailed
+        )
         if not text and not self._details.has_state:
             return
         if self._kind != _REASONING:
             self._open(_REASONING, Reasoning(style="raw"), events)
         if text:
-            self._said.reasoning.append(text)
+            self._received.reasoning.append(text)
             events.append(Delta(self._index, text))
 
     def _call(self, member: str, fragment: Any, events: list[Event]) -> None:
-        """A piece of a call in one of the two members that have calls. What the other one has, as
-        llama-cpp-python says all twice, is compared when all of it is there."""
+        """Read a piece of a call in one of the two members for calls. The other member, in which
+        llama-cpp-python repeats all calls, is compared when it is complete."""
         if type(fragment) is not dict:
             if fragment:
                 self._lose(f"choices[0].{self._source}.{member}", LossKind.CONTENT)
@@ -419,7 +422,7 @@ class ChatReader:
             self._tools.close_complete(events)
         self._kind = kind
         self._index = self._allocate()
-        texts = self._said.text
+        texts = self._received.text
         self._offset += sum(map(len, texts[self._mark :]))
         self._mark = len(texts)
         events.append(Opened(self._index, head))
@@ -451,13 +454,13 @@ class ChatReader:
             if self._kind != self._text:
                 self._pending.append(raw)
                 continue
-            self._said.cited += 1
+            self._received.cited += 1
             events.append(Annotated(self._index, read_annotation(raw, self._offset)))
 
     # --- the end --------------------------------------------------------------------------------
 
     def _end(self, *, terminated: bool) -> Sequence[Event]:
-        """The stream is over; `terminated`: with its own terminator."""
+        """End the stream; `terminated`: by its own terminator."""
         choices = self._choices
         events: list[Event] = []
         try:
@@ -509,7 +512,7 @@ class ChatReader:
 
 
 def _more_text(chunk: JsonObject) -> str:
-    """The text of a chunk that has nothing else; empty if it may have more. The hot path."""
+    """The text of a chunk with no other content; empty if it may have more. The hot path."""
     choices = chunk.get("choices")
     if type(choices) is not list or len(choices) != 1 or chunk.get("usage"):
         return ""
@@ -530,7 +533,7 @@ _SPEAKERS = frozenset({"user", "system", "developer", "tool", "function"})
 
 
 def _is_anothers(role: Any) -> bool:
-    """Whether a role is none of the model's, whatever it is called (`model`, `ai`)."""
+    """Whether a role is not the model's, under any of its names (`model`, `ai`)."""
     return str(role).lower() in _SPEAKERS
 
 

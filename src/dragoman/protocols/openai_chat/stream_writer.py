@@ -51,7 +51,7 @@ _OPEN = State.OPEN
 
 
 class _ReasoningBlocks:
-    """The blocks of reasoning, which share the text fields of one message."""
+    """The reasoning blocks, which share the text fields of one message."""
 
     __slots__ = (
         "_fields",
@@ -82,8 +82,8 @@ class _ReasoningBlocks:
         self._opaque: Opaque | None
         self._parts: list[str] = []
         self._pieces: list[str] = []
-        """Whole parts, and pieces of the last part, of the open block; kept only if the client is
-        given its state."""
+        """Complete parts of the open block and the pieces of its last part; stored only if the
+        client is given its state."""
 
     def open(self, head: Reasoning) -> None:
         self._head, self._opaque = head, head.opaque
@@ -155,7 +155,7 @@ class ChatWriter:
     )
 
     def __init__(self, reply: Reply, streamed: bool) -> None:
-        # Not the reply: it holds the client's whole request, and a stream may be long.
+        # Not the reply, which refers to the client's whole request: a stream may be long.
         self._shows_logprobs = reply.request.logprobs
         self._id, self._created, self._model = reply.id, reply.created, reply.model
         self._options, self._sealer = reply.options, reply.sealer
@@ -167,12 +167,12 @@ class ChatWriter:
         """The latest service tier of the upstream, and the client's name for its first one."""
         self._first_tier: str | None
         self._kind: type | None
-        """Type of the open block; None if it is not shown."""
+        """Type of the open block; None if the client is not shown it."""
         self._has_calls = False
         self._length = 0
         """Characters of visible text so far: citations count in the whole message."""
         self._start: int
-        """Where the open text block begins."""
+        """Offset of the open text block."""
         self._citations: list[Annotation] = []
         """Those of the open text block."""
         self._annotations: list[JsonObject] = []

@@ -1,6 +1,5 @@
-"""How much the model thinks, for a Chat upstream: `reasoning_effort`, or what compatible servers
-have in its place.
-"""
+"""The reasoning effort toward a Chat upstream: `reasoning_effort`, or the members of compatible
+servers in its place."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ def write_thinking(body: JsonObject, settings: RequestSettings, own: ChatCapabil
         adaptive = effort is None and thinking.mode == "adaptive"
         settings.check_display(thinking)
     if body.get("tools") and not own.reasoning_with_tools:
-        # Also for clients that asked for nothing: such models reason unless told not to.
+        # Also for clients without a setting: such models reason by default.
         if effort != "none":
             settings.lose_thinking(LossKind.KNOB, "the upstream does not reason beside tools")
         effort, converted, adaptive = "none", None, False
@@ -43,7 +42,7 @@ def write_thinking(body: JsonObject, settings: RequestSettings, own: ChatCapabil
 def _switch(
     body: JsonObject, settings: RequestSettings, style: str, effort: str, converted: str | None
 ) -> None:
-    """Turn thinking on or off, where there is no more to say."""
+    """Turn thinking on or off, for servers without levels."""
     on = effort != "none"
     if style == "enable_thinking":
         body["enable_thinking"] = on

@@ -22,7 +22,7 @@ from dragoman.protocols.fields import JsonObject
 
 
 class _Call:
-    """What is known of a call."""
+    """One call and its fragments so far."""
 
     __slots__ = (
         "alike",
@@ -30,7 +30,7 @@ class _Call:
         "block",
         "closed",
         "custom",
-        "held",
+        "deferred",
         "id",
         "name",
         "number",
@@ -40,7 +40,7 @@ class _Call:
 
     def __init__(self, number: int, at: int | None, block: int) -> None:
         self.alike: _Call | None = None
-        """The call whose index, id and name it has."""
+        """The earlier call with the same index, id and name."""
         self.number = number
         self.at = at
         self.block = block
@@ -50,17 +50,17 @@ class _Call:
         self.opened = False
         self.closed = False
         self.pieces: list[str] = []
-        self.held = False
-        """Whether its only piece is `{}`, which servers send where nothing is known of them yet."""
+        self.deferred = False
+        """Whether its only piece is `{}`, a placeholder that servers send before the arguments."""
 
     def repeats(self) -> bool:
-        """Whether it is, so far, the call that it is alike."""
+        """Whether it repeats, so far, the call in `alike`."""
         if self.alike is None or self.opened:
             return False
         return "".join(self.alike.pieces).startswith("".join(self.pieces))
 
-    def said(self) -> tuple[str, Any]:
-        """Its name, and its arguments as far as they can be compared."""
+    def content(self) -> tuple[str, Any]:
+        """Its name and its arguments, in a form to compare."""
         text = "".join(self.pieces)
         return self.name, object_of(text) if is_json_object(text) else text.strip()
 
@@ -78,7 +78,7 @@ class ToolFragments:
     """Turns fragments into the events of tool blocks.
 
     A call that begins closes those before it only if their arguments are whole; otherwise they
-    stay open beside it. With `strict` it closes them in any case. A fragment of a closed call
+    stay open along with it. With `strict` it closes them in any case. A fragment of a closed call
     is an error unless it is blank.
     """
 
@@ -118,7 +118,7 @@ class ToolFragments:
         custom, name, text = _read(fragment)
         call_id = call_id if type(call_id) is str else ""
         at = at if type(at) is int else None
-        if self._is_said_again(at, call_id, name, text):
+        if self._is_repetition(at, call_id, name, text):
             return
         call = self._find(at, call_id, name, text)
         if call is None:
@@ -134,18 +134,18 @@ class ToolFragments:
                 raise UpstreamError.unreadable("a tool call goes on after the next one began")
             return
         if text:
-            if call.held:
+            if call.deferred:
                 call.pieces.clear()
-            call.held = not (call.pieces or call.custom) and text.strip() == "{}"
+            call.deferred = not (call.pieces or call.custom) and text.strip() == "{}"
             call.pieces.append(text)
         if call.opened:
-            if text and not call.held:
+            if text and not call.deferred:
                 events.append(Delta(call.block, text))
         elif call.id and call.name and (call.pieces or not self._names.may_go_on(call.name)):
             self._open(call, events)
 
     def close_complete(self, events: list[Event]) -> None:
-        """Something else begins: close the calls that are whole (all of them with `strict`)."""
+        """Close the complete calls (with `strict` all of them), as another block begins."""
         for call in self._calls:
             if call.closed or not call.name or call.repeats():
                 continue
@@ -155,7 +155,7 @@ class ToolFragments:
                 self._close(call, events)
 
     def close_all(self, events: list[Event]) -> None:
-        """The answer is over: close every call.
+        """Close every call at the end of the answer.
 
         Raises:
             UpstreamError: a call never got a name.
@@ -174,8 +174,7 @@ class ToolFragments:
             self._close(call, events)
 
     def after(self, whole: list[Any]) -> list[Any]:
-        """What the calls of a whole message have more than those that came in pieces, which they
-        are in the same order.
+        """The rest of a whole message's calls beyond their pieces, which came in the same order.
 
         Raises:
             UpstreamError: one of them is another call.
@@ -189,34 +188,33 @@ class ToolFragments:
                 more.append({**fragment, "index": -1 - number})
                 continue
             known, (_, name, text) = self._calls[number], _read(fragment)
-            said = "".join(known.pieces)
-            same = text.strip() in ("", said.strip()) or (
-                is_json_object(said) and object_of(said) == object_of(text)
+            earlier = "".join(known.pieces)
+            same = text.strip() in ("", earlier.strip()) or (
+                is_json_object(earlier) and object_of(earlier) == object_of(text)
             )
             if name not in ("", known.name) or not same:
                 raise UpstreamError.unreadable("a whole message has other calls than its deltas")
         return more
 
     def beyond(self, others: ToolFragments) -> list[JsonObject]:
-        """These calls, whole, but for those that are among `others`, each of which is one of them
-        once.
+        """The events of these calls, except those also among `others`, each counted once.
 
         Raises:
             UpstreamError: a call never got a name.
         """
         self.close_all([])
-        left = [other.said() for other in others._calls]
+        left = [other.content() for other in others._calls]
         beyond = []
         for call in self._calls:
-            said = call.said()
-            if said in left:
-                left.remove(said)
+            content = call.content()
+            if content in left:
+                left.remove(content)
             elif call.name:
                 function = {"name": call.name, "arguments": "".join(call.pieces)}
                 beyond.append({"index": -1 - call.number, "function": function})
         return beyond
 
-    def _is_said_again(self, at: int | None, call_id: str, name: str, text: str) -> bool:
+    def _is_repetition(self, at: int | None, call_id: str, name: str, text: str) -> bool:
         """Whether a fragment repeats a whole call: index, id, name and arguments are the same."""
         call = self._by_id.get(call_id) if call_id and name and text.strip() else None
         return (
@@ -230,10 +228,9 @@ class ToolFragments:
     def _find(self, at: int | None, call_id: str, name: str, text: str) -> _Call | None:
         """The call that a fragment goes on with; None if it begins a new one.
 
-        Its id tells, else its index, else it is of the last call. A name once more is a repetition,
-        unless whole arguments are followed by further ones. Another name is of a new call, unless
-        the name itself comes in fragments, of which the arguments follow.
-        """
+        The id decides, else the index, else it belongs to the last call. A repeated name is a
+        repetition, unless complete arguments are followed by further ones. Another name starts a
+        new call, unless the name itself comes in fragments, before the arguments."""
         current = self._last if at is None else self._at.get(at)
         if call_id:
             known = self._by_id.get(call_id)
@@ -272,12 +269,12 @@ class ToolFragments:
         call.opened = True
         head = ToolCall(id=call.id, name=call.name, custom=call.custom)
         events.append(Opened(call.block, head))
-        if call.pieces and not call.held:
+        if call.pieces and not call.deferred:
             events.append(Delta(call.block, "".join(call.pieces)))
 
     def _close(self, call: _Call, events: list[Event]) -> None:
         call.closed = True
-        if call.held:
+        if call.deferred:
             events.append(Delta(call.block, call.pieces[0]))
         events.append(Closed(call.block))
 

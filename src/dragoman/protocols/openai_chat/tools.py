@@ -73,7 +73,7 @@ def read_tools(fields: Fields, extras: list[Extra]) -> tuple[Tool, ...]:
 
 
 def _read_search(value: JsonObject) -> SearchTool:
-    """What the options mean to other vendors; what is not understood is among the extras."""
+    """The options in canonical form; unknown ones are among the extras."""
     fields = Fields(value, wire.WEB_SEARCH)
     extras: list[Extra] = []
     size, where = fields.take("search_context_size"), fields.take("user_location")
@@ -193,7 +193,7 @@ def _read_allowed(fields: Fields, extras: list[Extra]) -> ToolChoice:
         kind = entry.take_choice("type", ("function", "custom"))
         if kind is None:
             entry.fail("type", "is required")
-        # A flat `name` beside the nested one is what the other OpenAI protocol wants.
+        # The other OpenAI protocol wants a flat `name` along with the nested one.
         entry.ignore("name")
         refs.append(_read_ref(entry, kind, extras))
         entry.rest(extras)
@@ -226,7 +226,7 @@ def _read_legacy_choice(value: Any, extras: list[Extra]) -> ToolChoice:
 
 
 class ToolWriter:
-    """Writes the tools of a request, the choice among them, and what of them the upstream lacks."""
+    """Writer of a request's tools and tool choice, and of what the upstream lacks of them."""
 
     __slots__ = ("_custom_natively", "_ledger", "_names", "_outbound", "_strict", "_written")
 

@@ -13,7 +13,7 @@ from dragoman.protocols.openai_chat import wire
 
 def read_usage(usage: JsonObject, ledger: Ledger | None = None, tier: object = None) -> Usage:
     """The counts of a `usage` object; those that the canonical model lacks go into the ledger.
-    `tier` is the `service_tier` beside it.
+    `tier` is the answer's `service_tier`.
 
     Compatible servers put cached and reasoning tokens in fields of their own; the official
     fields win.

@@ -1,4 +1,4 @@
-"""What a client is shown of an answer, and the report of what it is not."""
+"""The parts of an answer that a client is shown, and the report of the rest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def reasoning_fields(options: Options) -> tuple[str, ...]:
 
 
 def call_fields(call: ToolCall) -> tuple[str, str]:
-    """The type of a tool call, and the field of it that holds its text."""
+    """The type of a tool call, and its field for the text."""
     return ("custom", "input") if call.custom else ("function", "arguments")
 
 
@@ -43,7 +43,7 @@ def tier_name(tier: str) -> str | None:
 
 
 class Reporter(Struct, frozen=True):
-    """Reports to the ledger what of an answer the client is not given."""
+    """The report, to the ledger, of parts of an answer that the client is not given."""
 
     ledger: Ledger
 

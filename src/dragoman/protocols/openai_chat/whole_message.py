@@ -1,4 +1,4 @@
-"""Whole messages in a stream: in place of deltas, or after them, to say it all again."""
+"""Whole messages in a stream: in place of deltas, or after them as a repetition."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from msgspec import Struct
 from dragoman.canonical.errors import UpstreamError
 from dragoman.jsontext import mended
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, said_in, text_of
+from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, text_in, text_of
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 
 
 class Parts(NamedTuple):
-    """What a `content` of parts says, as some servers answer with, and the types of the parts
-    that nobody reads."""
+    """The text and reasoning in a `content` list of parts, as some servers send, and the types of
+    unread parts."""
 
     text: str
     thought: str
@@ -35,7 +35,7 @@ def split_parts(content: list[Any] | JsonObject) -> Parts:
         if type(text) is dict:
             text = text.get("value")
         if thinking or part.get("type") == "reasoning":
-            thoughts.append(said_in(thinking or part))
+            thoughts.append(text_in(thinking or part))
         elif type(part.get("refusal")) is str:
             refusals.append(part["refusal"])
         elif type(text) is str:
@@ -51,15 +51,15 @@ FOREIGN_FIELDS = frozenset(_OWN.values())
 
 
 def as_known(message: JsonObject) -> JsonObject:
-    """A message or delta with text or reasoning under names of other protocols, and none under its
-    own, as this protocol has it; else itself."""
+    """The message or delta in this protocol's form if its text or reasoning is under names of other
+    protocols only; else unchanged."""
     moved = {
         name: other for name, other in _OWN.items() if message.get(other) and not message.get(name)
     }
     if not moved or ("content" not in moved and text_of(message)):
         return message
-    kept = {name: value for name, value in message.items() if name not in moved.values()}
-    return kept | {name: message[other] for name, other in moved.items()}
+    remaining = {name: value for name, value in message.items() if name not in moved.values()}
+    return remaining | {name: message[other] for name, other in moved.items()}
 
 
 def texts_of(message: JsonObject) -> tuple[str, Any, Any]:
@@ -83,15 +83,14 @@ def numbered(message: JsonObject) -> JsonObject:
     return {**message, "tool_calls": indexed}
 
 
-class Said(Struct, eq=False):
-    """All that a stream said, for whole messages may follow its deltas, stand beside each, or in
-    their place.
+class Received(Struct, eq=False):
+    """The content received in a stream, compared with whole messages that may come after its
+    deltas, with each, or in their place.
 
-    A delta is a piece of the answer; a message is all of the answer so far. What it has beyond what
-    was said is new, whatever it says again is a repetition, and one that does not begin with all
-    that was said is a contradiction, with which the answer fails: so does an answer that goes on
-    with deltas after a message said something new. Calls and annotations are known by their order.
-    """
+    A delta is a piece of the answer; a message is the whole answer so far. What exceeds the content
+    received is new, the rest is a repetition, and a message that does not begin with the content
+    received is a contradiction, which fails the answer; so do deltas after a message with new
+    content. Calls and annotations are matched by position."""
 
     text: list[str] = []
     refusal: list[str] = []
@@ -100,16 +99,16 @@ class Said(Struct, eq=False):
     """Annotations."""
 
     def __bool__(self) -> bool:
-        """Whether anything was said."""
+        """Whether any content was received."""
         return bool(self.text or self.refusal or self.reasoning)
 
     def rest(
         self, message: JsonObject, delta: JsonObject, calls: ToolFragments | None
     ) -> JsonObject:
-        """What a message has beyond what was said; `delta` stands in the same chunk.
+        """The content of a message beyond what was received; `delta` is in the same chunk.
 
         Raises:
-            UpstreamError: it says something else.
+            UpstreamError: it contradicts what was received.
         """
         thought, content, refusal = texts_of(message)
         fragments = numbered(message).get("tool_calls")
@@ -132,11 +131,11 @@ class Said(Struct, eq=False):
         return {**others, **{name: value for name, value in rest.items() if value}}
 
 
-def _after(said: list[str], whole: Any, delta: JsonObject) -> str:
-    """What a text has after `said`. A whole may have been trimmed."""
+def _after(received: list[str], whole: Any, delta: JsonObject) -> str:
+    """The rest of a complete text after `received`. The complete text may be trimmed."""
     if type(whole) is not str or not whole or whole in delta.values():
         return ""
-    before, text = mended("".join(said)), mended(whole)
+    before, text = mended("".join(received)), mended(whole)
     if text.startswith(before):
         return text[len(before) :]
     if text.strip() == before.strip():

@@ -12,7 +12,7 @@ from dragoman.canonical.losses import LossKind
 from dragoman.protocols.fields import Field
 
 NAME = "openai_chat"
-"""The protocol's name, also the origin of blocks only it can express."""
+"""The protocol's name, also the origin of blocks that only it can express."""
 
 VENDOR = "openai"
 """Whose file store `file_id` names."""
@@ -63,7 +63,7 @@ TOOL_MESSAGE: dict[str, Field] = {"name": Field(KNOB, "the call names the tool")
 LEGACY_FUNCTIONS = Field(LossKind.CONVERTED, "sent as tools; answers carry tool_calls")
 
 NO_TABLE: dict[str, Field] = {}
-"""For objects whose every field has a home: what is left over is unknown."""
+"""For objects with all fields canonical: any other field is unknown."""
 
 ROLES = ("developer", "system", "user", "assistant", "tool", "function")
 DETAILS = ("auto", "low", "high", "original")
@@ -77,7 +77,7 @@ MAX_CACHE_MARKS = 4
 MAX_CALL_ID = 40
 """Longest tool call id in a request; the service answers "string too long" to more."""
 READ_CALL_ID = re.compile(r"functions\.[A-Za-z0-9_-]+:\d+")
-"""Ids that their makers (Kimi K2 and its servers) read again, so that they must not change."""
+"""Ids that their makers (Kimi K2 and its servers) parse later, so they must not change."""
 
 PDF = "application/pdf"
 MEDIA_TYPES = {
@@ -125,13 +125,13 @@ CHOICE_FIELDS = frozenset(
         "stop_reason",  # vLLM: the stop sequence that matched
         "matched_stop",  # SGLang: the same
         "native_finish_reason",  # a router's copy of finish_reason
-        "content_filter_results",  # Azure's scores; a filtered answer says so in finish_reason
+        "content_filter_results",  # Azure's scores; a filtered answer has it as finish_reason
         "token_ids",  # vLLM: the tokens whose text is in the delta
     }
 )
 
 SPEECH_FIELDS = frozenset({"role", "content", "refusal", "annotations"})
-"""What a message has that neither reasons nor calls."""
+"""Members of a message other than reasoning and calls."""
 
 DELTA_FIELDS = SPEECH_FIELDS | frozenset(
     {
@@ -153,12 +153,12 @@ ANSWER: dict[str, Field] = {
 """Fields of answers without a canonical home."""
 
 UNREAD = Field(CONTENT, "nobody reads it")
-"""A member of a message that no table names: part of the answer, as far as anybody knows."""
+"""A member of a message in no table: possibly part of the answer."""
 
 BESIDES: dict[str, Field] = ANSWER | dict.fromkeys(
     (
         "cache_control",
-        "channel",  # Groq: reasoning or not, as the members of the delta say
+        "channel",  # Groq: reasoning or not, as the delta's members show
         "content_filter_results",
         "context",  # Azure: what it searched
         "executed_tools",  # Groq: what its own tools did
@@ -168,7 +168,7 @@ BESIDES: dict[str, Field] = ANSWER | dict.fromkeys(
         "padding",
         "prefix",
         "prompt_token_ids",
-        "provider_specific_fields",  # LiteLLM: what it also says in other members
+        "provider_specific_fields",  # LiteLLM: repeats other members
         "reasoning_signature",
         "search_results",
         "sources",
@@ -181,7 +181,7 @@ BESIDES: dict[str, Field] = ANSWER | dict.fromkeys(
     ),
     Field(KNOB, "not what the model said"),
 )
-"""Members of messages in answers that stand beside what the model said."""
+"""Members of messages in answers that are not content."""
 
 OFFICIAL_USAGE = frozenset(
     {

@@ -1,5 +1,5 @@
-"""More input for a response under way (`response.steer`, `response.inject`): what becomes of it, as
-the stream of the response tells (types: response_steer_*_event.py and
+"""Additional input for a response in progress (`response.steer`, `response.inject`) and its status
+as reported in the response's stream (types: response_steer_*_event.py and
 beta_response_inject_*_event.py).
 
 Input that was accepted is queued. It is committed when the response that follows by itself is
@@ -27,7 +27,7 @@ _FAILED = b"response.steer.failed"
 _INJECTED = b"response.inject.created"
 _NOT_INJECTED = b"response.inject.failed"
 ANSWERS = frozenset({_ACCEPTED, _PENDING, _FAILED, _INJECTED, _NOT_INJECTED})
-"""Types of the events that tell what becomes of input."""
+"""Types of the events with the status of additional input."""
 
 
 _INJECT_CODES = ("response_already_completed", "response_not_found")
@@ -35,9 +35,9 @@ _INJECT_CODES = ("response_already_completed", "response_not_found")
 
 
 class Addition(Struct, frozen=True):
-    """Input for a response under way: `kind` is `steer` or `inject`, `target` the id of the
-    response, `input` as it was given. `place` is that of the response among those of its stream,
-    which its service may know by another id."""
+    """Input for a response in progress: `kind` is `steer` or `inject`, `target` the id of the
+    response, `input` as it was given. `place` is the position of the response in its stream; its
+    service may use another id for it."""
 
     kind: str
     target: str
@@ -59,8 +59,8 @@ class Addition(Struct, frozen=True):
         return b",".join(map(bytes, split_list(self.input) or ()))
 
     def refused(self, code: str, message: str, name: str = "") -> bytes:
-        """The event that returns it; `name` is the id that it was accepted by, if it was. A code
-        that there is not for its kind is that of a response which is not there."""
+        """The event that returns it; `name` is the id under which it was accepted, if it was. A
+        code that its kind does not have becomes the one for an unknown response."""
         if self.kind == "inject" and code not in _INJECT_CODES:
             code = "response_not_found"
         error: dict[str, Any] = {"code": code, "message": message}
@@ -78,23 +78,23 @@ class _Named(Struct):
     id: Any = None
 
 
-class _Told(Struct):
-    """What of an event about input is looked at."""
+class _SteerEvent(Struct):
+    """The members read of an event about additional input."""
 
     steer: _Named | None = None
 
 
-_told = jsontext.decoder(_Told)
+_steer_event = jsontext.decoder(_SteerEvent)
 
 
 class Additions:
-    """What was added to the responses of one stream. Who sent the input (`sent`) finds it here
-    again; who only watches the stream knows it by its ids.
+    """The input added to the responses of one stream. A sender registers its input (`sent`); an
+    observer of the stream knows it by its ids only.
 
-    - `unanswered` was sent, and nothing was told of it yet, in order.
-    - `queued` was accepted, by id; None for what somebody else sent.
-    - `committed` is what the last event brought into the conversation.
-    - `pending` goes before the input of the next request.
+    - `unanswered`: sent, with no event about it yet, in order.
+    - `queued`: accepted, by id; None for input of another sender.
+    - `committed`: added to the conversation by the last event.
+    - `pending`: to be put before the input of the next request.
     """
 
     __slots__ = ("committed", "ended", "pending", "queued", "unanswered")
@@ -109,13 +109,15 @@ class Additions:
 
     @property
     def returned(self) -> list[bytes]:
-        """The events that return what was neither committed nor refused."""
-        told = ("successor_creation_failed", "No response followed that takes this input.")
-        queued = [one.refused(*told, name) for name, one in self.queued.items() if one is not None]
-        return [*queued, *(one.refused(*told) for one in self.unanswered)]
+        """The events that return input neither committed nor refused."""
+        reason = ("successor_creation_failed", "No response followed that takes this input.")
+        queued = [
+            one.refused(*reason, name) for name, one in self.queued.items() if one is not None
+        ]
+        return [*queued, *(one.refused(*reason) for one in self.unanswered)]
 
     def sent(self, addition: Addition) -> None:
-        """It was sent to the service."""
+        """Record that an addition was sent to the service."""
         self.unanswered.append(addition)
 
     def take(self, kind: bytes, data: bytes) -> bool:
@@ -147,7 +149,7 @@ class Additions:
             self._answered("steer")
 
     def _answered(self, kind: str) -> Addition | None:
-        """The first of that kind of which nothing was told yet: they are answered in order."""
+        """The first unanswered one of that kind: they are answered in order."""
         found = next((one for one in self.unanswered if one.kind == kind), None)
         if found is not None:
             self.unanswered.remove(found)
@@ -155,7 +157,8 @@ class Additions:
 
 
 def retargeted(data: bytes, names: Mapping[str, str]) -> bytes:
-    """An event about input, which names its response as in `names`, by the service's ids."""
+    """An event about input, with the id of its response replaced; `names` has the ids to show by
+    the service's ids."""
     event = split_object(Raw(data)) or {}
     steer = split_object(event.get("steer"))
     about, member = (event, "response_id") if steer is None else (steer, "previous_response_id")
@@ -169,9 +172,9 @@ def retargeted(data: bytes, names: Mapping[str, str]) -> bytes:
 
 
 def _steer_in(data: bytes) -> str:
-    """The id of the steering that an event is about, empty if it has none."""
+    """The id of the steering input that an event is about, empty if it has none."""
     try:
-        steer = _told(data).steer
+        steer = _steer_event(data).steer
     except JsonError:
         return ""
     return steer.id if steer is not None and isinstance(steer.id, str) else ""

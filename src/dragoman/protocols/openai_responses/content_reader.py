@@ -30,7 +30,7 @@ from dragoman.protocols.openai_responses import wire
 
 _TEXT_PARTS = frozenset({"input_text", "output_text", "text"})
 _PDF_HEAD = "JVBERi"
-"""How the base64 text of any PDF begins (`%PDF`)."""
+"""The beginning of any PDF in base64 (`%PDF`)."""
 _UNKNOWN_BYTES = "application/octet-stream"
 
 
@@ -108,7 +108,7 @@ def _checked_annotation(value: Any, path: str) -> Annotation:
 
 
 def read_annotation(value: dict[str, Any]) -> Annotation:
-    """A citation; what is not a well-formed `url_citation` stays as it is."""
+    """A citation; anything but a well-formed `url_citation` stays unchanged."""
     url, title = value.get("url"), value.get("title")
     start, end = value.get("start_index"), value.get("end_index")
     if value.get("type") != "url_citation" or type(url) is not str:

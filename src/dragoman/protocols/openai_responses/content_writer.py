@@ -28,11 +28,11 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
 
 _FOREIGN_FILE = "file_"
-"""How file ids of the other vendor begin; OpenAI's begin with `file-`."""
+"""Prefix of the other vendor's file ids; OpenAI's begin with `file-`."""
 
 
 class PartWriter:
-    """Writes blocks as input parts; what cannot be carried goes into the ledger."""
+    """The writer of blocks as input parts; what it cannot express goes into the ledger."""
 
     __slots__ = ("_capabilities", "_ledger", "_marked", "_outbound")
 
@@ -96,7 +96,7 @@ class PartWriter:
         self._marked.append((parts[-1], block))
 
     def finish(self) -> None:
-        """Drop the cache marks beyond those an upstream takes: the last cover the most."""
+        """Drop the cache marks beyond the upstream's limit: the last ones cover the most."""
         for part, block in self._marked[: -wire.MAX_CACHE_MARKS]:
             del part["prompt_cache_breakpoint"]
             self._lose(block, LossKind.KNOB, f"only {wire.MAX_CACHE_MARKS} cache marks are taken")
@@ -180,7 +180,7 @@ def _header(block: Document) -> str:
 
 
 def _file_name(media_type: str) -> str:
-    """The service wants a name beside a file's bytes."""
+    """The name of a file, which the service requires along with its bytes."""
     if media_type == "application/pdf":
         return "document.pdf"
     return "document.txt" if media_type.startswith("text/") else "document"

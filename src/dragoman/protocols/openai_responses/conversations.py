@@ -1,9 +1,9 @@
-"""Stored responses, without the store: a turn's own items, and a conversation put together again.
+"""Stored responses, without the store: the items of a turn, and the reconstruction of a
+conversation.
 
-A request that goes on from a stored response is made what it would be had the client sent the whole
-conversation; nothing after this knows the difference. Instructions are not inherited
-(response_create_params.py, `previous_response_id`).
-"""
+A request that continues a stored response is rewritten as if the client had sent the whole
+conversation; all later stages treat it as such. Instructions are not inherited
+(response_create_params.py, `previous_response_id`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PREFIXES = {
     "custom_tool_call": "ctc_",
     "custom_tool_call_output": "cto_",
 }
-"""How ids begin by the item's type; others begin with `item_`."""
+"""Id prefixes by item type; those of other types begin with `item_`."""
 
 MOST_LISTED = 100
 """Items in one page of a list at most (resources/responses/input_items.py)."""
@@ -45,8 +45,8 @@ _ABSENT = Raw()
 
 
 class GivenItems(Struct, frozen=True):
-    """The items that a request's input adds to the conversation, as they came: a JSON array, the
-    ids that they have, and of those that stand for stored items the positions and ids."""
+    """The items that a request's input adds to the conversation: a JSON array as received, their
+    ids, and the positions and ids of references to stored items."""
 
     body: bytes = b"[]"
     ids: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class GivenItems(Struct, frozen=True):
 
 
 class _Named(Struct):
-    """What of an item tells whether it stands for another."""
+    """The members of an item that show whether it is a reference."""
 
     type: Any = UNSET
     id: Any = UNSET
@@ -62,7 +62,7 @@ class _Named(Struct):
 
 
 class _Head(_Named):
-    """What of an item is looked at."""
+    """The members read of an item."""
 
     encrypted_content: Raw = _ABSENT
     content: Raw = _ABSENT
@@ -70,14 +70,14 @@ class _Head(_Named):
 
 _id_of = decoder(_Named)
 _all_named = decoder(list[_Named])
-_all_heads = decoder(list[_Head])
+_all_items = decoder(list[_Head])
 
 
 _H = TypeVar("_H", bound=_Named)
 
 
-def _heads(decode: Callable[[Raw], list[_H]], given: Raw | None) -> list[_H] | None:
-    """What is looked at of the items of an input; None if it is no array of objects."""
+def _decoded_items(decode: Callable[[Raw], list[_H]], given: Raw | None) -> list[_H] | None:
+    """The decoded items of an input; None if it is not an array of objects."""
     if given is None:
         return None
     try:
@@ -87,8 +87,8 @@ def _heads(decode: Callable[[Raw], list[_H]], given: Raw | None) -> list[_H] | N
 
 
 def _refers(item: _Named) -> bool:
-    """Whether an item stands for the stored one of its id. The type of such items may be left out
-    (response_input_item_param.py, `ItemReference`)."""
+    """Whether an item is a reference to the stored one of its id. The type of references may be
+    left out (response_input_item_param.py, `ItemReference`)."""
     kind = item.type or None
     refers = kind == "item_reference" or (kind is None and item.role is None)
     return refers and isinstance(item.id, str)
@@ -96,28 +96,28 @@ def _refers(item: _Named) -> bool:
 
 def references(given: Raw | None) -> list[tuple[int, str]]:
     """The items of a request's `input` that refer to stored ones, as their positions and the ids;
-    none if it is no array of objects."""
-    items = _heads(_all_named, given) or ()
+    empty if it is not an array of objects."""
+    items = _decoded_items(_all_named, given) or ()
     return [(number, item.id) for number, item in enumerate(items) if _refers(item)]
 
 
 def given_items(given: Raw | None) -> GivenItems | None:
     """The items of a request's `input`. None if it is neither text nor an array of objects, which
-    is left to whoever reads the request."""
+    the reader of the request reports."""
     if given is None:
         return GivenItems()
     if is_text(given):
         return GivenItems(to_json([{"type": "message", "role": "user", "content": given}]))
-    heads = _heads(_all_named, given)
-    if heads is None:
+    entries = _decoded_items(_all_named, given)
+    if entries is None:
         return None
     ids: list[str] = []
     references: list[tuple[int, str]] = []
-    for place, head in enumerate(heads):
-        name = head.id
+    for place, entry in enumerate(entries):
+        name = entry.id
         if not isinstance(name, str):
             continue
-        if _refers(head):
+        if _refers(entry):
             references.append((place, name))
         elif name:
             ids.append(name)
@@ -125,7 +125,7 @@ def given_items(given: Raw | None) -> GivenItems | None:
 
 
 def with_stored(given: GivenItems, stored: Mapping[int, bytes]) -> GivenItems:
-    """The items with the stored ones in the places of those that refer to them."""
+    """The items, with references replaced by the stored items."""
     items = split_list(Raw(given.body)) or []
     bodies = [Raw(stored.get(place, item)) for place, item in enumerate(items)]
     names = [name for _, name in given.references]
@@ -133,10 +133,10 @@ def with_stored(given: GivenItems, stored: Mapping[int, bytes]) -> GivenItems:
 
 
 def named_item(item: bytes, response: str, place: int) -> bytes:
-    """An input item of a response as clients are shown it: with a type, and an id, which is made of
-    the response's and the item's place if it came without; all else of it keeps its bytes."""
-    head = _id_of(item)
-    kind, name = head.type or None, head.id
+    """An input item of a response as clients are shown it: with a type and an id, derived from the
+    response's id and the item's position if it has none; all other values keep their bytes."""
+    entry = _id_of(item)
+    kind, name = entry.type or None, entry.id
     added: JsonObject = {}
     if kind is None:
         kind = added["type"] = "message"
@@ -145,9 +145,11 @@ def named_item(item: bytes, response: str, place: int) -> bytes:
         added["id"] = f"{prefix}{response.rpartition('_')[2]}{place:04x}"
     if not added:
         return item
-    lacks = ("type" not in added or head.type is UNSET) and ("id" not in added or head.id is UNSET)
+    lacks = ("type" not in added or entry.type is UNSET) and (
+        "id" not in added or entry.id is UNSET
+    )
     if lacks and item.startswith(b'{"'):
-        # Most items lack these members, which are then put before the others.
+        # Most items lack these members, which are then inserted first.
         return to_json(added)[:-1] + b"," + item[1:]
     members = split_object(Raw(item)) or {}
     raw = {key: Raw(to_json(value)) for key, value in added.items()}
@@ -158,8 +160,7 @@ _MADE_ID = re.compile(r"[a-z]+_([0-9a-f]{8,})([0-9a-f]{4})")
 
 
 def place_of(name: str) -> tuple[str, int] | None:
-    """The response and the place among its input items that an id was made of by `named_item`, as
-    far as it may have been."""
+    """The response and position that `named_item` may have derived an id from."""
     found = _MADE_ID.fullmatch(name)
     return None if found is None else (f"resp_{found[1]}", int(found[2], 16))
 
@@ -168,7 +169,7 @@ def whole_members(
     members: Mapping[str, Raw], earlier: Iterable[bytes], given: GivenItems
 ) -> dict[str, Raw]:
     """The members of a request as if its client had sent the whole conversation: the items of
-    `earlier` turns as JSON, and those that it gave; everything else is the client's own."""
+    `earlier` turns as JSON, and those that it gave; all other members are the client's own."""
     whole = {name: raw for name, raw in members.items() if name != "previous_response_id"}
     own = given.body[1:-1]
     pieces = [*earlier, own] if own.strip() else earlier
@@ -186,16 +187,15 @@ _LOOKED_UP = frozenset(
         "custom_tool_call_output",
     }
 )
-"""Types of items whose ids say nothing but where they are stored. Those of others pair them."""
+"""Types of items with ids that only locate the stored item. Ids of other types pair items."""
 
 
 def unstored_members(members: Mapping[str, Raw]) -> dict[str, Raw]:
-    """The members of a request for a service that is to keep nothing of it, since the gateway does,
-    or nobody.
+    """The members of a request for a service that must not store it, since the gateway does, or
+    nobody.
 
-    Items have no ids there that would be looked up. Reasoning is asked for in a form that can be
-    sent back; what cannot is left out, for it would be looked up, too.
-    """
+    Items lose ids that the service would look up. Reasoning is requested in a form that can be sent
+    back; other reasoning is left out, since it would be looked up, too."""
     changed = {"store": Raw(b"false"), "include": _including(members.get("include"))}
     given = members.get("input")
     if given is not None:
@@ -204,14 +204,14 @@ def unstored_members(members: Mapping[str, Raw]) -> dict[str, Raw]:
 
 
 def unstored_items(given: Raw) -> Raw:
-    """An array of items for such a service; whatever else it is stays as it is."""
-    looked_up = [_is_looked_up(head) for head in _heads(_all_heads, given) or ()]
+    """An array of items for such a service; any other value unchanged."""
+    looked_up = [_is_looked_up(entry) for entry in _decoded_items(_all_items, given) or ()]
     items = split_list(given) if any(looked_up) else None
     if items is None:
         return given
     pairs = zip(items, looked_up, strict=True)
-    kept = [_unstored(item) if found else item for item, found in pairs]
-    return join_list([item for item in kept if item is not None])
+    remaining = [_unstored(item) if found else item for item, found in pairs]
+    return join_list([item for item in remaining if item is not None])
 
 
 def _including(given: Raw | None) -> Raw:
@@ -223,7 +223,7 @@ def _including(given: Raw | None) -> Raw:
 
 
 def _is_looked_up(item: _Head) -> bool:
-    """Whether the service would look for something that it keeps."""
+    """Whether the service would look up a stored item."""
     kind = item.type or None
     if kind == "reasoning":
         return _is_empty(item.encrypted_content) and _is_empty(item.content)
@@ -233,7 +233,7 @@ def _is_looked_up(item: _Head) -> bool:
 
 
 def _unstored(item: Raw) -> Raw | None:
-    """Such an item without what would be looked for; None if nothing of it is left."""
+    """Such an item without the members to look up; None if nothing of it is left."""
     members = split_object(item) or {}
     if text_of(members.get("type")) == "reasoning":
         return None
@@ -257,7 +257,7 @@ def no_conversations() -> InvalidRequest:
 
 
 def shown_input(item: JsonObject) -> JsonObject:
-    """An input item as lists of them show it: content as parts, and a status."""
+    """An input item in the form of item lists: content as parts, and a status."""
     if item.get("type") != "message":
         return item
     content = item.get("content")
@@ -304,7 +304,7 @@ def outputs_as_items(given: Any, waiting: Mapping[str, str]) -> list[JsonObject]
     `waiting` has the type of the call's output item by the id of each call.
 
     Raises:
-        InvalidRequest: outputs are missing, twice given, or of calls that there were not.
+        InvalidRequest: outputs are missing, duplicate, or of unknown calls.
     """
     outputs = given.get("tool_outputs") if isinstance(given, dict) else None
     if not isinstance(outputs, list) or not outputs:
@@ -330,7 +330,7 @@ def outputs_as_items(given: Any, waiting: Mapping[str, str]) -> list[JsonObject]
 
 
 def waiting_calls(output: Iterable[JsonObject]) -> dict[str, str]:
-    """The calls of an answer that a client is to run, by their ids, with the type of the item that
+    """The calls of an answer that a client has to run, by id, with the type of the item that
     answers each."""
     return {
         item["call_id"]: f"{kind}_output" if kind == "function_call" else "custom_tool_call_output"

@@ -1,8 +1,8 @@
-"""Where and how the Responses API is called."""
+"""The endpoint of the Responses API: paths, headers, limits."""
 
 from __future__ import annotations
 
-from dragoman.protocols.attribution import MEMBERS, told_to_openai
+from dragoman.protocols.attribution import MEMBERS, openai_attribution
 from dragoman.protocols.base import Counting, Endpoint
 from dragoman.protocols.counting import read_count
 from dragoman.protocols.model_lists import MODELS
@@ -33,7 +33,7 @@ _COUNTING = Counting(
     read=read_count,
     write=lambda counted: {"object": "response.input_tokens", "input_tokens": counted},
 )
-"""What is not counted: input_token_count_params.py of openai."""
+"""Members that are not counted: input_token_count_params.py of openai."""
 
 ENDPOINT = Endpoint(
     path="/responses",
@@ -41,7 +41,7 @@ ENDPOINT = Endpoint(
     counting=_COUNTING,
     models=MODELS,
     attributed_by=MEMBERS,
-    attribution=told_to_openai,
+    attribution=openai_attribution,
     forwarded=("openai-beta",),
     idempotency_key="idempotency-key",
     settings={

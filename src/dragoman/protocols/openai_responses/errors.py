@@ -1,8 +1,7 @@
 """Errors as Responses clients see them.
 
-Inside a stream the `error` event carries the error both nested and flat, for some clients read
-only one of them.
-"""
+Inside a stream the `error` event has the error both nested and flat, since some clients read only
+one of them."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from dragoman.protocols.faults import REQUEST_CODES
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_errors import FORMS, shown_status, shown_type
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
-from dragoman.protocols.retrying import BROKEN_CODES, OVERLOADED_TYPE, told_in_stream
+from dragoman.protocols.retrying import BROKEN_CODES, OVERLOADED_TYPE, worded_for_stream
 
 _FAILED_AS = {
     FaultKind.INVALID_REQUEST: "invalid_prompt",
@@ -41,7 +40,7 @@ _FAILED_CODES = REQUEST_CODES | {
     "usage_limit_reached",
     "vector_store_timeout",
 }
-"""Codes of an upstream that a failed response shows as they are."""
+"""Upstream codes that a failed response shows unchanged."""
 
 _OVERLOADED_CODES = ("server_is_overloaded", "slow_down")
 
@@ -99,7 +98,7 @@ def failed_object(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
 
 def error_members(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
     """The members of the `error` event that ends a stream."""
-    error = error_object(told_in_stream(fault), options)
+    error = error_object(worded_for_stream(fault), options)
     error["code"] = BROKEN_CODES.get(fault.kind, error["code"])
     if fault.kind in (FaultKind.OVERLOADED, FaultKind.NO_ACCOUNT):
         error["type"] = OVERLOADED_TYPE
@@ -110,9 +109,9 @@ def error_members(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
 def failed_in_stream(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
     """The `error` member of a failed response that ends a stream.
 
-    Codex gives up on an overload that is told as one.
+    Codex does not retry an error with the overload code.
     """
-    failed = failed_object(told_in_stream(fault), options)
+    failed = failed_object(worded_for_stream(fault), options)
     if failed["code"] in _OVERLOADED_CODES:
         failed["code"] = "server_error"
     return failed

@@ -19,7 +19,7 @@ _CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTEXT_WINDOW})
 def read_finish(complete: bool, details: Any, has_calls: bool) -> Finish:
     """The end of an answer from whether it is `completed`, else its `incomplete_details`.
 
-    Whatever cut an answer short without being a filter was a limit.
+    Any reason other than a filter is a limit.
     """
     if complete:
         return Finish(FinishReason.TOOL_CALLS if has_calls else FinishReason.STOP)

@@ -1,8 +1,7 @@
 """The frames of a stream (types: response_stream_event.py), and texts in progress.
 
-In a stream a text is kept as the JSON it was sent as, so that nothing is encoded twice and no more
-is held than the answer. A long one is not copied for each of the four events that repeat it.
-"""
+In a stream a text is stored as the JSON that was sent, so that nothing is encoded twice and memory
+is bounded by the answer. A long one is not copied for each of the four events that repeat it."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ JsonText: TypeAlias = str | Raw
 
 
 class Frames:
-    """Renders the events of a stream. They are numbered from zero. `long_texts` are those for which
-    placeholders stand in them."""
+    """The renderer of a stream's events, numbered from zero. `long_texts` are the texts of the
+    placeholders in them."""
 
     __slots__ = ("long_texts", "number")
 
@@ -48,7 +47,7 @@ class Frames:
         return self.encoded_event(f"response.{kind}", to_json(fields)[1:-1])
 
     def encoded_event(self, kind: str, members: bytes) -> bytes:
-        """An event whose members beside type and number are encoded already."""
+        """An event with already encoded members besides type and number."""
         number = self.number
         self.number = number + 1
         name = kind.encode()
@@ -56,23 +55,23 @@ class Frames:
 
 
 class CollectedText(Struct):
-    """A text that is not streamed, piece by piece."""
+    """A text collected from pieces, without a stream."""
 
     _pieces: list[str] = []
     _counted: int = 0
     _length: int = 0
 
     def write(self, text: str) -> bytes:
-        """More of the text: no frame."""
+        """Add a piece: no frame."""
         self._pieces.append(text)
         return b""
 
     def add(self, text: str) -> None:
-        """More of the text, whose event is written elsewhere."""
+        """Add a piece, with its event written elsewhere."""
         self._pieces.append(text)
 
     def value(self) -> JsonText:
-        """All of it, for the object it belongs to."""
+        """The whole text, for the object it belongs to."""
         return self.plain()
 
     def plain(self) -> str:
@@ -80,15 +79,15 @@ class CollectedText(Struct):
         return "".join(self._pieces)
 
     def length(self) -> int:
-        """How long it is, in characters."""
+        """Its length in characters."""
         self._length += sum(map(len, self._pieces[self._counted :]))
         self._counted = len(self._pieces)
         return self._length
 
 
 class StreamedText:
-    """A text whose pieces are streamed: as `CollectedText`. What of an event is the same for all
-    pieces is built once."""
+    """A text with streamed pieces, see `CollectedText`. The constant bytes of its events are built
+    once."""
 
     __slots__ = ("_counted", "_frames", "_head", "_json", "_length", "_place", "_tail")
 
@@ -107,7 +106,7 @@ class StreamedText:
         self._length = 0
 
     def write(self, text: str) -> bytes:
-        """More of the text: its delta event."""
+        """Add a piece; returns its delta event."""
         frames = self._frames
         number = frames.number
         frames.number = number + 1
@@ -118,11 +117,11 @@ class StreamedText:
         return b"%b%d%b%b%b" % (self._head, number, self._place, encoded, self._tail)
 
     def add(self, text: str) -> None:
-        """More of the text, whose event is written elsewhere."""
+        """Add a piece, with its event written elsewhere."""
         self._json += _encode_text(text)[1:-1]
 
     def value(self) -> JsonText:
-        """All of it, for the object it belongs to."""
+        """The whole text, for the object it belongs to."""
         return self._frames.repeated(self._json)
 
     def plain(self) -> str:
@@ -130,7 +129,7 @@ class StreamedText:
         return _decode_text(_quoted(self._json))
 
     def length(self) -> int:
-        """How long it is, in characters."""
+        """Its length in characters."""
         self._length += len(_decode_text(_quoted(self._json[self._counted :])))
         self._counted = len(self._json)
         return self._length

@@ -43,9 +43,8 @@ from dragoman.protocols.openai_responses.web_search import WEB_SEARCH, read_web_
 
 
 class ItemReader:
-    """Reads items one by one. `finish` gives the turns; `tools` and `updates` hold what the
-    items say of tools and settings (`configuration_update` items, with their paths).
-    """
+    """The reader of items, one by one. `finish` returns the turns; `tools` and `updates` are the
+    tools and settings in the items (`configuration_update` items, with their paths)."""
 
     __slots__ = ("_blocks", "_extras", "_path", "_sealer", "_side", "_turns", "tools", "updates")
 
@@ -186,7 +185,7 @@ class ItemReader:
         self._add("user", fields.path, search_result(call_id, found, fields.path))
 
     def _offer(self, tools: Iterable[Tool]) -> None:
-        """Take tools that items tell of; what was told before is not told again."""
+        """Add tools declared in items, without duplicates."""
         self.tools += (tool for tool in tools if not any(_same(tool, one) for one in self.tools))
 
     def _reasoning(self, fields: Fields, kind: str) -> None:
@@ -256,7 +255,7 @@ _READERS: dict[str, Callable[[ItemReader, Fields, str], None]] = {
 
 
 def _same(one: Tool, other: Tool) -> bool:
-    """Whether two tools are the same but for where they were told of."""
+    """Whether two tools are equal except for their paths."""
     return type(one) is type(other) and replace(one, path="") == replace(other, path="")
 
 

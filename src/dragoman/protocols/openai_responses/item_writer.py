@@ -1,8 +1,7 @@
 """Writes the turns of a conversation as input items.
 
-Items carry no ids, for nothing is stored upstream, with one exception: reasoning that comes
-back to its maker needs the id it was made with.
-"""
+Items have no ids, since nothing is stored upstream, with one exception: reasoning sent back to its
+maker needs its original id."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from dragoman.protocols.openai_responses.web_search import sent_search
 
 
 class ItemWriter:
-    """Writes turns one after another into `items`."""
+    """The writer of turns, one after another, into `items`."""
 
     __slots__ = ("_ledger", "_outbound", "_reasoned", "items", "parts")
 
@@ -43,7 +42,7 @@ class ItemWriter:
         self._reasoned: set[str] = set()
 
     def write(self, turn: Turn) -> None:
-        """Add the items of a turn; what cannot be carried goes into the ledger."""
+        """Add the items of a turn; what they cannot express goes into the ledger."""
         if turn.name is not None:
             detail = "speakers have no names"
             self._ledger.add(f"{turn.path}.name", LossKind.KNOB, detail)
@@ -76,31 +75,31 @@ class ItemWriter:
         self.message(role, parts)
 
     def _write_assistant(self, blocks: Iterable[Block]) -> None:
-        said: list[Text | Refusal] = []
+        run: list[Text | Refusal] = []
         reasoned: list[str] = []
         for block in blocks:
             if isinstance(block, _SPOKEN):
-                if said and _phase(block, said) != _phase(said[0], said):
-                    self._say(said)
-                    said = []
-                said.append(block)
+                if run and _phase(block, run) != _phase(run[0], run):
+                    self._write_message(run)
+                    run = []
+                run.append(block)
                 continue
-            if said:
-                self._say(said)
-                said = []
+            if run:
+                self._write_message(run)
+                run = []
             before = len(self.items)
             self._write_act(block)
             if isinstance(block, Reasoning) and len(self.items) > before:
                 reasoned.append(block.path)
-        if said:
-            self._say(said)
+        if run:
+            self._write_message(run)
         while reasoned and self.items[-1]["type"] == "reasoning":
             self._reasoned.discard(self.items.pop().get("id", ""))
             detail = "the service takes no reasoning back that led to nothing"
             self._ledger.add(reasoned.pop(), LossKind.KNOB, detail)
 
     def _write_act(self, block: Block) -> None:
-        """What the model did besides speaking."""
+        """Write a block of the model other than text: calls, reasoning, hosted tools."""
         match block:
             case Reasoning():
                 self._write_reasoning(block)
@@ -117,13 +116,13 @@ class ItemWriter:
                 detail = "the model's own messages hold text only"
                 self._ledger.add(block.path, LossKind.CONTENT, detail)
 
-    def _say(self, said: list[Text | Refusal]) -> None:
+    def _write_message(self, run: list[Text | Refusal]) -> None:
         """One message: in the easy form when it is plain text, else in the form of an answer."""
-        for block in said:
+        for block in run:
             if block.cache is not None:
                 detail = "the model's own messages take no cache breakpoint"
                 self._ledger.add(block.path, LossKind.KNOB, detail)
-        spoken = [block for block in said if block.text]
+        spoken = [block for block in run if block.text]
         if not spoken:
             return
         message: JsonObject = {"type": "message", "role": "assistant"}
@@ -214,7 +213,8 @@ class ItemWriter:
         )
 
     def _mark_failed(self, result: ToolResult, parts: list[JsonObject]) -> None:
-        """There is no flag for a failed tool (`status: incomplete` means something else)."""
+        """Write a tool result. There is no flag for a failed tool (`status: incomplete` means
+        something else)."""
         prefix = self._outbound.options.tool_error_prefix
         if prefix:
             if parts and parts[0]["type"] == "input_text":
@@ -240,11 +240,11 @@ def _is_plain(text: Text) -> bool:
     return not text.annotations and text.logprobs is None
 
 
-def _phase(block: Text | Refusal, said: list[Text | Refusal]) -> str | None:
-    """The phase of the message a block belongs to: a refusal joins any."""
+def _phase(block: Text | Refusal, run: list[Text | Refusal]) -> str | None:
+    """The phase of the message a block belongs to: a refusal fits any phase."""
     if isinstance(block, Text):
         return block.phase
-    return next((other.phase for other in said if isinstance(other, Text)), None)
+    return next((other.phase for other in run if isinstance(other, Text)), None)
 
 
 def _texts(kind: str, parts: Iterable[str]) -> list[JsonObject]:

@@ -1,13 +1,12 @@
-"""Which output item an event speaks of, and what was passed on of each item.
+"""The output item that an event belongs to, and the content of each item passed on so far.
 
 The service numbers items by `output_index` and names them. Others number every item 0, name none of
-them, name all of them alike, or give an item another name in each event; so every sign counts, and
-what an item holds decides where they do not tell.
+them, name all of them alike, or give an item another name in each event; so every identifier
+counts, and the content of an item decides if they are ambiguous.
 
-What is the same as before under one of these signs is a repetition. Anything else is a new item,
-or a contradiction with which the answer fails: another name of a call that ends, pieces of an item
-that the whole output has not (`has_strays`).
-"""
+Equal content under one of these identifiers is a repetition. Anything else is a new item, or a
+contradiction with which the answer fails: a different name at the end of a call, pieces of an item
+missing in the whole output (`has_strays`)."""
 
 from __future__ import annotations
 
@@ -27,17 +26,16 @@ from dragoman.protocols.openai_responses.loose import (
     text_in,
     word,
 )
-from dragoman.protocols.wholes import rest_of, rest_of_arguments
+from dragoman.protocols.remainders import rest_of, rest_of_arguments
 
 _LOOKED_AT = 8
-"""Items of one name that are looked at: a bound of the work, not of what is found."""
+"""The most items of one id that are compared, to bound the work."""
 
 
 class OpenBlock:
-    """A block in progress: its index, what was passed on of it, how many annotations, and whether
-    token probabilities were. `ended`: what comes next is of another block; `filled`: some of it
-    came as a whole, of which no piece may follow.
-    """
+    """A block in progress: its index, its pieces passed on, the number of annotations, and whether
+    token probabilities were passed on. `ended`: further content is of another block; `filled`: a
+    part of it came complete, so no piece of that may follow."""
 
     __slots__ = ("cited", "closed", "ended", "filled", "index", "logged", "pieces")
 
@@ -51,8 +49,8 @@ class OpenBlock:
         self.closed = False
 
     def text(self) -> str:
-        """All that was passed on."""
-        return joined(self.pieces)
+        """The text passed on so far."""
+        return joined_text(self.pieces)
 
 
 class Part(Struct, eq=False):
@@ -74,12 +72,12 @@ class Segment(Struct, eq=False):
     """Whether its part is over, not only its text."""
 
     def text(self) -> str:
-        """All that was passed on."""
-        return joined(self.pieces)
+        """The text passed on so far."""
+        return joined_text(self.pieces)
 
 
 class Item(Struct, eq=False):
-    """What was passed on of an output item. `at` is its `output_index`, if it was given one."""
+    """An output item as passed on so far. `at` is its `output_index`, if it has one."""
 
     number: int
     kind: str
@@ -91,35 +89,35 @@ class Item(Struct, eq=False):
     """The item as it was announced."""
     done: bool = False
     stray: bool = False
-    """Whether it began with a piece under the name of another item."""
+    """Whether it began with a piece under the id of another item."""
     phase: str | None = None
     parts: list[Part] = []
     block: OpenBlock | None = None
     """The one block of a call or of reasoning."""
-    told: bool = False
-    """Whether a call's arguments are all there."""
+    is_whole: bool = False
+    """Whether a call's arguments are complete."""
     begun_empty: bool = False
-    """Whether a `{}` came before all pieces of a call's arguments: in the place of those to come,
-    if any do."""
-    held: list[str] = []
-    """Arguments that came before the call's name."""
+    """Whether a `{}` came before all pieces of a call's arguments: a placeholder for later pieces,
+    if there are any."""
+    pending: list[str] = []
+    """Arguments received before the call's name."""
     style: str | None = None
     segments: list[Segment] = []
 
     def fits(self, kind: object) -> bool:
-        """Whether an item of type `kind` may be this one."""
+        """Whether an item of type `kind` may be this item."""
         return self.kind == kind or (self.kind in CALLS and str(kind) in CALLS)
 
     def is_blank(self) -> bool:
         """Whether nothing was passed on of it."""
-        return self.block is None and not self.parts and not self.held
+        return self.block is None and not self.parts and not self.pending
 
     def is_elsewhere(self, at: int | None) -> bool:
-        """Whether it began with pieces of another place than `at`: the id may be another's."""
+        """Whether it began with pieces at another index than `at`: the id may be another item's."""
         return self.head is None and None not in (at, self.at) and at != self.at
 
     def is_framed(self) -> bool:
-        """Whether it was announced, or came whole."""
+        """Whether it was announced, or received whole."""
         return self.head is not None or self.done
 
     def is_same(self, value: JsonObject) -> bool:
@@ -132,19 +130,19 @@ class Item(Struct, eq=False):
         )
 
     def arguments(self) -> str:
-        """What came of a call's arguments."""
-        return self.block.text() if self.block is not None else joined(self.held)
+        """A call's arguments received so far."""
+        return self.block.text() if self.block is not None else joined_text(self.pending)
 
-    def said_at(self, at: int) -> int:
-        """How much was said in the parts of an index."""
+    def length_at(self, at: int) -> int:
+        """The length of the text in the parts of an index."""
         return sum(len(part.block.text()) for part in self.parts if part.at == at)
 
-    def said(self) -> tuple[str | None, str]:
-        """A call's name and arguments."""
+    def call_key(self) -> tuple[str | None, str]:
+        """A call's name and arguments, to compare calls."""
         return self.name, self.arguments()
 
     def has_content(self) -> bool:
-        """Whether a client was shown something of it: white space alone is nothing."""
+        """Whether a client was shown content of it other than white space."""
         if self.kind in CALLS:
             return not self.is_blank()
         blocks = [part.block for part in self.parts]
@@ -153,7 +151,7 @@ class Item(Struct, eq=False):
         )
 
     def may_be(self, value: JsonObject) -> bool:
-        """Whether neither type, call id nor name speak against `value` being this item."""
+        """Whether type, call id and name are compatible with `value` being this item."""
         return (
             self.fits(value.get("type"))
             and _alike(self.call_id, word(value, "call_id"))
@@ -161,7 +159,7 @@ class Item(Struct, eq=False):
         )
 
     def is_named(self, value: JsonObject) -> bool:
-        """Whether `value` is this message, which has no name but its id."""
+        """Whether `value` is this message, which is identified by its id only."""
         return (
             self.kind == "message"
             and value.get("type") == "message"
@@ -184,18 +182,18 @@ class Item(Struct, eq=False):
             and self.agrees(value)
         )
 
-    def says(self, value: JsonObject) -> bool:
-        """Whether `value` is this message with nothing but its one text, which is over."""
+    def repeats(self, value: JsonObject) -> bool:
+        """Whether `value` is this message with its single, finished text."""
         if len(self.parts) != 1:
             return False
         part = self.parts[0]
-        said = part.block.closed and not part.refuses
-        return said and only_text(value) == part.block.text()
+        is_over = part.block.closed and not part.refuses
+        return is_over and only_text(value) == part.block.text()
 
     def agrees(self, value: JsonObject) -> bool:
-        """Whether what was passed on of it is the beginning of `value`, or more."""
+        """Whether its content passed on is consistent with `value`."""
         if self.kind == "message":
-            if self.says(value):
+            if self.repeats(value):
                 return True
             texts = [text_in(part) for part in parts_of(value)]
             return all(
@@ -206,13 +204,13 @@ class Item(Struct, eq=False):
             return rest_of_arguments(self.arguments(), arguments_of(value, self.kind)) is not None
         if self.kind == "reasoning" and self.style is not None:
             whole = "".join(reasoning_in(value, self.style))
-            said = "".join([segment.text() for segment in self.segments])
-            return rest_of(said, whole) is not None
+            so_far = "".join([segment.text() for segment in self.segments])
+            return rest_of(so_far, whole) is not None
         return True
 
 
 class Items:
-    """The items of one answer, in the order they came up."""
+    """The items of one answer, in order of appearance."""
 
     __slots__ = ("_all", "_at", "_claimed", "_last", "_named", "_next")
 
@@ -223,33 +221,34 @@ class Items:
         self._named: dict[str, list[Item]] = {}
         """Items by their ids and call ids, the latest last."""
         self._last: Item | None = None
-        """The item that an event without any sign belongs to."""
+        """The item of events without any identifier."""
         self._claimed: set[int] = set()
-        """Numbers of the items that were found in the whole output."""
+        """Numbers of the items found in the whole output."""
         self._next: dict[str, int] = {}
-        """Where the first item of each type stands that was not found there yet."""
+        """The position of the first item of each type not found there yet."""
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self._all)
 
     def has_strays(self) -> bool:
-        """Whether pieces came of an item that there is not: it does not stand in the whole output,
-        which has others, or it did not end, or neither began nor ended, as others did (of calls: as
-        one of the same name and arguments). Reasoning may be left out of the whole output, if all
-        of it is.
-        """
+        """Whether pieces came of a nonexistent item: it is missing in the whole output, which has
+        others, or did not end, or neither began nor ended, while others did (for calls: one of the
+        same name and arguments). The whole output may omit reasoning, if it omits all of it."""
         if len(self._claimed) == len(self._all):
             return False
         listed = {item.kind for item in self._all if item.number in self._claimed}
         kinds = {"message", *CALLS, *(listed & {"reasoning"})} if listed else set()
         over = () if listed else [item for item in self._all if item.done]
-        ended = {item.said() if item.kind in CALLS else item.kind for item in over}
+        ended = {item.call_key() if item.kind in CALLS else item.kind for item in over}
         framed = any(item.is_framed() for item in self._all)
         return any(
             item.stray
             or item.kind in kinds
             or (framed and not item.is_framed())
-            or (not item.done and (item.kind if item.kind not in CALLS else item.said()) in ended)
+            or (
+                not item.done
+                and (item.kind if item.kind not in CALLS else item.call_key()) in ended
+            )
             for item in self._all
             if item.number not in self._claimed and item.has_content()
         )
@@ -270,8 +269,8 @@ class Items:
         return self._learn(known, value)
 
     def touched(self, at: int | None, name: str | None, kind: str, *, more: bool) -> Item:
-        """The item of type `kind` that an event speaks of; `more`: the event goes on with it, which
-        none does whose item is over."""
+        """The item of type `kind` that an event belongs to; `more`: the event continues it, so it
+        must not be over."""
         only = self._only(name)
         if only is not None and only.kind == kind and not only.done:
             self._last = only
@@ -290,7 +289,7 @@ class Items:
         return known
 
     def finished(self, at: int | None, value: JsonObject) -> Item:
-        """The item that `value` is, whole."""
+        """The item for the complete item `value`."""
         name = word(value, "id")
         only = self._only(name)
         if only is not None and not only.done and only.is_named(value):
@@ -307,11 +306,11 @@ class Items:
         return self._learn(known, value)
 
     def _ended(self, at: int | None, value: JsonObject) -> Item | None:
-        """The open item that `value` is the end of although an id differs: it stands in its place,
-        and says all that was said of it.
+        """The open item that `value` completes under a different id: it has the same index, and
+        content consistent with what was received.
 
         Raises:
-            UpstreamError: it is a call, whose name differs, too.
+            UpstreamError: it is a call with a different name, too.
         """
         name, place = (
             word(value, "name"),
@@ -330,10 +329,10 @@ class Items:
         return None
 
     def listed(self, position: int, value: JsonObject) -> Item:
-        """The item that stands at `position` in the whole output: one that was not found there
-        yet, or a new one. Servers number anew there, or name anew."""
+        """The item at `position` in the whole output: one not found there yet, or a new one.
+        Servers may renumber or rename items there."""
         if len(self._claimed) == len(self._all):
-            # All that came up was found there: a whole answer, which no piece came of before.
+            # All items were found there: a whole answer without earlier pieces.
             return self._claim(self._add(None, str(value.get("type"))))
         only = self._only(word(value, "id"))
         if (
@@ -347,12 +346,12 @@ class Items:
             return self._claim(only)
         candidates = list(self._unclaimed(position, value))
         fitting = [item for item in candidates if item.may_be(value)]
-        told = [item for item in fitting if not item.is_blank() and item.agrees(value)]
+        agreeing = [item for item in fitting if not item.is_blank() and item.agrees(value)]
         blank = [item for item in fitting if item.is_blank() and not item.done]
         name = word(value, "id")
         own = [item for item in fitting if name is not None and item.id == name]
         renamed = [item for item in candidates if item.is_renamed(value) or item.is_same(value)]
-        found = next(iter([*told, *blank, *own, *renamed]), None)
+        found = next(iter([*agreeing, *blank, *own, *renamed]), None)
         if found is None:
             found = self._add(None, str(value.get("type")))
         return self._learn(self._claim(found), value)
@@ -362,7 +361,7 @@ class Items:
         return item
 
     def _unclaimed(self, position: int, value: JsonObject) -> Iterator[Item]:
-        """The items that may stand there, the likeliest first."""
+        """The candidates for that position, the likeliest first."""
         claimed = self._claimed
         for name in (word(value, "call_id"), word(value, "id")):
             named = self._named.get(name or "", ())
@@ -380,12 +379,12 @@ class Items:
         self._next[kind] = number
 
     def _only(self, name: str | None) -> Item | None:
-        """The item of a name, if there is one."""
+        """The item of an id, if there is one."""
         known = self._named.get(name) if name is not None else None
         return known[0] if known is not None and len(known) == 1 else None
 
     def _find(self, at: int | None, name: str | None) -> Item | None:
-        """The latest item of a name: that at `at`, if there are several."""
+        """The latest item of an id: the one at `at`, if there are several."""
         known = self._named.get(name) if name is not None else None
         if known is None:
             return None
@@ -402,7 +401,7 @@ class Items:
         return item
 
     def _learn(self, item: Item, value: JsonObject) -> Item:
-        """Remember what `value` tells of `item`."""
+        """Record the identifiers of `item` in `value`."""
         kind = value.get("type")
         if item.is_blank() and isinstance(kind, str):
             item.kind = kind
@@ -419,12 +418,12 @@ class Items:
         return item
 
 
-def joined(pieces: list[str]) -> str:
-    """The text that the pieces make, which are one piece then."""
+def joined_text(pieces: list[str]) -> str:
+    """The text of the pieces, which are joined in place."""
     if len(pieces) > 1:
         pieces[:] = ["".join(pieces)]
     return pieces[0] if pieces else ""
 
 
-def _alike(known: str | None, told: str | None) -> bool:
-    return known is None or told is None or known == told
+def _alike(known: str | None, given: str | None) -> bool:
+    return known is None or given is None or known == given

@@ -1,4 +1,4 @@
-"""Items and parts of servers that keep to the protocol loosely, as it has them; what they say."""
+"""Items and parts of loosely conforming servers, converted to the protocol's form; their texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXTS = {
     "summary_text": "text",
     "refusal": "refusal",
 }
-"""Types of the parts of a message, those of other places too, and where their text is."""
+"""Types of message parts, including those of other places, and their member with the text."""
 
 
 def word(value: JsonObject, name: str) -> str | None:
@@ -40,7 +40,7 @@ def parts_of(value: JsonObject) -> list[JsonObject]:
 
 
 def as_known(part: JsonObject) -> JsonObject:
-    """A part of no known type as text, if it has any; else itself."""
+    """A part of unknown type as text, if it has any; else unchanged."""
     kind = part.get("type")
     if type(kind) is str and kind in _PARTS:
         return part
@@ -56,38 +56,38 @@ _PARTS = {*TEXTS, "reasoning_text"}
 
 
 _THOUGHTS = ("text", "reasoning", "reasoning_content", "thinking")
-"""Members in which few servers have the text of reasoning."""
+"""Members with the text of reasoning, used by few servers."""
 
 
 def _as_reasoning(item: JsonObject) -> JsonObject:
-    """An item of reasoning whose text stands beside its parts, with a part of it; else itself."""
+    """A reasoning item with its text moved from a member into a part; unchanged if there is
+    none."""
     found = next((name for name in _THOUGHTS if item.get(name)), None)
     if found is None or any(reasoning_in(item, "summary") + reasoning_in(item, "raw")):
         return item
-    kept = {name: value for name, value in item.items() if name != found}
-    return {**kept, "content": [{"type": "reasoning_text", "text": item[found]}]}
+    remaining = {name: value for name, value in item.items() if name != found}
+    return {**remaining, "content": [{"type": "reasoning_text", "text": item[found]}]}
 
 
 def _with_parts(item: JsonObject) -> JsonObject:
-    """A message whose text stands beside its parts, with a part of it; else itself."""
-    found = next((name for name in _BESIDE if isinstance(item.get(name), str)), None)
+    """A message with its text moved from a member into a part; unchanged if there is none."""
+    found = next((name for name in _TEXT_MEMBERS if isinstance(item.get(name), str)), None)
     if found is None:
         return item
-    kept = {name: value for name, value in item.items() if name not in _BESIDE}
+    remaining = {name: value for name, value in item.items() if name not in _TEXT_MEMBERS}
     if any(map(text_in, parts_of(item))) or not item[found]:
-        return kept
-    return {**kept, "content": [{"type": "output_text", "text": item[found]}]}
+        return remaining
+    return {**remaining, "content": [{"type": "output_text", "text": item[found]}]}
 
 
-_BESIDE = ("text", "output_text")
-"""Members in which few servers have the text of a message, or all of it once more."""
+_TEXT_MEMBERS = ("text", "output_text")
+"""Members with the text of a message, or a copy of it, used by few servers."""
 
 
 def as_message(item: JsonObject) -> JsonObject:
-    """An item of a type that nobody knows, but with text, as the message that it is, or with a name
-    and arguments as a call; else itself. So is a part of a message that stands in an item's place.
-    A message of anybody but the model is an `ECHO`.
-    """
+    """An item of unknown type as a message if it has text, or as a call if it has a name and
+    arguments; else unchanged. So is a message part in an item's place. A message of
+    another role than the model's is an `ECHO`."""
     kind = item.get("type")
     if kind is not None and not isinstance(kind, str):
         return item
@@ -99,7 +99,7 @@ def as_message(item: JsonObject) -> JsonObject:
         return _as_reasoning(item)
     if kind in _NAMED:
         return item
-    # What a service's own tools do is nothing that the model says or asks of the client.
+    # Items of a service's own tools are neither text of the model nor calls to the client.
     if kind is not None and kind.endswith(_HOSTED) and kind not in _LOOSE_CALLS:
         return item
     if word(item, "name") and word(item, "call_id") and "arguments" in item:
@@ -116,7 +116,7 @@ def as_message(item: JsonObject) -> JsonObject:
 
 _NAMED = {"message", "reasoning", *CALLS, *wire.FOREIGN_ASSISTANT_ITEMS, *wire.CLIENT_ACTIONS}
 ECHO = "echo"
-"""The type that messages of others get, which servers repeat before what the model says."""
+"""The type given to messages of other roles, which some servers repeat before the answer."""
 _OTHERS = ("user", "system", "developer", "tool")
 _HOSTED = ("_output", "_result", "_results", "_call")
 _LOOSE_CALLS = ("tool_call", "function_call")
@@ -124,7 +124,7 @@ _OF_PARTS = ("type", "text", "refusal", "annotations", "logprobs")
 
 
 def only_text(value: JsonObject) -> str | None:
-    """The text of a message that is nothing else; None of any other."""
+    """The text of a text-only message; None for any other."""
     content = value.get("content")
     if type(content) is not list or len(content) != 1:
         return None

@@ -53,7 +53,7 @@ _DECLARED: Final[dict[str, tuple[str, JsonObject]]] = {
         ),
     ),
 }
-"""What the function that stands for a tool says and takes, by the tool's type."""
+"""Description and parameters of the function that replaces a tool, by the tool's type."""
 
 MACHINE_TOOLS: Final = frozenset(_DECLARED)
 MACHINE_CALLS: Final = {f"{form}_call": form for form in _DECLARED}
@@ -65,7 +65,7 @@ _PAYLOADS: Final = {"shell": "action", "local_shell": "action", "apply_patch": "
 
 
 def read_machine_tool(value: JsonObject, path: str, extras: list[Extra]) -> FunctionTool | None:
-    """The function that stands for such a tool; None if the vendor's machine is meant."""
+    """The function that replaces such a tool; None if it runs on the vendor's machine."""
     fields = Fields(value, path)
     kind = fields.take_str("type")
     environment = value.get("environment")
@@ -80,7 +80,7 @@ def read_machine_tool(value: JsonObject, path: str, extras: list[Extra]) -> Func
 
 
 def machine_call_item(item_id: str, call: ToolCall, payload: str, status: str) -> JsonObject:
-    """The item of a call. `payload` is the JSON of its arguments, or what there is of it yet."""
+    """The item of a call. `payload` is the JSON of its arguments, or the part received so far."""
     form = str(call.form)
     given = _arguments(payload)
     body: JsonObject
@@ -124,12 +124,12 @@ def read_machine_call(form: str, fields: Fields) -> ToolCall:
 
 
 def read_machine_output(form: str, fields: Fields, extras: list[Extra]) -> ToolResult:
-    """What a call gave, as text.
+    """The output of a call, as text.
 
     Raises:
         InvalidRequest: it is malformed.
     """
-    # A local shell's result has no other id than that of its call.
+    # A local shell's result has only the id of its call.
     call_id = fields.need_str("id" if form == "local_shell" else "call_id")
     text = _OUTPUTS[form](fields, extras)
     content = (Text(text=text, path=fields.at("output")),) if text else ()

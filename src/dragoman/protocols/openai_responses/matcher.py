@@ -12,7 +12,7 @@ from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.usage import Usage, summed
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import NOTHING, AnswerWriter, Passed, to_json
-from dragoman.protocols.error_body import is_typed, says_error
+from dragoman.protocols.error_body import is_error, is_typed
 from dragoman.protocols.finish_words import is_failure
 from dragoman.protocols.matching import (
     Arguments,
@@ -43,13 +43,13 @@ class Part(Struct):
     refusal: Raw = ABSENT
 
     @property
-    def said(self) -> Raw:
+    def value(self) -> Raw:
         """Its text."""
         return self.refusal if self.type == "refusal" else self.text
 
 
 class Item(Struct):
-    """An item of one of the types that have text or arguments."""
+    """An item of one of the types with text or arguments."""
 
     type: Literal["message", "reasoning", "function_call", "custom_tool_call"]
     id: str = ""
@@ -80,19 +80,19 @@ class Item(Struct):
         return self.input if self.type == "custom_tool_call" else self.arguments
 
     def is_exact(self) -> bool:
-        """Whether it has what readers want of it."""
+        """Whether it has the members that readers require."""
         if self.type in CALLS:
             return bool(self.name and self.call_id) and _is_text(self.payload)
         known = _PARTS[self.type]
-        return all(part.type in known and _is_text(part.said) for part in self.parts)
+        return all(part.type in known and _is_text(part.value) for part in self.parts)
 
     def is_empty(self) -> bool:
-        """Whether it is as it begins: what it says comes in pieces."""
+        """Whether it is empty, as at its start: its content comes in pieces."""
         return not self.parts if self.type not in CALLS else bytes(self.payload) == b'""'
 
-    def says(self) -> tuple[Any, ...]:
-        """What it is and says, to compare it."""
-        texts = [jsontext.decode(part.said) for part in self.parts]
+    def compared(self) -> tuple[Any, ...]:
+        """Its type, identity and content, to compare items."""
+        texts = [jsontext.decode(part.value) for part in self.parts]
         payload = jsontext.decode(self.payload) if self.payload else ""
         return self.type, self.call_id, self.name, self.namespace, texts, payload
 
@@ -178,7 +178,7 @@ _ENDS = {"response.completed": "completed", "response.incomplete": "incomplete"}
 
 
 class OpenPart(Struct, eq=False):
-    """A part under way."""
+    """A part in progress."""
 
     type: str
     run: Run
@@ -186,7 +186,7 @@ class OpenPart(Struct, eq=False):
 
 
 class OpenItem(Struct, eq=False):
-    """An item under way. `log` is what a reader would have to know of it, in order."""
+    """An item in progress. `log` is its record for a reader, in order."""
 
     index: int
     head: Item
@@ -196,35 +196,35 @@ class OpenItem(Struct, eq=False):
     """The arguments or the input of a call."""
 
     def begin_part(self, kind: str, at: int, frame: Frame) -> None:
-        """A part of type `kind` begins, with an event."""
+        """Start a part of type `kind`, with its event."""
         index = b"summary_index" if kind == _SUMMARY else b"content_index"
         run = self.text_run(_DELTAS_OF[kind], b',"%b":%d' % (index, at))
         self.parts.append(OpenPart(kind, run))
         self.log += (_recorded(frame), run)
 
     def text_run(self, delta: str, place: bytes = b"") -> Run:
-        """A text of the item that grows by deltas of a type."""
+        """The text of the item that deltas of a type extend."""
         names = delta.encode(), to_json(self.head.id), self.index, place
         head = b'{"type":"%b","item_id":%b,"output_index":%d%b,"delta":"' % names
         is_json = self.head.type == "function_call"
         return Arguments(head, b'"}') if is_json else Run(head, b'"}')
 
-    def is_said(self, item: Item) -> bool:
-        """Whether the whole item says what came of it."""
+    def is_matched_by(self, item: Item) -> bool:
+        """Whether the complete item equals the content received."""
         head, parts = self.head, item.parts
         return (
             (item.type, item.id, item.call_id, item.name, item.namespace)
             == (head.type, head.id, head.call_id, head.name, head.namespace)
             and len(parts) == len(self.parts)
             and all(
-                whole.type == part.type and _is_same(part.run, whole.said)
+                whole.type == part.type and _is_same(part.run, whole.value)
                 for whole, part in zip(parts, self.parts, strict=True)
             )
             and (self.run is None or _is_same(self.run, item.payload))
         )
 
     def frames(self) -> Iterator[Frame]:
-        """Events that say the same."""
+        """Equivalent events."""
         for one in self.log:
             if isinstance(one, Frame):
                 yield one
@@ -233,7 +233,7 @@ class OpenItem(Struct, eq=False):
 
 
 def _is_same(run: Run, whole: Raw) -> bool:
-    """Whether a whole text is the one that came in pieces."""
+    """Whether a complete text equals its pieces."""
     data = bytes(whole)
     if data[1:-1] == run.text:
         return True
@@ -248,21 +248,20 @@ _DELTAS = {
     b"response.function_call_arguments.delta": "function_call",
     b"response.custom_tool_call_input.delta": "custom_tool_call",
 }
-"""Events that grow a text, and the type of the part or call that it is of."""
+"""Delta events, and the type of the part or call that they extend."""
 
 _DELTAS_OF = {kind: name.decode() for name, kind in _DELTAS.items()}
-_WHOLES = {name.removesuffix(b"delta") + b"done": kind for name, kind in _DELTAS.items()}
+_COMPLETE_EVENTS = {name.removesuffix(b"delta") + b"done": kind for name, kind in _DELTAS.items()}
 
 # --- streams ------------------------------------------------------------------------------------
 
 
 class ResponsesMatcher(Watch):
-    """Follows one stream; see `base.Matcher`. What changes in what is exact are members of the
-    response object."""
+    """The Responses matcher; see `base.Matcher`. In exact events only members of the response
+    object change."""
 
     __slots__ = (
         "_added",
-        "_beside",
         "_calls",
         "_done",
         "_is_begun",
@@ -272,7 +271,8 @@ class ResponsesMatcher(Watch):
         "_shown",
         "_spent",
         "_start",
-        "untold",
+        "_unread_items",
+        "unreported",
     )
 
     def __init__(
@@ -285,25 +285,25 @@ class ResponsesMatcher(Watch):
         super().__init__()
         self._shown = shown if model is None else {"model": model, **shown}
         self._start: dict[str, Any] = {}
-        """What of the first response object readers look at."""
+        """The members of the first response object that readers use."""
         self._is_begun = False
-        """Whether the response under way was created."""
+        """Whether the current response was created."""
         self._number = 0
         """Sequence number of the next event."""
         self._done: dict[int, Raw] = {}
-        """The items that are over, whole, by their index."""
-        self._beside: set[int] = set()
-        """Indexes of the items under way of other types, which nobody reads but the client."""
+        """The complete items, by index."""
+        self._unread_items: set[int] = set()
+        """Indexes of the open items of other types, which only the client reads."""
         self._open: OpenItem | None = None
         self._calls: set[str | None] = set()
         """The ids of the calls."""
         self._added: Additions | None = None
-        """What was added to the response, once something was accepted."""
+        """The additions to the response; None before one was accepted."""
         self._names: dict[str, str] = {}
-        """By the upstream's ids, those that the responses are shown by, where these are others."""
+        """The ids shown to the client, by the upstream's ids, where they differ."""
         self._spent: Usage | None = None
-        """Usage of the responses before the one under way."""
-        self.untold = 0
+        """Usage of the responses before the current one."""
+        self.unreported = 0
 
     def match(self, frame: Frame) -> bytes | None:
         """The bytes to pass on, None if the event is not exact."""
@@ -338,18 +338,18 @@ class ResponsesMatcher(Watch):
 
     @property
     def _is_torn(self) -> bool:
-        """Whether the arguments of the item under way end within an escape."""
+        """Whether the arguments of the open item end within an escape."""
         run = None if self._open is None else self._open.run
         return isinstance(run, Arguments) and bool(run.open)
 
     # Events of items.
 
     def _begin_item(self, event: Event, frame: Frame) -> bool:
-        index = len(self._done) + len(self._beside)
+        index = len(self._done) + len(self._unread_items)
         if not self._is_begun or self._open is not None or event.output_index != index:
             return False
         if self._is_foreign(event.item):
-            self._beside.add(index)
+            self._unread_items.add(index)
             self.begun = True
             return True
         item = _item(event.item)
@@ -366,7 +366,7 @@ class ResponsesMatcher(Watch):
         return True
 
     def _is_foreign(self, raw: Raw) -> bool:
-        """Whether nobody reads an item but the client."""
+        """Whether only the client reads an item."""
         if _is_read(raw):
             return False
         item = jsontext.object_of(raw) or {}
@@ -375,7 +375,7 @@ class ResponsesMatcher(Watch):
         return True
 
     def _touched(self, event: Event) -> OpenItem | None:
-        """The item under way, if an event is about it."""
+        """The open item, if an event belongs to it."""
         item = self._open
         is_its = item is not None and event.output_index == item.index
         return item if is_its and item is not None and event.item_id == item.head.id else None
@@ -385,7 +385,7 @@ class ResponsesMatcher(Watch):
         if item is None or part is None or part.type not in _PARTS.get(item.head.type, ()):
             return False
         before = [one for one in item.parts if (one.type == _SUMMARY) is (part.type == _SUMMARY)]
-        if event.at != len(before) or bytes(part.said) != b'""':
+        if event.at != len(before) or bytes(part.value) != b'""':
             return False
         if item.parts and not item.parts[-1].is_over:
             return False
@@ -407,7 +407,7 @@ class ResponsesMatcher(Watch):
             return False
         elif isinstance(run, Arguments):
             piece = _text(text)
-            if not run.allows(piece, is_held=self.undo is not None):
+            if not run.allows(piece, is_undoable=self.undo is not None):
                 return False
             self.undo = run.grow(piece)
             self._watch(piece)
@@ -419,11 +419,11 @@ class ResponsesMatcher(Watch):
         return True
 
     def _watch(self, piece: str | bytes) -> None:
-        self.said += len(piece)
+        self.text_bytes += len(piece)
         self.begun = self.begun or bool(piece)
 
     def _whole_text(self, event: Event, frame: Frame) -> bool:
-        item, kind = self._touched(event), _WHOLES[frame.event]
+        item, kind = self._touched(event), _COMPLETE_EVENTS[frame.event]
         if item is None:
             return False
         if item.run is not None:
@@ -447,7 +447,7 @@ class ResponsesMatcher(Watch):
         if item is None or part is None or not item.parts or event.at != _index(item):
             return False
         last = item.parts[-1]
-        if last.is_over or part.type != last.type or not _is_same(last.run, part.said):
+        if last.is_over or part.type != last.type or not _is_same(last.run, part.value):
             return False
         last.is_over = True
         item.log.append(_recorded(frame))
@@ -455,16 +455,16 @@ class ResponsesMatcher(Watch):
 
     def _end_item(self, event: Event, frame: Frame) -> bool:
         index = event.output_index
-        if index in self._beside:
+        if index in self._unread_items:
             is_foreign = self._is_foreign(event.item)
             if is_foreign:
-                self._beside.remove(index)
+                self._unread_items.remove(index)
                 self._done[index] = Raw(bytes(event.item))
             return is_foreign
         if self._open is None or index != self._open.index:
             return False
         item = _item(event.item)
-        if not item.is_exact() or not self._open.is_said(item):
+        if not item.is_exact() or not self._open.is_matched_by(item):
             return False
         if item.status == "in_progress" or (
             item.type == "function_call"
@@ -485,7 +485,7 @@ class ResponsesMatcher(Watch):
         return True
 
     def _pass(self, frame: Frame) -> bool:
-        """An event of a type that nobody reads."""
+        """An event of an unread type."""
         name = frame.event
         if name == b"error" or name in _READ or not is_typed(name.decode(errors="replace")):
             return False
@@ -503,7 +503,7 @@ class ResponsesMatcher(Watch):
         is_new = not self._is_begun
         if not is_new and name != self.answer_id and self.begun and self._added is None:
             return None  # a second response
-        # One that is steered ends in the middle of an item.
+        # A steered response ends in the middle of an item.
         if is_end and self._added is None and not self._ends(response, _ENDS[event.type]):
             return None
         if is_new:
@@ -511,13 +511,13 @@ class ResponsesMatcher(Watch):
         raw = frame.raw if data is frame.data else encode(data, frame.event)
         number = event.sequence_number
         self._number = max(self._number, number if type(number) is int else -1) + 1
-        told = usage_of(response)
-        if told is not None:
-            self.usage = told if self._spent is None else summed(self._spent, told)
+        reported = usage_of(response)
+        if reported is not None:
+            self.usage = reported if self._spent is None else summed(self._spent, reported)
         if self._added is not None and event.type == "response.created":
             self._added.take(CREATED, data)
         if is_end or event.type == "response.failed":
-            self._end(response, frame.event, data, is_told=told is not None)
+            self._end(response, frame.event, data, has_usage=reported is not None)
         return raw
 
     def _begin(self, response: Seen) -> None:
@@ -530,8 +530,8 @@ class ResponsesMatcher(Watch):
             self._names[self.answer_id] = self._shown["id"]
 
     def _ends(self, response: Seen, status: str) -> bool:
-        """Whether a response that is over is exactly what came of it."""
-        if self._open is not None or self._beside or has_failed(response):
+        """Whether a complete response equals the content received."""
+        if self._open is not None or self._unread_items or has_failed(response):
             return False
         if response.status not in (None, status):
             return False
@@ -542,32 +542,32 @@ class ResponsesMatcher(Watch):
         if len(output) != len(self._done) or (response.output_text and not output):
             return False
         return all(
-            bytes(whole) == bytes(self._done[index]) or _says_the_same(whole, self._done[index])
+            bytes(whole) == bytes(self._done[index]) or _is_same_item(whole, self._done[index])
             for index, whole in enumerate(output)
         )
 
-    def _end(self, response: Seen, name: bytes, data: bytes, *, is_told: bool) -> None:
+    def _end(self, response: Seen, name: bytes, data: bytes, *, has_usage: bool) -> None:
         self.reason = reason_in(response, has_calls=bool(self._calls))
         self.ended = self._added is None or self._added.take(name, data)
         self._is_begun = False
         self._calls.clear()
         if not self.ended:
-            # What follows goes on from this response, and not from what it went on from.
+            # The next response continues this one, and not its predecessor.
             self._spent = self.usage
-            self.untold += not is_told
+            self.unreported += not has_usage
             self._shown = of_next(self._shown, len(self._names))
             self._open = None
             self._done.clear()
-            self._beside.clear()
+            self._unread_items.clear()
         if name == b"response.failed":
             self.fault = fault_of(response.error)
 
     def _answered(self, frame: Frame) -> bytes:
-        """What became of input for a response under way."""
+        """Pass on an event about additional input."""
         self._added = self._added or Additions()
         self.ended = self._added.take(frame.event, frame.data)
-        told = retargeted(frame.data, self._names) if self._names else frame.data
-        return frame.raw if told is frame.data else encode(told, frame.event)
+        written = retargeted(frame.data, self._names) if self._names else frame.data
+        return frame.raw if written is frame.data else encode(written, frame.event)
 
     def finish(self) -> bytes | None:
         """The bytes are over."""
@@ -577,7 +577,8 @@ class ResponsesMatcher(Watch):
         return b""
 
     def hand_over(self, read: Read, writer: AnswerWriter) -> None:
-        """Give the reader the items that came, and the writer what the client was shown."""
+        """Feed the received items to the reader, and the state shown to the client to the
+        writer."""
         if self.undo is not None:
             self.undo()
         if self._added is not None:
@@ -602,7 +603,7 @@ class ResponsesMatcher(Watch):
 
 
 def _is_read(item: Raw) -> bool:
-    """Whether an item is of a type that has text or arguments."""
+    """Whether an item is of a type with text or arguments."""
     kind = _kind(item).type
     return kind in _PARTS or kind in CALLS
 
@@ -614,14 +615,14 @@ def _index(item: OpenItem) -> int:
 
 
 def _recorded(frame: Frame) -> Frame:
-    """An event as it is recorded: its bytes were passed on."""
+    """An event for the record, without its bytes, which were passed on."""
     return Frame(frame.event, frame.data, b"")
 
 
-def _says_the_same(whole: Raw, item: Raw) -> bool:
-    """Whether two items say the same, of the types that are read."""
+def _is_same_item(whole: Raw, item: Raw) -> bool:
+    """Whether two items of the read types have equal content."""
     try:
-        return _item(whole).says() == _item(item).says()
+        return _item(whole).compared() == _item(item).compared()
     except JsonError:
         return jsontext.object_of(whole) == jsontext.object_of(item)
 
@@ -637,7 +638,7 @@ _EVENTS = {
     b"response.reasoning_summary_part.done": ResponsesMatcher._end_part,
     b"response.output_text.annotation.added": ResponsesMatcher._annotate,
     **dict.fromkeys(_DELTAS, ResponsesMatcher._grow),
-    **dict.fromkeys(_WHOLES, ResponsesMatcher._whole_text),
+    **dict.fromkeys(_COMPLETE_EVENTS, ResponsesMatcher._whole_text),
 }
 _READ = frozenset({b"response.done", b"response.reasoning.delta", b"response.reasoning.done"})
 """Events of other servers that are read."""
@@ -651,7 +652,7 @@ _STATUSES = (None, "completed", "incomplete", "queued", "in_progress")
 def match_response(
     body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1
 ) -> Passed | None:
-    """See `base.AnswerMatcher`. A response that is made in the background has no output yet."""
+    """The function behind `base.AnswerMatcher`. A background response has no output yet."""
     try:
         answer = _response(body)
         items = _items(answer.output)
@@ -666,9 +667,9 @@ def match_response(
     except JsonError:
         return None
     usage = usage_of(answer)
-    said = 0 if usage else sum(map(_said_in, items))
+    text_bytes = 0 if usage else sum(map(_text_bytes_in, items))
     has_calls = any(_kind(item).type in CALLS for item in items)
-    return Passed(body, usage, reason_in(answer, has_calls=has_calls), said)
+    return Passed(body, usage, reason_in(answer, has_calls=has_calls), text_bytes)
 
 
 def _are_whole(items: list[Raw]) -> bool:
@@ -691,24 +692,24 @@ def _is_whole(raw: Raw) -> bool:
     return is_whole and not has_lone_escape(arguments)
 
 
-def _said_in(raw: Raw) -> int:
+def _text_bytes_in(raw: Raw) -> int:
     """The bytes of text in an item."""
     try:
         item = _item(raw)
     except JsonError:
         return 0
-    texts: Sequence[Raw] = [part.said for part in item.parts]
+    texts: Sequence[Raw] = [part.value for part in item.parts]
     return sum(len(bytes(text)) - 2 for text in texts) + max(0, len(bytes(item.payload)) - 2)
 
 
 def has_failed(answer: Seen) -> bool:
-    """Whether a response says that it is no answer, whatever its event says. In any other status it
-    may be one that is made in the background."""
-    return says_error(answer.error) or is_failure(answer.status)
+    """Whether a response failed, regardless of its event. In any other status it may be a
+    background response."""
+    return is_error(answer.error) or is_failure(answer.status)
 
 
 def reason_in(answer: Seen, *, has_calls: bool) -> str:
-    """The word for why an answer ended."""
+    """The finish reason of an answer."""
     if isinstance(answer.incomplete_details, dict):
         return str(answer.incomplete_details.get("reason"))
     return "tool_calls" if has_calls and answer.status == "completed" else str(answer.status)

@@ -1,10 +1,9 @@
-"""Reads output items as events, whether they come in pieces, whole, or both (types:
+"""The reading of output items as events, in pieces, whole, or both (types:
 response_output_item.py).
 
 A stream announces an item, sends its pieces and then the whole item; servers leave out any of
-these. So what was passed on of an item is remembered, and the whole item completes it. In a whole
-answer no piece came before.
-"""
+these. So the content passed on of an item is recorded, and the whole item completes it. In a whole
+answer there are no earlier pieces."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ from dragoman.protocols.openai_responses.items import (
     OpenBlock,
     Part,
     Segment,
-    joined,
+    joined_text,
 )
 from dragoman.protocols.openai_responses.loose import (
     CALLS,
@@ -54,15 +53,15 @@ from dragoman.protocols.openai_responses.loose import (
     text_in,
     word,
 )
-from dragoman.protocols.wholes import rest_of, rest_of_arguments
+from dragoman.protocols.remainders import rest_of, rest_of_arguments
 
 _NO_TEXT = Text(text="")
 
 
 class OutputReader:
-    """Reads the items of one answer. `has_calls` is whether a tool was called, `cut` whether an
-    item says that it is not whole, `goes_on` whether one that came whole says that it does;
-    `answer_id` is the answer's own."""
+    """The reader of one answer's items. `has_calls` is whether a tool was called, `cut` whether an
+    item has an incomplete status, `goes_on` whether a whole item has the status in progress;
+    `answer_id` is the answer's id."""
 
     __slots__ = (
         "_call_ids",
@@ -88,41 +87,41 @@ class OutputReader:
         self.cut = False
         self.goes_on = False
         self._thoughts: list[Segment] = []
-        """Readable reasoning of items that no part of a message said again."""
+        """Readable reasoning of items that no message part repeated."""
         self._thoughts_in_parts: dict[tuple[int, int], str] = {}
 
     def announce(self, item: Item, value: JsonObject, path: str) -> list[Event]:
-        """An item begins; `value` is its head, `path` where it stands.
+        """Start an item; `value` is the announced item, `path` its place.
 
         Raises:
-            UpstreamError: it asks for something only a client of this protocol can do.
+            UpstreamError: it requires an action that only a client of this protocol can do.
         """
         _check_type(value)
         phase = value.get("phase")
         item.phase = phase if isinstance(phase, str) else None
         is_foreign = item.kind not in wire.ITEM_FIELDS and item.kind != ECHO
         if is_foreign and self._inbound.same_protocol:
-            return []  # it is shown when it is whole
+            return []  # it is shown when it is complete
         if item.kind in wire.CLIENT_ACTIONS:
             raise _needs_client(item.kind)
         self._report_unread(item.kind, value, path)
         call_id = word(value, "call_id")
         if item.kind not in CALLS or item.block is not None or not word(value, "name"):
             return []
-        # A second call of one id may be the same one, said again.
+        # A second call of one id may be a repetition.
         if call_id is None or self._call_ids.is_taken(call_id):
             return []
         return self._open_call(item, value)
 
     def text_block(self, item: Item, at: int) -> OpenBlock | None:
-        """The block of a text part that goes on, if there is one."""
+        """The open block of a text part, if there is one."""
         part = _part_at(item, at, refuses=False)
         return None if part is None or part.block.ended else part.block
 
     def text(
         self, item: Item, at: int, piece: str, logprobs: Any = None, *, refuses: bool = False
     ) -> list[Event]:
-        """More of a text or refusal part."""
+        """Add a piece of a text or refusal part."""
         if not piece and not logprobs:
             return []
         events: list[Event] = []
@@ -135,11 +134,10 @@ class OutputReader:
         events.append(Delta(block.index, piece, tuple(logprobs) if logprobs else None))
 
     def part(self, item: Item, at: int, value: JsonObject, path: str, *, over: bool) -> list[Event]:
-        """A text or refusal part as far as it is known; `over`: nothing more of it will come.
-        `path` is where it stands.
+        """Read a whole text or refusal part; `over`: it is final. `path` is its place.
 
         Raises:
-            UpstreamError: its pieces said something else.
+            UpstreamError: it contradicts its pieces.
         """
         kind = str(value.get("type"))
         if kind not in TEXTS:
@@ -155,18 +153,18 @@ class OutputReader:
             known = _part_saying(item, text, refuses)
             if known is None and item.done and text:
                 if any(part.block.text() == text for part in item.parts):
-                    return []  # the whole item had it under another number
+                    return []  # the whole item has it under another number
                 raise _late("a message")
         return self._rest_of_part(
             item, known, at if known is None else known.at, value, path, over=over
         )
 
     def _thought(self, place: tuple[int, int], text: str) -> list[Event]:
-        """Reasoning in the part of a message that is at `place`, the item's number and its own:
-        what neither it nor an item of reasoning said before.
+        """Reasoning in the message part at `place` (the numbers of item and part): the text that
+        neither it nor a reasoning item had before.
 
         Raises:
-            UpstreamError: the part said something else.
+            UpstreamError: it contradicts the part's pieces.
         """
         before = self._thoughts_in_parts.get(place)
         if before is None:
@@ -194,7 +192,7 @@ class OutputReader:
         *,
         over: bool,
     ) -> list[Event]:
-        """What is missing of a part, given whole in `value`."""
+        """The remainder of a part, given whole in `value`."""
         refuses = value.get("type") == "refusal"
         text = text_in(value)
         logprobs = value.get("logprobs")
@@ -224,7 +222,7 @@ class OutputReader:
         return events
 
     def annotation(self, item: Item, at: int, value: Any, path: str) -> list[Event]:
-        """A citation in a text part; `path` is where it stands."""
+        """A citation in a text part; `path` is its place."""
         if not isinstance(value, dict):
             return []
         events: list[Event] = []
@@ -242,7 +240,7 @@ class OutputReader:
         return events
 
     def _text_part(self, item: Item, at: int, refuses: bool, events: list[Event]) -> Part:
-        """The part that goes on at a place: a new one where none did, or the one there is over."""
+        """The open part at a place: a new one if there is none, or if it is over."""
         part = _part_at(item, at, refuses)
         if part is None or part.block.ended:
             if part is not None:
@@ -259,7 +257,7 @@ class OutputReader:
         return part
 
     def reasoning(self, item: Item, style: str, at: int, piece: str) -> list[Event]:
-        """More of a part of readable reasoning; `style` is summary or raw."""
+        """Add a piece of a readable reasoning part; `style` is summary or raw."""
         if not piece:
             return []
         events: list[Event] = []
@@ -289,10 +287,10 @@ class OutputReader:
     def rest_of_reasoning(
         self, item: Item, style: str, at: int, text: str, *, over: bool
     ) -> list[Event]:
-        """A part of readable reasoning, whole: what is missing of it; `over` as in `part`.
+        """The remainder of a readable reasoning part, given whole; `over` as in `part`.
 
         Raises:
-            UpstreamError: its pieces said something else.
+            UpstreamError: it contradicts its pieces.
         """
         segment = None
         if style == item.style:
@@ -314,14 +312,14 @@ class OutputReader:
         return events
 
     def arguments(self, item: Item, piece: str, *, whole: bool = False) -> list[Event]:
-        """More of a call's arguments or input, or all that is missing of them.
+        """Add a piece of a call's arguments or input, or (`whole`) their remainder.
 
         Raises:
             UpstreamError: the call is over.
         """
         if not piece:
             return []
-        if item.done or item.told:
+        if item.done or item.is_whole:
             if not piece.strip():
                 return []
             raise UpstreamError.unreadable("a tool call goes on after its end")
@@ -329,31 +327,30 @@ class OutputReader:
             item.begun_empty = True
             return []
         if item.block is None:
-            item.held.append(piece)
+            item.pending.append(piece)
             return []
         item.block.pieces.append(piece)
         return [Delta(item.block.index, piece)]
 
     def rest_of_arguments(self, item: Item, text: str) -> list[Event]:
-        """A call's arguments or input, whole: what is missing of it.
+        """The remainder of a call's arguments or input, given whole.
 
         Raises:
-            UpstreamError: its pieces said something else.
+            UpstreamError: it contradicts its pieces.
         """
         rest = rest_of_arguments(item.arguments(), text)
         if rest is None:
             raise _contradictory("a tool call")
         events = self.arguments(item, rest, whole=True)
-        item.told = bool(text.strip())
+        item.is_whole = bool(text.strip())
         return events
 
     def complete(self, item: Item, value: JsonObject, path: str) -> list[Event]:
-        """An item, whole: what is missing of it, and its end. `path` is where it stands, for
-        what is lost of it.
+        """The remainder and end of an item, given whole. `path` is its place, for reported losses.
 
         Raises:
-            UpstreamError: it cannot be used, contradicts its pieces, or asks for something only a
-                client of this protocol can do.
+            UpstreamError: it is unusable, contradicts its pieces, or requires an action that only a
+            client of this protocol can do.
         """
         _check_type(value)
         is_foreign = item.kind not in wire.ITEM_FIELDS and item.kind != ECHO
@@ -387,7 +384,7 @@ class OutputReader:
         return events + _close(self._open(head, events))
 
     def close(self, item: Item) -> list[Event]:
-        """The end of an item that may still be open: what was announced of it and never came.
+        """The end of a possibly open item: content that was announced and never came.
 
         Raises:
             UpstreamError: a call's name or arguments never came.
@@ -401,21 +398,21 @@ class OutputReader:
         return [event for block in (*blocks, item.block) if block for event in _close(block)]
 
     def _close_call(self, item: Item, head: JsonObject) -> list[Event]:
-        """The end of a call that nothing ended."""
+        """The end of a call without an end event."""
         given = arguments_of(head, item.kind)
-        said = item.arguments() or ("{}" if item.begun_empty else "")
+        received = item.arguments() or ("{}" if item.begun_empty else "")
         if item.block is None and word(head, "name") is None:
             raise UpstreamError.unreadable("a tool call has no name")
-        if not said and not given:
+        if not received and not given:
             if item.block is None and self._call_ids.is_taken(word(head, "call_id") or ""):
                 # Announced twice: the other one is the call.
                 self._lose(f"response.output[{item.number}]", "a tool call that was said twice")
                 return []
             raise UpstreamError.unreadable("the arguments of a tool call never came")
-        return self._complete_call(item, {**head, CALLS[item.kind]: given or said})
+        return self._complete_call(item, {**head, CALLS[item.kind]: given or received})
 
     def _complete_message(self, item: Item, value: JsonObject, path: str) -> list[Event]:
-        if item.parts and item.says(value):
+        if item.parts and item.repeats(value):
             return []
         events: list[Event] = []
         if not item.parts:
@@ -463,27 +460,27 @@ class OutputReader:
         return events
 
     def _rest_of_segments(self, item: Item, style: str, texts: list[str]) -> list[Event]:
-        """What is missing of the parts of readable reasoning."""
+        """The remainder of the readable reasoning parts."""
         events: list[Event] = []
-        said = list(item.segments)
+        received = list(item.segments)
         for at, text in enumerate(texts):
             if not text:
                 continue
-            if not said:
+            if not received:
                 events += self.reasoning(item, style, at, text)
                 continue
-            rest = rest_of(said[0].text(), text)
-            if rest is None or (rest and len(said) > 1):
-                # Its pieces may have had other numbers than its parts have.
-                whole = rest_of("".join([known.text() for known in said]), "".join(texts[at:]))
+            rest = rest_of(received[0].text(), text)
+            if rest is None or (rest and len(received) > 1):
+                # Its pieces may have other numbers than its parts.
+                whole = rest_of("".join([known.text() for known in received]), "".join(texts[at:]))
                 if whole is None:
                     raise _contradictory("reasoning")
-                return events + self.reasoning(item, style, said[-1].at, whole)
+                return events + self.reasoning(item, style, received[-1].at, whole)
             if rest:
-                said[0].ended = False
-                events += self.reasoning(item, style, said[0].at, rest)
-            del said[0]
-        if any(texts) and any(segment.text() for segment in said):
+                received[0].ended = False
+                events += self.reasoning(item, style, received[0].at, rest)
+            del received[0]
+        if any(texts) and any(segment.text() for segment in received):
             raise _contradictory("reasoning")
         return events
 
@@ -500,13 +497,13 @@ class OutputReader:
 
     def _open_call(self, item: Item, value: JsonObject) -> list[Event]:
         if item.number < self._last_call:
-            # It waited for its id, and the client has been shown the next one.
+            # It waited for its id, and the client was shown the next one already.
             raise UpstreamError.unreadable("a tool call has no id before the next one begins")
         self._last_call = item.number
         namespace = value.get("namespace")
-        told = word(value, "call_id") or word(value, "id") or ""
-        call_id = self._call_ids.take(told, f"{self.answer_id}:{item.number}")
-        if told and call_id != told:
+        given_id = word(value, "call_id") or word(value, "id") or ""
+        call_id = self._call_ids.take(given_id, f"{self.answer_id}:{item.number}")
+        if given_id and call_id != given_id:
             self._inbound.ledger.add(
                 f"output[{item.number}].call_id", LossKind.REPAIRED, "two calls had one id"
             )
@@ -519,10 +516,10 @@ class OutputReader:
         events: list[Event] = []
         item.block = self._open(head, events)
         self.has_calls = True
-        held, item.held = joined(item.held), []
-        if held:
-            item.block.pieces.append(held)
-            events.append(Delta(item.block.index, held))
+        pending, item.pending = joined_text(item.pending), []
+        if pending:
+            item.block.pieces.append(pending)
+            events.append(Delta(item.block.index, pending))
         return events
 
     def _open(self, head: Block, events: list[Event]) -> OpenBlock:
@@ -532,11 +529,11 @@ class OutputReader:
         return block
 
     def _report_unread(self, kind: str, value: JsonObject, path: str) -> None:
-        """Report what of an item nobody reads: a field, or all of it."""
+        """Report unread content of an item: a field, or all of it."""
         known = wire.ITEM_FIELDS.get(kind)
         if known is None:
-            beside = kind == ECHO or kind in wire.HOSTED_ITEMS
-            loss = LossKind.KNOB if beside else LossKind.CONTENT
+            is_skipped = kind == ECHO or kind in wire.HOSTED_ITEMS
+            loss = LossKind.KNOB if is_skipped else LossKind.CONTENT
             detail = f"{kind} items have no counterpart for the client"
             self._inbound.ledger.add(path, loss, detail)
             return
@@ -567,7 +564,7 @@ def _part_at(item: Item, at: int, refuses: bool) -> Part | None:
 
 
 def _part_saying(item: Item, text: str, refuses: bool) -> Part | None:
-    """The part that goes on and says just that, under whatever number."""
+    """The open part with exactly that text, under any number."""
     for part in item.parts:
         if part.refuses is refuses and not part.block.closed and part.block.text() == text:
             return part
@@ -575,7 +572,7 @@ def _part_saying(item: Item, text: str, refuses: bool) -> Part | None:
 
 
 def _matching(parts: list[Part], at: int, value: JsonObject) -> Part | None:
-    """The part that `value`, at `at`, is; all parts may have been given one number."""
+    """The part for `value` at `at`; some servers give all parts one number."""
     refuses = value.get("type") == "refusal"
     fitting = [part for part in parts if part.refuses is refuses]
     fitting.sort(key=lambda part: part.at != at)

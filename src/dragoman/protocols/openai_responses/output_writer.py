@@ -1,6 +1,5 @@
-"""The output items of an answer in progress (types: response_output_item.py), and the events that
-tell of them. An item begins, grows, and is added to the output when it is over.
-"""
+"""The output items of an answer in progress (types: response_output_item.py), and their events. An
+item starts, is extended, and is added to the output when it is complete."""
 
 from __future__ import annotations
 
@@ -29,18 +28,18 @@ from dragoman.protocols.openai_responses.web_search import search_item
 
 
 class Output(Struct):
-    """The output of one answer. `items` are those that are over, encoded in a stream; `frames` is
-    None where the answer is not streamed."""
+    """The output of one answer. `items` are the complete ones, encoded in a stream; `frames` is
+    None if the answer is not streamed."""
 
     frames: Frames | None
     items: list[JsonObject | Raw] = []
 
     def repeated(self, text: str) -> JsonText:
-        """A text for an item that is over."""
+        """The text of a complete item."""
         return text if self.frames is None else self.frames.repeated(text)
 
     def add(self, item: JsonObject) -> bytes:
-        """The next item is over."""
+        """Add a complete item."""
         if self.frames is None:
             self.items.append(item)
             return b""
@@ -51,7 +50,7 @@ class Output(Struct):
 
 
 class Item(Struct):
-    """An item in progress: `value` is its object as far as it is known, `text` takes the text of
+    """An item in progress: `value` is its object so far, `text` takes the text of
     its open part (None if no part is open)."""
 
     output: Output
@@ -67,11 +66,11 @@ class Item(Struct):
         return frames.event("output_item.added", fields)
 
     def finish(self, status: str) -> bytes:
-        """The item is over, `completed` or `incomplete`: the rest of its events."""
+        """End the item as `completed` or `incomplete`; returns the rest of its events."""
         raise NotImplementedError
 
     def _place(self) -> JsonObject:
-        """Where its events belong. While it is in progress no other is added."""
+        """The output index of its events. While it is in progress no other item is added."""
         return {"item_id": self.value["id"], "output_index": len(self.output.items)}
 
 
@@ -117,11 +116,11 @@ class MessageItem(Item, kw_only=True):
         return ended + frames.event("content_part.added", {**place, "part": self.part})
 
     def length(self) -> int:
-        """How long the open part's text is, in characters."""
+        """The length of the open part's text in characters."""
         return 0 if self.text is None else self.text.length()
 
     def with_logprobs(self, text: str, logprobs: tuple[Any, ...]) -> bytes:
-        """More of the open text part, with its token probabilities."""
+        """Add text to the open part, with its token probabilities."""
         assert self.text is not None
         self.text.add(text)
         self.part["logprobs"] += logprobs
@@ -170,7 +169,7 @@ class MessageItem(Item, kw_only=True):
 
 
 class ForeignItem(Item):
-    """An item that only this protocol has, which came whole."""
+    """A whole item that only this protocol has."""
 
     def finish(self, status: str) -> bytes:
         return self.output.add(self.value)
@@ -201,7 +200,7 @@ class CallItem(Item, kw_only=True):
         return "custom_tool_call_input" if self.call.custom else "function_call_arguments"
 
     def is_cut(self) -> bool:
-        """Whether its arguments are shown as an object and are none, for they were cut."""
+        """Whether its arguments are shown as an object but were cut, and so are not valid."""
         if self.call.form is None or self.text is None:
             return False
         return not _is_json(self.text.plain())
@@ -257,8 +256,8 @@ def _is_json(text: str) -> bool:
 
 
 class ReasoningItem(Item, kw_only=True):
-    """Reasoning: its readable parts as a summary or as raw content, and its state. Its status is
-    only told when it was cut short, as the service does. `texts` are the parts that are over."""
+    """Reasoning: its readable parts as a summary or as raw content, and its state. It has a status
+    only if it was cut short, as with the service. `texts` are the complete parts."""
 
     block: Reasoning
     sealer: Sealer
@@ -337,8 +336,8 @@ class ReasoningItem(Item, kw_only=True):
 
 
 class HiddenReasoning(Struct):
-    """Reasoning that the client is not shown. Only state of a vendor is given, so that the client
-    can send it back; without it there is no item."""
+    """Reasoning that the client is not shown. The item has only a vendor's state, for the client to
+    send back; without state there is no item."""
 
     output: Output
     id: str
@@ -382,8 +381,8 @@ class HiddenReasoning(Struct):
 
 
 def _state(block: Reasoning, parts: list[str], opaque: Opaque | None, sealer: Sealer) -> str:
-    """What a client is to send back for its reasoning to be recognised: this protocol's own
-    state as it is, anything else in an envelope."""
+    """The state for a client to send back: this protocol's own unchanged, any other in an
+    envelope."""
     if opaque is not None and opaque.origin == wire.NAME:
         return opaque.data
     return sealer.seal(
@@ -392,7 +391,7 @@ def _state(block: Reasoning, parts: list[str], opaque: Opaque | None, sealer: Se
 
 
 class SearchItem(Item, kw_only=True):
-    """A search of the web by the model's vendor: when it began, what for, and that it is over."""
+    """A web search by the model's vendor: its start, query, sources and end."""
 
     query: str
     sources: list[str] | None
@@ -418,12 +417,12 @@ class SearchItem(Item, kw_only=True):
         return frames.event(f"web_search_call.{progress}", self._place())
 
     def search(self, query: str) -> bytes:
-        """It is known what for."""
+        """Set the query."""
         self.query += query
         return self._progress("searching")
 
     def found(self, url: str) -> None:
-        """It found a source."""
+        """Add a source."""
         if self.sources is not None:
             self.sources.append(url)
 

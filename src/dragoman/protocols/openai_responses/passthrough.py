@@ -1,6 +1,5 @@
-"""Pass-through: a Responses client before a Responses upstream. Nothing is translated; values
-keep their bytes, but for the name of the model and what was made for another upstream.
-"""
+"""Pass-through between a Responses client and a Responses upstream. Values keep their bytes, except
+the model name and state made for another upstream."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from dragoman.protocols.raw import (
     is_text,
     join_list,
     join_object,
-    said,
+    messages_in,
     settled,
     split_list,
     split_object,
@@ -36,11 +35,11 @@ class _Item(Struct):
 
 
 class _Object(Struct):
-    """An object with whatever members."""
+    """An object with any members."""
 
 
 class _Shape(Struct):
-    """What must be right of a body: the types of well-known fields. Vocabularies that grow (items,
+    """The validated part of a body: the types of well-known fields. Vocabularies that grow (items,
     tools, models' limits) are the upstream's to judge."""
 
     input: str | list[_Item] | None = None
@@ -61,20 +60,19 @@ _SIGN = PREFIX.encode()
 
 
 def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:
-    """The members without the reasoning items whose state this gateway gave in place of another
-    upstream: the service cannot decrypt it. All else keeps its bytes.
-    """
+    """The members without the reasoning items that have state in the gateway's envelope: the
+    service cannot decrypt it. All other values keep their bytes."""
     items = split_list(members.get("input")) if _SIGN in bytes(members.get("input", b"")) else None
     if items is None:
         return members
-    kept = []
+    remaining = []
     for number, item in enumerate(items):
         if _is_sealed(item):
             detail = "reasoning of another upstream is not sent"
             ledger.add(f"input[{number}]", LossKind.KNOB, detail)
         else:
-            kept.append(item)
-    return members if len(kept) == len(items) else {**members, "input": join_list(kept)}
+            remaining.append(item)
+    return members if len(remaining) == len(items) else {**members, "input": join_list(remaining)}
 
 
 def _is_sealed(item: Raw) -> bool:
@@ -90,14 +88,13 @@ _CALLS = ("function_call", "custom_tool_call")
 def without_reasoning(
     members: Mapping[str, Raw], ledger: Ledger, most: int
 ) -> tuple[Mapping[str, Raw], int]:
-    """The members without the first `most` encrypted reasoning items, and how many those were.
+    """The members without the first `most` encrypted reasoning items, and the number removed.
 
-    What followed such an item loses the id that it had then: the service would look for the
-    reasoning that belongs to it.
-    """
+    The item after a removed one loses its id: the service would look for the reasoning that belongs
+    to it."""
     given = bytes(members.get("input", b""))
     items = split_list(members.get("input")) if b'"encrypted_content"' in given else None
-    kept: list[Raw] = []
+    remaining: list[Raw] = []
     left_out = 0
     orphaned = False
     for number, item in enumerate(items or ()):
@@ -110,19 +107,19 @@ def without_reasoning(
             continue
         if orphaned and "id" in fields and kind in _CALLS:
             item = join_object({name: raw for name, raw in fields.items() if name != "id"})
-        elif orphaned and "id" in fields and _is_said(fields, kind):
+        elif orphaned and "id" in fields and _is_model_output(fields, kind):
             # A message in this form needs an id; the position makes it unique.
             item = join_object({**fields, "id": Raw(to_json(f"msg_{number}"))})
         else:
             orphaned = False
-        kept.append(item)
-    return ({**members, "input": join_list(kept)} if left_out else members), left_out
+        remaining.append(item)
+    return ({**members, "input": join_list(remaining)} if left_out else members), left_out
 
 
 _BOUND = "reasoning that is bound to another account is not sent"
 
 
-def _is_said(fields: Mapping[str, Raw], kind: str) -> bool:
+def _is_model_output(fields: Mapping[str, Raw], kind: str) -> bool:
     return kind in ("", "message") and text_of(fields.get("role")) == "assistant"
 
 
@@ -130,12 +127,12 @@ _PROMPTING = ("user", "developer", "system")
 
 
 def beginning(members: Mapping[str, Raw]) -> Beginning:
-    """The instructions, and the input up to what the model said first."""
+    """The instructions, and the input up to the model's first output."""
     pieces = [settled(members.get("instructions"))]
     given = members.get("input")
     if given is None or is_text(given):
         return Beginning(b"\0".join([*pieces, settled(given)]), True)
-    for item in said(given):
+    for item in messages_in(given):
         if item.role not in _PROMPTING:
             return Beginning(b"\0".join(pieces), False)
         pieces.append(settled(item.content))
@@ -145,8 +142,8 @@ def beginning(members: Mapping[str, Raw]) -> Beginning:
 def fitted(
     members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger, is_lowered: bool
 ) -> Mapping[str, Raw]:
-    """The members with output limits that the upstream's model keeps, and without how to run in
-    the background where the answer is not made there: the service refuses that."""
+    """The members with output limits lowered to those of the upstream's model, and without
+    `background_options` if the answer is not made in the background: the service refuses them."""
     if "background_options" in members and bytes(members.get("background", b"")) != b"true":
         ledger.add("background_options", LossKind.KNOB, BACKGROUND_DETAIL)
         members = {name: raw for name, raw in members.items() if name != "background_options"}
@@ -154,7 +151,7 @@ def fitted(
 
 
 def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabilities) -> bytes:
-    """The client's body with the upstream's name of the model, all other values as they came."""
+    """The client's body with the upstream's name of the model, all other values unchanged."""
     return to_json({**members, "model": model})
 
 

@@ -122,9 +122,8 @@ def _read_instructions(fields: Fields) -> tuple[Text, ...]:
 def _read_settings(
     fields: Fields, items: ItemReader, extras: list[Extra], paths: dict[str, str]
 ) -> tuple[Thinking | None, OutputFormat | None, str | None]:
-    """How to reason and what to write, after the conversation's own updates, which `paths` then
-    names.
-    """
+    """The reasoning and text settings, after the conversation's updates; `paths` are the places of
+    these."""
     thinking = _read_reasoning(fields.take_fields("reasoning"), extras)
     output_format, verbosity = _read_text(fields.take_fields("text"), extras)
     for path, update in items.updates:
@@ -183,7 +182,7 @@ def _read_format(fields: Fields | None, extras: list[Extra]) -> OutputFormat | N
 
 
 def _read_logprobs(fields: Fields, extras: list[Extra]) -> tuple[bool, int | None]:
-    """Whether log probabilities are asked for, and how many alternatives of each token."""
+    """Whether log probabilities are requested, and the number of alternatives of each token."""
     asked = False
     for position, value in enumerate(fields.take_list("include") or ()):
         path = f"include[{position}]"

@@ -24,9 +24,8 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
 
 
 class _Writer:
-    """Builds one body. Members that stay the same over a conversation come first, so that a
-    longer conversation begins with the same bytes.
-    """
+    """The builder of one body. Members that stay the same over a conversation come first, so that a
+    longer conversation begins with the same bytes."""
 
     __slots__ = ("_body", "_ledger", "_outbound", "_request", "_settings")
 
@@ -51,7 +50,7 @@ class _Writer:
         self._write_include()
         write_labels(self._body, self._settings, wire.SERVICE_TIERS)
         self._write_cache_options()
-        # Left out, it would mean "keep the answer for thirty days".
+        # Left out, it would mean "store the answer for thirty days".
         self._body["store"] = bool(self._request.store)
         if self._request.stream:
             self._body["stream"] = True

@@ -1,8 +1,8 @@
-"""The response object around an answer: what repeats the client's request, and what changes.
+"""The response object around an answer: members that repeat the client's request, and members that
+change.
 
-Every field that openai-python's `Response` or the Open Responses schema wants is there, with the
-request's own value where it gave one.
-"""
+It has every field that openai-python's `Response` or the Open Responses schema requires, with the
+request's value if it has one."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ Open Responses clients refuse that."""
 
 _REASONING: JsonObject = {"effort": None, "summary": None}
 _TEXT: JsonObject = {"format": {"type": "text"}}
-"""What every response has of these objects."""
+"""Members that these objects have in every response."""
 
 _ECHO: JsonObject = {**_DEFAULTS, "reasoning": _REASONING, "text": _TEXT, "tools": []}
-"""The members that repeat the request, where it says nothing."""
+"""Defaults of the members that repeat the request."""
 
 _CHANGING: JsonObject = {
     "id": "",
@@ -55,12 +55,12 @@ _CHANGING: JsonObject = {
     "usage": None,
     "output": [],
 }
-"""The members that change while a response is made, as they are when it begins."""
+"""The members that change during a response, with their initial values."""
 
 _ALL: JsonObject = {**_CHANGING, **_ECHO}
 
 _CACHE_OPTIONS: JsonObject = {"mode": "implicit", "ttl": "30m"}
-"""What caching options are when the request gives only some of them."""
+"""Defaults of caching options that the request leaves out."""
 
 _FUNCTION_KEYS = {"description": None, "parameters": None, "strict": None}.keys()
 """Keys that every repeated function tool has, in the order in which missing ones are added."""
@@ -75,7 +75,7 @@ def begun(
     *,
     whole: bool = True,
 ) -> JsonObject:
-    """A response object as it is when it begins; if not `whole`, without what `echo` gives.
+    """A response object at its start; if not `whole`, without the members of `echo`.
     `created` is in Unix seconds, `source` the client's request body."""
     response = _ALL.copy() if whole else _CHANGING.copy()
     response["id"] = name
@@ -107,7 +107,7 @@ def _repeat(response: JsonObject, source: JsonObject) -> JsonObject:
 
 
 def queued(name: str, created: int, source: JsonObject) -> JsonObject:
-    """The response object of a request that nothing was done for yet."""
+    """The response object of a queued request."""
     return begun(name, created, source.get("model"), "queued", source)
 
 
@@ -150,7 +150,7 @@ def selected(response: JsonObject, own: ResponsesOptions) -> JsonObject:
 
 
 def required_action(output: Iterable[Any]) -> JsonObject | None:
-    """The calls in `output` as the action that a client is asked for; None if there are none."""
+    """The calls in `output` as the required action of a client; None if there are none."""
     calls: list[JsonObject] = []
     for item in output:
         kind = item.get("type")
@@ -186,7 +186,7 @@ _COMPLETED: dict[str, Callable[[Any], Any]] = {
     "prompt_cache_retention": lambda given: given,
     "prompt_cache_options": lambda given: {**_CACHE_OPTIONS, **_given(given)},
 }
-"""What is repeated of other fields of the request, from their values."""
+"""Members derived from other fields of the request, by their values."""
 
 LOOKED_AT = frozenset({*_DEFAULTS, *_COMPLETED, "include", "service_tier"})
-"""Members of a client's body that are looked at for an answer to it."""
+"""Members of a client's body that its answer depends on."""

@@ -1,4 +1,4 @@
-"""The Responses protocol's own among the settings of translation."""
+"""Translation settings of the Responses protocol."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ResponsesOptions(Struct, frozen=True, kw_only=True):
     error_style: Literal["openai", "openresponses"] = "openai"
     """Names and statuses of errors for Responses clients: the official API's or Open Responses'."""
     failure_events: Literal["error_and_failed", "failed"] = "error_and_failed"
-    """How a Responses stream tells of a failure: an `error` event before `response.failed`, or
+    """How a Responses stream reports a failure: an `error` event before `response.failed`, or
     `response.failed` alone."""
     tool_turn: Literal["completed", "required_action"] = "completed"
     """How an answer that calls tools ends for Responses clients: completed, or incomplete with a
@@ -41,8 +41,8 @@ class ResponsesCapabilities(Struct, frozen=True, kw_only=True):
 
 
 def suits(options: Options) -> bool:
-    """Whether answers of an upstream may be passed through: not where Responses clients are shown
-    what no upstream writes."""
+    """Whether answers of an upstream may be passed through: not if Responses clients are shown
+    forms that no upstream writes."""
     own = options.of(ResponsesOptions)
     return not (
         own.responses_done

@@ -1,4 +1,4 @@
-"""What a client is shown of a response object in place of the upstream's."""
+"""Members of a response object that a client is shown in place of the upstream's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ABSENT = Raw()
 
 
 class Seen(Struct):
-    """What of a response object is looked at."""
+    """The members read of a response object."""
 
     output: Raw = ABSENT
     output_text: Any = None
@@ -36,7 +36,7 @@ _LOOKED_AT = tuple(name for name in Seen.__struct_fields__ if name not in ("outp
 
 
 class Lifecycle(Struct):
-    """What of a lifecycle event is looked at."""
+    """The members read of a lifecycle event."""
 
     type: Any = None
     sequence_number: Any = None
@@ -44,7 +44,7 @@ class Lifecycle(Struct):
 
 
 class _Opened(Struct, forbid_unknown_fields=True):
-    """A lifecycle event that has no other members, opened in one go: it repeats the client's tools,
+    """A lifecycle event without other members, decoded in one pass: it repeats the client's tools,
     which may be long."""
 
     type: Raw = ABSENT
@@ -57,8 +57,8 @@ _opened = jsontext.decoder(_Opened)
 
 
 def showing(data: bytes, shown: Mapping[str, Any]) -> tuple[bytes, Lifecycle]:
-    """A lifecycle event with other values of members of its response object, the same bytes if none
-    differs; and what of it is looked at.
+    """A lifecycle event with replaced members of its response object, the same bytes if none
+    differs; and its members that are read.
 
     Raises:
         JsonError: it is none.
@@ -87,7 +87,7 @@ def showing(data: bytes, shown: Mapping[str, Any]) -> tuple[bytes, Lifecycle]:
 
 
 def changed_in(members: Mapping[str, Raw], shown: Mapping[str, Any]) -> dict[str, Raw]:
-    """Those of the values to show that differ from the members there are."""
+    """The values to show that differ from the present members."""
     return {
         name: Raw(encoded)
         for name, value in shown.items()
@@ -96,11 +96,11 @@ def changed_in(members: Mapping[str, Raw], shown: Mapping[str, Any]) -> dict[str
 
 
 def _members(data: bytes) -> tuple[dict[str, Raw], dict[str, Raw] | None]:
-    """The members of a lifecycle event, its response's place kept by an empty one, and those of its
+    """The members of a lifecycle event, with an empty one for its response, and the members of its
     response object.
 
     Raises:
-        JsonMismatch: it is not written as services write it.
+        JsonMismatch: its encoding differs from that of the services.
         JsonError: it is none.
     """
     if not data.startswith(b'{"type"'):
@@ -115,13 +115,12 @@ def _members(data: bytes) -> tuple[dict[str, Raw], dict[str, Raw] | None]:
 _COMPACT = re.compile(
     rb'\{"type":"[a-z._]+",(?:"sequence_number":[0-9]+,)?"response":\{"[a-z_]+":[^ \t]'
 )
-"""Finds how an event begins that was written without white space between its tokens."""
+"""A pattern for the beginning of an event without white space between its tokens."""
 
 
 def _replaced(data: bytes, response: Mapping[str, Raw], changed: Mapping[str, Raw]) -> bytes:
-    """A lifecycle event with other values of members of its response object, put in place of those
-    there are: what it repeats of the client's tools is then not written anew. Empty if it cannot
-    be told where they are."""
+    """A lifecycle event with members of its response object replaced in place, so that the client's
+    tools in it are not encoded again. Empty if the members cannot be located."""
     if _COMPACT.match(data) is None:
         return b""
     for name, raw in changed.items():
@@ -134,8 +133,8 @@ def _replaced(data: bytes, response: Mapping[str, Raw], changed: Mapping[str, Ra
 
 
 def of_next(shown: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """What is shown of the response that follows one by itself: where that has an id of ours, this
-    has one as well, which is made of it; it is the one of that `number` in its stream."""
+    """The members shown of a follow-up response, the one of that `number` in its stream: if the
+    first response has a gateway id, this one's is derived from it."""
     of_next = {name: value for name, value in shown.items() if name != "previous_response_id"}
     if "id" in shown:
         first = shown["id"] if number == 1 else shown["id"][:-_NUMBER]

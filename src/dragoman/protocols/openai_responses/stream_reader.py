@@ -1,8 +1,7 @@
 """Reads a stream of a Responses upstream (grammar: protocols 2.3).
 
-Tolerant of what servers do: events without names, indexes or ids, pieces without announcements,
-items that only the last event holds. What it does not know is reported, not refused.
-"""
+It accepts deviations of servers: events without names, indexes or ids, pieces without
+announcements, items in the last event only. Unknown content is reported, not refused."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ from dragoman.canonical.events import Delta, Ended, Event, Failed, Finished, Met
 from dragoman.canonical.losses import LossKind
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound
-from dragoman.protocols.error_body import is_typed, says_error, stray_error
+from dragoman.protocols.error_body import is_error, is_typed, stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import unknown_finish
-from dragoman.protocols.heads import Head
+from dragoman.protocols.initial_text import InitialText
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses import wire
@@ -49,7 +48,7 @@ _PART_ADDED = b"response.content_part.added"
 
 
 class _TextDelta(Struct, forbid_unknown_fields=True):
-    """The event most streams consist of. Anything unusual in it is left to the general path."""
+    """The most frequent event. Anything unusual in it is left to the general path."""
 
     type: str
     output_index: int
@@ -62,7 +61,7 @@ class _TextDelta(Struct, forbid_unknown_fields=True):
 
 
 class _Progress(Struct, forbid_unknown_fields=True):
-    """The event that says again what the first one said, which may be all of a large request."""
+    """The event that repeats the first one, which may have all of a large request."""
 
     type: Literal["response.in_progress"]
     response: msgspec.Raw
@@ -73,19 +72,19 @@ _text_delta = msgspec.json.Decoder(_TextDelta).decode
 _progress = jsontext.decoder(_Progress)
 
 
-def _says_nothing_new(data: bytes) -> bool:
-    """Whether an event is one of those, with nothing unusual in it."""
+def _adds_nothing(data: bytes) -> bool:
+    """Whether an event is one of those, without unusual members."""
     try:
         _progress(data)
         if not data.isascii():
-            data.decode()  # the response was not looked into
+            data.decode()  # the response was not decoded
     except (JsonError, UnicodeDecodeError):
         return False
     return True
 
 
 def _begins_empty(data: bytes) -> bool:
-    """Whether an event that begins a part has the one text that it shows, an empty one."""
+    """Whether an event that starts a part has a single, empty text."""
     return b'"text":""' in data and data.count(b'"text":') == 1 and data.endswith(b"}")
 
 
@@ -100,14 +99,14 @@ def started(response: JsonObject) -> Started:
 
 
 def _seconds(created: Any) -> int:
-    """A time, which some servers give with fractions."""
+    """A timestamp, which some servers give with fractions."""
     if type(created) is float and 0 <= created < 1e15:
         created = int(created)
     return whole_number(created) or 0
 
 
 def metered(response: JsonObject, inbound: Inbound) -> list[Event]:
-    """What an answer cost, if its response object says so."""
+    """The usage of an answer, if its response object has it."""
     tier, searches = word(response, "service_tier"), None
     if "tool_usage" in response and inbound.options.hosted_tools == "map":
         searches = searches_of(response["tool_usage"])
@@ -122,7 +121,7 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
         UpstreamError: the answer failed, is not finished, or is not an answer.
     """
     status, error = body.get("status"), body.get("error")
-    if status not in _FAILED and not (error and says_error(error)):
+    if status not in _FAILED and not (error and is_error(error)):
         if not isinstance(body.get("output"), list) and (error := stray_error(body)) is not None:
             raise UpstreamError(fault_of(error))
         if status not in _FINISHED:
@@ -133,17 +132,26 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
 
 
 _FAILED = ("failed", "cancelled")
-"""Statuses of a response that is over and holds no answer."""
+"""Statuses of a response that ended without an answer."""
 
 _FINISHED = (None, "completed", "incomplete")
 _UNFINISHED = ("in_progress",)
-"""Statuses that an event may contradict: a whole answer has nothing else to say that it is over."""
+"""Statuses that an event may override: a whole answer has no other sign that it is complete."""
 
 
 class ResponsesReader:
-    """Turns one stream's frames into events."""
+    """The reader of one stream: its frames as events."""
 
-    __slots__ = ("_answer", "_block", "_heads", "_inbound", "_items", "_over", "_place", "_started")
+    __slots__ = (
+        "_answer",
+        "_block",
+        "_inbound",
+        "_initial_texts",
+        "_items",
+        "_over",
+        "_place",
+        "_started",
+    )
 
     def __init__(self, inbound: Inbound) -> None:
         self._inbound = inbound
@@ -153,10 +161,10 @@ class ResponsesReader:
         self._items = Items()
         self._place: tuple[int, int, str | None] = (-1, -1, None)
         self._block: OpenBlock | None = None
-        """The text part that grew last, and where it is."""
-        self._heads: dict[tuple[int, int], tuple[Item, Head, int]] = {}
-        """The texts that parts began with, by the number of the item and the part's index, and how
-        much had been said under that index."""
+        """The text part of the last delta, and its place."""
+        self._initial_texts: dict[tuple[int, int], tuple[Item, InitialText, int]] = {}
+        """The initial texts of parts, by the number of the item and the part's index, and the
+        length of the text under that index before."""
 
     def read(self, frame: Frame) -> Iterable[Event]:
         """The events of one frame, in order."""
@@ -172,14 +180,14 @@ class ResponsesReader:
             if place == self._place and event.delta and not event.logprobs and not block.ended:
                 block.pieces.append(event.delta)
                 return (Delta(block.index, event.delta),)
-        elif (frame.event == _IN_PROGRESS and self._started and _says_nothing_new(frame.data)) or (
+        elif (frame.event == _IN_PROGRESS and self._started and _adds_nothing(frame.data)) or (
             frame.event == _PART_ADDED and self._started and _begins_empty(frame.data)
         ):
             return ()
         return self._read_slowly(frame)
 
     def finish(self) -> Iterable[Event]:
-        """The bytes are over: nothing if the answer had ended, else a failure."""
+        """The events at the end of the bytes: none if the answer had ended, else a failure."""
         if self._over:
             return ()
         self._over = True
@@ -205,7 +213,7 @@ class ResponsesReader:
         if not isinstance(value, dict):
             raise UpstreamError.unreadable("an event is not a JSON object")
         kind = word(value, "type") or frame.event.decode(errors="replace")
-        if kind == "error" or (says_error(value.get("error")) and not kind.startswith("response.")):
+        if kind == "error" or (is_error(value.get("error")) and not kind.startswith("response.")):
             raise UpstreamError(fault_of(stray_error(value)))
         known = _EVENTS.get(kind)
         if known is None:
@@ -214,8 +222,8 @@ class ResponsesReader:
             if kind not in wire.IGNORED_EVENTS:
                 hosted = kind.startswith(wire.HOSTED_PROGRESS)
                 detail = "progress of a hosted item" if hosted else "unknown event"
-                says = not hosted and not value.keys().isdisjoint(_SAYING)
-                loss = LossKind.CONTENT if says else LossKind.KNOB
+                is_content = not hosted and not value.keys().isdisjoint(_SAYING)
+                loss = LossKind.CONTENT if is_content else LossKind.KNOB
                 self._inbound.ledger.add(kind or "event", loss, detail)
             return []
         if not value.keys() <= wire.EVENT_FIELDS:
@@ -267,7 +275,7 @@ class ResponsesReader:
     def _text_delta(self, value: JsonObject) -> list[Event]:
         item, at = self._item(value, "message"), _index(value, "content_index")
         text = _piece(value)
-        if self._heads:
+        if self._initial_texts:
             text = self._after_head(item, at, text)
         events = self._answer.text(item, at, text, _list(value, "logprobs"))
         number = _number(value)
@@ -291,40 +299,40 @@ class ResponsesReader:
     def _part_added(self, value: JsonObject) -> list[Event]:
         part = value.get("part")
         if not isinstance(part, dict) or not part.get("text"):
-            return []  # the first piece tells where it begins
+            return []  # its place is that of its first piece
         if as_known(part).get("type") != "output_text":
             return []
         item, at = self._item(value, "message"), _index(value, "content_index")
         events: list[Event] = []
-        if (item.number, at) in self._heads:
+        if (item.number, at) in self._initial_texts:
             # Another part with its index.
-            events = self._end_head(*self._heads.pop((item.number, at)), at)
-        head = Head(text_in(as_known(part)))
-        self._heads[item.number, at] = item, head, item.said_at(at)
+            events = self._end_initial(*self._initial_texts.pop((item.number, at)), at)
+        head = InitialText(text_in(as_known(part)))
+        self._initial_texts[item.number, at] = item, head, item.length_at(at)
         self._block = None
         return events
 
     def _after_head(self, item: Item, at: int, piece: str) -> str:
-        """What is to be passed on with a piece of a part, which may have begun with a text."""
+        """The text to pass on for a piece of a part that may have an initial text."""
         place = item.number, at
-        if place not in self._heads:
+        if place not in self._initial_texts:
             return piece
-        head = self._heads[place][1]
+        head = self._initial_texts[place][1]
         text = head.add(piece)
         if head.is_over:
-            del self._heads[place]
+            del self._initial_texts[place]
             if head.repeated:
                 self._lose("response.content_part.added.part", "its pieces say again what it has")
         return text
 
-    def _ended_heads(self) -> list[Event]:
-        """The texts that parts began with of which nothing else came."""
-        heads = self._heads.items()
-        return [event for (_, at), head in heads for event in self._end_head(*head, at)]
+    def _ended_initial(self) -> list[Event]:
+        """The initial texts of parts without pieces."""
+        waiting = self._initial_texts.items()
+        return [event for (_, at), head in waiting for event in self._end_initial(*head, at)]
 
-    def _end_head(self, item: Item, head: Head, said: int, at: int) -> list[Event]:
-        """The text that a part began with, unless its end had it."""
-        return [] if item.said_at(at) > said else self._answer.text(item, at, head.end())
+    def _end_initial(self, item: Item, head: InitialText, length: int, at: int) -> list[Event]:
+        """The initial text of a part, unless its end repeated it."""
+        return [] if item.length_at(at) > length else self._answer.text(item, at, head.end())
 
     def _part_done(self, value: JsonObject) -> list[Event]:
         part = value.get("part")
@@ -394,26 +402,26 @@ class ResponsesReader:
         response = response if isinstance(response, dict) else {}
         begun = self._begin(value)
         self._over = True
-        missing = self._missing(response, "response.") + self._ended_heads()
+        missing = self._missing(response, "response.") + self._ended_initial()
         if self._items.has_strays():
             raise UpstreamError.unreadable("pieces of it are of no item that it has")
         open_ = [event for item in self._items for event in self._answer.close(item)]
         return [*begun, *missing, *open_, *self._end(response, "response.", complete=complete)]
 
     def whole(self, response: JsonObject) -> list[Event]:
-        """The events of an answer of which nothing was read before.
+        """The events of an answer without earlier events.
 
         Raises:
-            UpstreamError: it failed, or cannot be used.
+            UpstreamError: it failed, or is unusable.
         """
         self._answer.answer_id = word(response, "id") or ""
         items = self._missing(response, "")
         return [started(response), *items, *self._end(response, "", complete=True)]
 
     def _missing(self, response: JsonObject, path: str) -> list[Event]:
-        """What was not passed on yet of the items of the response object at `path`."""
+        """The remainder of the items in the response object at `path`."""
         error = response.get("error")
-        if (error and says_error(error)) or response.get("status") in _FAILED:
+        if (error and is_error(error)) or response.get("status") in _FAILED:
             raise UpstreamError(fault_of(stray_error(response)))
         if response.get("output") and not isinstance(response["output"], list):
             raise UpstreamError.unreadable("its output is no list")
@@ -426,18 +434,18 @@ class ResponsesReader:
             events += self._answer.complete(item, whole, f"{path}output[{position}]")
         text = _text(response, "output_text")
         if text and not any(item.kind == "message" and item.has_content() for item in self._items):
-            # What libraries put together of the output; some servers send nothing else.
+            # Libraries assemble it from the output; some servers send only this.
             alone = {"type": "message", "content": text}
             item = self._items.listed(len(_list(response, "output")), alone)
             events += self._answer.complete(item, alone, f"{path}output_text")
         return events
 
     def _end(self, response: JsonObject, path: str, *, complete: bool) -> list[Event]:
-        """How the answer ended, and what it cost."""
+        """The end of the answer, and its usage."""
         report_unread(response, path, self._inbound)
         status, details = response.get("status"), response.get("incomplete_details")
         if status in _UNFINISHED and not self._answer.goes_on:
-            # Some servers repeat the object that the answer began with.
+            # Some servers repeat the initial response object.
             detail = "taken for completed, as its event says"
             self._inbound.ledger.add(f"{path}status", LossKind.CONVERTED, detail)
         elif status not in _FINISHED:
@@ -458,7 +466,7 @@ class ResponsesReader:
 
 
 _SAYING = frozenset({"delta", "text", "refusal", "part", "item", "arguments", "input"})
-"""Members of events that say something of an answer."""
+"""Members of events with content of an answer."""
 
 _EVENTS: dict[str, Callable[[ResponsesReader, JsonObject], list[Event]]] = {
     "response.created": ResponsesReader._created,
@@ -490,11 +498,11 @@ _EVENTS: dict[str, Callable[[ResponsesReader, JsonObject], list[Event]]] = {
     "response.failed": ResponsesReader._failed,
 }
 """Events that are read (the `reasoning.*` pair is Open Responses' name for `reasoning_text.*`,
-`response.done` that of the Realtime API for any end, which the status tells)."""
+`response.done` the Realtime API's for any end, with the status in the response)."""
 
 
 def report_unread(response: JsonObject, prefix: str, inbound: Inbound) -> None:
-    """Report the fields of a response object that nobody reads and that say something."""
+    """Report the unread fields of a response object that are not empty."""
     detail = "has no counterpart for the client"
     if not wire.RESPONSE_FIELDS.issuperset(response):
         for name, content in response.items():
@@ -517,7 +525,7 @@ def report_unread(response: JsonObject, prefix: str, inbound: Inbound) -> None:
 
 
 def _moderation(response: JsonObject) -> JsonObject | None:
-    """What a moderation found in the input and in the output; None if there was none."""
+    """The moderation results of input and output; None if there was no moderation."""
     found = response.get("moderation")
     if not isinstance(found, dict):
         return None
@@ -536,10 +544,10 @@ def _text(value: JsonObject, name: str) -> str:
 
 
 def _piece(value: JsonObject) -> str:
-    """The text of a delta, which few servers call so.
+    """The text of a delta, in `delta` or, from few servers, in `text`.
 
     Raises:
-        UpstreamError: it is none, and would be lost.
+        UpstreamError: there is none, and content would be lost.
     """
     piece = value["delta"] if "delta" in value else value.get("text")
     if isinstance(piece, str):

@@ -2,10 +2,9 @@
 check: protocols 5.3 to 5.6).
 
 The state is the response object, from which the frames of a stream are rendered; a whole answer is
-what it is at the end. Items begin with their first content and are over when the next one begins or
-the answer ends, for only then it is known whether the last one was cut. Blocks of text that follow
-each other are one part, and a refusal is a further part of the same message.
-"""
+its final value. Items start with their first content and end when the next one starts or the answer
+ends, since only then it is known whether the last one was cut. Blocks of text that follow each
+other are one part, and a refusal is a further part of the same message."""
 
 from __future__ import annotations
 
@@ -80,8 +79,8 @@ from dragoman.sse import COMMENT, DONE, encode
 
 
 class ResponsesWriter:
-    """Builds one answer from events in grammatical order. If it is `streamed`, what repeats the
-    request is encoded once, and the request is not kept."""
+    """The writer of one answer from events in grammatical order. If it is `streamed`, the members
+    that repeat the request are encoded once, and the request is released."""
 
     __slots__ = (
         "_awaits_tools",
@@ -135,11 +134,11 @@ class ResponsesWriter:
         self._head: Block = Text(text="")
         self._item: Item | HiddenReasoning | None = None
         self._text: TextInProgress | None = None
-        """Takes the deltas of the open block, once one came."""
+        """The handler of the open block's deltas, after the first."""
         self._block_start = 0
-        """Where the open block begins in its part, in characters."""
+        """The offset of the open block in its part, in characters."""
         self._pending: list[UrlCitation] = []
-        """Citations of the whole of the open block, whose end is not known yet."""
+        """Citations of the whole open block, the end of which is not known yet."""
 
     def write(self, event: Event) -> bytes:
         """Take one event; its frames, if the answer is streamed.
@@ -158,8 +157,8 @@ class ResponsesWriter:
         return write(self, event)
 
     def resume(self, output: Sequence[Raw], number: int, item_id: str) -> None:
-        """The client has been shown the items `output`; `number` is that of the next event, and
-        `item_id` the id of the item under way, empty if there is none."""
+        """Continue after the client was shown the items `output`; `number` is that of the next
+        event, and `item_id` the id of the open item, empty if there is none."""
         assert self._frames is not None
         self._output.items[:] = output
         self._frames.number = number
@@ -169,8 +168,8 @@ class ResponsesWriter:
             self._mint = lambda prefix: ids.pop() if ids else mint(prefix)
 
     def resume_item(self, kind: str, phase: str | None, part: str | None, number: int) -> None:
-        """The client has been shown the start of the item under way, of the type `kind`; `part` is
-        the type of its open part, None if none is open."""
+        """Continue after the client was shown the start of the open item, of the type `kind`;
+        `part` is the type of its open part, None if none is open."""
         assert self._frames is not None
         if self._item is None and kind == "message":
             self._item = MessageItem.new(self._output, self._mint("msg_"), phase)
@@ -202,13 +201,13 @@ class ResponsesWriter:
         return b"".join(filled(written, self.long_texts))
 
     def keepalive(self) -> bytes:
-        """A sign of life: a comment, or an event that counts where the client wants one."""
+        """A keepalive: a comment, or a numbered event if the client wants one."""
         if self._options.keepalive == "usual" or self._frames is None or not self._begun:
             return COMMENT
         return self._frames.encoded_event("ping", b"")
 
     def _rendered(self) -> bytes:
-        """The response object as it is, for a stream."""
+        """The current response object, for a stream."""
         return to_json(selected(self._response, self._own))[:-1] + b"," + self._echo
 
     def _sealed(self, event: Sealed) -> bytes:

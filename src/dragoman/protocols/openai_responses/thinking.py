@@ -1,4 +1,4 @@
-"""How much the model thinks and what of it is shown, for a Responses upstream: `reasoning`."""
+"""Reasoning effort and its display, for a Responses upstream: `reasoning`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dragoman.protocols.request_settings import RequestSettings
 
 
 def write_reasoning(body: JsonObject, settings: RequestSettings) -> None:
-    """`reasoning`: the effort and the summary that the client wishes."""
+    """`reasoning`: the effort and the summary that the client requests."""
     thinking = settings.request.thinking
     if thinking is None:
         return
@@ -27,7 +27,7 @@ def write_reasoning(body: JsonObject, settings: RequestSettings) -> None:
 
 
 def _summary(thinking: Thinking, effort: str | None, options: Options) -> str | None:
-    """Nothing readable comes back unless it is asked for."""
+    """The summary to request: no readable reasoning comes back unless requested."""
     if thinking.summary is not None:
         return thinking.summary
     hidden = (

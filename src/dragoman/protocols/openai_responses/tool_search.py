@@ -18,7 +18,7 @@ from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import Fields, JsonObject
 
 TOOL_SEARCH = "tool_search"
-"""The wire type of the tool, and the name of the function that stands for it."""
+"""The wire type of the tool, and the name of the function that replaces it."""
 
 _DESCRIPTION = "Searches for tools that are not offered yet. Those it finds can be called next."
 _PARAMETERS = {
@@ -29,7 +29,7 @@ _PARAMETERS = {
 
 
 def read_search_tool(value: JsonObject, path: str, extras: list[Extra]) -> FunctionTool | None:
-    """The function that stands for a tool search; None if it is not the client who searches."""
+    """The function that replaces a tool search; None if the client does not search itself."""
     fields = Fields(value, path)
     if fields.take_str("type") != TOOL_SEARCH or fields.take_str("execution") != "client":
         return None
@@ -62,7 +62,7 @@ def read_search_call(fields: Fields) -> ToolCall | None:
 
 
 def search_result(call_id: str, found: list[Tool], path: str) -> ToolResult:
-    """What a search found, as references to tools that are offered."""
+    """The results of a search, as references to offered tools."""
     references = tuple(
         ToolReference(name=tool.name, namespace=tool.namespace, path=tool.path)
         for tool in found
@@ -77,7 +77,7 @@ def is_clients_output(value: JsonObject) -> bool:
 
 
 def search_call_item(item_id: str, call: ToolCall, payload: str, status: str) -> JsonObject:
-    """The item of a search. `payload` is the JSON of its arguments, or what there is of it yet."""
+    """The item of a search. `payload` is the JSON of its arguments, or the part received so far."""
     return {
         "type": "tool_search_call",
         "id": item_id,

@@ -154,7 +154,7 @@ def read_tool_choice(value: Any, tools: Sequence[Tool], extras: list[Extra]) -> 
     if value is None:
         return None
     if type(value) is str and value in _MODES:
-        # Without any tool these two ask for what happens anyway (seen from @ai-sdk).
+        # Without any tool these two mean the default (seen from @ai-sdk).
         if value != "required" and not tools:
             return None
         return ToolChoice(mode=_MODES[value], path=path)

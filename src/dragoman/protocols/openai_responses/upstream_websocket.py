@@ -1,5 +1,5 @@
 """The Responses API over WebSocket as an upstream offers it: requests as messages, messages as the
-events of a stream, and what a connection of the upstream remembers (WebSocket mode guide)."""
+events of a stream, and the context stored in an upstream connection (WebSocket mode guide)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class SocketTurn:
         """Of the responses that were created."""
         self._additions: Additions | None = None
         self._end = b""
-        """A terminal event that is held back until pending additions are answered."""
+        """A terminal event delayed until pending additions are answered."""
         self.is_complete = self.awaits_following = False
         self.context: Context | None = None
         self.error: SocketError | None = None
@@ -111,7 +111,7 @@ class SocketTurn:
         return b"[" + b",".join(map(bytes, items[count:])) + b"]"
 
     def receive(self, message: bytes) -> bytes:
-        """What a message of the upstream is in the stream that POST would give."""
+        """A message of the upstream as in the stream of a POST."""
         kind = type_of(message)
         if kind == b"error":
             error = socket_error(message, continues=self._continues)
@@ -119,7 +119,7 @@ class SocketTurn:
             if not pending or error.status not in _MESSAGE_ERRORS:
                 self.error = error
                 return b""
-            # The answer of a service that does not know such messages.
+            # The answer of a service without support for such messages.
             reason = str(error.error.get("message") or "")
             message = pending[0].refused("steering_not_supported", reason)
             kind = type_of(message)
@@ -141,8 +141,8 @@ class SocketTurn:
         return streamed(kind, message)
 
     def _context_after(self, end: bytes) -> Context | None:
-        """What the connection remembers after the terminal event `end`. Not all services repeat the
-        output in that."""
+        """The context stored in the connection after the terminal event `end`. Not all services
+        repeat the output in it."""
         name, output = answer_in(end, list(map(finished_item, self._items)))
         items = _comparable([b"[" + output + b"]"])
         return Context(name, self._fields, self._input, items[0]) if name and items else None
@@ -150,7 +150,7 @@ class SocketTurn:
     def add(self, send: Callable[[bytes], bool], addition: Addition) -> bool:
         """Add input to a response by `send`, and return whether that was sent. The response is
         identified by its place, as the client may know it by another id. The connection's context
-        is then no longer what the request says."""
+        then differs from the request."""
         if addition.place >= len(self._ids):
             return False
         addition = replace(addition, target=self._ids[addition.place])
@@ -162,14 +162,14 @@ class SocketTurn:
         return True
 
     def give_up(self) -> bytes:
-        """The last events where the upstream says no more about additions."""
+        """The last events if the upstream sends no more about additions."""
         self.is_complete, self.awaits_following = True, False
         returned = [] if self._additions is None else self._additions.returned
         return b"".join([streamed(type_of(one), one) for one in (*returned, self._end)])
 
     def _receive_after_addition(self, additions: Additions, kind: bytes, message: bytes) -> bytes:
         """As `receive`. A terminal event goes after the answers to what was added before it came,
-        so that who sees it knows whether it is the last."""
+        so that its receiver knows whether it is the last."""
         events = b""
         if self._end and kind not in ANSWERS:
             events = self._release_end(additions)
@@ -216,13 +216,13 @@ class Context(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes of memory, about."""
+        """Approximate bytes of memory."""
         return len(self.input) + len(self.fields)
 
 
 def _comparable(texts: list[Any]) -> list[Any]:
-    """Values of JSON without what clients leave out of items, or repeat in another way; empty if
-    one is not JSON."""
+    """JSON values without members that clients leave out or repeat differently; empty if one is not
+    JSON."""
     try:
         return [_plain(jsontext.strict(text)) for text in texts]
     except JsonError:
@@ -303,8 +303,8 @@ _UNREADABLE = SocketError(
 
 
 def socket_error(message: bytes, *, continues: bool) -> SocketError:
-    """The error in an `error` event; `continues`: the request was sent without what the connection
-    remembers. `status_code` is another name of the event's `status`."""
+    """The error in an `error` event; `continues`: the request was sent without the context stored
+    in the connection. `status_code` is another name of the event's `status`."""
     event = jsontext.object_of(message) or {}
     error = event.get("error")
     if not isinstance(error, dict):

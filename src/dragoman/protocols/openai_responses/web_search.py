@@ -40,11 +40,10 @@ def is_declared(tools: Iterable[Tool]) -> bool:
 
 
 def read_search(value: JsonObject, kind: str, path: str) -> SearchTool | None:
-    """What a declaration means to other vendors; None of another tool.
+    """The canonical form of a declaration; None for another tool.
 
-    Nothing is refused here, for as it is the tool passes to its own service. What is not
-    understood is among the extras.
-    """
+    Nothing is refused here, since the tool passes unchanged to its own service. Unknown members are
+    among the extras."""
     if not is_search(kind):
         return None
     fields = Fields(value, path)
@@ -80,8 +79,8 @@ def _read_domains(fields: Fields, extras: list[Extra]) -> tuple[str, ...] | None
 
 
 def chosen(value: Any, tools: Iterable[Tool]) -> Literal["allowed", "forced"] | None:
-    """What a `tool_choice` object says of the web search, if one is declared: that the model must
-    search, or that it may although its choice of tools is restricted."""
+    """The web search in a `tool_choice` object, if one is declared: the model must search, or may
+    despite a restricted choice of tools."""
     if not isinstance(value, dict) or not is_declared(tools):
         return None
     if is_search(str(value.get("type"))):
@@ -97,7 +96,7 @@ def chosen(value: Any, tools: Iterable[Tool]) -> Literal["allowed", "forced"] | 
 
 
 def with_choice(tools: Sequence[Tool], value: Any) -> tuple[Tool, ...]:
-    """The tools, the first web search among them with what the client's choice says of it."""
+    """The tools, with the client's choice applied to the first web search among them."""
     choice = chosen(value, tools)
     found = list(tools)
     if choice is None:
@@ -110,7 +109,7 @@ def with_choice(tools: Sequence[Tool], value: Any) -> tuple[Tool, ...]:
 
 
 def names(request: Request) -> set[str]:
-    """What tool choices of the client's own protocol call the web searches it declares."""
+    """Names of the declared web searches in tool choices of the client's protocol."""
     return {
         tool.search.name
         for tool in request.tools
@@ -133,14 +132,14 @@ def write_search(search: SearchTool, outbound: Outbound) -> JsonObject:
 
 
 def read_web_search(item: Mapping[str, Any]) -> WebSearch:
-    """The search that an item of a history tells of; pages that were opened are none."""
+    """The search in an item of a history; opened pages are not searches."""
     action = item.get("action")
     query = action.get("query") if isinstance(action, dict) else None
     return WebSearch(query=query if isinstance(query, str) else "")
 
 
 def sent_search(search: WebSearch) -> JsonObject:
-    """A search as an item of a history. It has no id, for nothing is stored upstream."""
+    """A search as an item of a history. It has no id, since nothing is stored upstream."""
     status = "failed" if search.failed else "completed"
     action = _action(search.query, search.sources or None)
     return {"type": WEB_SEARCH, "status": status, "action": action}
@@ -185,7 +184,7 @@ def _counts(value: Any) -> bool:
 
 
 def tool_usage(searches: int) -> JsonObject:
-    """`tool_usage` of an answer. What made no image has zero counts."""
+    """`tool_usage` of an answer. Image counts are zero."""
     details = {"image_tokens": 0, "text_tokens": 0}
     images = {
         "input_tokens": 0,

@@ -1,9 +1,8 @@
-"""The Responses API over WebSocket: what clients send beside the body of a request, and the frames
+"""The Responses API over WebSocket: client events in addition to request bodies, and the frames
 that only a socket has (types: responses_client_event.py, responses_server_event.py).
 
 Each text message is one JSON object with a `type`. A `response.create` has the fields of the body
-of `POST /responses` beside its own; an answer is its events, one in each message.
-"""
+of `POST /responses` and its own; an answer is its events, one in each message."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ _OWN = ("type", "stream_id", "generate", "background", "background_options")
 """Members of a `response.create` that are not sent on."""
 _NULL = b"null"
 _SWALLOWED = frozenset({"response.processed"})
-"""Types that expect no answer: an error would be taken for that of the next request."""
+"""Types without an answer: an error would be attributed to the next request."""
 
 
 class Create(Struct, frozen=True):
@@ -71,8 +70,8 @@ def read_event(data: bytes) -> Create | Addition | None:
         return _read_addition(kind.removeprefix("response."), members)
     if kind in _SWALLOWED:
         return None
-    told = f"There is no event of type '{kind[:100]}'." if kind else "type: is required"
-    raise BadEvent(_invalid(told, "type"), _stream_id_in(members))
+    problem = f"There is no event of type '{kind[:100]}'." if kind else "type: is required"
+    raise BadEvent(_invalid(problem, "type"), _stream_id_in(members))
 
 
 class BadEvent(DragomanError):
@@ -91,8 +90,8 @@ def _read_create(members: Mapping[str, Raw]) -> Create:
     if not _is_null(members.get("stream_id")):
         stream_id = text_of(members.get("stream_id"))
         if _STREAM_ID.fullmatch(stream_id) is None:
-            told = "stream_id: must be 1 to 256 letters, digits, '_', '-' or '.'"
-            raise BadEvent(_invalid(told, "stream_id", "invalid_stream_id"))
+            problem = "stream_id: must be 1 to 256 letters, digits, '_', '-' or '.'"
+            raise BadEvent(_invalid(problem, "stream_id", "invalid_stream_id"))
     generates = _flag(members, "generate", stream_id)
     _flag(members, "stream", stream_id)
     if _flag(members, "background", stream_id):
@@ -146,7 +145,7 @@ CONNECTION_LIMIT = _invalid(
     "This connection has reached its end. Open a new one to go on.",
     code="websocket_connection_limit_reached",
 )
-"""Has clients open another connection, and send the whole conversation."""
+"""The error on which clients open another connection and send the whole conversation."""
 STREAM_LIMIT = _invalid(
     f"A connection has at most {MOST_STREAM_IDS} values of stream_id. Use one of them, or another "
     "connection.",
@@ -171,7 +170,7 @@ def tagged(data: bytes, stream_id: str) -> bytes:
 
 
 def error_event(fault: Fault, stream_id: str = "") -> bytes:
-    """The error that answers a request, for one that the gateway itself refuses."""
+    """The error for a request that the gateway itself refuses."""
     rendered = write_error(fault, "")
     headers = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
     return error_answer(rendered.status, to_json(rendered.body), headers, stream_id)
@@ -181,8 +180,8 @@ def error_answer(
     status: int, body: bytes, headers: Mapping[str, str], stream_id: str = ""
 ) -> bytes:
     """The error that answers a request, from the status, body and headers that HTTP would have had.
-    An error object that is not nested, or none at all, is brought into the form that clients read;
-    members that it has besides are kept."""
+    An error object that is not nested, or a missing one, is converted to the form that clients
+    read; other members stay."""
     found = jsontext.object_of(body) or {}
     error = found.get("error", found)
     if not isinstance(error, dict):
@@ -212,7 +211,7 @@ def error_of_stream(data: bytes, stream_id: str = "") -> bytes:
 
 
 class _Done(Struct):
-    """What of a finished item's event is looked at."""
+    """The members read of a finished item's event."""
 
     output_index: Any = 0
     item: Raw = Raw()
@@ -224,7 +223,7 @@ class _Response(Struct):
 
 
 class _Lifecycle(Struct):
-    """What of an event of a whole response is looked at."""
+    """The members read of an event with a whole response."""
 
     response: _Response | None = None
 
@@ -247,13 +246,13 @@ _ANSWER_ID = re.compile(
     rb'\{\s*"type"\s*:\s*"[a-z._]+"\s*,\s*(?:"sequence_number"\s*:\s*[0-9]+\s*,\s*)?'
     rb'"response"\s*:\s*\{\s*"id"\s*:\s*"([A-Za-z0-9_.:-]+)"'
 )
-"""Finds the id of the response where its event begins as services write it: the rest, which repeats
-the client's tools, is then not read."""
+"""A pattern for the response's id in an event as services encode it, so that the rest, with the
+client's tools, is not decoded."""
 
 
 def answer_in(end: bytes, finished: list[tuple[int, bytes]]) -> tuple[str, bytes]:
     """The id and the output items of an answer, as `response_in`, from its last event and the items
-    as they were finished. What the latter brought is whole; some services leave the output of the
+    as they were finished. The finished items are complete; some services leave the output of the
     last event empty."""
     items = b",".join([item for _, item in sorted(finished, key=itemgetter(0)) if item])
     found = _ANSWER_ID.match(end) if items else None
@@ -293,7 +292,7 @@ def numbered(data: bytes, number: int) -> bytes:
 
 
 def in_progress(created: bytes, number: int) -> bytes:
-    """An event that says nothing but that a response is being made, from one that said so."""
+    """A `response.in_progress` event with the response object of the event `created`."""
     members = jsontext.members(created)
     changed = {"type": Raw(b'"response.in_progress"'), "sequence_number": Raw(b"%d" % number)}
     return to_json({**members, **changed})
@@ -309,7 +308,7 @@ def sequence_number(data: bytes) -> int:
 
 
 def with_headers(data: bytes, headers: Mapping[str, str]) -> bytes:
-    """An event that also tells headers, which HTTP would have told before it."""
+    """An event with additional headers, which HTTP would send before it."""
     try:
         members = jsontext.members(data)
     except JsonError:

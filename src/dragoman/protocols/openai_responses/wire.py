@@ -14,7 +14,7 @@ from dragoman.protocols.fields import Field
 
 NAME: Final = "openai_responses"
 VENDOR: Final = "openai"
-"""Whose file store and hosted tools the protocol speaks of."""
+"""The vendor of the protocol's file store and hosted tools."""
 
 TOOL_NAME_LIMIT: Final = 64
 CALL_ID_LIMIT: Final = 64
@@ -41,7 +41,7 @@ _KNOB = LossKind.KNOB
 _CONTENT = LossKind.CONTENT
 
 BACKGROUND_DETAIL: Final = "answers are made at once, each for itself"
-"""What of a request in the background has no meaning where an answer is made while one waits."""
+"""Members for background requests, without meaning for a synchronous answer."""
 
 REQUEST: Final[dict[str, Field]] = {
     "previous_response_id": Field(
@@ -117,12 +117,12 @@ FILE_PART: Final[dict[str, Field]] = {
 IGNORED: Final[dict[str, str]] = {
     "id": "names an item in the vendor's store, where nothing is looked up",
 }
-"""Fields of input items that are left out without a word, and why."""
+"""Fields of input items that are left out without a report, and why."""
 
 IGNORED_INCLUDE: Final[dict[str, str]] = {
     ENCRYPTED_REASONING: "reasoning state is always given",
 }
-"""Values of `include` that ask for what every answer has anyway."""
+"""Values of `include` for members that every answer has."""
 
 FOREIGN_ASSISTANT_ITEMS: Final = frozenset(
     {
@@ -143,7 +143,7 @@ FOREIGN_ASSISTANT_ITEMS: Final = frozenset(
 """Items of the model's side that only this protocol can express (3.6.4: lost content)."""
 
 HOSTED_ITEMS: Final = FOREIGN_ASSISTANT_ITEMS - {"image_generation_call"}
-"""Items of what the vendor's own tools did: nothing that the model says to the client."""
+"""Items of the vendor's own tools: not content for the client."""
 
 FOREIGN_USER_ITEMS: Final = frozenset(
     {
@@ -194,8 +194,8 @@ IGNORED_EVENTS: Final = frozenset(
         "ping",
     }
 )
-"""Events that say nothing that others do not: where a part begins is told by its first piece,
-and the last two (the second of other gateways) only keep a connection open."""
+"""Redundant events: the start of a part is known from its first piece, and the last two (the second
+one of other gateways) only keep a connection open."""
 
 HOSTED_PROGRESS: Final = (
     "response.web_search_call.",

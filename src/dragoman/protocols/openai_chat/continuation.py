@@ -1,5 +1,5 @@
-"""Two answers as one stream: after a thought that broke off, the chunks of another answer go on as
-those of the first."""
+"""Two answers as one stream: if the first breaks off while reasoning, the chunks of a second answer
+continue it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.sse import Decoder, encode
 
 _OF_THE_ANSWER = ("id", "created", "model", "system_fingerprint")
-"""Members of chunks that are the same in all of an answer."""
+"""Members with the same value in all chunks of an answer."""
 
 
-def joined(begun: bytes) -> Callable[[bytes], bytes]:
-    """What makes the events of an answer the rest of the one that begins with the events `begun`:
-    its chunks are named as those were, and give no role a second time, which clients would put
-    behind the first."""
+def continuation(begun: bytes) -> Callable[[bytes], bytes]:
+    """A function that rewrites the events of a second answer as the rest of the one that began with
+    `begun`: its chunks get the first one's id and model, and no second role, which clients would
+    append to the first."""
     first: JsonObject = next(
         (
             chunk

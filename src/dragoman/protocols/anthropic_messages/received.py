@@ -1,6 +1,7 @@
-"""What was said in the blocks of an answer, to which wholes at their ends are held.
+"""The content received in the blocks of an answer, and its comparison with complete blocks at the
+end.
 
-What a whole has beyond that is new; a whole that has something else contradicts it.
+Content of a complete block beyond the received pieces is new; different content contradicts them.
 """
 
 from __future__ import annotations
@@ -13,22 +14,22 @@ from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.loose import as_known, object_of
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.wholes import rest_of, rest_of_arguments
+from dragoman.protocols.remainders import rest_of, rest_of_arguments
 
 _TOOL = "tool_use"
 _TEXTS = ("thinking", "text")
 
-Said: TypeAlias = tuple[str, str, list[str]]
+Received: TypeAlias = tuple[str, str, list[str]]
 """The type of a block, the name of its tool if it is a call, and its pieces."""
 
 
-def rest_of_block(said: Said, block: JsonObject) -> str:
-    """What a block, as it stands in its end, has beyond its pieces.
+def rest_of_block(received: Received, block: JsonObject) -> str:
+    """The content of a complete block, given at its end, beyond its pieces.
 
     Raises:
         UpstreamError: it contradicts them.
     """
-    kind, _, pieces = said
+    kind, _, pieces = received
     before = "".join(pieces)
     if kind == _TOOL:
         given = block.get("input")
@@ -41,8 +42,8 @@ def rest_of_block(said: Said, block: JsonObject) -> str:
     return rest
 
 
-def beyond(said: Collection[Said], content: list[Any]) -> list[JsonObject]:
-    """The blocks that a message, as it stands in its end, has beyond those that were said.
+def beyond(received: Collection[Received], content: list[Any]) -> list[JsonObject]:
+    """The blocks of a complete message, given at its end, beyond those received.
 
     Raises:
         UpstreamError: it contradicts them.
@@ -52,18 +53,18 @@ def beyond(said: Collection[Said], content: list[Any]) -> list[JsonObject]:
     for kind in _TEXTS:
         texts = [block.get(kind) for block in blocks if block.get("type") == kind]
         whole = "".join(text for text in texts if isinstance(text, str))
-        before = "".join(["".join(pieces) for known, _, pieces in said if known == kind])
+        before = "".join(["".join(pieces) for known, _, pieces in received if known == kind])
         rest = "" if whole in before else rest_of(before, whole)
         if rest is None:
             raise UpstreamError.unreadable("its end has another text than its blocks")
         if rest:
             found.append({"type": kind, kind: rest})
     calls = [block for block in blocks if block.get("type") == _TOOL]
-    return found + _calls_beyond(said, calls)
+    return found + _calls_beyond(received, calls)
 
 
-def _calls_beyond(said: Collection[Said], blocks: list[JsonObject]) -> list[JsonObject]:
-    known = [(name, object_of("".join(pieces))) for kind, name, pieces in said if kind == _TOOL]
+def _calls_beyond(received: Collection[Received], blocks: list[JsonObject]) -> list[JsonObject]:
+    known = [(name, object_of("".join(pieces))) for kind, name, pieces in received if kind == _TOOL]
     found = []
     for block in blocks:
         call = block.get("name"), object_of(block.get("input") or {})
