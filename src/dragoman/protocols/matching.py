@@ -104,6 +104,10 @@ class Likeness:
             data.find(b"\\u", start, end) >= 0 or data.endswith(b"\\", start, end)
         ):
             return None
+        try:
+            _text(data[start - 1 : end + 1])
+        except JsonError:
+            return None
         return data[start:end]
 
     def learn(self, data: bytes, member: bytes, text: str) -> None:

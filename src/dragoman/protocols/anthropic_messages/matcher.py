@@ -55,6 +55,7 @@ class MessageStart(Struct):
 
     type: Literal["message_start"]
     message: Message
+    error: None = None
 
 
 class BlockStart(Struct):
@@ -63,6 +64,7 @@ class BlockStart(Struct):
     type: Literal["content_block_start"]
     index: int
     content_block: dict[str, Any]
+    error: None = None
 
 
 class Piece(Struct):
@@ -110,6 +112,7 @@ class MessageDelta(Struct):
     type: Literal["message_delta"]
     delta: End
     usage: dict[str, Any] | None = None
+    error: None = None
 
 
 class MessageStop(Struct):
@@ -117,6 +120,7 @@ class MessageStop(Struct):
 
     type: Literal["message_stop"]
     message: None = None
+    error: None = None
 
 
 class Other(Struct):

@@ -311,11 +311,17 @@ class Progress:
             calls = delta.tool_calls or ()
             if self.finished:
                 return False
-            if calls and not self._allows_calls(calls, delta, is_undoable):
+            if calls and (choice.logprobs or not self._allows_calls(calls, delta, is_undoable)):
                 return False
-            if not calls and self.call is not None and not self.call.is_whole():
+            if not calls and not self._may_leave_call():
                 return False
         return choice.finish_reason is None or self._allows_end(choice.finish_reason, calls)
+
+    def _may_leave_call(self) -> bool:
+        """Whether something other than arguments may follow. Arguments are checked only when
+        they are the last content."""
+        call = self.call
+        return call is None or self.run is not call.text or call.is_whole()
 
     def _allows_calls(self, calls: Sequence[Fragment], delta: Message, is_undoable: bool) -> bool:
         """Whether the fragments are one continuation of the last call, or complete starts of
@@ -343,6 +349,7 @@ class Progress:
             and one.index == call.index
             and (one.custom is not None) is call.is_custom
             and not one.called
+            and bool(one.text or call.text.text)
             and (call.is_custom or call.text.allows(one.text, is_undoable=is_undoable))
         )
 
@@ -547,7 +554,7 @@ class ChatMatcher(Watch):
             member, text = progress.take(choice, data)
             if self._asked == 1 and choice.delta is not None and choice.delta.tool_calls:
                 self.undo = progress.undo
-            if member and not chunk.usage and self._asked == 1 and self.undo is None:
+            if text and not chunk.usage and self._asked == 1 and self.undo is None:
                 self._likeness.learn(data, member.encode(), text)
         if chunk.usage:
             self._usage = chunk.usage

@@ -181,6 +181,8 @@ class OpenPart(Struct, eq=False):
     """A part in progress."""
 
     type: str
+    at: int
+    """Its index among the parts of the summary, or of the content."""
     run: Run
     is_over: bool = False
 
@@ -199,7 +201,7 @@ class OpenItem(Struct, eq=False):
         """Start a part of type `kind`, with its event."""
         index = b"summary_index" if kind == _SUMMARY else b"content_index"
         run = self.text_run(_DELTAS_OF[kind], b',"%b":%d' % (index, at))
-        self.parts.append(OpenPart(kind, run))
+        self.parts.append(OpenPart(kind, at, run))
         self.log += (_recorded(frame), run)
 
     def text_run(self, delta: str, place: bytes = b"") -> Run:
@@ -384,8 +386,10 @@ class ResponsesMatcher(Watch):
         item, part = self._touched(event), event.part
         if item is None or part is None or part.type not in _PARTS.get(item.head.type, ()):
             return False
-        before = [one for one in item.parts if (one.type == _SUMMARY) is (part.type == _SUMMARY)]
-        if event.at != len(before) or bytes(part.value) != b'""':
+        is_summary = part.type == _SUMMARY
+        before = (one for one in reversed(item.parts) if (one.type == _SUMMARY) is is_summary)
+        last = next(before, None)
+        if event.at != (0 if last is None else last.at + 1) or bytes(part.value) != b'""':
             return False
         if item.parts and not item.parts[-1].is_over:
             return False
@@ -399,7 +403,7 @@ class ResponsesMatcher(Watch):
         run = item.run
         if run is None:
             part = item.parts[-1] if item.parts else None
-            if part is None or part.type != kind or part.is_over or event.at != _index(item):
+            if part is None or part.type != kind or part.is_over or event.at != part.at:
                 return False
             run = part.run
             self.blank = 0
@@ -435,7 +439,7 @@ class ResponsesMatcher(Watch):
             is_its = (
                 part is not None
                 and part.type == kind
-                and event.at == _index(item)
+                and event.at == part.at
                 and _is_same(part.run, whole)
             )
         if is_its:
@@ -444,7 +448,7 @@ class ResponsesMatcher(Watch):
 
     def _end_part(self, event: Event, frame: Frame) -> bool:
         item, part = self._touched(event), event.part
-        if item is None or part is None or not item.parts or event.at != _index(item):
+        if item is None or part is None or not item.parts or event.at != item.parts[-1].at:
             return False
         last = item.parts[-1]
         if last.is_over or part.type != last.type or not _is_same(last.run, part.value):
@@ -479,7 +483,7 @@ class ResponsesMatcher(Watch):
 
     def _annotate(self, event: Event, frame: Frame) -> bool:
         item = self._touched(event)
-        if item is None or not item.parts or event.at != _index(item):
+        if item is None or not item.parts or event.at != item.parts[-1].at:
             return False
         item.log.append(_recorded(frame))
         return True
@@ -606,12 +610,6 @@ def _is_read(item: Raw) -> bool:
     """Whether an item is of a type with text or arguments."""
     kind = _kind(item).type
     return kind in _PARTS or kind in CALLS
-
-
-def _index(item: OpenItem) -> int:
-    """The index of the last part of an item."""
-    last = item.parts[-1].type == _SUMMARY
-    return sum((part.type == _SUMMARY) is last for part in item.parts) - 1
 
 
 def _recorded(frame: Frame) -> Frame:
