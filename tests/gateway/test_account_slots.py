@@ -16,12 +16,20 @@ from dragoman.limits.ledgers import Away, Decide, Ledger
 from dragoman.link.messages import Handlers
 from dragoman.link.owner import Owner
 from dragoman.serving.account_slots import AccountSlots
-from dragoman.serving.limits import questions
+from dragoman.serving.limits import borrowing, questions
 from dragoman.serving.limits.exchange import LedgerExchange
 from dragoman.serving.limits.service import LimitService
 
 MOST = 4
 ASKED = LeaseRequest("u", "m")
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy this machine is, ledgers in memory are not away: each machine would hold to the
+    number by itself."""
+    monkeypatch.setattr(borrowing, "_SLOW_S", 60.0)
+    monkeypatch.setattr(borrowing, "_HUNG_S", 60.0)
 
 
 class AllMachines:
@@ -70,6 +78,7 @@ class Machine:
         link = owner.join(Handlers())
         exchange = LedgerExchange(ledgers)
         link.handlers.answer(questions.EXCHANGE, lambda _, message: exchange.exchange(message))
+        link.handlers.receive(questions.AWAY, lambda _, message: None)
         self.pool.share(AccountSlots(link, self.pool.has_room))
 
     async def close(self) -> None:

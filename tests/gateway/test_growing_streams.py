@@ -64,7 +64,7 @@ def test_a_stream_ends_in_an_error_before_the_budget_is_passed(
         assert not completed(api, answer.body)
         error = stream_error(api, answer.body)
         assert error is not None
-        assert "as many requests and answers as it may" in error["message"]
+        assert "out of memory" in error["message"]
         assert len(answer.body) < 2 * BUDGET
     until(lambda: small.server.http.budget.used == 0)
 
@@ -84,7 +84,7 @@ def test_so_does_one_over_a_websocket(
         else:
             assert last["type"] in ("error", "response.failed")
             error = last.get("error") or last["response"]["error"]
-            assert "as many requests and answers as it may" in error["message"]
+            assert "out of memory" in error["message"]
             assert came < 2 * BUDGET
     until(lambda: small.server.http.budget.used == 0)
 
@@ -97,7 +97,7 @@ def test_what_is_held_back_before_an_answer_begins_is_charged(
         small.base_url, "POST", PATHS["responses"], body("responses", "responses/m", stream=True)
     )
     assert answer.status == 503
-    assert "as many requests and answers as it may" in error_of("responses", answer)["message"]
+    assert "out of memory" in error_of("responses", answer)["message"]
     until(lambda: small.server.http.budget.used == 0)
 
 
@@ -115,7 +115,7 @@ def test_hundreds_of_megabytes_of_arguments(upstream: Growing, tmp_path: Path) -
         )
         error = stream_error("responses", answer.body)
         assert error is not None
-        assert "as many requests and answers as it may" in error["message"]
+        assert "out of memory" in error["message"]
         (worker,) = running.workers() or [running.process.pid]
         status = Path(f"/proc/{worker}/status").read_text()
         peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))

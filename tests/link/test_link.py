@@ -253,3 +253,15 @@ def test_a_killed_process_is_seen_at_once(kind: str) -> None:
 
     assert asyncio.run(parent()) == ["alive"]
     os.waitpid(pid, 0)
+
+
+async def test_a_notice_without_a_handler_is_dropped(kind: str) -> None:
+    owner, worker = Owner(), Handlers()
+    owner.handlers.answer(DOUBLE, double)
+    worker.answer(DOUBLE, double)
+    async with linked(kind, owner, worker) as link:
+        (peer,) = owner.peers
+        link.report(EVENT, Event("of the worker"))
+        peer.report(EVENT, Event("of the owner"))
+        assert await link.ask(DOUBLE, Double(4)) == Doubled(8)
+        assert await peer.ask(DOUBLE, Double(5)) == Doubled(10)

@@ -46,6 +46,13 @@ def test_arguments_after_an_empty_piece_are_checked() -> None:
     assert found.calls == [("f", '{"a": 1}')]
 
 
+def test_a_call_without_arguments_starts_once() -> None:
+    chunks = [chunk(beginning("")), chunk(piece("")), *END]
+    found = reading(CHAT, *shown(passing(CHAT), encoded(chunks, named=False)))
+    assert found is not None
+    assert found.ids == ["c"]
+
+
 @pytest.mark.parametrize("text", [b"\t", b"\x01", b"\xff", b"\\q"])
 @pytest.mark.parametrize("delta", [{"content": "TEXT"}, piece("TEXT")])
 def test_an_invalid_text_after_a_valid_one_fails(text: bytes, delta: object) -> None:

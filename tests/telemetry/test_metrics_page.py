@@ -193,7 +193,7 @@ def test_what_is_left_of_budgets_is_told(simulator: RunningSimulator, tmp_path: 
     stores keep up."""
     team = Team(name="t", limits=(Limit(kind="cost", amount=2, window="month"),))
     limits = (
-        Limit(kind="cost", amount=1),
+        Limit(kind="cost", amount=1, window="total"),
         Limit(kind="cost", amount=10, window="day", models=("none",)),
         Limit(kind="cost", amount=1, window="day"),
         Limit(kind="requests", amount=9, window="day"),

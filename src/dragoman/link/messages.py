@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct, msgpack
+
+_log = logging.getLogger("dragoman.link")
 
 Asked = TypeVar("Asked", bound=Struct)
 Answer = TypeVar("Answer", bound=Struct)
@@ -86,7 +89,8 @@ class Peer(Protocol):
         """
 
     def report(self, notice: Notice[Asked], message: Asked) -> None:
-        """Send a notice. One that the other end does not get, because it is gone, is dropped."""
+        """Send a notice. One that the other end does not get, because it is gone
+        or has no handler for it, is dropped."""
 
     def close(self) -> None:
         """Close the link, once what was sent is on its way. Harmless if it is closed."""
@@ -116,6 +120,14 @@ class Handlers:
     def receive(self, notice: Notice[Asked], handler: Callable[[Peer, Asked], None]) -> None:
         """Have `handler` receive a notice."""
         self.notices[notice.name] = notice.read, handler
+
+    def receiver(self, name: str) -> tuple[Reader, Handler] | None:
+        """What reads and receives the notice of this name; None, which is logged, if nothing
+        does."""
+        found = self.notices.get(name)
+        if found is None:
+            _log.error("the notice %s is dropped: it has no handler", name)
+        return found
 
     def on_closed(self, handler: Callable[[Peer], None]) -> None:
         """Have `handler` called when a peer is gone."""

@@ -180,7 +180,9 @@ class SocketPeer(asyncio.Protocol):
             task = self._answering[frame.number] = asyncio.ensure_future(answer)
             task.add_done_callback(partial(self._answered, frame.number, frame.name))
         elif kind == _NOTICE:
-            read, handler = self.handlers.notices[frame.name]
+            if (receiver := self.handlers.receiver(frame.name)) is None:
+                return
+            read, handler = receiver
             try:
                 handler(self, read(frame.message))
             except Exception:
@@ -259,7 +261,9 @@ class LocalPeer:
         """See `Peer.report`."""
         if self.is_closed:
             return
-        handler = self.other.handlers.notices[notice.name][1]
+        if (receiver := self.other.handlers.receiver(notice.name)) is None:
+            return
+        handler = receiver[1]
         if self._is_owner:
             handler(self.other, message)
         else:

@@ -398,12 +398,13 @@ class StoredConversations:
             return False
         if read.id != pending.id:
             return False
+        status = read.status
         stored = StoredResponse(
             id=pending.id,
             owner=pending.owner,
             created=pending.created,
             expires=responses.expiry(pending.created),
-            status=read.status if read.status in FINISHED else "completed",
+            status=status if type(status) is str and status in FINISHED else "completed",
             response=response,
             previous=pending.previous,
             input=pending.input,

@@ -349,6 +349,7 @@ class Progress:
             and one.index == call.index
             and (one.custom is not None) is call.is_custom
             and not one.called
+            and bool(one.text or call.text.text)
             and (call.is_custom or call.text.allows(one.text, is_undoable=is_undoable))
         )
 
