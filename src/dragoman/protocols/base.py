@@ -43,6 +43,11 @@ class Inbound(Struct, frozen=True):
     halves: Halves | None = None
     same_protocol: bool = False
 
+    @property
+    def counts_searches(self) -> bool:
+        """Whether the vendor's web searches in an answer are counted."""
+        return self.same_protocol or self.options.hosted_tools == "map"
+
     def decode(self, data: bytes) -> Any:
         """The decoded event of a stream; lone surrogates in its texts are left to the `halves`
         stage.

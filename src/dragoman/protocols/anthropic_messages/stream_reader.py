@@ -227,7 +227,7 @@ class MessagesReader:
         return self._content({"content": content}), rest
 
     def _counted(self) -> Usage:
-        return read_usage(self._usage, searches=self._inbound.options.hosted_tools == "map")
+        return read_usage(self._usage, searches=self._inbound.counts_searches)
 
     def _message_stop(self, event: JsonObject) -> list[Event]:
         events: list[Event] = []

@@ -108,7 +108,7 @@ def _seconds(created: Any) -> int:
 def metered(response: JsonObject, inbound: Inbound) -> list[Event]:
     """The usage of an answer, if its response object has it."""
     tier, searches = word(response, "service_tier"), None
-    if "tool_usage" in response and inbound.options.hosted_tools == "map":
+    if "tool_usage" in response and inbound.counts_searches:
         searches = searches_of(response["tool_usage"])
     usage = read_usage(response.get("usage"), tier, searches)
     return [] if usage is None else [Metered(usage, tier)]
@@ -506,7 +506,7 @@ def report_unread(response: JsonObject, prefix: str, inbound: Inbound) -> None:
     detail = "has no counterpart for the client"
     if not wire.RESPONSE_FIELDS.issuperset(response):
         for name, content in response.items():
-            if name == "tool_usage" and inbound.options.hosted_tools == "map":
+            if name == "tool_usage" and inbound.counts_searches:
                 if not counts_only_searches(content):
                     inbound.ledger.add(prefix + name, LossKind.KNOB, detail)
             elif name not in wire.RESPONSE_FIELDS and content not in (None, [], {}):
