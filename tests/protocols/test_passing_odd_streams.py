@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from dragoman.sse import encode
+from tests.fuzz.passing import passing, reading, shown
 from tests.fuzz.streams import encoded
-from tests.fuzz.test_passed_streams import passing, reading, shown
 from tests.losses.requests import CHAT, MESSAGES
 
 HEAD = {"id": "x", "model": "m"}

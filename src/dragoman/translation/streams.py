@@ -496,7 +496,7 @@ class PassedStream(AnswerStream):
             return b""
         if self._rest is not None:
             return self._recorded(self._rest, self._rest._take(frame))
-        passed = matcher.match(frame)
+        passed = matcher.match(frame) if _is_utf8(frame.data) else None
         if passed is None:
             rest, written = self._hand_over()
             return self._recorded(rest, written + rest._take(frame))
@@ -559,3 +559,14 @@ class PassedStream(AnswerStream):
             return passed
         outcome.fault = self._mask.fault(outcome.fault)
         return self._mask.error(passed)
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Whether an event is valid UTF-8, also in members that no type declares."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
