@@ -58,8 +58,8 @@ def is_shipped(path: str) -> bool:
 
 
 def test_every_file_of_the_package_is_in_the_wheel_and_nothing_else(built: Built) -> None:
-    wanted = {path.removeprefix("src/") for path in tracked() if is_shipped(path)}
-    wanted = {path for path in wanted if path.startswith("dragoman/")}
+    sources = [path for path in tracked() if path.startswith("src/")]
+    wanted = {path.removeprefix("src/") for path in sources if is_shipped(path)}
     found = {path for path in content(built.wheel) if not path.startswith(f"{NAME}.dist-info/")}
     assert found == wanted
     assert {"dragoman/py.typed", "dragoman/prices/snapshot.json"} <= found

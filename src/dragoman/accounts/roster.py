@@ -44,7 +44,7 @@ class Roster:
         self._in_flight: dict[str, int] = {}
         self._leaving: dict[str, tuple[str, Member]] = {}
         self._elsewhere: dict[str, int] = {}
-        """Requests that other workers have in flight, by account, as the store told."""
+        """Requests that other workers have in flight, by account, as the store reported."""
         self._avoidance = Avoidance(self._avoid, spread)
         self.quotas = Quotas()
 

@@ -137,7 +137,7 @@ class WebSocket(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     as large as a request body."""
 
     enabled: bool = True
-    """Serve WebSocket. False: clients are told to use POST (426)."""
+    """Serve WebSocket. False: clients get 426 and use POST."""
     max_connections: AtLeastOne = 2000
     """WebSocket connections open at once in one worker; they count as connections of `[server]` as
     well. Further ones are answered 503."""
