@@ -100,7 +100,7 @@ class Exchange:
         self._large = large
         self._conversations = conversations
         self._admission = admission
-        self._noted = noted
+        self.noted = noted
 
     async def serve(
         self,
@@ -121,7 +121,7 @@ class Exchange:
         """
         if request is None:
             request = await self.resolver.read(incoming)
-        noted = self._noted
+        noted = self.noted
         if noted.attributor is not None:
             noted.attributor.attribute(record, incoming.codec, incoming.headers, request.members)
         if plan is None:
@@ -173,8 +173,8 @@ class Exchange:
             request = await self._admitted(incoming, caller, record, request, plan)
         if record.admitted is not None and incoming.continuation is not None:
             incoming.continuation.admit = partial(self._admission.admit_more, record)
-        if caller.keeps_bodies and self._noted.kept_bytes:
-            kept = record.bodies = BodyCopies(self._noted.kept_bytes)
+        if caller.keeps_bodies and self.noted.kept_bytes:
+            kept = record.bodies = BodyCopies(self.noted.kept_bytes)
             kept.add("client_request", request.body)
             incoming.observer = kept
         return request
@@ -207,7 +207,7 @@ class Exchange:
         """
         if not caller.is_limited:
             return request
-        attributor = self._noted.attributor
+        attributor = self.noted.attributor
         if attributor is not None:
             attributor.attribute(record, incoming.codec, incoming.headers, request.members)
         plan = self.resolver.resolve(incoming, request, caller, record)
@@ -358,7 +358,7 @@ class Exchange:
         lease = pool.lend(wanted)
         if lease is not None:
             record.account, record.attempts, record.moved = lease.account.name, 1, lease.moved
-            if self._noted.explains:
+            if self.noted.explains:
                 record.standing = pool.standing(lease)
         return lease
 
@@ -367,7 +367,7 @@ class Exchange:
         attempts = context.attempts
         if attempts is None:
             attempts = context.attempts = Attempts(
-                self._upstreams.pool, context.record, explains=self._noted.explains
+                self._upstreams.pool, context.record, explains=self.noted.explains
             )
         attempts.start(context.plan, context.keys, context.only, following)
         return attempts
