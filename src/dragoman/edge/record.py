@@ -234,7 +234,6 @@ class Record(Struct, eq=False):
             self._add_findings(line)
         return escape(_encoder.encode(line))
 
-
     def _add_attempts(self, line: _Line) -> None:
         """Complete a line with the attempts that were in vain, and the cost of all."""
         if self.failed and self.upstream:

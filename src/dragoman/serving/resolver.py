@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
-from dragoman.serving.large import LargeBodies
+from dragoman.serving.large import LargeBodies, is_large
 from dragoman.serving.named_models import models_besides
 from dragoman.serving.plan import Plan, Plans
 from dragoman.serving.routing import model_not_found, thinks_with_tools
@@ -38,9 +38,10 @@ class RequestResolver:
         """
         if body is None:
             body = await incoming.body(self._most_bytes)
-        return await self._large.read(
-            incoming.codec.name, body, incoming.operation, most_values=MOST_VALUES
-        )
+        protocol, operation = incoming.codec.name, incoming.operation
+        if is_large(body):
+            return await self._large.read(protocol, body, operation, most_values=MOST_VALUES)
+        return ClientRequest(protocol, body, operation=operation)
 
     def resolve(
         self, incoming: IncomingRequest, request: ClientRequest, caller: Caller, record: Record
