@@ -286,8 +286,8 @@ class Gateway:
             raise
         record.caller, record.team = caller.name, caller.team
         if caller.paths and not route.for_all and not caller.may_call(incoming.path):
-            told = f"This API key may not be used for {incoming.path[:200]}."
-            raise refusal(FaultKind.FORBIDDEN, told, code="path_not_allowed")
+            message = f"This API key may not be used for {incoming.path[:200]}."
+            raise refusal(FaultKind.FORBIDDEN, message, code="path_not_allowed")
         if incoming.method != "POST":
             await handler(incoming, caller, record)
             return
@@ -330,8 +330,8 @@ class Gateway:
         key = presented_key(incoming.headers) or b""
         wait = self._logins.wait(_address(incoming, now), key)
         if wait:
-            told = "There were too many logins from this address that failed."
-            raise refusal(FaultKind.RATE_LIMITED, told, retry_after=wait)
+            message = "There were too many logins from this address that failed."
+            raise refusal(FaultKind.RATE_LIMITED, message, retry_after=wait)
 
     def _note_failed_login(self, incoming: IncomingRequest, now: Generation) -> None:
         address = _address(incoming, now)
