@@ -281,8 +281,8 @@ class Gateway:
             raise
         record.caller, record.team = caller.name, caller.team
         if caller.paths and not route.for_all and not caller.may_call(incoming.path):
-            told = f"This API key may not be used for {incoming.path[:200]}."
-            raise refusal(FaultKind.FORBIDDEN, told, code="path_not_allowed")
+            message = f"This API key may not be used for {incoming.path[:200]}."
+            raise refusal(FaultKind.FORBIDDEN, message, code="path_not_allowed")
         if incoming.method != "POST":
             await handler(incoming, caller, record)
             return
@@ -318,8 +318,8 @@ class Gateway:
             DragomanError: RATE_LIMITED: there were too many of them.
         """
         if wait := self._logins.failed(_address(incoming, now)):
-            told = "The API key is missing or wrong, as were too many others from this address."
-            raise refusal(FaultKind.RATE_LIMITED, told, retry_after=wait)
+            message = "The API key is missing or wrong, as were too many others from this address."
+            raise refusal(FaultKind.RATE_LIMITED, message, retry_after=wait)
 
     async def _metrics(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         admin = self._current.generation.admin
