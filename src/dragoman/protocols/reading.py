@@ -109,8 +109,9 @@ class Reader(Generic[T]):
         self._kind = kind
         self._decode = msgspec.json.Decoder(kind).decode
 
-    def read(self, body: bytes | Raw, extras: list[Extra]) -> T:
-        """The shape that JSON text has; its unknown members go into the extras.
+    def read(self, body: bytes | Raw, extras: list[Extra], path: str = "") -> T:
+        """The shape that JSON text has; its unknown members go into the extras. `path` is its path
+        in the request, empty for a whole body.
 
         Raises:
             InvalidRequest: not a JSON object, or naming the member at fault.
@@ -118,7 +119,8 @@ class Reader(Generic[T]):
         try:
             return self._decode(body)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return self.convert(decode_object(bytes(body)), "", extras)
+            value = jsontext.decode(body) if path else decode_object(bytes(body))
+            return self.convert(value, path, extras)
 
     def convert(self, value: Any, path: str, extras: list[Extra]) -> T:
         """The shape of a decoded value, whose path in the request is `path`.
