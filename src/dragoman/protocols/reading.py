@@ -279,9 +279,13 @@ class _Walks:
         unknown = next((one.cls for one in kinds if issubclass(one.cls, Unknown)), None)
         known = {str(one.tag): self._struct(one) for one in kinds if one.cls is not unknown}
         problem = f"must be one of {_listed(known)}"
+        # As to the decoder, one that is not in a union may leave its tag out.
+        alone = self._struct(kinds[0]) if len(kinds) == 1 else None
 
         def walk(value: JsonObject, place: _Place, extras: list[Extra]) -> Any:
             tag = value.get(tag_field)
+            if tag is None and alone is not None:
+                return alone(value, place, extras)
             if tag is None:
                 tag = None if unknown is None else unknown.implied(value)
                 if tag is None:
