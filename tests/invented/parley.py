@@ -58,7 +58,7 @@ from dragoman.protocols.base import (
     Translate,
     to_json,
 )
-from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.fields import JsonObject, decode_object
 from dragoman.protocols.matching import Watch
 from dragoman.sse import Frame, encode
 
@@ -169,8 +169,9 @@ _ROLES: Mapping[str, Role] = {"human": "user", "machine": "assistant", "tool": "
 _KNOWN = ("rules", "lines", "tools", "bounds", "heat")
 
 
-def read_request(body: JsonObject, sealer: Sealer) -> Request:
+def read_request(text: bytes, sealer: Sealer) -> Request:
     """The request of a Parley client."""
+    body = decode_object(text)
     lines = body.get("lines")
     if not isinstance(lines, list):
         raise InvalidRequest.at("lines", "must be a list")
@@ -194,7 +195,6 @@ def read_request(body: JsonObject, sealer: Sealer) -> Request:
             Extra(name, value, LossKind.KNOB) for name, value in body.items() if name not in _KNOWN
         ),
         paths={"max_output_tokens": "bounds.most", "temperature": "heat"},
-        source=body,
     )
 
 
