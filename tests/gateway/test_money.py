@@ -139,8 +139,8 @@ def test_the_highest_of_several_output_limits_is_reserved(simulator: RunningSimu
 
 
 def test_text_that_looks_like_a_file_is_reserved_as_text(simulator: RunningSimulator) -> None:
-    text = "base64 " + "a" * 40_000 + " word" * 100_000
-    tight = limit("input_tokens", 100_000, "day")
+    text = "base64 " + "a" * 40_000 + " word" * 50_000
+    tight = limit("input_tokens", 60_000, "day")
     with serving(config(simulator.base_url, tight)) as (gateway, _):
         assert ask(gateway, text=text).status == 429
 
@@ -203,3 +203,45 @@ def test_lists_of_models_do_not_know_case(simulator: RunningSimulator, name: str
         asked = name if "/" in name else f"chat/{name}"
         answer = call(gateway.base_url, "POST", PATHS["chat"], body("chat", asked), AUTH)
         assert answer.status == 404
+
+
+SPELLINGS: dict[str, list[dict[str, Any]]] = {
+    "chat": [
+        {"MODEL": "dear"},
+        {"Max_Tokens": 10**6},
+        {"N": 100},
+        {"Stream_Options": {"include_usage": False}},
+        {"stream_options": {"INCLUDE_USAGE": False}},
+        {"max_to\N{KELVIN SIGN}ens": 10**6},
+        {"Service_Tier": "priority"},
+    ],
+    "messages": [
+        {"Model": "dear"},
+        {"MAX_TOKENS": 10**6},
+        {"thinking": {"type": "enabled", "budget_tokens": 1024, "Budget_Tokens": 10**6}},
+        {"SPEED": "fast"},
+    ],
+    "responses": [
+        {"Model": "dear"},
+        {"max_output_token\N{LATIN SMALL LETTER LONG S}": 10**6},
+        {"reasoning": {"Effort": "high"}},
+        {"PREVIOUS_RESPONSE_ID": "resp_x"},
+    ],
+}
+
+
+@pytest.mark.parametrize("upstream", APIS)
+@pytest.mark.parametrize(
+    ("api", "more"), [(api, more) for api, each in SPELLINGS.items() for more in each]
+)
+def test_members_in_other_letters_are_refused(
+    simulator: RunningSimulator, api: str, more: dict[str, Any], upstream: str
+) -> None:
+    """Servers in Go read them as the same: the last one counts. The letters may be ones that only
+    look alike."""
+    with serving(config(simulator.base_url)) as (gateway, _):
+        answer = ask(gateway, api, f"{upstream}/sim-text", **more)
+        assert answer.status == 400, answer.body
+        assert not simulator.requests
+        [name] = more
+        assert name in answer.json["error"]["message"]

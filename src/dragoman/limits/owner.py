@@ -142,6 +142,9 @@ class Owner:
             balance.use(now, _sum_of(peer.settled, message.number))
             if balance.counts_at_once:
                 balance.use(now, _sum_of(peer.reserved, message.number))
+        for doubt in self._doubts.values():
+            # Rows may tell of it or not; it is taken back if it was not written.
+            balance.use(now, _sum_of(doubt.amounts, message.number))
         if balance.used(now) < counted:
             # Of a batch that was written meanwhile, or is being written, rows did not tell yet.
             balance.counter.take(known)

@@ -564,6 +564,9 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     ]
     """The client's top-level members without those that this upstream would refuse or must not see.
     Other values byte for byte. The flag: the output limit is lower than the client's."""
+    check_names: Callable[[Mapping[str, msgspec.Raw]], None] = _no_check
+    """The check of the names of a client's members. Raises InvalidRequest for one that is a known
+    one but for its case."""
     check_conversation: Callable[[Mapping[str, msgspec.Raw]], None] = _no_check
     """The check of a conversation. Raises InvalidRequest for a request that continues a
     conversation stored at one account of several, to which nothing would route it."""

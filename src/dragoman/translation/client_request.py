@@ -89,6 +89,7 @@ class ClientRequest:
                 raise
             self.mended, body = True, to_json(decode_object(body))
             self.members = _decode_members(body)
+        self.codec.passthrough.check_names(self.members)
         self.body = body
         self._own = own
         self._request: Request | None = None

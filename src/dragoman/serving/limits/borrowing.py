@@ -26,7 +26,7 @@ from dragoman.config.limits import Limit
 from dragoman.config.windows import Rolling
 from dragoman.limits.balances import Balance, Slice
 from dragoman.limits.counters import CounterState
-from dragoman.limits.ledgers import Report
+from dragoman.limits.ledgers import Report, ledger_name
 from dragoman.limits.messages import Exchange, Exchanged, Refused
 from dragoman.link.messages import LinkError, Peer
 from dragoman.serving.limits import questions
@@ -119,8 +119,7 @@ class Borrowing:
         """The balance of a limit that counts in slices."""
         if self._task is None:
             self._task = asyncio.create_task(self._run())
-        # As the database can write it.
-        name = name.encode(errors="backslashreplace").decode().replace("\0", "\\0")
+        name = ledger_name(name)
         found = self._slices[name] = Slice(number, name, limit)
         self._in_use.add(name)
         if self.away_since is not None:
