@@ -56,7 +56,7 @@ async def _health(call: Call, _: Nothing) -> Health:
     """Show how the gateway is."""
     gateway, scrape = call.gateway, call.gateway.observed.scrape
     gauges = (await scrape.counts()).gauges
-    upstreams = await scrape.standings()
+    upstreams = await scrape.by_upstream()
     sync, away = gateway.sync, scrape.limits_away
     return Health(
         version=dragoman.__version__,

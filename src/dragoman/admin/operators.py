@@ -13,6 +13,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from dragoman.accounts.sync import AccountSync
@@ -73,7 +74,7 @@ class Operators:
         """
         key = presented_key(incoming.headers)
         if key is not None:
-            return await self._holder(key)
+            return await self._holder(digest_of(key))
         cookie = cookie_of(incoming)
         if cookie is None:
             raise _unknown()
@@ -99,7 +100,9 @@ class Operators:
             StoreError: the keys of the store cannot be read.
         """
         if operator.session is None:
-            return True
+            with suppress(Refusal):
+                return await self._holder(operator.digest) == operator
+            return False
         found = await self._sessions.find(operator.digest)
         return found is not None and await self._role(found) is not None
 
@@ -110,21 +113,15 @@ class Operators:
         sets.
 
         Raises:
-            Refusal: the key is wrong; there were too many wrong ones; or a page from elsewhere may
-                have made the browser call.
+            Refusal: the key is wrong, or a page from elsewhere may have made the browser call.
             StoreError: the store cannot be used.
         """
-        began, sessions, counted_as = time.monotonic(), self._sessions, counted(address)
+        began = time.monotonic()
         if incoming.headers.keys() & {b"origin", b"sec-fetch-site"}:
             self._check_page(incoming)
-        if wait := await sessions.wait(counted_as):
-            incoming.shared.append((b"retry-after", b"%d" % (int(wait) + 1)))
-            message = "There were too many wrong keys from this address."
-            raise Refusal(429, "rate_limited", message)
         try:
-            operator = await self._holder(key)
+            operator = await self._holder(digest_of(key))
         except Refusal:
-            sessions.failed(counted_as)
             await asyncio.sleep(_WRONG_S - (time.monotonic() - began))
             raise
         cookie = secrets.token_urlsafe(_RANDOM_BYTES).encode()
@@ -133,31 +130,35 @@ class Operators:
             actor = Actor(operator.name, "admin", address)
             change = Change(action="sign_in", kind="admin", name=operator.name)
             await self._ask(lambda admins: admins.record(change), actor)
-        session = await sessions.begin(digest, operator.name, mark)
+        session = await self._sessions.begin(digest, operator.name, mark)
         flags = "" if incoming.is_local else "; Secure"
         _set_cookie(incoming, f"{cookie.decode()}; Max-Age={int(LONGEST_S)}{flags}")
         return Operator(operator.name, operator.role, session, digest), cookie
 
+    async def count_refusal(self, address: str) -> float:
+        """Count a sign-in of `address` that is refused, for whatever reason. Returns the seconds
+        for which there were too many, 0 if there were not."""
+        return await self._sessions.count_refusal(counted(address))
+
     def sign_out(self, incoming: IncomingRequest, operator: Operator) -> bool:
         """End the session of an operator. Returns whether there was one."""
-        if operator.digest:
+        if operator.session is not None:
             self._sessions.end(operator.digest)
         _set_cookie(incoming, "; Max-Age=0")
-        return bool(operator.digest)
+        return operator.session is not None
 
-    async def _holder(self, key: bytes) -> Operator:
-        """The operator who holds a key.
+    async def _holder(self, digest: bytes) -> Operator:
+        """The operator who holds the key of a digest.
 
         Raises:
             Refusal: there is none.
         """
-        digest = digest_of(key)
         if self._digest is not None and hmac.compare_digest(digest, self._digest):
-            return Operator(FILE_NAME, "admin")
+            return Operator(FILE_NAME, "admin", digest=digest)
         if self._account_sync is not None:
             found = await self._ask(lambda admins: admins.holder(digest))
             if found is not None:
-                return Operator(found.name, found.role)
+                return Operator(found.name, found.role, digest=digest)
         raise _unknown()
 
     async def _role(self, session: Session) -> Role | None:

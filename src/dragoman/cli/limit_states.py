@@ -1,5 +1,5 @@
-"""The states of limits, and whether a request would be admitted: asked of the gateway that runs on
-this machine, or as rows of usage tell where none does."""
+"""The states of limits, and whether a request would be admitted: from the gateway that runs on
+this machine, else from rows of usage."""
 
 from __future__ import annotations
 

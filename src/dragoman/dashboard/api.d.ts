@@ -102,7 +102,7 @@ declare namespace Api {
     model: string;
     milliseconds: number;
     status?: number;
-    told?: string;
+    message?: string;
     why?: string;
     message?: string;
     account_is?: string;

@@ -296,6 +296,6 @@ _connections = count(1)
 
 
 def _failed(question: str, error: BaseException) -> AnswerFailed:
-    """What the asker is told of an error, which is in the log of this process."""
+    """The answer to a question that raised `error`, which is logged here."""
     _log.error("the question %s was not answered", question, exc_info=error)
     return AnswerFailed(type(error).__name__)

@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS limit_ledgers (
 _MAKE = """
 INSERT INTO limit_ledgers (name) SELECT unnest(%s::text[]) ON CONFLICT DO NOTHING
 """
-# The time is told for each row once it is locked: the latest is later than whatever was written.
+# The time is read for each row after it is locked, so the latest is later than any write before.
 _READ = """
 WITH locked AS (
     SELECT name, state FROM limit_ledgers WHERE name = ANY(%s) ORDER BY name FOR UPDATE
@@ -33,9 +33,9 @@ WITH locked AS (
 SELECT name, state, extract(epoch FROM clock_timestamp())::float8 FROM locked
 """
 _WRITE = """
-UPDATE limit_ledgers SET state = told.state, written = now()
-FROM unnest(%s::text[], %s::bytea[]) AS told (name, state)
-WHERE limit_ledgers.name = told.name
+UPDATE limit_ledgers SET state = given.state, written = now()
+FROM unnest(%s::text[], %s::bytea[]) AS given (name, state)
+WHERE limit_ledgers.name = given.name
 """
 
 
