@@ -165,5 +165,7 @@ def _read_output(
     if shape is None:
         return None, effort
     paths["output_format"] = path
+    if shape.schema is None:
+        raise InvalidRequest.at(f"{path}.schema", "is required")
     check_depth(shape.schema, f"{path}.schema")
     return JsonSchema(schema=shape.schema), effort

@@ -291,7 +291,7 @@ class OutputFormat(Shape):
     """The answer is to be JSON of a schema."""
 
     type: Literal["json_schema"]
-    schema: dict[str, Any]
+    schema: dict[str, Any] | None = None
 
 
 class OutputConfig(Shape):
