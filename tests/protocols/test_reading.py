@@ -126,6 +126,15 @@ def test_the_path_of_a_decoded_value_is_kept() -> None:
     assert (given, extras) == (Call(name="f"), [unknown("calls[2].x", 1)])
 
 
+def test_a_part_of_a_body_is_read_with_its_path() -> None:
+    extras: list[Extra] = []
+    reader = Reader(Call)
+    assert reader.read(Raw(b'{"name":"f","x":1}'), extras, "calls[2]") == Call(name="f")
+    assert extras == [unknown("calls[2].x", 1)]
+    with pytest.raises(InvalidRequest, match=r"calls\[3\]: must be an object"):
+        reader.read(Raw(b"[]"), extras, "calls[3]")
+
+
 def test_an_unknown_element_is_handed_over_whole() -> None:
     given, extras = read({**NAMED, "content": [{"type": "new", "x": {"y": 1}}]})
     assert given.content == [Other("new", {"type": "new", "x": {"y": 1}})]

@@ -111,8 +111,9 @@ class Reader(Generic[T]):
         self._kind = kind
         self._decode = msgspec.json.Decoder(kind).decode
 
-    def read(self, body: bytes | Raw, extras: list[Extra]) -> T:
-        """The shape that JSON text has; its unknown members go into the extras.
+    def read(self, body: bytes | Raw, extras: list[Extra], path: str = "") -> T:
+        """The shape that JSON text has; its unknown members go into the extras. `path` is its path
+        in the request, empty for a whole body.
 
         Raises:
             InvalidRequest: not a JSON object, or naming the member at fault.
@@ -120,7 +121,8 @@ class Reader(Generic[T]):
         try:
             return self._decode(body)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return self.convert(decode_object(bytes(body)), "", extras)
+            value = jsontext.decode(body) if path else decode_object(bytes(body))
+            return self.convert(value, path, extras)
 
     def convert(self, value: Any, path: str, extras: list[Extra]) -> T:
         """The shape of a decoded value, whose path in the request is `path`.
@@ -279,9 +281,13 @@ class _Walks:
         unknown = next((one.cls for one in kinds if issubclass(one.cls, Unknown)), None)
         known = {str(one.tag): self._struct(one) for one in kinds if one.cls is not unknown}
         problem = f"must be one of {_listed(known)}"
+        # As to the decoder, one that is not in a union may leave its tag out.
+        alone = self._struct(kinds[0]) if len(kinds) == 1 else None
 
         def walk(value: JsonObject, place: _Place, extras: list[Extra]) -> Any:
             tag = value.get(tag_field)
+            if tag is None and alone is not None:
+                return alone(value, place, extras)
             if tag is None:
                 tag = None if unknown is None else unknown.implied(value)
                 if tag is None:
