@@ -485,7 +485,7 @@ def test_what_an_upstream_quotes_is_not_told(
             admin(quoted, "POST", "/accounts", {**value, "key": SECRET})
             found = admin(quoted, "POST", "/accounts/new/test", {"model": "m"})
             assert found.json["status"] == 401
-            assert "bad key: " in found.json["told"]
+            assert "bad key: " in found.json["message"]
             shown = eventually(
                 lambda: (now := admin(quoted, "GET", "/accounts/new")).json["history"] and now
             )

@@ -264,3 +264,19 @@ def test_outcomes_and_percentiles() -> None:
     assert percentile(buckets, 50) == pytest.approx(0.075)
     buckets[-1] = 100
     assert percentile(buckets, 99) == LATENCIES[-1]
+
+
+def test_events_end_with_the_key_that_asked_for_them(gateway: RunningGateway) -> None:
+    """As they do with a session: disabled, or by another configuration."""
+    secret = made(gateway, "eve", "viewer")
+    page = Page(gateway, "topics=now", {"authorization": f"Bearer {secret}"})
+    of_file = Page(gateway, "topics=now", KEY)
+    with closing(page), closing(of_file):
+        eventually(lambda: page.of("now") and of_file.of("now"))
+        assert ask(gateway, "POST", "/admins/eve/disable", key=TOKEN).status == 200
+        assert eventually(lambda: page.of("bye")) == [{"why": "signed out"}]
+        assert not of_file.of("bye")
+        app = gateway.app
+        changed = replace(app.config, admin=Admin(key=Secret("another key of the file")))
+        app._client.clock.loop.call_soon_threadsafe(app.adopt, app.prepare(changed, 2))
+        assert eventually(lambda: of_file.of("bye")) == [{"why": "reloaded"}]

@@ -75,8 +75,8 @@ def test_errors_come_as_they_are(helpers: Helpers) -> None:
 def test_what_fails_is_told_without_what_it_was_about(helpers: Helpers) -> None:
     with pytest.raises(Unfinished) as caught:
         asyncio.run(helpers.run(pieces.broken, b"sk-secret"))
-    assert "LookupError" in caught.value.told
-    assert "pieces.py" in caught.value.told
+    assert "LookupError" in caught.value.cause
+    assert "pieces.py" in caught.value.cause
     assert "sk-secret" not in str(caught.value)
     assert not caught.value.is_too_much
 
@@ -186,7 +186,7 @@ def test_that_none_can_be_started_is_told(
     monkeypatch.setattr(subprocess, "Popen", refused)
     with pytest.raises(Unfinished) as caught:
         asyncio.run(helpers.run(pieces.place, b""))
-    assert "temporarily" in caught.value.told
+    assert "temporarily" in caught.value.cause
 
 
 PARENT = """

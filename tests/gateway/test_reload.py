@@ -48,7 +48,7 @@ from dragoman.processes.reload import (
 )
 from dragoman.processes.table import WorkerTable
 from dragoman.server import reloading
-from dragoman.server.reloading import Held, Reload
+from dragoman.server.reloading import Reload, ServedConfiguration
 from dragoman.server.services import Generation
 from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.sqlite import SqliteStore
@@ -396,9 +396,9 @@ class Followers:
         self.failing: set[int] = set()
         self.replaced: list[int] = []
         self.on_prepare: Callable[[], object] = lambda: None
-        held = Held(read_config(file).config, Source(str(file)))
+        served = ServedConfiguration(read_config(file).config, Source(str(file)))
         owner = Owner()
-        self.reload = Reload(held, owner, Forks(), self.replaced.append)
+        self.reload = Reload(served, owner, Forks(), self.replaced.append)
         self.links = [owner.join(self._handlers(number), number) for number in range(workers)]
 
     def _handlers(self, number: int) -> Handlers:
@@ -468,12 +468,12 @@ def test_what_changes_while_a_gateway_starts_is_not_missed(tmp_path: Path) -> No
     text = "[server]\nwatch_config = true\n"
     file.write_text(text)
     read = read_config(file).config
-    assert not Held(read, Source(str(file))).has_changed
+    assert not ServedConfiguration(read, Source(str(file))).has_changed
     for other in (text + "cors = false\n", "broken ="):
         write(file, other)
-        held = Held(read, Source(str(file)))
-        until(lambda held=held: held.has_changed)  # type: ignore[misc]
-        assert not held.has_changed
+        served = ServedConfiguration(read, Source(str(file)))
+        until(lambda served=served: served.has_changed)  # type: ignore[misc]
+        assert not served.has_changed
 
 
 async def test_a_worker_that_was_too_slow_serves_what_comes_then() -> None:
@@ -707,14 +707,14 @@ def test_nobody_is_let_in_from_other_machines(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     keyed = f'[[clients]]\nname = "me"\nkey = "{KEY}"\n'
     file.write_text('[server]\nhost = "0.0.0.0"\n' + keyed)
-    held = Held(read_config(file).config, Source(str(file)))
-    assert held.read().number == 2
+    served = ServedConfiguration(read_config(file).config, Source(str(file)))
+    assert served.read().number == 2
     file.write_text('[server]\nhost = "127.0.0.1"\n')
     with pytest.raises(ReloadError, match="anyone who reaches this address"):
-        held.read()
+        served.read()
     # As with a socket of systemd, of which the file says nothing.
     file.write_text(keyed)
-    given = Held(read_config(file).config, Source(str(file)), ("0.0.0.0",))
+    given = ServedConfiguration(read_config(file).config, Source(str(file)), ("0.0.0.0",))
     assert given.read().number == 2
     file.write_text("[server]\nport = 0\n")
     with pytest.raises(ReloadError, match="without client keys"):

@@ -59,38 +59,42 @@ def thinking(organization: str = ORGANIZATION) -> JsonObject:
 
 
 MESSAGES_ROWS: list[Row] = [
-    ({"model": MISSING}, "model", "Field required"),
-    ({"max_tokens": MISSING}, "max_tokens", "Field required"),
-    ({"max_tokens": None}, "max_tokens", "Input should be a valid integer"),
-    ({"messages": [{"role": {}, "content": "x"}]}, "messages.0.role", "a valid string"),
-    ({"system": [{"text": "x"}]}, "system.0.type", "Field required"),
+    ({"model": MISSING}, "model", "missing required field"),
+    ({"max_tokens": MISSING}, "max_tokens", "missing required field"),
+    ({"max_tokens": None}, "max_tokens", "Expected `int`, got `null`"),
+    ({"messages": [{"role": {}, "content": "x"}]}, "messages.0.role", "Expected `str`, got `dict`"),
+    ({"system": [{"text": "x"}]}, "system.0.type", "missing required field"),
     (
         {"system": [{"type": "text", "text": "x", "cache_control": {"ttl": "5m"}}]},
-        "system.0.text.cache_control.type",
-        "Field required",
+        "system.0.cache_control.type",
+        "missing required field",
     ),
     (
         {"messages": [USER, use(), turn(result(content=[{**REFERENCE, "tool_name": []}]))]},
-        "messages.2.content.0.tool_result.content.0.tool_reference.tool_name",
-        "a valid string",
+        "messages.2.content.0.content.0.tool_name",
+        "Expected `str`, got `array`",
     ),
     ({"messages": [turn({"type": "compaction"})]}, "messages.0.content.0", "'compaction'"),
     ({"messages": []}, "messages", "at least one"),
     (
         {"messages": [{"role": "developer", "content": "x"}]},
         "messages.0.role",
-        "'assistant' or 'system'",
+        "Invalid value 'developer'",
     ),
     ({"messages": [{"role": "assistant", "content": "x"}]}, "messages", "first message"),
     ({"messages": [{"role": "user", "content": ""}]}, "messages.0.content", "non-empty"),
     ({"messages": [{"role": "user", "content": []}]}, "messages.0.content", "non-empty"),
-    ({"messages": [{**USER, "name": "x"}]}, "messages.0.name", "Extra inputs"),
+    ({"messages": [{**USER, "name": "x"}]}, "messages.0.name", "unknown field"),
     ({"messages": [turn({"type": "text", "text": " "})]}, "messages.0.content.0", "non-whitespace"),
-    ({"messages": [turn({"type": "image_url"})]}, "messages.0.content.0", "Input tag 'image_url'"),
+    (
+        {"messages": [turn({"type": "image_url"})]},
+        "messages.0.content.0.type",
+        "Invalid value 'image_url'",
+    ),
     (
         {"messages": [turn({"type": "text", "text": "x", "detail": "low"})]},
-        "messages.0.content.0.text.detail",
-        "Extra inputs",
+        "messages.0.content.0.detail",
+        "unknown field",
     ),
     (
         {"messages": [turn({"type": "text", "text": "x", "citations": [CITATION]})]},
@@ -108,8 +112,8 @@ MESSAGES_ROWS: list[Row] = [
                 )
             ]
         },
-        "messages.0.content.0.image.source.base64.media_type",
-        "'image/jpeg'",
+        "messages.0.content.0.source.media_type",
+        "Invalid enum value 'image/bmp'",
     ),
     (
         {
@@ -122,7 +126,7 @@ MESSAGES_ROWS: list[Row] = [
                 )
             ]
         },
-        "messages.0.content.0.image.source.base64.data",
+        "messages.0.content.0.source.data",
         "base64",
     ),
     (
@@ -131,8 +135,8 @@ MESSAGES_ROWS: list[Row] = [
                 turn(document({"type": "base64", "media_type": "text/csv", "data": "YQ=="}))
             ]
         },
-        "messages.0.content.0.document.source.base64.media_type",
-        "'application/pdf'",
+        "messages.0.content.0.source.media_type",
+        "Invalid enum value 'text/csv'",
     ),
     (
         {
@@ -146,15 +150,15 @@ MESSAGES_ROWS: list[Row] = [
                 },
             ]
         },
-        "messages.1.content.0",
-        "Input tag 'document'",
+        "messages.1.content.0.type",
+        "Invalid value 'document'",
     ),
     ({"messages": [USER, use()]}, "messages.1", "toolu_1"),
     ({"messages": [USER, use(), USER]}, "messages.2", "toolu_1"),
     (
         {"messages": [USER, use("a.b"), turn(result("a.b"))]},
-        "messages.1.content.0.tool_use.id",
-        "pattern",
+        "messages.1.content.0.id",
+        "Expected `str`",
     ),
     ({"messages": [turn(result())]}, "messages.0.content.0", "unexpected"),
     (
@@ -174,7 +178,7 @@ MESSAGES_ROWS: list[Row] = [
     ),
     (
         {"messages": [USER, use(), turn(result(content=[{"type": "text", "text": ""}]))]},
-        "messages.2.content.0.tool_result.content.0",
+        "messages.2.content.0.content.0",
         "non-empty",
     ),
     (
@@ -203,25 +207,25 @@ MESSAGES_ROWS: list[Row] = [
     ),
     ({"temperature": 1}, "temperature", "removed"),
     ({"top_k": 5}, "top_k", "removed"),
-    ({"n": 1}, "n", "Extra inputs"),
-    ({"context_management": {}}, "context_management", "Extra inputs"),
-    ({"metadata": {"a": "b"}}, "metadata.a", "Extra inputs"),
+    ({"n": 1}, "n", "unknown field"),
+    ({"context_management": {}}, "context_management", "The field is not known here"),
+    ({"metadata": {"a": "b"}}, "metadata.a", "unknown field"),
     ({"stop_sequences": [" "]}, "stop_sequences.0", "non-whitespace"),
     ({"system": [{"type": "text", "text": ""}]}, "system.0", "non-empty"),
     (
         {"thinking": {"type": "enabled", "budget_tokens": 100}},
-        "thinking.enabled.budget_tokens",
-        "1024",
+        "thinking.budget_tokens",
+        "Expected `int` >= 1024",
     ),
-    ({"thinking": {"type": "enabled", "budget_tokens": 4096}}, "`max_tokens`", "greater"),
-    ({"thinking": {"type": "enabled"}}, "thinking.enabled.budget_tokens", "Field required"),
+    ({"thinking": {"type": "enabled", "budget_tokens": 4096}}, "max_tokens", "greater"),
+    ({"thinking": {"type": "enabled"}}, "thinking.budget_tokens", "missing required field"),
     (
         {
             "thinking": {"type": "adaptive"},
             "tools": [{"name": "f", "input_schema": CITY}],
             "tool_choice": {"type": "any"},
         },
-        "Thinking",
+        "thinking",
         "forces tool use",
     ),
     (
@@ -232,8 +236,8 @@ MESSAGES_ROWS: list[Row] = [
         "messages.1.content",
         "must start with a thinking block",
     ),
-    ({"output_config": {"effort": "none"}}, "output_config.effort", "'xhigh' or 'max'"),
-    ({"tools": [{"name": "f"}]}, "tools.0.custom.input_schema", "Field required"),
+    ({"output_config": {"effort": "none"}}, "output_config.effort", "Invalid enum value 'none'"),
+    ({"tools": [{"name": "f"}]}, "tools.0.custom.input_schema", "missing required field"),
     (
         {"tools": [{"name": "f", "input_schema": {}}]},
         "tools.0.custom.input_schema.type",
@@ -244,11 +248,11 @@ MESSAGES_ROWS: list[Row] = [
         "tools.0.custom.input_schema.type",
         "'object'",
     ),
-    ({"tools": [{"name": "a b", "input_schema": CITY}]}, "tools.0.custom.name", "pattern"),
+    ({"tools": [{"name": "a b", "input_schema": CITY}]}, "tools.0.custom.name", "Expected `str`"),
     (
         {"tools": [{"name": "f", "parameters": CITY}]},
-        "tools.0.custom.input_schema",
-        "Field required",
+        "tools.0.custom.parameters",
+        "unknown field",
     ),
     (
         {"tools": [{"type": "function", "name": "f", "input_schema": CITY}]},
@@ -266,7 +270,7 @@ MESSAGES_ROWS: list[Row] = [
             "tools": [{"name": "f", "input_schema": CITY}],
             "tool_choice": {"type": "tool", "name": "g"},
         },
-        "Tool 'g'",
+        "tool_choice.name",
         "not found",
     ),
     (
@@ -292,22 +296,22 @@ MESSAGES_ROWS: list[Row] = [
     ),
     (
         {"messages": [USER, with_name("a.b"), turn(result())]},
-        "messages.1.content.0.tool_use.name",
-        "pattern '^[a-zA-Z0-9_-]{1,128}$'",
+        "messages.1.content.0.name",
+        "Expected `str`",
     ),
     (
         {"messages": [USER, use(), turn(result(is_error=True, content=[IMAGE]))]},
-        "messages.2.content.0.tool_result",
+        "messages.2.content.0",
         "must be type `text` if `is_error` is true",
     ),
     (
         {"messages": [USER, use(), turn(result(content=[REFERENCE]))]},
-        "Tool reference 'g'",
+        "messages.2.content.0",
         "not found in available tools",
     ),
     (
         {"messages": [turn({"type": "image", "source": {"type": "url", "url": "http://x/a.png"}})]},
-        "messages.0.content.0.image.source.url.url",
+        "messages.0.content.0.source.url",
         "Only HTTPS",
     ),
     (
@@ -332,8 +336,8 @@ MESSAGES_ROWS: list[Row] = [
     ),
     (
         {"messages": [USER, said({**TEXT, "citations": [{"type": "url_citation"}]}), USER]},
-        "messages.1.content.0.text.citations.0",
-        "'url_citation'",
+        "messages.1.content.0.citations.0.type",
+        "Invalid value 'url_citation'",
     ),
     (
         {"messages": [USER, said(SEARCHED), USER]},
@@ -350,7 +354,7 @@ MESSAGES_ROWS: list[Row] = [
             "messages": [USER, {"role": "assistant", "content": "so"}],
             "thinking": {"type": "adaptive"},
         },
-        "This model does not support assistant message prefill",
+        "messages.1",
         "must end with a user message",
     ),
     (
@@ -358,37 +362,41 @@ MESSAGES_ROWS: list[Row] = [
             "messages": [USER, {"role": "assistant", "content": "so"}],
             "output_config": {"format": {"type": "json_schema", "schema": closed({})}},
         },
-        "Prefilling",
+        "messages.1",
         "structured outputs",
     ),
     (
         {"thinking": {"type": "enabled", "budget_tokens": 4096}, "max_tokens": 4096},
-        "`max_tokens`",
+        "max_tokens",
         "greater than `thinking.budget_tokens`",
     ),
-    ({"thinking": {"type": "disabled", "display": "omitted"}}, "thinking.disabled", "Extra inputs"),
-    ({"thinking": {"type": "on"}}, "thinking", "Input tag 'on'"),
+    ({"thinking": {"type": "disabled", "display": "omitted"}}, "thinking.display", "unknown field"),
+    ({"thinking": {"type": "on"}}, "thinking.type", "Invalid value 'on'"),
     ({"top_p": 0.5}, "top_p", "removed in API version 2026-10-21"),
-    ({"metadata": {"user_id": "x" * 513}}, "metadata.user_id", "at most 512 characters"),
-    ({"service_tier": "priority"}, "service_tier", "'auto' or 'standard_only'"),
-    ({"container": {"skill": []}}, "container.skill", "Extra inputs"),
-    ({"output_config": {"task_budget": {}}}, "output_config.task_budget", "Extra inputs"),
-    ({"system": [{"type": "image"}]}, "system.0", "Input tag 'image'"),
-    ({"max_tokens": -1}, "max_tokens", "greater than or equal to 0"),
+    ({"metadata": {"user_id": "x" * 513}}, "metadata.user_id", "Expected `str` of length <= 512"),
+    ({"service_tier": "priority"}, "service_tier", "Invalid enum value 'priority'"),
+    ({"container": {"skill": []}}, "container.skill", "unknown field"),
+    (
+        {"output_config": {"task_budget": {}}},
+        "output_config.task_budget",
+        "The field is not known here",
+    ),
+    ({"system": [{"type": "image"}]}, "system.0.type", "Invalid value 'image'"),
+    ({"max_tokens": -1}, "max_tokens", "Expected `int` >= 0"),
     (
         {"tools": [{"name": "f" * 129, "input_schema": CITY}]},
         "tools.0.custom.name",
-        "pattern",
+        "Expected `str`",
     ),
     ({"tools": [{"type": "bash_1"}]}, "tools.0", "Input tag 'bash_1'"),
     (
         {"tools": [{"type": "bash_20250124", "name": "bash", "timeout": 5}]},
         "tools.0.bash_20250124.timeout",
-        "Extra inputs",
+        "unknown field",
     ),
     (
         {"tools": [{"name": "f", "input_schema": CITY, "defer_loading": True}]},
-        "At least one tool",
+        "tools",
         "defer_loading=false",
     ),
     (
@@ -436,7 +444,7 @@ MESSAGES_ROWS: list[Row] = [
     ),
     (
         {"system": [{**TEXT, "cache_control": {"type": "ephemeral", "ttl": "2h"}}]},
-        "system.0.text.cache_control.ephemeral.ttl",
-        "'5m' or '1h'",
+        "system.0.cache_control.ttl",
+        "Invalid enum value '2h'",
     ),
 ]

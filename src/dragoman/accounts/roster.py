@@ -25,7 +25,7 @@ _log = logging.getLogger("dragoman.accounts")
 class Roster:
     """Accounts by name, beside the pools of their upstreams. `clock`, `spread` and `make_lease`
     are as in `dragoman.accounts.pool.AccountPool` and `UpstreamPool`. `quotas` is what upstreams
-    told of the accounts' quotas.
+    reported of the accounts' quotas.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class Roster:
             pool.probes.consider(state, now, self._spread())
 
     def settle_quotas(self) -> None:
-        """Take over what answers have told of quotas since the last call."""
+        """Apply the quotas that answers have reported since the last call."""
         for name, used in self.quotas.settle(self._clock()).items():
             self._set_quota(name, used)
 

@@ -1,8 +1,7 @@
-"""Calls that say nothing for far longer than is usual, and the accounts that are avoided for it.
-Pure.
+"""Calls without an answer for far longer than usual, and the accounts avoided for it. Pure.
 
 How long an upstream commonly takes to begin its answer is learned from its good answers. A call
-that takes far longer may be at work or may hang: nobody can tell, and whoever asks again may pay
+that takes far longer may be at work or may hang: that is unknown, and a second call may cost
 twice. So the call goes on by default, but its account is avoided until one call, a trial, is
 answered as usual.
 """

@@ -93,7 +93,7 @@ class UsageKey(Struct, frozen=True, order=True):
 class UsageCount(Struct):
     """Sums of one `UsageKey`. Tokens as in `dragoman.canonical.usage`: `input` includes cached and
     cache writes, `output` includes reasoning. `unmetered` are answers of unknown usage, `estimated`
-    those whose usage the upstream did not tell, or not all of it.
+    those whose usage the upstream did not report, or only in part.
 
     `requests` and `errors` count a request once, with the account that was asked last. `attempts`
     count with each account that was asked, `failed` those that failed, and `retries` those of them
@@ -199,7 +199,7 @@ DIMENSIONS = (
     *("hour", "day"),
 )
 """What usage can be grouped by: names as in `UsageKey`, of which `key` is the client; `tag` is each
-of the tags. Hours and days (UTC) are told by their beginning in Unix seconds."""
+of the tags. Hours and days (UTC) are given as their first Unix second."""
 
 Reprice = Callable[[ChargeKey, ChargeCount], tuple[ChargeKey, ChargeCount] | None]
 """What to put in place of the sums of a key; None to leave them."""
@@ -212,7 +212,7 @@ class Batch(Struct, kw_only=True):
     `used` is when accounts were last chosen, `spent` the tokens to subtract from balances, `pins`
     which account a conversation (by its digest) belongs to since when. `charges` are what `usage`
     cost. `errors` are the attempts that failed, `last_errors` the last of each account, `quotas`
-    what upstreams told of accounts' quotas, which is merged with what the store has, `key_uses`
+    what upstreams reported of accounts' quotas, which is merged with what the store has, `key_uses`
     which secrets of client keys were used. `balances` are those that
     the configuration sets: one that is not what it set before replaces what is left.
     """
@@ -267,9 +267,9 @@ class Changes(Struct, frozen=True, kw_only=True):
 
     A state or balance that the worker itself has changed comes back as the store has it:
     transitions of several workers were applied one after another there. `apart` are those of the
-    leases that workers of other gateways have, to which other owners lend slots. What it said of
-    `used` and `pins` with this exchange does not come back. `whole` says that this is all there is,
-    so that what a worker knows besides is gone.
+    leases that workers of other gateways have, to which other owners lend slots. The `used`
+    and `pins` that it reported in this exchange do not come back. `whole`: these are all the data,
+    so anything else that a worker knows was deleted.
     """
 
     version: int
@@ -313,7 +313,7 @@ class Store(AuditLog, Protocol):
         everything whatever `since` is.
 
         Raises:
-            CommitUnknown: `was_written` tells later whether the batch was.
+            CommitUnknown: ask `was_written` later whether the batch was.
         """
 
     @property
@@ -368,12 +368,11 @@ class Store(AuditLog, Protocol):
         """The last failed attempt of every account that has had one."""
 
     def claim(self, claims: Mapping[str, float], now: float) -> set[str]:
-        """Those of the claims, each a word and until when it holds in Unix seconds, that nobody
-        holds at `now`; they are held from then on, so that of several workers one tells of what
-        all of them saw."""
+        """Make those of the claims, each a name and when it expires in Unix seconds, that nobody
+        has at `now`, and return them: of several workers that saw the same, one reports it."""
 
     def release(self, claims: Iterable[str]) -> None:
-        """Hold these claims no longer: what they were made for was not done."""
+        """Give these claims up: what they were made for was not done."""
 
     def charges(self, since: float, until: float) -> dict[ChargeKey, ChargeCount]:
         """What was charged in the hours that begin in [since, until), in Unix seconds."""

@@ -1,5 +1,5 @@
-"""Rosters of configurations that follow one another: those of a configuration before lend on what
-they had, and what becomes of it is told to the one that took their place.
+"""Rosters of successive configurations: one that was replaced still ends the leases it made, and
+reports their outcomes to its successor.
 """
 
 from __future__ import annotations

@@ -89,8 +89,8 @@ class AccountSync:
 
     `fixed` are the accounts of the configuration: they win over stored ones of the same name.
     `meter` counts what goes into the store as usage, `keys` gets the client keys in it. `failures`
-    counts exchanges that failed. All methods are for the event loop. `settled` is told when usage
-    was written, None if nobody is, and `on_exchanged` how many seconds each exchange took.
+    counts exchanges that failed. All methods are for the event loop. `settled` is called when usage
+    was written (None: nothing is), `on_exchanged` with the seconds of each exchange.
     `gateway` is a name that the workers of this gateway have in common, empty if there is one.
     """
 
@@ -282,10 +282,10 @@ class AccountSync:
         try:
             await self._apply(received, first)
         except Exception:
-            # All of it is asked for again, and told of once.
+            # The next exchange asks for all of it again; this is logged once.
             self._version = 0
             if self._taking_over:
-                _log.exception("what the store told could not be taken over")
+                _log.exception("changes from the store could not be applied")
             self._taking_over = False
         else:
             # Another pool that came meanwhile may have missed some of it.
@@ -294,8 +294,8 @@ class AccountSync:
         return True
 
     async def _resolve(self) -> bool:
-        """Find out whether what may have been written was, so that nothing is told twice. False:
-        the store does not say yet."""
+        """Find out whether what may have been written was, so that nothing is written twice. False:
+        the store does not know yet."""
         if self._doubtful is None:
             return True
         batch = self._doubtful
@@ -362,8 +362,8 @@ class AccountSync:
             await asyncio.sleep(0)
         self._keys.is_loaded = True
         for name in self._keys.unusable.keys() - self._keys_unusable:
-            told = self._keys.unusable[name]
-            _log.error("key %s is refused, its rules cannot be followed: %s", name, told)
+            reason = self._keys.unusable[name]
+            _log.error("key %s is refused, its rules cannot be followed: %s", name, reason)
         self._keys_unusable = set(self._keys.unusable)
         for some in _parts(received.accounts):
             self._pool.define(one for one in some if one.name not in self._fixed)

@@ -111,8 +111,8 @@ class Meter:
         """Add one request that ended at `now` (Unix seconds).
 
         `metered` is false for requests whose answers are not paid for in tokens, such as counts:
-        `usage` is then left out. `estimated` says that not all of `usage` was told. `attempts` are
-        those of this account for it that did not fail.
+        `usage` is then left out. `estimated`: the upstream did not report all of `usage`.
+        `attempts` are those of this account for the request that did not fail.
         """
         sums = self._sums(now, whose)
         sums.requests += 1
@@ -137,8 +137,8 @@ class Meter:
     def count_failed(
         self, now: float, whose: Attribution, error: LastError, *, retried: bool
     ) -> None:
-        """Add one attempt that failed, for a request that ended at `now` (Unix seconds); `retried`
-        tells that another attempt followed."""
+        """Add one attempt that failed, for a request that ended at `now` (Unix seconds); `retried`:
+        another attempt followed."""
         sums = self._sums(now, whose)
         sums.attempts += 1
         sums.failed += 1
@@ -214,7 +214,7 @@ class Meter:
         sums = self._charges.get(key)
         if sums is None:
             if name == OTHER or len(self._charges) >= MOST_COUNTS:
-                # What is not told apart by its model cannot be priced anew by it.
+                # Sums of several models cannot be repriced by model.
                 basis = Basis(basis.upstream, OTHER, prices=basis.prices)
                 key = (hour, account, client, OTHER, route, team, "", "", basis)
             sums = self._charges.setdefault(key, ChargeCount())

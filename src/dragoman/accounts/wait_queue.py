@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Returnable)
 
 class Waiter(Generic[T]):
     """A request for an account for `model`, other than those `tried`, that waits for `future`.
-    `pin` and `account` tell the account of its conversation."""
+    `pin` and `account` identify the account of its conversation."""
 
     __slots__ = ("account", "future", "model", "pin", "tried")
 

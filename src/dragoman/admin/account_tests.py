@@ -147,7 +147,7 @@ async def _rotate(call: Call, asked: RotateAccount) -> Rotated:
             model=asked.model,
         )
         if not finding.passed:
-            message = f"The new key does not work, and the old one stays: {finding.told}"
+            message = f"The new key does not work, and the old one stays: {finding.message}"
             raise Refusal(409, "conflict", message, "key", {"finding": finding})
     view = await call.in_store(lambda context: context.accounts.change(changes))
     return Rotated(view, finding)

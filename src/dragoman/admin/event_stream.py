@@ -63,7 +63,7 @@ class _Page:
         self._sent_at = time.monotonic()
 
     async def run(self) -> None:
-        """Send events until the page leaves, the session ends or the gateway does."""
+        """Send events until the page leaves, its session or key ends, or the gateway does."""
         await self._write(_RETRY)
         second = point = 0
         while True:
@@ -73,6 +73,10 @@ class _Page:
                 return
             if int(now) != second:
                 second = int(now)
+                if not self._events.is_served(self._call.gateway.config):
+                    # Who may read is said by another configuration.
+                    await self._send("bye", {"why": "reloaded"})
+                    return
                 if not await self._may_stay():
                     await self._send("bye", {"why": "signed out"})
                     return

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from dragoman.accounts.decide.states import AccountState
 from dragoman.admin.replies import Refusal
+from dragoman.config import Config
 from dragoman.observability.current import Current
 from dragoman.observability.metrics.counts import Outcomes
 from dragoman.observability.metrics.outcomes import FAILED, LIMITED
@@ -69,6 +70,10 @@ class Events:
         self.is_draining = is_draining
         self._watched = Watched()
         self.connections = 0
+
+    def is_served(self, config: Config) -> bool:
+        """Whether this configuration is in service: no other was loaded since."""
+        return self._current.generation.config is config
 
     def begin(self) -> None:
         """Count a page that is opened.

@@ -22,7 +22,7 @@ Write = Callable[[bytes], Awaitable[None]]
 
 class Operator(Struct, frozen=True):
     """Who calls: the name of a key of the administration, and its role. `session` is the one that
-    the cookie names, and `digest` its own; None for callers with a key."""
+    the cookie names, None for callers with a key; `digest` is that of the cookie or the key."""
 
     name: str
     role: Role

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl
@@ -30,6 +30,7 @@ from dragoman.admin.routes import Endpoint, Route, Routes
 from dragoman.admin.table import OPERATIONS
 from dragoman.audit import Actor
 from dragoman.canonical.errors import DragomanError, FaultKind
+from dragoman.edge.auth import presented_key
 from dragoman.edge.errors import Headers, fault_of
 from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.http import ClientGone
@@ -57,6 +58,8 @@ _REMOVED = {
 }
 """Ends of paths that former versions had, and what to do instead."""
 _BODY_BYTES = 1024 * 1024
+_BODY_BYTES_OF_ANYONE = 4 * 1024
+"""Bytes of a body that are read before it is determined who calls."""
 _COMPRESSED_FROM = 16 * 1024
 """Bytes from which on an answer is compressed, if the client accepts that."""
 _IN_THREAD_FROM = 64 * 1024
@@ -96,9 +99,12 @@ class Admin:
             return False
         return True
 
-    async def serve(self, incoming: IncomingRequest, address: str) -> str:
+    async def serve(
+        self, incoming: IncomingRequest, address: str, count_wrong_key: Callable[[str], float]
+    ) -> str:
         """Answer one request of a client at `address`, whatever it is. Returns the kind of error,
-        empty if there was none.
+        empty if there was none. `count_wrong_key` counts one of that address, and returns for how
+        many seconds there were too many.
 
         Raises:
             ClientGone: the caller left.
@@ -112,7 +118,17 @@ class Admin:
             if incoming.status:
                 raise
             refusal = _refusal_of(error, incoming.request_id)
-            if refusal.status == 401:
+            if _is_sign_in(incoming) and refusal.status < 500:
+                wait = await self._operators.count_refusal(address)
+            elif refusal.status == 401 and presented_key(incoming.headers) is not None:
+                wait = count_wrong_key(address)
+            else:
+                wait = 0.0
+            if wait:
+                headers.append((b"retry-after", b"%d" % (int(wait) + 1)))
+                message = f"{refusal} There were too many such attempts from this address."
+                refusal = Refusal(429, "rate_limited", message)
+            elif refusal.status == 401:
                 headers.append((b"www-authenticate", b"Bearer"))
             if refusal.status == 405:
                 headers.append((b"allow", str(refusal.more["allow"]).encode()))
@@ -149,6 +165,9 @@ class Admin:
             raise Refusal(403, "forbidden", message)
         if _has_body(incoming) and (operator.session is not None or operator is _NOBODY):
             check_json(incoming)
+        if operator is _NOBODY and b"content-encoding" in incoming.headers:
+            message = "The body must be sent as it is, without a content encoding."
+            raise Refusal(415, "unsupported_media_type", message, "content-encoding")
         check = _check_for(route, method, incoming.headers.get(b"if-match", b""))
         actor = Actor(operator.name, "admin", address)
         call = Call(self._gateway, incoming, operator, actor, check)
@@ -191,7 +210,8 @@ class Admin:
             values[http.file] = Upload(body, media=media)
         elif in_body:
             is_needed = http.method == "PATCH" or any(known[name].required for name in in_body)
-            fields = await _object(incoming, is_needed=is_needed)
+            most = _BODY_BYTES_OF_ANYONE if operation.role == "anyone" else _BODY_BYTES
+            fields = await _object(incoming, most, is_needed=is_needed)
             for name in names.keys() & fields.keys():
                 if fields.pop(name) != names[name]:
                     _refuse("It is given by the path, and cannot be changed.", name)
@@ -262,6 +282,10 @@ async def _send(incoming: IncomingRequest, reply: Reply, headers: Headers) -> No
     await incoming.reply(reply.status, body, headers, media)
 
 
+def _is_sign_in(incoming: IncomingRequest) -> bool:
+    return incoming.method == "POST" and incoming.path == "/admin/session"
+
+
 def _has_body(incoming: IncomingRequest) -> bool:
     return incoming.headers.get(b"content-length", b"0") != b"0"
 
@@ -296,14 +320,14 @@ def _query(raw: bytes) -> dict[str, str]:
         _refuse("The query cannot be read.")
 
 
-async def _object(incoming: IncomingRequest, *, is_needed: bool) -> dict[str, Any]:
-    """The JSON object in a body; `{}` for none, unless one is needed.
+async def _object(incoming: IncomingRequest, most: int, *, is_needed: bool) -> dict[str, Any]:
+    """The JSON object in a body of at most `most` bytes; `{}` for none, unless one is needed.
 
     Raises:
         Refusal: it is none.
         DragomanError: it cannot be read.
     """
-    body = await incoming.body(_BODY_BYTES)
+    body = await incoming.body(most)
     if not is_needed and not body.strip():
         return {}
     try:

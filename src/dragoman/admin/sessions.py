@@ -1,4 +1,4 @@
-"""Who is signed in to the administration, and who tried wrong keys: owned for all workers.
+"""Who is signed in to the administration, and whose sign-ins were refused: owned for all workers.
 
 Of what a cookie holds only the SHA-256 is known here.
 """
@@ -24,13 +24,13 @@ from dragoman.link.messages import (
 )
 from dragoman.storage.sessions import Session, SessionFile
 
-MOST: Final = 64
-"""Sessions at once: a further one ends the one that was idle longest."""
+MOST: Final = 16
+"""Sessions of one key at once: a further one ends the one that was idle longest."""
 
-MOST_FAILURES: Final = 5
-"""Wrong keys that one address may sign in with in a minute from the first."""
+MOST_REFUSED: Final = 5
+"""Sign-ins of one address in a minute, from the first, that are told why they are refused."""
 
-_FAILURES_S: Final = 60.0
+_REFUSED_S: Final = 60.0
 _MOST_ADDRESSES: Final = 256
 
 _WRITTEN_EVERY_S: Final = 60.0
@@ -63,29 +63,22 @@ class End(Struct, frozen=True):
     digest: bytes
 
 
-class MayTry(Struct, frozen=True):
-    """Asks whether someone at an address may sign in."""
+class Refused(Struct, frozen=True):
+    """A sign-in of an address was refused."""
 
     address: str
 
 
 class Wait(Struct, frozen=True):
-    """In how many seconds: 0 if it is now."""
+    """For how many seconds there were too many of them; 0 if there were not."""
 
     seconds: float
-
-
-class Failed(Struct, frozen=True):
-    """A wrong key came from an address."""
-
-    address: str
 
 
 BEGIN = Question("sessions.begin", Begin, Session)
 FIND = Question("sessions.find", Find, Found)
 END = Notice("sessions.end", End)
-MAY_TRY = Question("sessions.may_try", MayTry, Wait)
-FAILED = Notice("sessions.failed", Failed)
+REFUSED = Question("sessions.refused", Refused, Wait)
 
 
 class SessionOwner:
@@ -101,13 +94,12 @@ class SessionOwner:
         self._clock = clock
         self._sessions: dict[bytes, Session] = {}
         self._written_at = 0.0
-        self._failures: dict[str, tuple[float, int]] = {}
+        self._refused: dict[str, tuple[float, int]] = {}
         """By address: when the first was within a minute, and how many there are."""
         handlers.answer(BEGIN, self._begin)
         handlers.answer(FIND, self._find)
         handlers.receive(END, self._end)
-        handlers.answer(MAY_TRY, self._may_try)
-        handlers.receive(FAILED, self._failed)
+        handlers.answer(REFUSED, self._count_refusal)
 
     def close(self) -> None:
         """Store when sessions were used last."""
@@ -119,8 +111,9 @@ class SessionOwner:
         self._read()
         now = self._clock()
         living = {digest: one for digest, one in self._sessions.items() if one.lives(now)}
-        if len(living) >= MOST:
-            del living[min(living, key=lambda digest: living[digest].seen)]
+        same = [digest for digest, one in living.items() if one.name == message.name]
+        if len(same) >= MOST:
+            del living[min(same, key=lambda digest: living[digest].seen)]
         session = living[message.digest] = Session(message.name, message.mark, now, now)
         self._sessions = living
         self._write()
@@ -141,21 +134,15 @@ class SessionOwner:
         if self._sessions.pop(message.digest, None) is not None:
             self._write()
 
-    def _may_try(self, worker: Peer, message: MayTry) -> Wait:
-        began, count = self._failures.get(message.address, (0.0, 0))
+    def _count_refusal(self, worker: Peer, message: Refused) -> Wait:
         now = self._clock()
-        if count < MOST_FAILURES or not 0 <= now - began < _FAILURES_S:
-            return Wait(0.0)
-        return Wait(began + _FAILURES_S - now)
-
-    def _failed(self, worker: Peer, message: Failed) -> None:
-        now = self._clock()
-        began, count = self._failures.pop(message.address, (now, 0))
-        if not 0 <= now - began < _FAILURES_S:
+        began, count = self._refused.pop(message.address, (now, 0))
+        if not 0 <= now - began < _REFUSED_S:
             began, count = now, 0
-        if len(self._failures) >= _MOST_ADDRESSES:
-            del self._failures[min(self._failures, key=lambda one: self._failures[one][0])]
-        self._failures[message.address] = began, count + 1
+        if len(self._refused) >= _MOST_ADDRESSES:
+            del self._refused[min(self._refused, key=lambda one: self._refused[one][0])]
+        self._refused[message.address] = began, count + 1
+        return Wait(began + _REFUSED_S - now if count >= MOST_REFUSED else 0.0)
 
     def _read(self) -> None:
         if self._file is not None and (found := self._file.changed()) is not None:
@@ -189,13 +176,13 @@ class Sessions:
         """End the session of a cookie, if there is one."""
         self._owner.report(END, End(digest))
 
-    async def wait(self, address: str) -> float:
-        """Seconds until a key is looked at that comes from an address; 0 if it is now."""
-        return (await self._ask(MAY_TRY, MayTry(address))).seconds
-
-    def failed(self, address: str) -> None:
-        """A wrong key came from an address."""
-        self._owner.report(FAILED, Failed(address))
+    async def count_refusal(self, address: str) -> float:
+        """Count a sign-in of an address that is refused. Returns the seconds for which there were
+        too many."""
+        try:
+            return (await self._ask(REFUSED, Refused(address))).seconds
+        except StoreError:
+            return 0.0  # the gateway is ending
 
     async def _ask(self, question: Question[Asked, Answer], message: Asked) -> Answer:
         try:

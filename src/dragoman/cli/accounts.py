@@ -131,7 +131,7 @@ def _result(finding: Finding) -> str:
         return f"{name}answered in {finding.milliseconds:.0f} ms; {finding.account_is}"
     status = f"status {finding.status}" if finding.status else "no answer"
     why = f"; {finding.why}" if finding.why else ""
-    return f"{name}{status}: {finding.told}{why}; {finding.account_is}"
+    return f"{name}{status}: {finding.message}{why}; {finding.account_is}"
 
 
 # What the other commands print

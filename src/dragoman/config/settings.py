@@ -93,9 +93,9 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     exceed this is answered 503. Bodies and answers under 64 KB are not counted; their number is
     bounded."""
     failed_logins: Annotated[int, Meta(ge=0), RESTART] = 30
-    """Requests with a missing or unknown key that are accepted from one address in a minute;
-    further requests are answered 429, except those with a key that was valid in that minute. 0 for
-    any number. This machine is exempt."""
+    """Requests with a missing or unknown key of one address in a minute that are answered 401;
+    further ones are answered 429. A request with a valid key is never refused for those of others.
+    0 for any number. This machine is exempt."""
     trusted_proxies: tuple[NonEmpty, ...] = ()
     """Addresses or networks of proxies in front of the gateway, `unix` for a proxy on a Unix
     socket. Only their `X-Forwarded-For` is used, for the limits by address and for the log."""

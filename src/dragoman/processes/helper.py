@@ -33,19 +33,19 @@ _BREATH_S = 0.2
 """Seconds without work after which garbage is looked for."""
 
 _MOST_KEPT = 256 * 1024 * 1024
-"""A process that holds more bytes when its work is done ends: it would not give all of it back."""
+"""A process whose resident memory is larger after its work ends: it would not return all of it."""
 
 
 class Unfinished(Exception):
     """A piece of work failed, or took more memory than it may (`is_too_much`)."""
 
-    def __init__(self, told: str, is_too_much: bool = False) -> None:
-        super().__init__(told)
-        self.told = told
+    def __init__(self, cause: str, is_too_much: bool = False) -> None:
+        super().__init__(cause)
+        self.cause = cause
         self.is_too_much = is_too_much
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.told, self.is_too_much)
+        return type(self), (self.cause, self.is_too_much)
 
 
 def send(sock: socket.socket, value: object, body: bytes) -> None:
@@ -54,8 +54,8 @@ def send(sock: socket.socket, value: object, body: bytes) -> None:
     Raises:
         OSError: nobody is there.
     """
-    told = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    sock.sendall(_SIZES.pack(len(told), len(body)) + told)
+    pickled = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    sock.sendall(_SIZES.pack(len(pickled), len(body)) + pickled)
     view = memoryview(body)
     for start in range(0, len(body), _MOST_AT_ONCE):
         sock.sendall(view[start : start + _MOST_AT_ONCE])
@@ -69,12 +69,12 @@ def receive(sock: socket.socket) -> tuple[Any, bytes]:
         EOFError: nobody is there.
         OSError: the same, or nothing came in time.
     """
-    told, body = _SIZES.unpack(_exactly(sock, _SIZES.size))
-    return pickle.loads(_exactly(sock, told)), _exactly(sock, body)
+    pickled, body = _SIZES.unpack(_exactly(sock, _SIZES.size))
+    return pickle.loads(_exactly(sock, pickled)), _exactly(sock, body)
 
 
 def _exactly(sock: socket.socket, size: int) -> bytes:
-    """So many bytes. They come in one call of the kernel, which holds no lock of Python's."""
+    """Exactly `size` bytes, read by kernel calls during which other threads run."""
     data = b""
     while len(data) < size:
         piece = sock.recv(min(size - len(data), _MOST_AT_ONCE), socket.MSG_WAITALL)
@@ -87,7 +87,7 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
 def main() -> None:
     """Work until the other process closes the socket, or is gone."""
     # Signals for all processes of the gateway are not for this one: it is needed until the last
-    # request has ended, and then told by the socket.
+    # request has ended, and then the closed socket ends it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     memory, most = int(sys.argv[1]), resource.getrlimit(resource.RLIMIT_DATA)[1]
@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def _work(sock: socket.socket) -> bool:
-    """Do a piece of work. Returns whether this process may do more, as the other one is told."""
+    """Do a piece of work. Returns whether this process may do more, which its answer says too."""
     (function, arguments), body = receive(sock)
     given, usable = b"", True
     try:

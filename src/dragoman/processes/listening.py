@@ -90,8 +90,8 @@ def resolve(host: str, port: int) -> tuple[str, int]:
 
 
 def given_by_systemd() -> list[socket.socket]:
-    """The sockets of a systemd socket unit, none if there is no such unit. The variables that tell
-    of them are removed, so that no child takes them for its own.
+    """The sockets of a systemd socket unit, none if there is no such unit. Their environment
+    variables are removed, so that no child process takes the sockets for its own.
 
     Raises:
         OSError: what was given is no stream socket.
@@ -119,7 +119,7 @@ def address_of(sock: socket.socket) -> tuple[str, int]:
 
 
 def address_of_path(path: str) -> tuple[str, int]:
-    """The address of a Unix socket, which is the same wherever its name is told from."""
+    """The address of a Unix socket: its absolute path, whatever the working directory."""
     return os.path.realpath(path), 0
 
 

@@ -82,7 +82,7 @@ def failures_reported() -> Iterator[None]:
 
 
 def log_report(report: Report) -> None:
-    """Tell of a reload in the log, in one line."""
+    """Log a reload in one line."""
     if report.problems:
         problems = "; ".join(report.problems)
         _log.error("reload: nothing was changed, the configuration cannot be used: %s", problems)

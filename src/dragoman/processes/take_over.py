@@ -3,7 +3,7 @@
 The running gateway offers its listening sockets on a Unix socket whose name is made of the address.
 One that is started asks there first: it is given the sockets (SCM_RIGHTS, unix(7)), takes
 connections from them beside the other, and says so; only then the other stops to take any, and
-ends as if told to. If the new one fails before, nothing has happened. The sockets themselves are
+ends as at SIGTERM. If the new one fails before, nothing has happened. The sockets themselves are
 never closed, so what waits in them is not lost either.
 
 The names are of Linux's abstract namespace: no file is left behind, and they reach as far as the
@@ -50,7 +50,7 @@ _ANSWER_S = 5.0
 """Seconds in which the gateway that runs has to answer."""
 
 _MOST_UNHEARD = 16
-"""Connected processes that have not said what they want; the first of them makes room."""
+"""Most connected processes without a message yet; the oldest is disconnected for a new one."""
 
 _START_S = 120.0
 """Seconds in which the gateway that takes over has to be ready; then another may ask."""
@@ -87,7 +87,7 @@ class Predecessor:
                 self._link.send(_SERVING)
                 self._link.recv(_MESSAGE_BYTES)
             except OSError as error:
-                # It is gone, or was told to go by someone else.
+                # It is gone, or another process made it end.
                 _log.info("took over from process %d, which did not answer: %s", self.pid, error)
             else:
                 _log.info("took over from process %d, which ends by itself", self.pid)
@@ -148,10 +148,10 @@ def ask_to_reload(address: tuple[str, int]) -> bytes | None:
         if not _is_trusted(link):
             raise _Distrusted(errno.EPERM, "another user's gateway has this address")
         link.send(_RELOAD)
-        told = link.recv(_REPORT_BYTES)
-        if not told:
+        report = link.recv(_REPORT_BYTES)
+        if not report:
             raise OSError(errno.EPIPE, "the gateway that runs there did not answer")
-        return told
+        return report
 
 
 def ask_for_limits(address: tuple[str, int], question: bytes) -> bytes | None:
@@ -199,7 +199,7 @@ class Offer:
         self._taker: socket.socket | None = None
         self._taker_until = 0.0
         self._unheard: dict[socket.socket, None] = {}
-        """Others that are connected, and have not said yet what they want, in order of coming."""
+        """Connected processes without a message yet, in the order of their connections."""
         self._selector = selectors.DefaultSelector()
         self._listener: socket.socket | None = None
 
@@ -268,14 +268,14 @@ class Offer:
         if peer is not self._taker and peer not in self._unheard:
             return  # It was dropped a moment ago.
         try:
-            said = peer.recv(_MESSAGE_BYTES)
+            message = peer.recv(_MESSAGE_BYTES)
         except OSError:
-            said = b""
-        if said == _ASK and self._is_taken_by(peer):
+            message = b""
+        if message == _ASK and self._is_taken_by(peer):
             with suppress(OSError):
                 self._give(peer)
                 return
-        elif said == _SERVING and peer is self._taker:
+        elif message == _SERVING and peer is self._taker:
             self._release(peer)
             # First, so that whoever took over can offer the sockets in turn.
             self.close()
@@ -284,13 +284,13 @@ class Offer:
             _log.info("another gateway took over; this one ends")
             self._on_taken()
             return
-        elif said == _RELOAD and self._on_reload is not None:
+        elif message == _RELOAD and self._on_reload is not None:
             self._release(peer)
             self._on_reload(partial(_answer, peer))
             return
-        elif said.startswith(_LOOK) and self._on_look is not None:
+        elif message.startswith(_LOOK) and self._on_look is not None:
             self._release(peer)
-            _answer(peer, self._on_look(said.removeprefix(_LOOK)))
+            _answer(peer, self._on_look(message.removeprefix(_LOOK)))
             return
         self._drop(peer)
 
@@ -324,9 +324,9 @@ class Offer:
         peer.close()
 
 
-def _answer(peer: socket.socket, told: bytes) -> None:
+def _answer(peer: socket.socket, answer: bytes) -> None:
     with peer, suppress(OSError):
-        peer.send(told)
+        peer.send(answer)
 
 
 def _is_possible() -> bool:

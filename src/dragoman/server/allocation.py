@@ -35,7 +35,7 @@ def configure_allocator() -> None:
 
 
 def _is_set() -> bool:
-    """Whether the environment tells malloc what to do (mallopt(3), glibc's "Tunables")."""
+    """Whether the environment configures malloc (mallopt(3), glibc's "Tunables")."""
     tunables = os.environ.get("GLIBC_TUNABLES", "")
     return "glibc.malloc." in tunables or any(name.startswith("MALLOC_") for name in os.environ)
 

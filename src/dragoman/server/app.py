@@ -19,14 +19,14 @@ from dragoman.admin.gateway import ReloadRequest
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.edge.auth import Caller, Guessed, presented_key
-from dragoman.edge.browsers import check_unkeyed
+from dragoman.edge.browsers import check_host, check_unkeyed
 from dragoman.edge.errors import fault_of, refusal
 from dragoman.edge.incoming import IncomingRequest, Received
 from dragoman.edge.logins import Logins
 from dragoman.edge.paths import implied_codec, normal_path
 from dragoman.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
 from dragoman.http import ClientGone, Request
-from dragoman.http.addresses import Proxies, is_here
+from dragoman.http.addresses import Proxies
 from dragoman.http.websocket import is_requested
 from dragoman.link.messages import Handlers, Peer
 from dragoman.observability.metrics.exposition import content_type, takes_openmetrics
@@ -43,7 +43,6 @@ from dragoman.serving.exchange import SHUTTING_DOWN
 
 _log = logging.getLogger("dragoman")
 
-_STATUS_UNAUTHENTICATED = 401
 _STATUS_CLIENT_GONE = 499
 _BUSY_RETRY_S = 1.0
 
@@ -215,13 +214,11 @@ class Gateway:
         try:
             if is_open:
                 check_unkeyed(incoming)
+            elif path.startswith(_FOR_OPERATORS):
+                check_host(incoming)
             if admin:
-                is_shown = presented_key(incoming.headers) is not None
-                if is_shown and self._logins.failures:
-                    self._check_logins(incoming, now)
-                record.error = await now.admin.serve(incoming, _address(incoming, now))
-                if is_shown and incoming.status == _STATUS_UNAUTHENTICATED:
-                    self._note_failed_login(incoming, now)
+                address = _address(incoming, now)
+                record.error = await now.admin.serve(incoming, address, self._logins.failed)
             else:
                 answering = self._handled(incoming, now, route, record)
                 is_counted = incoming.method == "POST"
@@ -279,14 +276,14 @@ class Gateway:
             raise
         record.caller, record.team = caller.name, caller.team
         if caller.paths and not route.for_all and not caller.may_call(incoming.path):
-            told = f"This API key may not be used for {incoming.path[:200]}."
-            raise refusal(FaultKind.FORBIDDEN, told, code="path_not_allowed")
+            message = f"This API key may not be used for {incoming.path[:200]}."
+            raise refusal(FaultKind.FORBIDDEN, message, code="path_not_allowed")
         if method == "POST":
             check_content_type(incoming.headers.get(b"content-type"))
             if self._serving >= now.config.server.max_concurrent:
                 incoming.shared.append((b"retry-after", b"%d" % _BUSY_RETRY_S))
-                told = "The gateway serves as many requests as it may."
-                raise refusal(FaultKind.OVERLOADED, told)
+                message = "The gateway serves as many requests as it may."
+                raise refusal(FaultKind.OVERLOADED, message)
         return handler(incoming, caller, record)
 
     def _upgrading(self, incoming: IncomingRequest, now: Generation, route: Route) -> Handler:
@@ -316,40 +313,30 @@ class Gateway:
         Raises:
             DragomanError: UNAUTHENTICATED, or RATE_LIMITED after too many failed logins.
         """
-        if self._logins.failures:
-            self._check_logins(incoming, now)
         try:
             caller = now.keys.identify(incoming.headers, lambda: _address(incoming, now))
         except Guessed:
-            self._note_failed_login(incoming, now)
+            self._count_wrong_key(incoming, now)
             raise
-        if self._logins.failures:
-            key = presented_key(incoming.headers) or b""
-            self._logins.succeeded(_address(incoming, now), key)
         if caller.dialect is not None:
             incoming.options = with_settings(incoming.options, DIALECTS[caller.dialect])
         return caller
 
-    def _check_logins(self, incoming: IncomingRequest, now: Generation) -> None:
-        """Make sure that the client's address has not tried too many keys.
+    def _count_wrong_key(self, incoming: IncomingRequest, now: Generation) -> None:
+        """Count a wrong key of the client's address.
 
         Raises:
-            DragomanError: RATE_LIMITED.
+            DragomanError: RATE_LIMITED: there were too many of them.
         """
-        key = presented_key(incoming.headers) or b""
-        wait = self._logins.wait(_address(incoming, now), key)
-        if wait:
-            told = "There were too many logins from this address that failed."
-            raise refusal(FaultKind.RATE_LIMITED, told, retry_after=wait)
-
-    def _note_failed_login(self, incoming: IncomingRequest, now: Generation) -> None:
-        address = _address(incoming, now)
-        if not is_here(address):
-            self._logins.failed(address)
+        if wait := self._logins.failed(_address(incoming, now)):
+            message = "The API key is missing or wrong, as were too many others from this address."
+            raise refusal(FaultKind.RATE_LIMITED, message, retry_after=wait)
 
     async def _metrics(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         admin = self._current.generation.admin
         if not (incoming.is_local or await admin.admits(incoming)):
+            if presented_key(incoming.headers) is not None:
+                self._count_wrong_key(incoming, self._current.generation)
             incoming.shared.append((b"www-authenticate", b"Bearer"))
             raise refusal(FaultKind.UNAUTHENTICATED, "Metrics are for the administration's token.")
         openmetrics = takes_openmetrics(incoming.headers.get(b"accept", b""))
@@ -376,6 +363,7 @@ def _address(incoming: IncomingRequest, now: Generation) -> str:
 
 _ADMIN = "/admin/"
 _OPERATORS = ("/admin", "/metrics")
+_FOR_OPERATORS = (*_OPERATORS, "/ui")
 
 
 def check_content_type(value: bytes | None) -> None:

@@ -141,7 +141,7 @@ class Counter:
         """The count by the upstream.
 
         Raises:
-            Failure: it does not tell.
+            Failure: it did not return one.
         """
         codec = target.upstream.codec
         builder = self._upstreams.builders.of(lease.account)
@@ -177,7 +177,7 @@ def body_to_count(request: ClientRequest, upstream: str, settings: CallSettings)
 
 
 def estimated(request: ClientRequest, sealer: Sealer) -> int:
-    """The count where no upstream can tell.
+    """The estimated count, for upstreams that cannot count.
 
     Raises:
         InvalidRequest: naming the field.

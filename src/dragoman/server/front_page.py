@@ -73,13 +73,13 @@ def _endpoints() -> list[str]:
 
 @cache
 def _documentation() -> dict[str, str]:
-    """The address of the documentation, as the installed package tells it."""
+    """The address of the documentation, from the metadata of the installed package."""
     # Here, since it takes a twentieth of what starting the gateway takes.
     from importlib.metadata import PackageNotFoundError, metadata
 
     try:
-        told = metadata("dragoman").get_all("Project-URL") or []
+        urls = metadata("dragoman").get_all("Project-URL") or []
     except PackageNotFoundError:
         return {}
-    pairs = (line.partition(", ") for line in told)
+    pairs = (line.partition(", ") for line in urls)
     return {name.lower(): url for name, _, url in pairs if name == "Documentation"}

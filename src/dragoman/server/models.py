@@ -172,7 +172,7 @@ class ModelEndpoints:
 
 
 def _reason(error: Exception) -> str:
-    """Why there is no list, in words that hold nothing an upstream said."""
+    """Why there is no list, without any text of an upstream."""
     if isinstance(error, Failure):
         return f"status {error.status}" if error.status else error.cause or "no answer"
     return "the answer is no list" if isinstance(error, ValueError) else type(error).__name__

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from dragoman.processes.forks import Forks
 from dragoman.server.common import Common
-from dragoman.server.reloading import Held, Reload
+from dragoman.server.reloading import Reload, ServedConfiguration
 
 
 class OwnerServices:
@@ -14,12 +14,12 @@ class OwnerServices:
     them, or in the only one. `replace` ends the worker of a number, for another to be started in
     its place."""
 
-    def __init__(self, held: Held, replace: Callable[[int], None]) -> None:
-        self.held = held
-        self.common = Common(held.config)
+    def __init__(self, served: ServedConfiguration, replace: Callable[[int], None]) -> None:
+        self.served = served
+        self.common = Common(served.config)
         self.owner = self.common.owner
         self.forks = Forks()
-        self.reload = Reload(held, self.owner, self.forks, replace)
+        self.reload = Reload(served, self.owner, self.forks, replace)
 
     async def start(self) -> None:
         """Begin, in the running event loop."""

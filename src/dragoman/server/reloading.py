@@ -51,10 +51,10 @@ class Next(Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-class Held:
-    """The configuration that a gateway serves: what a worker that is started is given. `source` is
-    where it came from, None if that can not be read again; `hosts` are the addresses that it is
-    reached by."""
+class ServedConfiguration:
+    """The configuration that a gateway serves, and that it passes to a worker which it starts.
+    `source` is where it came from, None if that cannot be read again; `hosts` are the addresses
+    that it is reached by."""
 
     def __init__(self, config: Config, source: Source | None, hosts: tuple[str, ...] = ()) -> None:
         self.config = config
@@ -159,9 +159,13 @@ class Reload:
     number, for another to be started in its place."""
 
     def __init__(
-        self, held: Held, owner: Owner, forks: Forks, replace: Callable[[int], None]
+        self,
+        served: ServedConfiguration,
+        owner: Owner,
+        forks: Forks,
+        replace: Callable[[int], None],
     ) -> None:
-        self._held = held
+        self._served = served
         self._owner = owner
         self._forks = forks
         self._replace = replace
@@ -191,33 +195,33 @@ class Reload:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_S)
-            if self._held.has_changed:
+            if self._served.has_changed:
                 await asyncio.shield(self.begin())
 
     async def _reload(self) -> Report:
         # A worker that is started serves what was served when it was forked.
         async with self._lock, self._forks.prevented():
             self._next = None
-            report = await self._served()
+            report = await self._replaced()
             log_report(report)
             return report
 
-    async def _served(self) -> Report:
-        held = self._held
+    async def _replaced(self) -> Report:
+        served = self._served
         try:
             with failures_reported():
-                other = await asyncio.to_thread(held.read)
+                other = await asyncio.to_thread(served.read)
         except ReloadError as error:
-            return held.refuse(error.problems)
+            return served.refuse(error.problems)
         self._attempts += 1
         workers = list(self._owner.peers)
         found = await asyncio.gather(*(self._prepared(peer, other) for peer in workers))
         if problems := tuple(dict.fromkeys(one for some in found for one in some)):
             for peer in workers:
                 peer.report(DROP, Drop(self._attempts))
-            return held.refuse(problems)
+            return served.refuse(problems)
         # From here on there is no way back: a worker that is started serves it too.
-        report = held.serve(other)
+        report = served.serve(other)
         await asyncio.gather(*(self._commit(peer) for peer in workers))
         await asyncio.to_thread(_record, other)
         return report

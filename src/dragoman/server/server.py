@@ -60,8 +60,8 @@ def check_reach(config: Config, host: str) -> None:
 
 
 class Server:
-    """Serves an application on sockets, from `serve` or `run` to `stop`. What is told by signals is
-    told by calls here: `on_signal`; and `prepare` and `adopt`, for another configuration.
+    """Serves an application on sockets, from `serve` or `run` to `stop`. Instead of signals it
+    has methods: `on_signal`; and `prepare` and `adopt`, for another configuration.
 
     `on_started` is called when requests can come.
     """
@@ -99,7 +99,7 @@ class Server:
         await self.app.start()
         try:
             if self.app.draining:
-                return  # Told to stop before it was ready to serve.
+                return  # It was to stop before it was ready to serve.
             loop.call_soon(self._begin)
             await self.http.serve(sockets)
             until = loop.time() + self.app.config.server.shutdown_grace_s
@@ -185,8 +185,8 @@ def file_faults(config: Config) -> Iterator[Fault]:
         try:
             server_tls(server)
         except OSError as error:
-            told = "no certificate and key that belong together, as PEM"
-            yield ("server", "tls_certificate"), f"{server.tls_certificate}: {told}: {error}"
+            problem = "no certificate and key that belong together, as PEM"
+            yield ("server", "tls_certificate"), f"{server.tls_certificate}: {problem}: {error}"
 
 
 def _unreadable(file: str) -> str | None:

@@ -54,7 +54,7 @@ from dragoman.processes.take_over import Offer, Predecessor, ask
 from dragoman.processes.worker import Attendance, handled_signals, show_stacks
 from dragoman.server.allocation import configure_allocator
 from dragoman.server.owner_services import OwnerServices
-from dragoman.server.reloading import Held, Reload, prepared_for
+from dragoman.server.reloading import Reload, ServedConfiguration, prepared_for
 from dragoman.server.server import Prepared, Server, build_app, check_reach, server_tls
 from dragoman.storage.opening import prepare
 
@@ -78,7 +78,7 @@ def serve(
 
     A service takes over from one that runs on the same address, can be followed in the same way,
     and reads its configuration from `source` anew at SIGHUP, where there is one; what is none dies
-    with its terminal. `announce` is told the base URL as soon as the socket is bound.
+    with its terminal. `announce` is called with the base URL as soon as the socket is bound.
 
     Raises:
         OSError: the address is taken or not there.
@@ -104,7 +104,7 @@ def serve(
     run = _run_alone if config.server.workers == 1 else _run_workers
     try:
         hosts = [address_of(one)[0] for one in sockets if one.family != socket.AF_UNIX]
-        run(Held(config, source, tuple(hosts)), opened, as_service)
+        run(ServedConfiguration(config, source, tuple(hosts)), opened, as_service)
     finally:
         for sock in sockets:
             sock.close()
@@ -114,7 +114,7 @@ def serve(
 
 
 class _Opened(Struct, frozen=True):
-    """The sockets to listen on. `is_sole` tells that nobody had them before this process, and
+    """The sockets to listen on. `is_sole`: no other process had them before;
     `predecessor` is the gateway that has them too, if there is one."""
 
     sockets: list[socket.socket]
@@ -158,14 +158,14 @@ def _turn_away_newcomers(opened: _Opened, offer: Offer) -> bool:
     return True
 
 
-def _run_alone(held: Held, opened: _Opened, as_service: bool) -> None:
+def _run_alone(served: ServedConfiguration, opened: _Opened, as_service: bool) -> None:
     """Serve in this process."""
     sockets, predecessor = opened.sockets, opened.predecessor
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        owned = OwnerServices(held, lambda number: None)
-        with _worker(held, owned.owner.join(Handlers()), None) as server:
+        owned = OwnerServices(served, lambda number: None)
+        with _worker(served, owned.owner.join(Handlers()), None) as server:
             offer = Offer(
                 sockets,
                 server.stop,
@@ -213,12 +213,12 @@ def _answer_reload(reload: Reload, answer: Callable[[bytes], None]) -> None:
     reload.begin().add_done_callback(done)
 
 
-def _run_workers(held: Held, opened: _Opened, as_service: bool) -> None:
+def _run_workers(served: ServedConfiguration, opened: _Opened, as_service: bool) -> None:
     """Serve in several processes, which this one watches."""
-    config = held.config
+    config = served.config
     table = WorkerTable(config.server.workers)
     folder = _shared_folder(config)
-    owned = OwnerServices(held, lambda number: supervisor.replace(number))
+    owned = OwnerServices(served, lambda number: supervisor.replace(number))
     offer = Offer(
         opened.sockets,
         lambda: supervisor.stop(),
@@ -280,7 +280,7 @@ class _Workers:
         common = self._owned.common
         before = common.board.of(number)
         slot = WorkerSlot(number, table.workers, table, common.name, before, self._folder)
-        with _worker(self._owned.held, link, slot) as server:
+        with _worker(self._owned.served, link, slot) as server:
             attendance = Attendance(table, number, dealt, server.listen)
             own = dealt[number]
 
@@ -343,10 +343,10 @@ def _shared_folder(config: Config) -> TemporaryDirectory[str] | None:
 
 
 @contextmanager
-def _worker(held: Held, link: Peer, slot: WorkerSlot | None) -> Iterator[Server]:
+def _worker(served: ServedConfiguration, link: Peer, slot: WorkerSlot | None) -> Iterator[Server]:
     """The server of a worker, which reloads when the owner asks it to, and the log of its requests.
     To be used in the running event loop."""
-    config = held.config
+    config = served.config
     wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
     lines = LineWriter(
         sys.stderr.fileno(), line_form(config.server.log_format, sys.stderr.isatty())
@@ -363,9 +363,9 @@ def _worker(held: Held, link: Peer, slot: WorkerSlot | None) -> Iterator[Server]
         adopt,
     )
     try:
-        request = None if held.source is None else ReloadRequest(reload.reload, held.pending)
+        request = None if served.source is None else ReloadRequest(reload.reload, served.pending)
         log = lines if wanted else None
-        server = Server(build_app(config, log, slot, request, held.number, link))
+        server = Server(build_app(config, log, slot, request, served.number, link))
         yield server
     finally:
         lines.flush()

@@ -123,9 +123,9 @@ class Services:
     serves, which is in `current`. `account_sync` and `responses` are None if nothing is stored,
     `exporting` if nothing is traced.
 
-    `log` and `slot` are as for `Gateway`; `in_flight` tells how many requests are being served,
-    `reload` reads the configuration anew, None where it came from no file; `is_draining` tells
-    whether the gateway is ending, `link` is that to the owner.
+    `log` and `slot` are as for `Gateway`; `in_flight` returns how many requests are being served,
+    `reload` reads the configuration anew (None: it came from no file), `is_draining` returns
+    whether the gateway is ending, `link` is the one to the owner.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class Services:
             if config.request_log.enabled and is_watched
             else None
         )
-        self._tell_of_stores()
+        self._observe_stores()
         self._keeper = SeriesKeeper(
             self._watching.series, self.scrape.counts, lambda: self.current.generation.number
         )
@@ -238,14 +238,14 @@ class Services:
             workers=1 if slot is None else slot.total,
         )
 
-    def _tell_of_stores(self) -> None:
-        """Have the metrics tell how stores keep up."""
-        told = self.scrape.metrics.stored
+    def _observe_stores(self) -> None:
+        """Have the metrics record the writes of the stores and their queues."""
+        record = self.scrape.metrics.stored
         queues: dict[Signal, Callable[[], int]] = {}
         if self.account_sync is not None:
-            self.account_sync.on_exchanged = partial(told, "usage")
+            self.account_sync.on_exchanged = partial(record, "usage")
         if (responses := self.responses) is not None:
-            responses.on_written = partial(told, "responses")
+            responses.on_written = partial(record, "responses")
             queues["responses"] = lambda: responses.waiting
         if (log := self.request_log) is not None:
             queues["requests"] = lambda: log.waiting
@@ -571,7 +571,7 @@ def _used_since(account_sync: AccountSync | None) -> UsedSince | None:
 
 
 def _users_since(account_sync: AccountSync | None) -> UsersSince | None:
-    """What tells of whom there are rows of usage; None if nothing is stored."""
+    """A function that returns who has rows of usage; None if nothing is stored."""
     if account_sync is None:
         return None
 

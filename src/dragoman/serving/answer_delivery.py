@@ -412,9 +412,11 @@ def _ending(context: RequestContext, answer: UpstreamResponse) -> _Ending | None
 
 def _begins(context: RequestContext, lease: Lease, seconds: float, data: bytes, mask: Mask) -> None:
     """A good answer began after so many seconds, with `data`. What it is known by is recorded where
-    it is traced."""
+    it is traced, or where one of several models may be the one that answers."""
     record, attempts = context.record, context.attempts
-    if record.trace is not None and record.trace.sampled and not is_large(data):
+    named = record.admitted is not None and record.admitted.expected.named
+    is_traced = record.trace is not None and record.trace.sampled
+    if (named or is_traced) and not is_large(data):
         record.answered = names_in(mask.secrets_in(data))
     if not context.thought:
         record.first_at = time.perf_counter()

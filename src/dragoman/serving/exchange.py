@@ -68,6 +68,10 @@ from dragoman.upstream.request import SocketUse, UpstreamRequest
 _LAST_WORDS_S = 0.2
 """Seconds for which an answer over WebSocket is read on when its client has left."""
 
+READ_ON_S = 20.0
+"""Seconds for which an answer is read on whose usage a limit counts. After that all counts as used
+that was reserved."""
+
 SHUTTING_DOWN = Fault(FaultKind.OVERLOADED, "The gateway is shutting down.", code="server_error")
 
 
@@ -145,8 +149,8 @@ class Exchange:
                 else self._server.keepalive_s,
                 commit_after_s=self._server.commit_after_s,
             )
-            if plan.upstream.websocket != "off":
-                linger = partial(_lingers, context)
+        if caller.is_limited or (record.stream and plan.upstream.websocket != "off"):
+            linger = partial(_lingers, context)
         try:
             await while_connected(incoming, self._forward(context), linger)
         finally:
@@ -345,7 +349,8 @@ class Exchange:
                 raise
             finally:
                 lease.give_back()
-            lease = await attempts.next()
+            # Nobody waits for another attempt at what is only read on for its usage.
+            lease = None if context.incoming.gone else await attempts.next()
         assert attempts is not None
         return attempts.gave_up
 
@@ -434,8 +439,11 @@ def _is_streaming(context: RequestContext) -> bool:
 
 
 def _lingers(context: RequestContext) -> float:
-    """Seconds for which an answer is read on though its client has left: what an upstream has said
-    over a connection by then is there, its usage and its end too."""
+    """Seconds for which an answer is read on though its client has left. Where a limit counts what
+    it uses, to its end; else what an upstream has said over a connection by then is there."""
+    admitted = context.record.admitted
+    if context.is_called and admitted is not None and admitted.rules.needs_tokens:
+        return READ_ON_S
     return _LAST_WORDS_S if context.stream is not None else 0.0
 
 

@@ -205,9 +205,9 @@ class LargeBodies:
             _tell(failure)
             if not failure.is_too_much:
                 raise
-            told = f"The request body takes too much to translate: {failure.told}."
+            told = f"The request body takes too much to translate: {failure.cause}."
             raise too_large(told) from None
 
 
 def _tell(failure: Unfinished) -> None:
-    _log.warning("a large body could not be worked on: %s", failure.told)
+    _log.warning("a large body could not be worked on: %s", failure.cause)

@@ -61,8 +61,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     """The outcome of a probe of one account.
 
     `status` is that of the upstream's answer, 0 if there was none. `why` names the rule that fits
-    a failure, `told` is the upstream's message without secrets. `account_is` says what the outcome
-    means for the account.
+    a failure, `message` is the upstream's message without secrets. `account_is` says what the
+    outcome means for the account.
     """
 
     account: str
@@ -71,7 +71,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     passed: bool
     status: int
     why: str
-    told: str
+    message: str
     account_is: str
     milliseconds: float
 
@@ -146,7 +146,7 @@ async def probe(
         passed=failure is None,
         status=200 if failure is None else failure.symptom.status,
         why=why,
-        told=message,
+        message=message,
         account_is=of_account(state, after, model, now),
         milliseconds=round((time.monotonic() - began) * 1000, 1),
     )

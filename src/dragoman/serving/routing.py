@@ -15,6 +15,7 @@ from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import Config, Fallback, Route, Upstream, matches
 from dragoman.edge.auth import Caller
 from dragoman.keys.ring import ModelList
+from dragoman.protocols.presets import completed
 from dragoman.translation import CallSettings, ClientRequest
 
 _REMEMBERED = 4096
@@ -163,7 +164,8 @@ class Router:
         fallbacks: tuple[Target, ...],
     ) -> Target:
         endpoint = upstream.codec.endpoint
-        capabilities = endpoint.completed(capabilities or upstream.capabilities, upstream.base_url)
+        chosen = capabilities or upstream.capabilities
+        capabilities = completed(chosen, upstream.protocol, upstream.base_url, model)
         settings = CallSettings(
             model=model, options=options, capabilities=capabilities, sealer=self._sealer
         )

@@ -1,5 +1,5 @@
-"""What was used within windows of limits that are shorter than an hour, of which rows of usage
-cannot tell. It is written when a gateway ends, and read by the next one."""
+"""The use of limits within windows shorter than an hour, which rows of usage do not record. A
+gateway writes it when it ends, and the next one reads it."""
 
 from __future__ import annotations
 

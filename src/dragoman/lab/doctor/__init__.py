@@ -1,5 +1,5 @@
-"""Tells why a client shows nothing: plays the clients of all three protocols against an instance,
-of this gateway or any other, and checks what they need.
+"""The doctor: acts as the clients of all three protocols towards an instance of this gateway or any
+other, and reports which of their needs are not met.
 """
 
 from dragoman.lab.doctor.checks import Check, Weight

@@ -51,7 +51,7 @@ def _refuse(scenario: str, reason: str) -> ApiError:
     return ApiError(400, f"The scenario '{scenario}' {reason}.", code="simulator")
 
 
-def said(options: Options) -> str:
+def answer_text(options: Options) -> str:
     """The text that the options ask for: given, or so many words of filler."""
     if (text := options.text("text")) is not None:
         return text
@@ -62,7 +62,7 @@ def said(options: Options) -> str:
 
 def text(view: View, options: Options) -> Scenario:
     """Plain text: `text=` or `words=`, cut by `chunks=` or `size=`."""
-    return Scenario((Text(said(options)),))
+    return Scenario((Text(answer_text(options)),))
 
 
 def multibyte(view: View, options: Options) -> Scenario:
@@ -162,7 +162,7 @@ def bad_arguments(view: View, options: Options) -> Scenario:
     call = _call(_pick(view, options, "bad_arguments"), options)
     broken = options.text("args") or '{"city": Paris,}'
     if view.protocol == "messages" and not view.stream:
-        raise _refuse("bad_arguments", "can't be said by Messages without a stream")
+        raise _refuse("bad_arguments", "cannot be expressed in Messages without a stream")
     return Scenario((replace(call, arguments=broken),))
 
 
@@ -192,15 +192,15 @@ def _thoughts(options: Options, parts: int) -> tuple[str, ...]:
 
 def reasoning(view: View, options: Options) -> Scenario:
     """Reasoning, then text (`thought=`)."""
-    return Scenario((Reasoning(_thoughts(options, 1)), Text(said(options))))
+    return Scenario((Reasoning(_thoughts(options, 1)), Text(answer_text(options))))
 
 
 def reasoning_parts(view: View, options: Options) -> Scenario:
     """Several summary parts (Responses) or thinking blocks (Messages) before the text."""
     parts = _thoughts(options, 2)
     if view.protocol == "responses":
-        return Scenario((Reasoning(parts), Text(said(options))))
-    return Scenario((*(Reasoning((part,)) for part in parts), Text(said(options))))
+        return Scenario((Reasoning(parts), Text(answer_text(options))))
+    return Scenario((*(Reasoning((part,)) for part in parts), Text(answer_text(options))))
 
 
 def reasoning_tool(view: View, options: Options) -> Scenario:
@@ -213,7 +213,7 @@ def reasoning_tool(view: View, options: Options) -> Scenario:
 
 def redacted_thinking(view: View, options: Options) -> Scenario:
     """Reasoning without readable text, then text (Messages, Responses)."""
-    return Scenario((Reasoning(_thoughts(options, 1), redacted=True), Text(said(options))))
+    return Scenario((Reasoning(_thoughts(options, 1), redacted=True), Text(answer_text(options))))
 
 
 def interleaved_thinking(view: View, options: Options) -> Scenario:
@@ -234,7 +234,7 @@ def reasoning_roundtrip(view: View, options: Options) -> Scenario:
     """
     thoughts = _thoughts(options, 1)
     if not view.turns:
-        step: Step = Text(said(options))
+        step: Step = Text(answer_text(options))
         if view.tools and view.tool_choice != "none":
             step = _call(_pick(view, options, "reasoning_roundtrip"), options)
         return Scenario((Reasoning(thoughts), step))
@@ -253,17 +253,17 @@ def refusal(view: View, options: Options) -> Scenario:
 
 def length(view: View, options: Options) -> Scenario:
     """Text that the token limit cuts off."""
-    return Scenario((Text(said(options)),), finish="length")
+    return Scenario((Text(answer_text(options)),), finish="length")
 
 
 def context_window(view: View, options: Options) -> Scenario:
     """Text that the end of the context window cuts off."""
-    return Scenario((Text(said(options)),), finish="context_window")
+    return Scenario((Text(answer_text(options)),), finish="context_window")
 
 
 def content_filter(view: View, options: Options) -> Scenario:
     """Text that a filter cuts off."""
-    return Scenario((Text(said(options)),), finish="content_filter")
+    return Scenario((Text(answer_text(options)),), finish="content_filter")
 
 
 def stop_sequence(view: View, options: Options) -> Scenario:
@@ -272,7 +272,7 @@ def stop_sequence(view: View, options: Options) -> Scenario:
         raise _refuse("stop_sequence", "needs stop sequences, which Responses has not")
     if not view.stop_sequences:
         raise _refuse("stop_sequence", "needs a stop sequence in the request")
-    return Scenario((Text(f"{said(options)}{view.stop_sequences[0]} and never this"),))
+    return Scenario((Text(f"{answer_text(options)}{view.stop_sequences[0]} and never this"),))
 
 
 def structured(view: View, options: Options) -> Scenario:
@@ -296,7 +296,7 @@ def _sources() -> tuple[Citation, ...]:
 
 def citations(view: View, options: Options) -> Scenario:
     """Text that cites two sources."""
-    return Scenario((Text(said(options), _sources()),))
+    return Scenario((Text(answer_text(options), _sources()),))
 
 
 def hosted_search(view: View, options: Options) -> Scenario:
@@ -304,14 +304,14 @@ def hosted_search(view: View, options: Options) -> Scenario:
     if not any(tool.startswith("web_search") for tool in view.hosted):
         raise _refuse("hosted_search", "needs the vendor's web search tool in the request")
     search = HostedSearch("the dragoman", _sources())
-    return Scenario((search, Text(said(options), _sources())))
+    return Scenario((search, Text(answer_text(options), _sources())))
 
 
 def pause_turn(view: View, options: Options) -> Scenario:
     """A turn that pauses, and goes on when the answer is sent back (Messages)."""
     if view.turns:
         return Scenario((Text("And that is the rest."),))
-    return Scenario((Text(said(options)),), finish="pause")
+    return Scenario((Text(answer_text(options)),), finish="pause")
 
 
 def logprobs(view: View, options: Options) -> Scenario:
@@ -320,13 +320,13 @@ def logprobs(view: View, options: Options) -> Scenario:
         raise _refuse("logprobs", "needs log probabilities, which Messages has not")
     if view.logprobs is None:
         raise _refuse("logprobs", "needs a request for log probabilities")
-    return Scenario((Text(said(options)),))
+    return Scenario((Text(answer_text(options)),))
 
 
 def cached_usage(view: View, options: Options) -> Scenario:
     """Text with cached, written and reasoning tokens in its usage."""
     usage = Usage(input=200, output=50, cached=64, written=32, reasoning=20)
-    return Scenario((Text(said(options)),), usage=usage)
+    return Scenario((Text(answer_text(options)),), usage=usage)
 
 
 def media(view: View, options: Options) -> Scenario:
@@ -348,7 +348,7 @@ def flood(view: View, options: Options) -> Scenario:
 
 def two_choices(view: View, options: Options) -> Scenario:
     """Two choices although one was asked for (Chat)."""
-    return Scenario((Text(said(options)),), choices=2)
+    return Scenario((Text(answer_text(options)),), choices=2)
 
 
 def demo(view: View, options: Options) -> Scenario:
@@ -369,11 +369,11 @@ def _demo_step(view: View, options: Options) -> Step:
     if view.schema is not None:
         return Text(_json_answer(view))
     if options.text("text") is not None or options.text("words") is not None:
-        return Text(said(options))
+        return Text(answer_text(options))
     if view.media:
         return Text(_received(view))
     if not question:
-        return Text(said(options))
+        return Text(answer_text(options))
     return Text(f'This is the simulator. You said: "{question[:200]}"')
 
 

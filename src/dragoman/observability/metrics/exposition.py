@@ -36,8 +36,8 @@ def render(snapshot: Snapshot, *, openmetrics: bool = False) -> bytes:
                 lines += _buckets(family, values, histogram, openmetrics=openmetrics)
         else:
             for values, value in family.samples(snapshot):
-                told = _labels(family.labels, values)
-                lines.append(f"{family.name}{told} {value:.15g}")
+                labels = _labels(family.labels, values)
+                lines.append(f"{family.name}{labels} {value:.15g}")
     if openmetrics:
         lines.append("# EOF")
     return "\n".join(lines).encode() + b"\n"
@@ -56,9 +56,9 @@ def _buckets(
         line = f"{family.name}_bucket{_labels(labels, (*values, bound))} {below}"
         exemplar = histogram.exemplars.get(place) if openmetrics else None
         yield line if exemplar is None else line + _exemplar(exemplar)
-    told = _labels(family.labels, values)
-    yield f"{family.name}_sum{told} {histogram.total:.15g}"
-    yield f"{family.name}_count{told} {below}"
+    own = _labels(family.labels, values)
+    yield f"{family.name}_sum{own} {histogram.total:.15g}"
+    yield f"{family.name}_count{own} {below}"
 
 
 def _exemplar(exemplar: Exemplar) -> str:

@@ -50,7 +50,7 @@ class BudgetSample(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """What a scrape tells. `accounts` is how many there are by upstream and state, `quotas` the
+    """The content of a scrape. `accounts` counts accounts by upstream and state, `quotas` has the
     windows of accounts' quotas whose use is known, `budgets` the limits of cost."""
 
     counts: Counts
@@ -211,14 +211,14 @@ def _queues(now: Snapshot) -> Samples:
 
 
 QUEUE = "store_queue "
-"""How the names of gauges begin that tell how much waits to be written, before what it is."""
+"""Prefix of the names of gauges of queues to be written, before the name of the queue."""
 
 _ACCOUNT = ("upstream", "account")
 _MODEL = ("upstream", "model")
 _WINDOW = (*_ACCOUNT, "window", "model")
 _BUDGET = ("scope", "id", "window")
 _LOGGED = ("dropped", "failed", "repeated", "written")
-"""What becomes of requests in their log."""
+"""The outcomes of rows for the request log."""
 
 FAMILIES: tuple[Family | HistogramFamily, ...] = (
     Family(

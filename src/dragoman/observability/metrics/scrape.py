@@ -35,7 +35,7 @@ PUBLISHED_EVERY_S = 1.0
 _AT_ONCE = 500
 
 _MOST_QUOTAS = 2000
-"""Windows of quotas that are told."""
+"""Most windows of quotas in a scrape."""
 
 
 class WorkerSlot(Struct, frozen=True):
@@ -52,8 +52,8 @@ class WorkerSlot(Struct, frozen=True):
     folder: str | None = None
 
 
-class Standing(Struct, frozen=True):
-    """How the accounts of an upstream stand: how many by state; how many of these are on trial; and
+class UpstreamAccounts(Struct, frozen=True):
+    """The accounts of an upstream: how many by state; how many of these are on trial; and
     of those that are not, when the first is back (Unix seconds)."""
 
     states: dict[str, int]
@@ -132,8 +132,8 @@ class Scrape:
         return render(snapshot, openmetrics=openmetrics)
 
     def quotas(self) -> list[QuotaSample]:
-        """The windows of accounts' quotas whose use is known, the fullest first if there are more
-        than can be told."""
+        """The windows of accounts' quotas whose use is known: the fullest ones, if there are more
+        than a scrape has."""
         now = time.time()
         pool = self._current.generation.pool
         pool.settle_quotas()
@@ -160,7 +160,8 @@ class Scrape:
         total = Counts()
         total.add(self.own())
         if self._slot is not None:
-            with suppress(LinkError):  # While the gateway ends, this worker tells of itself.
+            # As the gateway ends, only this worker's are known.
+            with suppress(LinkError):
                 for other in (await self._link.ask(COLLECT, Collect())).counts:
                     total.add(read_counts(other))
             total.gauges["workers"] = self._slot.table.count_serving()
@@ -190,15 +191,17 @@ class Scrape:
         """How many accounts there are by upstream and state."""
         return {
             (name, state): count
-            for name, standing in (await self.standings()).items()
-            for state, count in standing.states.items()
+            for name, found in (await self.by_upstream()).items()
+            for state, count in found.states.items()
         }
 
-    async def standings(self) -> dict[str, Standing]:
-        """How the accounts of each upstream stand."""
+    async def by_upstream(self) -> dict[str, UpstreamAccounts]:
+        """The accounts of each upstream, counted."""
         now = time.time()
         pool = self._current.generation.pool
-        found = {name: Standing(dict.fromkeys(STATES, 0), {}, {}) for name in pool.upstreams()}
+        found = {
+            name: UpstreamAccounts(dict.fromkeys(STATES, 0), {}, {}) for name in pool.upstreams()
+        }
         for number, account in enumerate(pool.accounts(), 1):
             try:
                 status = status_of(pool.state(account.name), now)

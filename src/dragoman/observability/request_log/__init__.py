@@ -1,1 +1,1 @@
-"""The log of requests: what is told of each, and the thread that writes it down."""
+"""The request log: its rows, and the thread that writes them."""

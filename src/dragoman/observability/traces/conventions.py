@@ -48,7 +48,7 @@ that of other gateways."""
 
 
 def named(name: str, conventions: Conventions) -> tuple[str, ...]:
-    """Under which names what `main` calls `name` is told."""
+    """The names that an attribute called `name` by `main` has in `conventions`."""
     before = _BEFORE.get(name)
     if before is None or conventions == "main":
         return (name,)

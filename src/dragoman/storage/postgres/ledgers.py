@@ -7,11 +7,12 @@ connection may be one of PgBouncer's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import psycopg
 
-from dragoman.limits.ledgers import Away, Decide, read_ledger, write_ledger
+from dragoman.limits.ledgers import Away, Decide, Ledger, read_ledger, write_ledger
 from dragoman.storage.postgres.link import Link, cut, linked
 
 TABLE = """
@@ -25,17 +26,20 @@ CREATE TABLE IF NOT EXISTS limit_ledgers (
 _MAKE = """
 INSERT INTO limit_ledgers (name) SELECT unnest(%s::text[]) ON CONFLICT DO NOTHING
 """
-# The time is told for each row once it is locked: the latest is later than whatever was written.
+# The time is read for each row after it is locked, so the latest is later than any write before.
 _READ = """
 WITH locked AS (
     SELECT name, state FROM limit_ledgers WHERE name = ANY(%s) ORDER BY name FOR UPDATE
 )
 SELECT name, state, extract(epoch FROM clock_timestamp())::float8 FROM locked
 """
+_LOOK = """
+SELECT name, state FROM limit_ledgers WHERE name = ANY(%s)
+"""
 _WRITE = """
-UPDATE limit_ledgers SET state = told.state, written = now()
-FROM unnest(%s::text[], %s::bytea[]) AS told (name, state)
-WHERE limit_ledgers.name = told.name
+UPDATE limit_ledgers SET state = given.state, written = now()
+FROM unnest(%s::text[], %s::bytea[]) AS given (name, state)
+WHERE limit_ledgers.name = given.name
 """
 
 
@@ -73,15 +77,14 @@ class PostgresLedgers:
 
     def exchange(self, names: Sequence[str], decide: Decide) -> None:
         """See `Ledgers.exchange`."""
-        done = False
-        try:
+        with self._used():
             self._exchange(sorted(names), decide)
-            done = True
-        except psycopg.Error as error:
-            raise Away(f"the database cannot be used: {type(error).__name__}") from error
-        finally:
-            if not done:
-                self.close()
+
+    def read(self, names: Sequence[str]) -> Mapping[str, Ledger]:
+        """See `Ledgers.read`."""
+        with self._used():
+            rows = self._connected().execute(_LOOK, (list(names),)).fetchall()
+            return {name: read_ledger(bytes(state)) for name, state in rows}
 
     def abort(self) -> None:
         """See `Ledgers.abort`."""
@@ -94,10 +97,26 @@ class PostgresLedgers:
         if connection is not None:
             connection.close()
 
+    @contextmanager
+    def _used(self) -> Iterator[None]:
+        """The connection is used inside; it is closed if that fails."""
+        done = False
+        try:
+            yield
+            done = True
+        except psycopg.Error as error:
+            raise Away(f"the database cannot be used: {type(error).__name__}") from error
+        finally:
+            if not done:
+                self.close()
+
+    def _connected(self) -> Link:
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
     def _exchange(self, names: list[str], decide: Decide) -> None:
-        connection = self._connection
-        if connection is None:
-            connection = self._connection = self._connect()
+        connection = self._connected()
         while not self._decided(connection, names, decide):
             # By itself: who waits for a row that another makes must hold none.
             connection.execute(_MAKE, (names,))

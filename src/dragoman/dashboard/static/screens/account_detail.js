@@ -90,10 +90,10 @@ export function AccountDetail({ name, version, onDisable, onEnable, onNewKey }) 
  */
 async function testAccount(name) {
   try {
-    const { passed, milliseconds, told, why } = await post(`accounts/${encoded(name)}/test`, {});
+    const { passed, milliseconds, message, why } = await post(`accounts/${encoded(name)}/test`, {});
     const finding = passed
       ? `answered in ${duration(milliseconds / 1000)}.`
-      : printable(told || why);
+      : printable(message || why);
     const text = `${printable(name)}: ${finding}`;
     if (passed) notify(text);
     else notifyError(text);

@@ -159,7 +159,7 @@ const Failure = ({ finding }) => html`
       <b class="strong">${printable(finding.account || finding.name)}</b>
       ${" "}
       ${finding.status && html`<span class="num">${finding.status}</span>`}
-      <div class="muted">${printable(finding.told || finding.why || finding.message)}</div>
+      <div class="muted">${printable(finding.message || finding.why)}</div>
       ${
         finding.account_is &&
         html`<div class="faint small">The account ${printable(finding.account_is)}.</div>`
@@ -179,7 +179,7 @@ export function EnableDialog({ action, names, onClose, onDone }) {
   const them = names.length === 1 ? "it" : "them";
   const effect = isDisable
     ? `No request goes to ${them} until somebody enables ${them}. Requests in flight are finished.`
-    : `Requests go to ${them} at once, even where an upstream said to wait.`;
+    : `Requests go to ${them} at once, even where an upstream asked to wait.`;
   return html`
     <${FormDialog} title=${`${verb} ${plural(names.length, "account")}`} action=${verb}
       submit=${(values) => values.reason} onDone=${onDone} onClose=${onClose}>

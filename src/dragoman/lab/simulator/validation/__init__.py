@@ -1,6 +1,6 @@
 """Checking a request as the vendor would, before anything is answered.
 
-Each checker raises ``ApiError`` (400) with the vendor's kind of message, naming the field.
+Each checker raises ``ApiError`` (400) that names the field.
 """
 
 from dragoman.lab.simulator.validation.chat import check_chat

@@ -27,6 +27,7 @@ from dragoman.lab.simulator.validation.openai import (
     check_image_url,
     check_json_word,
 )
+from dragoman.lab.simulator.validation.refusals import Refusal, answering, bracketed
 from dragoman.lab.simulator.validation.shapes import (
     Maybe,
     NonEmpty,
@@ -39,7 +40,6 @@ from dragoman.lab.simulator.validation.shapes import (
     one_of,
     shape,
 )
-from dragoman.lab.simulator.validation.wording import OPENAI, Complaint, Refusal
 from dragoman.lab.simulator.view import JsonObject
 
 Speaker = Annotated[str, Meta(pattern=r"^[^\s<|\\/>]{1,64}\Z")]
@@ -126,7 +126,7 @@ def _check_calls(messages: list[Any]) -> None:
             waiting.remove(message.tool_call_id)
         elif isinstance(message, ToolMessage):
             text = "Invalid parameter: messages with role 'tool' must be a response to a preceding "
-            raise Complaint(f"{text}message with 'tool_calls'.", "messages", index, "role")
+            raise Refusal(f"{text}message with 'tool_calls'.", "messages", index, "role")
         else:
             _check_answered(waiting)
         if isinstance(message, AssistantMessage):
@@ -136,7 +136,7 @@ def _check_calls(messages: list[Any]) -> None:
 
 def _check_answered(waiting: list[str]) -> None:
     if waiting:
-        raise Complaint(
+        raise Refusal(
             "An assistant message with 'tool_calls' must be followed by tool messages responding "
             "to each 'tool_call_id'. The following tool_call_ids did not have response messages: "
             + ", ".join(waiting),
@@ -149,12 +149,12 @@ def _calls(message: AssistantMessage, *at: str | int) -> list[str]:
     contents = ("content", "tool_calls", "refusal", "function_call", "audio")
     if all(getattr(message, name) is None for name in contents):
         text = f"Invalid value for 'content': expected a string, got null ('messages[{at[1]}]')."
-        raise Complaint(text, *at, code="invalid_value")
+        raise Refusal(text, *at, code="invalid_value")
     ids: list[str] = []
     calls: list[Any] = message.tool_calls or []
     for call in calls:
         if call.id in ids:
-            raise Complaint(f"Duplicate value for 'tool_call_id' of '{call.id}'.", *at)
+            raise Refusal(f"Duplicate value for 'tool_call_id' of '{call.id}'.", *at)
         ids.append(call.id)
     return ids
 
@@ -234,13 +234,13 @@ def check_chat(request: JsonObject, *, compatible: bool = False) -> None:
     Raises:
         ApiError: 400, naming the first field at fault.
     """
-    with OPENAI.answering():
-        convert(OPENAI, request, CompatibleRequest if compatible else ChatRequest)
+    with answering(bracketed):
+        convert(request, CompatibleRequest if compatible else ChatRequest)
 
 
 def _check_options(request: ChatRequest) -> None:
     if request.max_tokens is not None and request.max_completion_tokens is not None:
-        raise Complaint(
+        raise Refusal(
             "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
             "max_tokens",
             code="invalid_parameter_combination",
@@ -261,7 +261,7 @@ def _check_tools(request: ChatRequest) -> None:
         ("function_call", "functions"),
     ):
         if getattr(request, name) is not None and not getattr(request, offer):
-            raise Complaint(f"'{name}' is only allowed when '{offer}' are specified.", name)
+            raise Refusal(f"'{name}' is only allowed when '{offer}' are specified.", name)
     names = [_named(tool) for tool in request.tools or ()]
     choice = request.tool_choice
     chosen: list[tuple[Any, tuple[str | int, ...]]] = []
@@ -273,10 +273,10 @@ def _check_tools(request: ChatRequest) -> None:
     for tool, path in chosen:
         if _named(tool) not in names:
             text = f"Tool choice '{kind_of(tool)}' not found in 'tools' parameter."
-            raise Complaint(text, *path, kind_of(tool), "name")
+            raise Refusal(text, *path, kind_of(tool), "name")
     call = request.function_call
     if isinstance(call, Name) and call.name not in [f.name for f in request.functions or ()]:
-        raise Complaint("Function choice not found in 'functions' parameter.", "function_call")
+        raise Refusal("Function choice not found in 'functions' parameter.", "function_call")
 
 
 def _named(tool: Any) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from dragoman.lab.simulator.validation.messages_turns import (
     Turns,
     check_thinking_first,
 )
+from dragoman.lab.simulator.validation.refusals import Refusal, answering, dotted
 from dragoman.lab.simulator.validation.schemas import check_input_schema, check_structured
 from dragoman.lab.simulator.validation.shapes import (
     Maybe,
@@ -31,7 +32,6 @@ from dragoman.lab.simulator.validation.shapes import (
     convert,
     shape,
 )
-from dragoman.lab.simulator.validation.wording import ANTHROPIC, Complaint, Refusal
 from dragoman.lab.simulator.view import JsonObject
 
 Caller = Annotated[str, Meta(pattern=r"^(direct|code_execution_20\d{6})\Z")]
@@ -103,7 +103,7 @@ def check_tools(values: list[Any], choice: Any) -> set[str]:
     deferred = [bool(getattr(tool, "defer_loading", None)) for tool in tools]
     if tools and all(deferred):
         text = "At least one tool must have defer_loading=false. All tools cannot be deferred."
-        raise Complaint(text, "tools")
+        raise Refusal(text, "tools")
     for index, tool in enumerate(tools):
         if deferred[index] and tool.cache_control:
             raise Refusal("Tools with defer_loading cannot use prompt caching", "tools", index)
@@ -111,18 +111,18 @@ def check_tools(values: list[Any], choice: Any) -> set[str]:
         raise Refusal("may only be specified while providing tools", "tool_choice")
     if isinstance(choice, ToolChoice) and choice.name not in names:
         text = f"Tool '{choice.name}' not found in provided tools"
-        raise Complaint(text, "tool_choice", "name")
+        raise Refusal(text, "tool_choice", "name")
     return set(names)
 
 
 def _converted(value: Any, *at: str | int) -> Any:
     kind = value.get("type") if isinstance(value, dict) else None
     if kind in (None, "custom"):
-        return convert(ANTHROPIC, value, CustomTool, *at, "custom")
-    convert(ANTHROPIC, kind, str, *at, "type")
+        return convert(value, CustomTool, *at, "custom")
+    convert(kind, str, *at, "type")
     for pattern, declared in _OWN_TOOLS:
         if re.fullmatch(pattern, kind):
-            return convert(ANTHROPIC, value, declared, *at, kind)
+            return convert(value, declared, *at, kind)
     detail = f"Input tag '{kind[:60]}' found using 'type' does not match any of the expected tags"
     raise Refusal(detail, *at)
 
@@ -216,7 +216,7 @@ class MessagesRequest(CountTokensRequest, kw_only=True):
         thinking = self.thinking
         if isinstance(thinking, EnabledThinking) and thinking.budget_tokens >= self.max_tokens:
             text = "`max_tokens` must be greater than `thinking.budget_tokens`."
-            raise Complaint(text, "max_tokens")
+            raise Refusal(text, "max_tokens")
 
 
 def check_messages(
@@ -242,13 +242,13 @@ def check_messages(
             param="thread",
         )
     betas = [beta.strip() for beta in headers.get("anthropic-beta", "").split(",") if beta.strip()]
-    with ANTHROPIC.answering():
+    with answering(dotted):
         _check_fields(request, version, betas)
         declared = CountTokensRequest if counting else MessagesRequest
-        checked: CountTokensRequest = convert(ANTHROPIC, request, declared)
+        checked: CountTokensRequest = convert(request, declared)
         output = checked.output_config
         if output is not None and output.task_budget is not None and not betas:
-            raise ANTHROPIC.refusal("unknown", ("output_config", "task_budget"))
+            raise Refusal("The field is not known here", "output_config", "task_budget")
         _check_thinking(checked)
         tools = check_tools(checked.tools or [], checked.tool_choice)
         is_old = version != NEW_VERSION
@@ -264,7 +264,7 @@ def _check_fields(request: JsonObject, version: str, betas: list[str]) -> None:
         if name in _SAMPLING and version == NEW_VERSION:
             raise Refusal(f"this parameter was removed in API version {NEW_VERSION}", name)
         if name in _BETA_FIELDS and not any(beta.startswith(_BETA_FIELDS[name]) for beta in betas):
-            raise ANTHROPIC.refusal("unknown", (name,))
+            raise Refusal("The field is not known here", name)
 
 
 def _check_thinking(request: CountTokensRequest) -> None:
@@ -273,15 +273,15 @@ def _check_thinking(request: CountTokensRequest) -> None:
         return
     if isinstance(request.tool_choice, AnyChoice | ToolChoice):
         text = "Thinking may not be enabled when tool_choice forces tool use."
-        raise Complaint(text, "thinking")
+        raise Refusal(text, "thinking")
     if request.temperature not in (None, 1):
         text = "`temperature` may only be set to 1 when thinking is enabled."
-        raise Complaint(text, "temperature")
+        raise Refusal(text, "temperature")
     if request.top_k is not None:
-        raise Complaint("`top_k` must be unset when thinking is enabled.", "top_k")
+        raise Refusal("`top_k` must be unset when thinking is enabled.", "top_k")
     if (request.top_p or 1) < 0.95:
         text = "`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled."
-        raise Complaint(text, "top_p")
+        raise Refusal(text, "top_p")
 
 
 def _check_prefill(request: CountTokensRequest) -> None:
@@ -291,15 +291,15 @@ def _check_prefill(request: CountTokensRequest) -> None:
         return
     if isinstance(request.thinking, ShownThinking):
         text = "This model does not support assistant message prefill. The conversation must end "
-        raise Complaint(f"{text}with a user message.", *at)
+        raise Refusal(f"{text}with a user message.", *at)
     if request.output_format or (request.output_config and request.output_config.format):
         text = "Prefilling assistant messages is not supported with structured outputs."
-        raise Complaint(text, *at)
+        raise Refusal(text, *at)
     content = last.content
     text = content if isinstance(content, str) else getattr(content[-1], "text", "")
     if text != text.rstrip():
         text = "messages: final assistant content cannot end with trailing whitespace"
-        raise Complaint(text, *at)
+        raise Refusal(text, *at)
 
 
 def _check_cache_marks(request: JsonObject) -> None:
@@ -308,10 +308,10 @@ def _check_cache_marks(request: JsonObject) -> None:
     found = len(marks) + (request.get("cache_control") is not None)
     if found > _MAX_CACHE_MARKS:
         text = f"A maximum of {_MAX_CACHE_MARKS} blocks with cache_control may be provided. "
-        raise Complaint(f"{text}Found {found}.")
+        raise Refusal(f"{text}Found {found}.")
     lifetimes = [mark.get("ttl") or "5m" for mark in marks]
     if lifetimes != sorted(lifetimes):
-        raise Complaint(
+        raise Refusal(
             "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. "
             "Note that blocks are processed in the following order: `tools`, `system`, `messages`."
         )

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from dragoman.lab.simulator.seals import open_redacted, thinking_is_genuine
+from dragoman.lab.simulator.validation.refusals import Refusal
 from dragoman.lab.simulator.validation.shapes import (
     Maybe,
     NonEmpty,
@@ -21,7 +22,6 @@ from dragoman.lab.simulator.validation.shapes import (
     one_of,
     shape,
 )
-from dragoman.lab.simulator.validation.wording import ANTHROPIC, MEMBER, Complaint, Refusal
 
 ToolId = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]+\Z")]
 ToolName = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,128}\Z")]
@@ -101,7 +101,7 @@ class ToolResult(Block, tag="tool_result", kw_only=True):
     def __post_init__(self) -> None:
         inner = self.content if isinstance(self.content, list) else ()
         if self.is_error and not all(isinstance(block, TextBlock) for block in inner):
-            raise Refusal("all content must be type `text` if `is_error` is true", MEMBER)
+            raise Refusal("all content must be type `text` if `is_error` is true")
 
 
 class ServerResult(Block, kw_only=True):
@@ -233,7 +233,7 @@ class Turns:
             if isinstance(turn, AssistantMessage) and not self.is_old:
                 withheld |= isinstance(block, DocumentBlock | ImageBlock)
             if withheld:
-                convert(ANTHROPIC, {"type": kind_of(block)}, _USUAL[kind_of(turn)], *at, index)
+                convert({"type": kind_of(block)}, _USUAL[kind_of(turn)], *at, index)
 
     def _check_system(
         self,
@@ -244,7 +244,7 @@ class Turns:
     ) -> None:
         for name in ("clear_at", "output_config"):
             if getattr(turn, name) is not None and not self.has_betas:
-                raise ANTHROPIC.refusal("unknown", (*at, name))
+                raise Refusal("The field is not known here", *at, name)
         if not isinstance(previous, UserMessage) or not isinstance(
             following, AssistantMessage | None
         ):
@@ -288,7 +288,7 @@ class Turns:
         for inner in block.content if isinstance(block.content, list) else ():
             if isinstance(inner, ToolReference) and inner.tool_name not in self.tools:
                 text = f"Tool reference '{inner.tool_name}' not found in available tools"
-                raise Complaint(text, *at)
+                raise Refusal(text, *at)
 
     def _check_assistant(self, content: str | list[Any], *at: str | int) -> None:
         """Check an assistant turn and open its calls."""
@@ -331,7 +331,7 @@ def check_thinking_first(messages: list[Message]) -> None:
         return
     if not isinstance(blocks[0], _REASONING):
         path = ("messages", index, "content")
-        raise Complaint(
+        raise Refusal(
             f"messages.{index}.content.0.type: Expected `thinking` or `redacted_thinking`, but "
             f"found `{kind_of(blocks[0])}`. When `thinking` is enabled, a final `assistant` "
             "message must start with a thinking block.",

@@ -5,9 +5,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
+from dragoman.lab.simulator.validation.refusals import Refusal
 from dragoman.lab.simulator.validation.schemas import check_answer_schema, check_parameters
 from dragoman.lab.simulator.validation.shapes import NonEmpty, Shape, Share, check_base64, shape
-from dragoman.lab.simulator.validation.wording import Complaint, Refusal
 
 MOST_TOOLS = 128
 ToolName = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,64}\Z")]
@@ -123,4 +123,4 @@ def check_json_word(text: object, subject: str, setting: str, *at: str) -> None:
     """Raises ``Refusal`` unless JSON without a schema is asked for in words as well."""
     if "json" not in str(text).lower():
         text = f"{subject} must contain the word 'json' in some form, to use '{setting}' of type "
-        raise Complaint(f"{text}'json_object'.", *at)
+        raise Refusal(f"{text}'json_object'.", *at)

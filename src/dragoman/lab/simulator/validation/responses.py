@@ -20,6 +20,7 @@ from dragoman.lab.simulator.validation.openai import (
     Tier,
     check_json_word,
 )
+from dragoman.lab.simulator.validation.refusals import Refusal, answering, bracketed
 from dragoman.lab.simulator.validation.responses_items import (
     Tool,
     ToolChoice,
@@ -27,7 +28,6 @@ from dragoman.lab.simulator.validation.responses_items import (
     check_items,
 )
 from dragoman.lab.simulator.validation.shapes import Maybe, Positive, convert, shape
-from dragoman.lab.simulator.validation.wording import OPENAI, Complaint, Refusal
 from dragoman.lab.simulator.view import JsonObject
 
 Include = Literal[
@@ -92,7 +92,7 @@ class ResponsesRequest(Settings, kw_only=True):
             detail = "the parameter is only allowed when 'stream' is enabled."
             raise Refusal(detail, "stream_options")
         if self.stream_options is not None:
-            convert(OPENAI, self.stream_options, StreamOptions, "stream_options")
+            convert(self.stream_options, StreamOptions, "stream_options")
         if self.background:
             raise Refusal("background responses are not simulated.", "background")
         for name in ("conversation", "prompt"):
@@ -103,7 +103,7 @@ class ResponsesRequest(Settings, kw_only=True):
         check_choice(self.tool_choice, self.tools or [])
         if self.input is None:
             code = "missing_required_parameter"
-            raise Complaint("Missing required parameter: 'input'.", code=code)
+            raise Refusal("Object missing required field `input`", "input", code=code)
 
 
 CompatibleRequest = shape(base=ResponsesRequest, closed=False)
@@ -127,7 +127,7 @@ def check_responses(
         ApiError: 400, naming the first field at fault.
     """
     declared = CompatibleRequest if compatible else ResponsesRequest
-    with OPENAI.answering():
-        checked: ResponsesRequest = convert(OPENAI, request, declared)
+    with answering(bracketed):
+        checked: ResponsesRequest = convert(request, declared)
         if isinstance(checked.input, list):
             check_items(checked.input, organization, stored_items, links)

@@ -23,6 +23,7 @@ from dragoman.lab.simulator.validation.openai import (
     ToolName,
     check_image_url,
 )
+from dragoman.lab.simulator.validation.refusals import Refusal
 from dragoman.lab.simulator.validation.shapes import (
     Maybe,
     NonEmpty,
@@ -32,7 +33,6 @@ from dragoman.lab.simulator.validation.shapes import (
     one_of,
     shape,
 )
-from dragoman.lab.simulator.validation.wording import OPENAI, Complaint, Refusal
 
 GrammarFormat = shape("grammar", base=Grammar)
 FunctionTool = shape(
@@ -99,7 +99,7 @@ def check_choice(choice: Any, tools: list[Any]) -> None:
     offered = _names(tools)
     if choice == "required" and not offered:
         text = "Tool choice 'required' must be specified with 'tools' parameter."
-        raise Complaint(text, "tool_choice")
+        raise Refusal(text, "tool_choice")
     chosen: list[tuple[Any, tuple[str | int, ...]]] = []
     if isinstance(choice, AllowedTools):
         chosen = [(tool, ("tool_choice", "tools", n)) for n, tool in enumerate(choice.tools)]
@@ -109,7 +109,7 @@ def check_choice(choice: Any, tools: list[Any]) -> None:
         if not _names([tool]) <= offered:
             kind = kind_of(tool)
             text = f"Tool choice '{kind}' not found in 'tools' parameter."
-            raise Complaint(text, *path, "type" if kind in _HOSTED else "name")
+            raise Refusal(text, *path, "type" if kind in _HOSTED else "name")
 
 
 def _names(tools: list[Any]) -> set[tuple[str, str]]:
@@ -294,30 +294,30 @@ def check_items(
         if item_id is not None and kind not in _OUTPUTS:
             if item_id in ids:
                 text = f"Duplicate item found with id {item_id}. Remove duplicate items from your "
-                raise Complaint(f"{text}input and try again.", *at)
+                raise Refusal(f"{text}input and try again.", *at)
             ids.add(item_id)
         if (needed := links.get(item_id or "")) is not None and needed not in ids:
             text = f"Item '{item_id}' of type '{kind}' was provided without its required "
-            raise Complaint(f"{text}'reasoning' item: '{needed}'.", *at)
+            raise Refusal(f"{text}'reasoning' item: '{needed}'.", *at)
         if alone is not None and not _may_follow_reasoning(item, kind):
             raise alone
         alone = None
         if kind == "reasoning":
             text = f"Item '{item_id}' of type 'reasoning' was provided without its required "
-            alone = Complaint(f"{text}following item.", *at)
+            alone = Refusal(f"{text}following item.", *at)
         elif kind in _ANSWERED:
             calls[item.call_id] = kind
         elif kind in _OUTPUTS:
             if f"{calls.get(item.call_id)}_output" != kind:
                 text = f"No tool call found for {_words(kind)} with call_id {item.call_id}."
-                raise Complaint(text, *at)
+                raise Refusal(text, *at)
             answered.add(item.call_id)
     if alone is not None:
         raise alone
     for call_id, kind in calls.items():
         if call_id not in answered:
             text = f"No tool output found for {_words(kind)} {call_id}."
-            raise Complaint(text, "input")
+            raise Refusal(text, "input")
 
 
 def _words(kind: str) -> str:
@@ -329,7 +329,7 @@ def _converted(value: Any, index: int) -> Any:
     if isinstance(value, dict) and not value.get("type"):
         value = {**value, "type": "message" if "role" in value else "item_reference"}
     is_message = isinstance(value, dict) and value["type"] == "message"
-    return convert(OPENAI, value, AnyMessage if is_message else _ITEM, "input", index)
+    return convert(value, AnyMessage if is_message else _ITEM, "input", index)
 
 
 def _may_follow_reasoning(item: Any, kind: str) -> bool:
@@ -345,15 +345,15 @@ def _check_stored(
     """Raises ``Refusal`` if the service can't know what an item stands for."""
     if isinstance(item, ItemReference):
         if item.id not in stored_items:
-            raise Complaint(_NOT_FOUND.format(item.id), *at, "id", code="not_found")
+            raise Refusal(_NOT_FOUND.format(item.id), *at, "id", code="not_found")
     elif item.encrypted_content is None:
         if item.id not in stored_items:
             advice = " Try again with `store` set to true, or remove this item from your input."
             text = _NOT_FOUND.format(item.id) + advice
-            raise Complaint(text, *at, code="not_found")
+            raise Refusal(text, *at, code="not_found")
     elif (problem := _unreadable(item, item.encrypted_content, organization)) is not None:
         code = "invalid_encrypted_content"
-        raise Complaint(problem, *at, "encrypted_content", code=code)
+        raise Refusal(problem, *at, "encrypted_content", code=code)
 
 
 def _unreadable(item: Any, encrypted: str, organization: str) -> str | None:

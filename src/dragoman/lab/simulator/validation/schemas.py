@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from dragoman.lab.simulator.validation.refusals import Refusal
 from dragoman.lab.simulator.validation.shapes import fits
-from dragoman.lab.simulator.validation.wording import Complaint, Refusal
 
 Schema = Mapping[str, Any]
 TypeName = Literal["object", "array", "string", "integer", "number", "boolean", "null"]
@@ -58,14 +58,14 @@ def check_parameters(schema: Schema, function: str, *, strict: bool) -> None:
     """A function's parameters: a plain object schema, in the strict subset if it claims to be."""
     for problem in _wrong_parameters(schema, strict=strict):
         text = f"Invalid schema for function '{function}': {problem}"
-        raise Complaint(text, "parameters", code="invalid_function_parameters")
+        raise Refusal(text, "parameters", code="invalid_function_parameters")
 
 
 def check_answer_schema(schema: Schema, name: str, *, strict: bool) -> None:
     """The schema of ``response_format`` or ``text.format``."""
     for problem in _wrong_answer_schema(schema, strict=strict):
         text = f"Invalid schema for response_format '{name}': {problem}"
-        raise Complaint(text, "schema", code="invalid_json_schema")
+        raise Refusal(text, "schema", code="invalid_json_schema")
 
 
 def check_input_schema(schema: Schema, *, strict: bool) -> None:

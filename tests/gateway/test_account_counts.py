@@ -1,4 +1,4 @@
-"""How accounts stand, as `/admin/health` tells it by upstream."""
+"""Counts of accounts by state, as `/admin/health` reports them by upstream."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from dragoman.config import Account, Admin, Secret
 from dragoman.lab.simulator.testing import RunningSimulator
-from dragoman.observability.metrics.scrape import Standing
+from dragoman.observability.metrics.scrape import UpstreamAccounts
 from dragoman.operations.account_views import Status
 from dragoman.server.testing import running_gateway
 from tests.gateway.clients import PATHS, body
@@ -18,8 +18,8 @@ from tests.gateway.http import call
 TOKEN = "the-token-of-the-admin"
 
 
-def test_the_first_that_is_back_is_told_of_those_that_are_not_on_trial() -> None:
-    standing = Standing({"active": 0, "cooling": 0, "exhausted": 0, "disabled": 0}, {}, {})
+def test_accounts_on_trial_do_not_count_as_the_first_that_is_back() -> None:
+    found = UpstreamAccounts({"active": 0, "cooling": 0, "exhausted": 0, "disabled": 0}, {}, {})
     for status in (
         Status(),
         Status(trial=True),
@@ -29,13 +29,13 @@ def test_the_first_that_is_back_is_told_of_those_that_are_not_on_trial() -> None
         Status("exhausted", back_at=90.0),
         Status("disabled"),
     ):
-        standing.add(status)
-    assert standing.states == {"active": 2, "cooling": 3, "exhausted": 1, "disabled": 1}
-    assert standing.trials == {"active": 1, "cooling": 1}
-    assert standing.back_at == {"cooling": 20.0, "exhausted": 90.0}
+        found.add(status)
+    assert found.states == {"active": 2, "cooling": 3, "exhausted": 1, "disabled": 1}
+    assert found.trials == {"active": 1, "cooling": 1}
+    assert found.back_at == {"cooling": 20.0, "exhausted": 90.0}
 
 
-def test_health_tells_how_accounts_stand(simulator: RunningSimulator) -> None:
+def test_health_counts_accounts(simulator: RunningSimulator) -> None:
     config = config_for(simulator.base_url)
     refused = Account(name="spent", upstream="chat", key=Secret("sk-sim-429-spent"))
     others = [one for one in config.accounts if one.upstream != "chat"]
