@@ -179,11 +179,13 @@ class AccountPool(SuccessiveRoster):
         lent = ""
         asked = 0
         while isinstance(found := self._choose(pool, wanted, tried, lent), Lacking):
+            if lent:
+                # First: whoever is cancelled below keeps no slot.
+                pool.return_free(lent)
+                lent = ""
             asked += 1
             if asked % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            if lent:
-                pool.return_free(lent)
             lent = found.name if await pool.borrow(found) else ""
         if lent and (found is None or found.account.name != lent):
             pool.return_free(lent)
