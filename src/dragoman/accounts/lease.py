@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 from dragoman.accounts.decide.rotation import Choice
 from dragoman.accounts.decide.states import Decision
 from dragoman.accounts.decide.symptoms import Symptom
-from dragoman.accounts.silence import UNKNOWN_LIMIT_S, UsualWait
+from dragoman.accounts.silence import UNKNOWN_LIMIT_S
 from dragoman.config import Account, Secret
+
+if TYPE_CHECKING:
+    from dragoman.accounts.upstream_pool import UpstreamPool
 
 
 class LeaseRequest(Struct, frozen=True):
@@ -66,10 +69,12 @@ class Lender(Protocol):
 class Lease:
     """One account, lent to one request. A context manager: leaving it gives the account back.
 
-    `account` is the account; `proxy` is the URL of the proxy to call through, None for none;
-    `moved` says that the conversation was with another account before, whose reasoning this one
-    may not be able to use. `waits` are how long the upstream commonly takes to begin whole answers,
-    and streams; `counted` is whether it counts for the account over all workers. `answered` becomes
+    `account` is the account, one of `accounts`, those of its upstream; `proxy` is the URL of the
+    proxy to call through, None for none, and `proxy_index` its place in a rotating set, -1 if it is
+    of none; `moved` says that the conversation was with another account before, whose reasoning
+    this one may not be able to use. `waits` are how long the upstream commonly takes to begin whole
+    answers, and streams; `has_slot` is whether it has a slot of the account, which the owner lends.
+    `answered` becomes
     true with the head of an answer, `has_begun` with the beginning of a good one.
     """
 
@@ -77,10 +82,11 @@ class Lease:
         "_given_back",
         "_pool",
         "account",
+        "accounts",
         "answered",
         "choice",
-        "counted",
         "has_begun",
+        "has_slot",
         "model",
         "moved",
         "pinned",
@@ -93,29 +99,27 @@ class Lease:
     def __init__(
         self,
         pool: Lender,
+        accounts: UpstreamPool,
         choice: Choice,
         account: Account,
-        model: str,
-        pinned: bytes,
-        proxy: Secret | None,
-        proxy_index: int,
+        wanted: LeaseRequest,
         taken: float,
         moved: bool,
-        waits: tuple[UsualWait, UsualWait],
-        counted: bool = False,
     ) -> None:
         self._pool = pool
         self._given_back = False
+        self.accounts = accounts
         self.choice = choice
         self.account = account
-        self.model = model
-        self.pinned = pinned
-        self.proxy = proxy
-        self.proxy_index = proxy_index
+        self.model = wanted.model
+        self.pinned = wanted.pin
+        self.proxy: Secret | None = account.proxy or accounts.upstream.proxy
+        self.proxy_index = -1
         self.taken = taken
         self.moved = moved
-        self.waits = waits
-        self.counted = counted
+        self.waits = accounts.waits
+        slots = accounts.slots
+        self.has_slot = slots is not None and choice.member.settings.max_concurrent is not None
         self.answered = False
         self.has_begun = False
 
@@ -137,6 +141,10 @@ class Lease:
         if not self._given_back:
             self._given_back = True
             self._pool.lease_lost(self)
+
+    def take_proxy(self, index: int) -> None:
+        """Call through the proxy at this place of the upstream's rotating set."""
+        self.proxy, self.proxy_index = self.accounts.upstream.proxies[index], index
 
     def give_back(self) -> None:
         """End the lease. Harmless when it has ended."""

@@ -129,19 +129,11 @@ class AccountPool(SuccessiveRoster):
             self._collect()
         if pool.wait_queue.waiters:
             pool.wait_queue.catch_up()
-        return pool.choose(
-            wanted.model,
-            wanted.pin,
-            tried,
-            self._clock(),
-            wanted.account,
-            proven=wanted.proven,
-            lent=lent,
-        )
+        return pool.choose(wanted, tried, self._clock(), lent)
 
     def standing(self, lease: Lease) -> Standing:
         """Among how many accounts a lease was just chosen, and why others were left out."""
-        pool, member = self._pools[lease.account.upstream], lease.choice.member
+        pool, member = lease.accounts, lease.choice.member
         counts = Counter(dict(pool.rotation.shortage(lease.model).reasons))
         if member.busy:
             counts[BUSY] -= 1  # by this lease
@@ -170,7 +162,7 @@ class AccountPool(SuccessiveRoster):
         if not isinstance(shortage, AllBusy) or is_full or seconds <= 0:
             raise shortage
         self._loop = asyncio.get_running_loop()
-        return await pool.wait_queue.wait(wanted.model, wanted.pin, tried, seconds, wanted.account)
+        return await pool.wait_queue.wait(wanted, tried, seconds)
 
     async def _borrow(
         self, pool: UpstreamPool, wanted: LeaseRequest, tried: Collection[str]
@@ -206,7 +198,7 @@ class AccountPool(SuccessiveRoster):
                 pool.has_room(name)
 
     def _lend(
-        self, pool: UpstreamPool, choice: Choice, model: str, pin: bytes, now: float, moved: bool
+        self, pool: UpstreamPool, choice: Choice, wanted: LeaseRequest, now: float, moved: bool
     ) -> Lease:
         """The lease of an account that was chosen."""
         name = choice.member.name
@@ -217,24 +209,19 @@ class AccountPool(SuccessiveRoster):
             self._tell_kin(name)
         self._batch.used[name] = choice.member.used
         account = self._accounts[name]
-        proxy = account.proxy or pool.upstream.proxy
-        index = -1  # of no rotating set
+        lease = Lease(self, pool, choice, account, wanted, now, moved)
         if account.proxy is None and pool.proxies is not None:
-            index = pool.proxies.choose(now)
-            proxy = pool.upstream.proxies[index]
-        counted = pool.slots is not None and choice.member.settings.max_concurrent is not None
-        return Lease(
-            self, choice, account, model, pin, proxy, index, now, moved, pool.waits, counted
-        )
+            lease.take_proxy(pool.proxies.choose(now))
+        return lease
 
     # Outcomes of leases
 
     def lease_ended(self, lease: Lease) -> None:
         """A lease was given back."""
-        member, pool = lease.choice.member, self._pools[lease.account.upstream]
+        member, pool = lease.choice.member, lease.accounts
         self._one_less(member.name)
         pool.rotation.returned(lease.choice)
-        pool.returned(member, had_slot=lease.counted)
+        pool.returned(member, had_slot=lease.has_slot)
         if self._kin:
             self._tell_kin(member.name)
 
@@ -251,7 +238,7 @@ class AccountPool(SuccessiveRoster):
     def lease_succeeded(self, lease: Lease, tokens: float) -> None:
         """The upstream answered the request of a lease well, and used `tokens`."""
         now = self._clock()
-        member, pool = lease.choice.member, self._pools[lease.account.upstream]
+        member, pool = lease.choice.member, lease.accounts
         name = member.name
         pool.refusals.succeeded(name)
         if member.state.exhausted is not None or member.state.cooling:
@@ -272,7 +259,7 @@ class AccountPool(SuccessiveRoster):
 
     def lease_failed(self, lease: Lease, symptom: Symptom) -> Decision:
         """The upstream failed to answer the request of a lease."""
-        pool = self._pools[lease.account.upstream]
+        pool = lease.accounts
         if symptom.status and self._avoidance.hosts.rests:
             self._avoidance.host_answered(lease, pool)
         decision = classify(symptom, pool.rules.rules)
@@ -309,24 +296,24 @@ class AccountPool(SuccessiveRoster):
 
     def lease_silent(self, lease: Lease, *, ended: bool) -> bool:
         """The call of a lease has been silent for far too long."""
-        pool = self._pools[lease.account.upstream]
+        pool = lease.accounts
         return self._avoidance.fell_silent(lease, pool, self._clock(), ended=ended)
 
     def lease_unreached(self, lease: Lease, *, failed: int, timed_out: bool, cause: str) -> bool:
         """The call of a lease did not get a connection to its host."""
-        pool, now = self._pools[lease.account.upstream], self._clock()
+        pool, now = lease.accounts, self._clock()
         return self._avoidance.unreached(
             lease, pool, now, failed=failed, timed_out=timed_out, cause=cause
         )
 
     def lease_proxy_failed(self, lease: Lease) -> None:
         """The call of a lease did not get through its proxy."""
-        pool = self._pools[lease.account.upstream]
+        pool = lease.accounts
         self._avoidance.proxy_failed(lease, pool, self._clock())
 
     def pin(self, lease: Lease, digest: bytes) -> None:
         """A conversation is with the account of a lease."""
-        self._pin(self._pools[lease.account.upstream], lease, digest, self._clock())
+        self._pin(lease.accounts, lease, digest, self._clock())
 
     def _pin(self, pool: UpstreamPool, lease: Lease, digest: bytes, now: float) -> None:
         if pool.upstream.affinity == "off" or lease.choice.member.removed:
@@ -383,7 +370,7 @@ class AccountPool(SuccessiveRoster):
         """An answer to the request of a lease has these headers, which may tell of its quota."""
         lease.answered = True
         if self._avoidance.hosts.rests:
-            self._avoidance.host_answered(lease, self._pools[lease.account.upstream])
+            self._avoidance.host_answered(lease, lease.accounts)
         received = self.quotas.received
         received[lease.account.name] = lease.model, headers
         if len(received) > _MOST_RECEIVED:
