@@ -32,6 +32,8 @@ Only if the decoder refuses the body, it is decoded without a shape and walked a
 - null is taken for absent, and a whole float for an integer;
 - an element with a tag that its union does not know becomes the `Unknown` of the union, for the
   protocol to carry or to refuse; without an `Unknown` in the union it is refused;
+- an object whose shape has a class method `adapted` is replaced by what that returns, for an object
+  that is carried whole in a place where a decoder knows one shape only;
 - anything else that the shape does not allow is an `InvalidRequest` that names the member.
 
 What remains is converted to the shape. So a reader sees only the types, and these have one
@@ -313,9 +315,10 @@ class _Walks:
 class _Object:
     """The walk of an object, filled after it was made: shapes may contain themselves."""
 
-    __slots__ = ("_given", "_members", "_required")
+    __slots__ = ("_adapted", "_given", "_members", "_required")
 
     def __init__(self) -> None:
+        self._adapted: Callable[[JsonObject], JsonObject] | None = None
         self._members: dict[str, _Walk] = {}
         self._required: list[str] = []
         self._given: frozenset[str] = frozenset()
@@ -323,6 +326,7 @@ class _Object:
 
     def fill(self, kind: inspect.StructType, of: Callable[[inspect.Type], _Walk]) -> None:
         """Set the members."""
+        self._adapted = getattr(kind.cls, "adapted", None)
         if kind.tag_field is not None:
             self._members[kind.tag_field] = _keep
         for member in kind.fields:
@@ -335,6 +339,8 @@ class _Object:
         )
 
     def __call__(self, value: JsonObject, place: _Place, extras: list[Extra]) -> JsonObject:
+        if self._adapted is not None:
+            value = self._adapted(value)
         for name in self._required:
             if name not in value:
                 _fail((place, name), "is required")
