@@ -182,7 +182,7 @@ ROWS = [
                 }
             ]
         },
-        {"tools[0]": CONVERTED},
+        {"tools[0].custom": CONVERTED},
     ),
     Row(
         "calls without reasoning, where it is wanted",
