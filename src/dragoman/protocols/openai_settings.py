@@ -47,7 +47,9 @@ def read_labels(request: Labels) -> JsonObject:
         InvalidRequest: what is only carried is nested too deeply.
     """
     check_depth(request.moderation, "moderation")
-    return dict(zip(_LABELS, _labels(request), strict=True))
+    labels = dict(zip(_LABELS, _labels(request), strict=True))
+    labels["metadata"] = request.metadata or None
+    return labels
 
 
 LONGEST_USER_ID = 128
