@@ -22,7 +22,7 @@ from dragoman.canonical.names import ToolNames
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import Request
 from dragoman.canonical.usage import Usage
-from dragoman.jsontext import JsonError, JsonTooDeep, decode_mended, strict
+from dragoman.jsontext import JsonError, JsonTooDeep, decode_mended, decoder, strict
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import Frame
 
@@ -315,6 +315,18 @@ class Attribution(NamedTuple):
 NOBODY = Attribution()
 
 
+_text = decoder(str)
+
+
+def service_tier(members: Mapping[str, msgspec.Raw]) -> str | None:
+    """The member `service_tier`, if it is a text."""
+    raw = members.get("service_tier")
+    try:
+        return None if raw is None else _text(raw)
+    except JsonError:
+        return None
+
+
 def _nobody(members: Mapping[str, msgspec.Raw]) -> Attribution:
     return NOBODY
 
@@ -463,12 +475,14 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     can only be posted); None if services offer no WebSocket."""
     counting: Counting | None = None
     """None if it cannot count."""
-    output_limits: tuple[str, ...] = ()
-    """Members of a request that limit the tokens of the answer; the first is set if none is
-    given."""
-    choices: str = ""
-    """Member of a request for several answers at once, each with the full output limit; empty if
-    there is none."""
+    limits: Callable[[Mapping[str, msgspec.Raw]], int | None]
+    """The output limit of a client's request in tokens, for each of its choices: the highest, where
+    several members set one; None if none does."""
+    limited: Callable[[Mapping[str, msgspec.Raw], int], Mapping[str, msgspec.Raw]]
+    """A client's members with an output limit of at most so many tokens; the same object if that is
+    so already."""
+    tier: Callable[[Mapping[str, msgspec.Raw]], str | None] = service_tier
+    """The service tier that a client asks for, by its name in prices; None for the usual one."""
     limit_names: Mapping[str, str] = MappingProxyType({})
     """Names of rate limits in headers, by what they count: `requests`, `tokens`, `input_tokens`,
     `output_tokens`. Of several limits with one name, the tightest is reported."""
@@ -550,6 +564,9 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     ]
     """The client's top-level members without those that this upstream would refuse or must not see.
     Other values byte for byte. The flag: the output limit is lower than the client's."""
+    check_names: Callable[[Mapping[str, msgspec.Raw]], None] = _no_check
+    """The check of the names of a client's members. Raises InvalidRequest for one that is a known
+    one but for its case."""
     check_conversation: Callable[[Mapping[str, msgspec.Raw]], None] = _no_check
     """The check of a conversation. Raises InvalidRequest for a request that continues a
     conversation stored at one account of several, to which nothing would route it."""

@@ -294,9 +294,7 @@ class Call:
         outcome = outcome or Outcome()
         if self.passes_through:
             source, passthrough = self._source, self.codec.passthrough
-            passed = passthrough.match_response(
-                body, source.model, source.shown, passthrough.choices(source.members)
-            )
+            passed = passthrough.match_response(body, source.model, source.shown, source.choices)
             if passed is not None:
                 outcome.usage, outcome.text_bytes = passed.usage, passed.text_bytes
                 outcome.ended, outcome.finish = True, finish_of(passed.reason)
@@ -331,7 +329,7 @@ class Call:
             source.model,
             passthrough.asks_usage(source.members),
             source.shown,
-            passthrough.choices(source.members),
+            source.choices,
         )
         rest = _Rest(
             members={**_settings(source.members), **passthrough.least},
@@ -427,7 +425,7 @@ class Call:
             raise UpstreamError.unreadable("it ends before the model finished")
         if self.ledger.lacks_content and not any(map(has_content, ordered)):
             raise UpstreamError.unreadable(UNREAD)
-        if outcome.usage is None:
+        if outcome.usage is None or not outcome.usage.output:
             outcome.text_bytes = _text_bytes_in(ordered)
         return written
 

@@ -36,6 +36,7 @@ from dragoman.protocols.raw import (
     split_object,
     text_of,
 )
+from dragoman.protocols.reading import Names
 
 
 class _Message(Struct):
@@ -129,7 +130,30 @@ def _with_room(members: Mapping[str, Raw], is_lowered: bool, ledger: Ledger) -> 
     return {**members, "thinking": join_object({**thinking, "budget_tokens": Raw(to_json(room))})}
 
 
+_NAMES = Names(
+    {
+        "cache_control": ("ttl", "type"),
+        "container": (),
+        "context_management": (),
+        "fallbacks": (),
+        "max_tokens": (),
+        "mcp_servers": (),
+        "messages": (),
+        "model": (),
+        "models": (),
+        "output_config": ("effort", "format"),
+        "service_tier": (),
+        "speed": (),
+        "stop_sequences": (),
+        "stream": (),
+        "system": (),
+        "thinking": ("budget_tokens", "display", "type"),
+        "tools": (),
+    }
+)
+
 PASSTHROUGH = Passthrough(
+    check_names=_NAMES.check,
     shape=jsontext.decoder(_Shape),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,

@@ -27,6 +27,7 @@ from dragoman.protocols.raw import (
     split_object,
     text_of,
 )
+from dragoman.protocols.reading import Names
 
 
 class _Item(Struct):
@@ -155,7 +156,34 @@ def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabi
     return to_json({**members, "model": model})
 
 
+_NAMES = Names(
+    {
+        "background": (),
+        "conversation": ("id",),
+        "fallbacks": (),
+        "include": (),
+        "input": (),
+        "instructions": (),
+        "max_output_tokens": (),
+        "max_tool_calls": (),
+        "model": (),
+        "models": (),
+        "previous_response_id": (),
+        "prompt": ("id", "variables", "version"),
+        "provider": (),
+        "reasoning": ("effort", "summary"),
+        "service_tier": (),
+        "store": (),
+        "stream": (),
+        "stream_options": ("include_obfuscation",),
+        "text": ("format", "verbosity"),
+        "tools": (),
+        "truncation": (),
+    }
+)
+
 PASSTHROUGH = Passthrough(
+    check_names=_NAMES.check,
     suits=suits,
     shape=decoder(_Shape),
     without_envelopes=without_envelopes,
