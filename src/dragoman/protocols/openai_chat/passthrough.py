@@ -19,6 +19,7 @@ from dragoman.protocols.base import Passthrough, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_chat.continuation import continuation
+from dragoman.protocols.openai_chat.fitting import unfit
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.matcher import ChatMatcher, match_response
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
@@ -140,6 +141,7 @@ PASSTHROUGH = Passthrough(
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
     fitted=fitted,
+    unfit=unfit,
     conversation="prompt_cache_key",
     beginning=beginning,
     forward_request=forward_request,
