@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
 from dragoman.accounts.decide.rotation import Choice
 from dragoman.accounts.decide.states import Decision
 from dragoman.accounts.decide.symptoms import Symptom
-from dragoman.accounts.silence import UNKNOWN_LIMIT_S
-from dragoman.config import Account, Secret
-
-if TYPE_CHECKING:
-    from dragoman.accounts.upstream_pool import UpstreamPool
+from dragoman.accounts.silence import UNKNOWN_LIMIT_S, UsualWait
+from dragoman.accounts.slots import Slots
+from dragoman.config import Account, Secret, Upstream
 
 
 class LeaseRequest(Struct, frozen=True):
@@ -66,10 +64,26 @@ class Lender(Protocol):
         """The account is remembered for a digest of the conversation."""
 
 
+class Accounts(Protocol):
+    """The accounts of one upstream, of which one is lent."""
+
+    @property
+    def upstream(self) -> Upstream:
+        """The upstream."""
+
+    @property
+    def waits(self) -> tuple[UsualWait, UsualWait]:
+        """How long it commonly takes to begin whole answers, and streams."""
+
+    @property
+    def slots(self) -> Slots | None:
+        """The slots of accounts with a `max_concurrent`; None: this worker has all of them."""
+
+
 class Lease:
     """One account, lent to one request. A context manager: leaving it gives the account back.
 
-    `account` is the account, one of `accounts`, those of its upstream; `proxy` is the URL of the
+    `account` is the account; `proxy` is the URL of the
     proxy to call through, None for none, and `proxy_index` its place in a rotating set, -1 if it is
     of none; `moved` says that the conversation was with another account before, whose reasoning
     this one may not be able to use. `waits` are how long the upstream commonly takes to begin whole
@@ -82,7 +96,6 @@ class Lease:
         "_given_back",
         "_pool",
         "account",
-        "accounts",
         "answered",
         "choice",
         "has_begun",
@@ -99,7 +112,7 @@ class Lease:
     def __init__(
         self,
         pool: Lender,
-        accounts: UpstreamPool,
+        accounts: Accounts,
         choice: Choice,
         account: Account,
         wanted: LeaseRequest,
@@ -108,7 +121,6 @@ class Lease:
     ) -> None:
         self._pool = pool
         self._given_back = False
-        self.accounts = accounts
         self.choice = choice
         self.account = account
         self.model = wanted.model
@@ -142,9 +154,9 @@ class Lease:
             self._given_back = True
             self._pool.lease_lost(self)
 
-    def take_proxy(self, index: int) -> None:
-        """Call through the proxy at this place of the upstream's rotating set."""
-        self.proxy, self.proxy_index = self.accounts.upstream.proxies[index], index
+    def take_proxy(self, proxy: Secret, index: int) -> None:
+        """Call through this proxy, which has this place in the upstream's rotating set."""
+        self.proxy, self.proxy_index = proxy, index
 
     def give_back(self) -> None:
         """End the lease. Harmless when it has ended."""

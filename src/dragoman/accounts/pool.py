@@ -133,7 +133,7 @@ class AccountPool(SuccessiveRoster):
 
     def standing(self, lease: Lease) -> Standing:
         """Among how many accounts a lease was just chosen, and why others were left out."""
-        pool, member = lease.accounts, lease.choice.member
+        pool, member = self._pools[lease.account.upstream], lease.choice.member
         counts = Counter(dict(pool.rotation.shortage(lease.model).reasons))
         if member.busy:
             counts[BUSY] -= 1  # by this lease
@@ -211,14 +211,15 @@ class AccountPool(SuccessiveRoster):
         account = self._accounts[name]
         lease = Lease(self, pool, choice, account, wanted, now, moved)
         if account.proxy is None and pool.proxies is not None:
-            lease.take_proxy(pool.proxies.choose(now))
+            index = pool.proxies.choose(now)
+            lease.take_proxy(pool.upstream.proxies[index], index)
         return lease
 
     # Outcomes of leases
 
     def lease_ended(self, lease: Lease) -> None:
         """A lease was given back."""
-        member, pool = lease.choice.member, lease.accounts
+        member, pool = lease.choice.member, self._pools[lease.account.upstream]
         self._one_less(member.name)
         pool.rotation.returned(lease.choice)
         pool.returned(member, had_slot=lease.has_slot)
@@ -238,7 +239,7 @@ class AccountPool(SuccessiveRoster):
     def lease_succeeded(self, lease: Lease, tokens: float) -> None:
         """The upstream answered the request of a lease well, and used `tokens`."""
         now = self._clock()
-        member, pool = lease.choice.member, lease.accounts
+        member, pool = lease.choice.member, self._pools[lease.account.upstream]
         name = member.name
         pool.refusals.succeeded(name)
         if member.state.exhausted is not None or member.state.cooling:
@@ -259,7 +260,7 @@ class AccountPool(SuccessiveRoster):
 
     def lease_failed(self, lease: Lease, symptom: Symptom) -> Decision:
         """The upstream failed to answer the request of a lease."""
-        pool = lease.accounts
+        pool = self._pools[lease.account.upstream]
         if symptom.status and self._avoidance.hosts.rests:
             self._avoidance.host_answered(lease, pool)
         decision = classify(symptom, pool.rules.rules)
@@ -296,24 +297,24 @@ class AccountPool(SuccessiveRoster):
 
     def lease_silent(self, lease: Lease, *, ended: bool) -> bool:
         """The call of a lease has been silent for far too long."""
-        pool = lease.accounts
+        pool = self._pools[lease.account.upstream]
         return self._avoidance.fell_silent(lease, pool, self._clock(), ended=ended)
 
     def lease_unreached(self, lease: Lease, *, failed: int, timed_out: bool, cause: str) -> bool:
         """The call of a lease did not get a connection to its host."""
-        pool, now = lease.accounts, self._clock()
+        pool, now = self._pools[lease.account.upstream], self._clock()
         return self._avoidance.unreached(
             lease, pool, now, failed=failed, timed_out=timed_out, cause=cause
         )
 
     def lease_proxy_failed(self, lease: Lease) -> None:
         """The call of a lease did not get through its proxy."""
-        pool = lease.accounts
+        pool = self._pools[lease.account.upstream]
         self._avoidance.proxy_failed(lease, pool, self._clock())
 
     def pin(self, lease: Lease, digest: bytes) -> None:
         """A conversation is with the account of a lease."""
-        self._pin(lease.accounts, lease, digest, self._clock())
+        self._pin(self._pools[lease.account.upstream], lease, digest, self._clock())
 
     def _pin(self, pool: UpstreamPool, lease: Lease, digest: bytes, now: float) -> None:
         if pool.upstream.affinity == "off" or lease.choice.member.removed:
@@ -370,7 +371,7 @@ class AccountPool(SuccessiveRoster):
         """An answer to the request of a lease has these headers, which may tell of its quota."""
         lease.answered = True
         if self._avoidance.hosts.rests:
-            self._avoidance.host_answered(lease, lease.accounts)
+            self._avoidance.host_answered(lease, self._pools[lease.account.upstream])
         received = self.quotas.received
         received[lease.account.name] = lease.model, headers
         if len(received) > _MOST_RECEIVED:
