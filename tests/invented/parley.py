@@ -57,7 +57,7 @@ from dragoman.protocols.base import (
     Translate,
     to_json,
 )
-from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.fields import JsonObject, decode_object
 from dragoman.protocols.matching import Watch
 from dragoman.sse import Frame, encode
 
@@ -141,8 +141,9 @@ _ROLES: Mapping[str, Role] = {"human": "user", "machine": "assistant", "tool": "
 _KNOWN = ("rules", "lines", "tools", "most", "heat")
 
 
-def read_request(body: JsonObject, sealer: Sealer) -> Request:
+def read_request(text: bytes, sealer: Sealer) -> Request:
     """The request of a Parley client."""
+    body = decode_object(text)
     lines = body.get("lines")
     if not isinstance(lines, list):
         raise InvalidRequest.at("lines", "must be a list")
@@ -166,7 +167,6 @@ def read_request(body: JsonObject, sealer: Sealer) -> Request:
             Extra(name, value, LossKind.KNOB) for name, value in body.items() if name not in _KNOWN
         ),
         paths={"max_output_tokens": "most", "temperature": "heat"},
-        source=body,
     )
 
 

@@ -51,7 +51,7 @@ def reply(protocol: str, stream: bool = False) -> Reply:
     """What a writer of the protocol needs for an answer in which everything may be shown."""
     codec = CODECS[protocol]
     return Reply(
-        request=codec.translate.read_request(asking(protocol, stream), Sealer()),
+        request=read_request(protocol, asking(protocol, stream)),
         id=codec.endpoint.id_prefix + "1",
         created=5,
         model="filler",
@@ -120,7 +120,7 @@ def write_request(protocol: str, request: Request, ledger: Ledger | None = None)
 
 def read_request(protocol: str, body: dict[str, Any]) -> Request:
     """A request body in canonical form."""
-    return CODECS[protocol].translate.read_request(body, Sealer())
+    return CODECS[protocol].translate.read_request(msgspec.json.encode(body), Sealer())
 
 
 def call(client: str, upstream: str, stream: bool = False) -> Call:

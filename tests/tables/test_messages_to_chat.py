@@ -83,7 +83,7 @@ MESSAGES = [
         "system as blocks, for a server that wants a string",
         {"system": [text("a"), text("b")]},
         {"messages": [sent.system("a\n\nb"), HI]},
-        upstream={"system_as_string": True},
+        upstream={"late_system": "user"},
     ),
     Row(
         "system, as the developer's words",

@@ -237,7 +237,7 @@ def again(
 ) -> tuple[JsonObject, dict[str, str]]:
     """The request as it is written after it was read, and what was lost."""
     codec = CODECS[protocol]
-    request = codec.translate.read_request(body, Sealer())
+    request = codec.translate.read_request(msgspec.json.encode(body), Sealer())
     ledger = Ledger()
     outbound = Outbound(
         model=request.model,

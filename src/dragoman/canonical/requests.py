@@ -169,8 +169,8 @@ class Request(Struct, frozen=True, kw_only=True):
 
     `instructions` are system texts outside the turns. Token limits are in tokens;
     None everywhere means that the client did not set it. `safety_identifier` is the opaque id of
-    the end user. `service_tier` is in the words of the OpenAI protocols. `source` is the
-    client's decoded body, for echoing; it takes no part in translation.
+    the end user. `service_tier` is in the words of the OpenAI protocols. `source` has the
+    members of the client's body that its answer repeats; it takes no part in translation.
     """
 
     model: str

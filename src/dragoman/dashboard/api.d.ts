@@ -8,7 +8,6 @@ declare namespace Api {
   interface Session {
     name: string;
     role: "admin" | "viewer";
-    csrf: string;
     expires_at: number | null;
     version: string;
   }

@@ -497,8 +497,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 class Translate(Struct, frozen=True, kw_only=True):
     """The readers and writers of a protocol's requests, answers and errors."""
 
-    read_request: Callable[[JsonObject, Sealer], Request]
-    """Raises InvalidRequest naming the field."""
+    read_request: Callable[[bytes, Sealer], Request]
+    """A body in canonical form. Raises InvalidRequest naming the field."""
     write_request: Callable[[Request, Outbound], JsonObject]
     """The upstream's body. Parts of the request that it does not carry are in the ledger."""
     read_response: Callable[[JsonObject, Inbound], Iterable[Event]]

@@ -108,16 +108,21 @@ def check_shape(body: bytes, shape: Callable[[bytes], Any]) -> None:
     try:
         shape(body)
     except JsonMismatch as error:
-        problem, _, place = str(error).partition(" - at `$")
-        path = place.removesuffix("`").removeprefix(".")
-        if problem.startswith(_MISSING):
-            name = problem.removeprefix(_MISSING).strip("`")
-            raise InvalidRequest.at(f"{path}.{name}" if path else name, "is required") from None
-        if problem.startswith("Invalid enum value"):
-            problem = "is not one of the known values"
-        raise InvalidRequest.at(path, problem) from None
+        raise mismatch(error) from None
     except JsonError:
         decode_object(body)
+
+
+def mismatch(error: Exception) -> InvalidRequest:
+    """The error for a value that a decoder refused for its type."""
+    problem, _, place = str(error).partition(" - at `$")
+    path = place.removesuffix("`").removeprefix(".")
+    if problem.startswith(_MISSING):
+        name = problem.removeprefix(_MISSING).strip("`")
+        return InvalidRequest.at(f"{path}.{name}" if path else name, "is required")
+    if problem.startswith("Invalid enum value"):
+        problem = "is not one of the known values"
+    return InvalidRequest.at(path, problem)
 
 
 _MISSING = "Object missing required field "

@@ -20,7 +20,7 @@ from dragoman.accounts.pool import AccountPool
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.edge.auth import Caller, Guessed, presented_key
-from dragoman.edge.browsers import check_unkeyed
+from dragoman.edge.browsers import check_host, check_unkeyed
 from dragoman.edge.errors import fault_of, refusal
 from dragoman.edge.incoming import IncomingRequest, Received
 from dragoman.edge.logins import Logins
@@ -231,6 +231,8 @@ class Gateway:
         try:
             if is_open:
                 check_unkeyed(incoming)
+            elif path.startswith(_FOR_OPERATORS):
+                check_host(incoming)
             if admin is not None:
                 address = _address(incoming, now)
                 record.error = await admin.serve(incoming, address, self._logins.failed)
@@ -369,6 +371,7 @@ def _address(incoming: IncomingRequest, now: Generation) -> str:
 
 _ADMIN = "/admin/"
 _OPERATORS = ("/admin", "/metrics")
+_FOR_OPERATORS = (*_OPERATORS, "/ui")
 
 
 def check_content_type(value: bytes | None) -> None:

@@ -168,11 +168,11 @@ class ClientRequest:
             InvalidRequest: naming the field.
         """
         if self._request is None:
-            request = self.codec.translate.read_request(decode_object(self.body), sealer)
+            request = self.codec.translate.read_request(self.body, sealer)
             if self.operation is not None:
                 request = replace(request, model=self.model, stream=self.stream)
-            if self.shown:
-                request = replace(request, source={**request.source, **self.shown})
+            if self.codec.translate.repeated:
+                request = replace(request, source=self._repeated())
             self._request = request
         return self._request
 
@@ -195,16 +195,19 @@ class ClientRequest:
         if self._for_answer is not None:
             return
         try:
-            request, repeated = self.read(sealer), self.codec.translate.repeated
+            request = self.read(sealer)
         except InvalidRequest:
             if not is_passed:
                 raise
             self._for_answer = Request(model=self.model, turns=(), stream=self.stream)
             return
-        source = {name: value for name, value in request.source.items() if name in repeated}
-        self._for_answer = replace(
-            request, turns=(), instructions=(), tools=(), extras=(), source=source
-        )
+        self._for_answer = replace(request, turns=(), instructions=(), tools=(), extras=())
+
+    def _repeated(self) -> dict[str, Any]:
+        """The members that the writer of the answer uses, decoded."""
+        names = self.codec.translate.repeated
+        given = {name: self.member(name) for name in self.members if name in names}
+        return given | {name: value for name, value in self.shown.items() if name in names}
 
     @property
     def is_reduced(self) -> bool:

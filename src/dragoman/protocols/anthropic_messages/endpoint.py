@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from dragoman.protocols.anthropic_messages.counting import COUNTING
 from dragoman.protocols.anthropic_messages.limits import LIMIT_NAMES, limit_lines
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import Endpoint
+from dragoman.protocols.hosts import host_of, is_below
 from dragoman.protocols.model_lists import MODELS
 
 LONGEST_WHOLE = 21_333
@@ -23,22 +23,12 @@ LONGEST_WHOLE = 21_333
 def completed(capabilities: Capabilities, base_url: str) -> Capabilities:
     """The capabilities with what follows from the protocol and the upstream's address."""
     own = capabilities.of(MessagesCapabilities)
-    if own.billing_header is None and _is_vendor(base_url):
+    if own.billing_header is None and is_below(host_of(base_url), "anthropic.com"):
         own = replace(own, billing_header=True)
         capabilities = replace(capabilities, own={**capabilities.own, MessagesCapabilities: own})
     if capabilities.stream_above is None:
         capabilities = replace(capabilities, stream_above=LONGEST_WHOLE)
     return capabilities
-
-
-def _is_vendor(base_url: str) -> bool:
-    """Whether the service is Anthropic itself, by its host."""
-    found = _HOST.match(base_url)
-    host = "" if found is None else found["host"].lower()
-    return host == "anthropic.com" or host.endswith(".anthropic.com")
-
-
-_HOST = re.compile(r"https?://(?:[^/?#@]*@)?(?P<host>[^/?#:]*)", re.IGNORECASE)
 
 
 def version_headers(capabilities: Capabilities) -> Mapping[str, str]:

@@ -26,7 +26,14 @@ from dragoman.protocols.anthropic_messages.content_reader import BlockReader
 from dragoman.protocols.anthropic_messages.thinking import read_thinking
 from dragoman.protocols.anthropic_messages.threads import threads_unsupported
 from dragoman.protocols.anthropic_messages.tools import read_choice, read_tool
-from dragoman.protocols.fields import Fields, JsonObject, Readers, boolean, number, whole
+from dragoman.protocols.fields import (
+    Fields,
+    Readers,
+    boolean,
+    decode_object,
+    number,
+    whole,
+)
 
 B = TypeVar("B", bound=Block)
 
@@ -43,7 +50,7 @@ _PLAIN_MESSAGE = frozenset({"role", "content"})
 _MISSING = "missing_required_parameter"
 
 
-def read_request(body: JsonObject, sealer: Sealer, *, counting: bool = False) -> Request:
+def read_request(body: bytes, sealer: Sealer, *, counting: bool = False) -> Request:
     """A Messages request in canonical form.
 
     With `counting` it is one of `count_tokens`, which has no `max_tokens`.
@@ -52,7 +59,7 @@ def read_request(body: JsonObject, sealer: Sealer, *, counting: bool = False) ->
         InvalidRequest: naming the field. For `thread`, with the error code on which the official
         SDKs send whole histories.
     """
-    fields = Fields(body)
+    fields = Fields(decode_object(body))
     extras: list[Extra] = []
     blocks = BlockReader(sealer, extras)
     if fields.has("thread"):
@@ -86,7 +93,6 @@ def read_request(body: JsonObject, sealer: Sealer, *, counting: bool = False) ->
         thinking=thinking,
         auto_cache=automatic,
         paths=paths,
-        source=body,
         extras=tuple(extras),
         **settings,
     )

@@ -30,6 +30,7 @@ from dragoman.protocols.openai_chat.reasoning import (
     replayed_details,
 )
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
+from dragoman.protocols.system_text import place_system_text
 
 
 def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
@@ -37,6 +38,7 @@ def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
 
     What a message cannot carry goes into the ledger.
     """
+    request = place_system_text(request, outbound)
     writer = _MessagesWriter(outbound)
     writer.instructions(request.instructions)
     for turn in pair_tools(request.turns, outbound.options, outbound.ledger):
@@ -56,12 +58,22 @@ class _Attachments(NamedTuple):
 
 
 class _MessagesWriter:
-    __slots__ = ("_ledger", "_names", "_options", "_own", "_tool_of", "messages", "parts")
+    __slots__ = (
+        "_joins_system",
+        "_ledger",
+        "_names",
+        "_options",
+        "_own",
+        "_tool_of",
+        "messages",
+        "parts",
+    )
 
     def __init__(self, outbound: Outbound) -> None:
         self.messages: list[JsonObject] = []
         self.parts = PartWriter(outbound)
         self._own = outbound.capabilities.of(ChatCapabilities)
+        self._joins_system = outbound.capabilities.late_system != "message"
         self._ledger = outbound.ledger
         self._names = outbound.names
         self._options = outbound.options
@@ -71,7 +83,10 @@ class _MessagesWriter:
         """The system texts given apart from the turns, as one leading message."""
         remaining = [text for text in texts if text.text]
         if remaining:
-            self._system(self._own.system_role, self.parts.all(remaining), None)
+            parts = self.parts.all(remaining)
+            is_joined = self._joins_system and _are_plain(parts)
+            content = "\n\n".join([part["text"] for part in parts]) if is_joined else None
+            self._append(self._own.system_role, content or _as_content(parts), None)
 
     def turn(self, turn: Turn) -> None:
         """The messages of one turn."""
@@ -91,13 +106,7 @@ class _MessagesWriter:
             role = "system"
         parts = self._texts_only(turn.blocks)
         if parts or not turn.blocks:
-            self._system(role, parts, turn.name)
-
-    def _system(self, role: str, parts: list[JsonObject], name: str | None) -> None:
-        content = _as_content(parts)
-        if self._own.system_as_string and type(content) is list:
-            content = "\n\n".join(part["text"] for part in parts)
-        self._append(role, content, name)
+            self._append(role, _as_content(parts), turn.name)
 
     def _texts_only(self, blocks: Sequence[Block]) -> list[JsonObject]:
         """The parts of a text-only message; the rest is reported as lost content."""

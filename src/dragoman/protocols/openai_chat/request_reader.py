@@ -11,11 +11,11 @@ from dragoman.canonical.requests import JsonObject as AnyJsonObject
 from dragoman.protocols.efforts import EFFORTS
 from dragoman.protocols.fields import (
     Fields,
-    JsonObject,
     Readers,
     boolean,
     carried,
     choice,
+    decode_object,
     number,
     string,
     whole,
@@ -33,13 +33,13 @@ _PATHS = {
 }
 
 
-def read_request(body: JsonObject, sealer: Sealer) -> Request:
+def read_request(body: bytes, sealer: Sealer) -> Request:
     """A client's request in canonical form; every field of it is accounted for.
 
     Raises:
         InvalidRequest: naming the field at fault.
     """
-    fields = Fields(body)
+    fields = Fields(decode_object(body))
     extras: list[Extra] = []
     paths = _PATHS.copy()
     model = fields.need_str("model")
@@ -73,7 +73,6 @@ def read_request(body: JsonObject, sealer: Sealer) -> Request:
         parallel_tool_calls=parallel,
         max_output_tokens=limit,
         paths=paths,
-        source=body,
         extras=_leftovers(fields, extras),
         **settings,
     )

@@ -18,7 +18,7 @@ from dragoman.canonical.requests import (
 )
 from dragoman.canonical.requests import JsonObject as AnyJsonObject
 from dragoman.protocols.efforts import EFFORTS
-from dragoman.protocols.fields import Fields, JsonObject, Readers, boolean, number
+from dragoman.protocols.fields import Fields, Readers, boolean, decode_object, number
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.item_reader import ItemReader
 from dragoman.protocols.openai_responses.tools import read_tool_choice, read_tools
@@ -36,13 +36,13 @@ _PATHS = {
 }
 
 
-def read_request(body: JsonObject, sealer: Sealer) -> Request:
+def read_request(body: bytes, sealer: Sealer) -> Request:
     """The client's request.
 
     Raises:
         InvalidRequest: at the field at fault.
     """
-    fields = Fields(body)
+    fields = Fields(decode_object(body))
     extras: list[Extra] = []
     paths = dict(_PATHS)
     model = fields.need_str("model")
@@ -94,7 +94,6 @@ def read_request(body: JsonObject, sealer: Sealer) -> Request:
         prompt_cache_options=cache_options or None,
         extras=tuple(extras),
         paths=paths,
-        source=body,
         **settings,
     )
 

@@ -1,0 +1,435 @@
+"""The reader of declared shapes: JSON objects decoded into types, with every member accounted for.
+
+A protocol declares its objects in `shapes.py` as msgspec Structs that forbid unknown members:
+
+    class Shape(Struct, kw_only=True, forbid_unknown_fields=True):
+        pass
+
+    class TextPart(Shape, tag_field="type", tag="text"):
+        text: str
+
+    class UnknownPart(Unknown, tag=""):
+        pass
+
+    class Question(Shape):
+        model: Annotated[str, Meta(min_length=1)]
+        content: str | list[TextPart | UnknownPart]
+        limit: Annotated[int, Meta(ge=1)] | None = None
+        seed: Annotated[int | None, Lost(LossKind.KNOB)] = None
+
+A `Reader` of a shape decodes a body of it in one step:
+
+    _question = Reader(Question)
+
+    def read(body: bytes) -> ...:
+        extras: list[Extra] = []
+        given = _question.read(body, extras)
+        report_lost(given, "", extras)
+
+Only if the decoder refuses the body, it is decoded without a shape and walked along the shape:
+
+- members that the shape does not know are taken out, into the extras, with their paths;
+- null is taken for absent, and a whole float for an integer;
+- an element with a tag that its union does not know becomes the `Unknown` of the union, for the
+  protocol to carry or to refuse; without an `Unknown` in the union it is refused;
+- anything else that the shape does not allow is an `InvalidRequest` that names the member.
+
+What remains is converted to the shape. So a reader sees only the types, and these have one
+declaration: what is known, what is allowed, and (`Lost`) the meaning of a loss for members without
+a canonical counterpart, which `report_lost` adds to the extras.
+
+Values that are only carried are `Raw`, which keeps their bytes, or `dict[str, Any]`. Their nesting
+is bounded by `carried_object` and `check_depth`. A `Raw` that is absent is empty, since a decoder
+allows it no other type beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct, inspect, structs
+
+from dragoman import jsontext
+from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.losses import UNSUPPORTED, LossKind
+from dragoman.canonical.requests import Extra
+from dragoman.protocols.base import to_json
+from dragoman.protocols.fields import (
+    MAX_DEPTH,
+    JsonObject,
+    check_depth,
+    decode_object,
+    mismatch,
+)
+
+T = TypeVar("T")
+
+
+class Lost(Struct, frozen=True):
+    """The meaning of a member without a canonical counterpart, in the annotation of its type.
+
+    `kind` is the kind of loss if it is omitted; `neutral` values have no effect and are no loss;
+    `code` is the error code when the policy refuses the request for it.
+    """
+
+    kind: LossKind
+    detail: str = "has no counterpart upstream"
+    neutral: tuple[Any, ...] = ()
+    code: str = UNSUPPORTED
+
+
+UNKNOWN = Lost(LossKind.KNOB, "unknown field")
+"""Members in no shape: passed through in the same protocol, reported otherwise."""
+
+
+class Unknown(Struct, forbid_unknown_fields=True, tag_field="type", tag=""):
+    """An element of a union with a tag that the union does not know: the tag and all of it.
+
+    Each union has a subclass of its own, with the union's `tag_field` if that is not `type`.
+    """
+
+    kind: str
+    value: dict[str, Any]
+
+    @classmethod
+    def implied(cls, value: JsonObject) -> str | None:
+        """The tag of an element without one; None if it must have one."""
+        return None
+
+
+class Reader(Generic[T]):
+    """The reader of the shape `kind`."""
+
+    __slots__ = ("_decode", "_kind")
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+        self._decode = msgspec.json.Decoder(kind).decode
+
+    def read(self, body: bytes | Raw, extras: list[Extra], path: str = "") -> T:
+        """The shape that JSON text has; its unknown members go into the extras. `path` is its path
+        in the request, empty for a whole body.
+
+        Raises:
+            InvalidRequest: not a JSON object, or naming the member at fault.
+        """
+        try:
+            return self._decode(body)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            value = jsontext.decode(body) if path else decode_object(bytes(body))
+            return self.convert(value, path, extras)
+
+    def convert(self, value: Any, path: str, extras: list[Extra]) -> T:
+        """The shape of a decoded value, whose path in the request is `path`.
+
+        Raises:
+            InvalidRequest: naming the member at fault.
+        """
+        kind: Any = self._kind
+        known = _walk_of(kind)(value, path, extras)
+        try:
+            return msgspec.convert(known, self._kind)
+        except msgspec.ValidationError as error:
+            raise mismatch(error) from None
+
+
+def report_lost(given: Struct, path: str, extras: list[Extra]) -> None:
+    """Add the members of `given` that are declared as `Lost` to the extras; `path` is its own."""
+    for attribute, name, lost in _lost(type(given)):
+        value = getattr(given, attribute)
+        if value is not None and not is_neutral(value, lost.neutral):
+            at = f"{path}.{name}" if path else name
+            extras.append(Extra(at, value, lost.kind, lost.detail, lost.code))
+
+
+def is_neutral(value: Any, neutral: Iterable[Any]) -> bool:
+    """Whether a value is one of those without an effect, of the same type."""
+    return any(type(value) is type(same) and value == same for same in neutral)
+
+
+@cache
+def _lost(kind: type[Struct]) -> tuple[tuple[str, str, Lost], ...]:
+    """The members declared as `Lost`: attribute, name and meaning."""
+    return tuple(
+        (member.name, member.encode_name, lost)
+        for member in structs.fields(kind)
+        for lost in getattr(member.type, "__metadata__", ())
+        if isinstance(lost, Lost)
+    )
+
+
+def carried_object(raw: Raw, path: str) -> Raw | None:
+    """An object that is carried as it is, as long as it is not nested too deeply; None if it is
+    absent or null.
+
+    Raises:
+        InvalidRequest: naming `path`.
+    """
+    text = bytes(raw)
+    if text in (b"", b"null"):
+        return None
+    if not text.startswith(b"{"):
+        raise InvalidRequest.at(path, "must be an object")
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH:
+        check_depth(jsontext.decode(raw), path)
+    return raw
+
+
+# --- the walk along a shape ---------------------------------------------------------------------
+
+_Place: TypeAlias = "str | tuple[_Place, str | int]"
+"""Where a value is: a path, or the place of the value around it and its name or index there."""
+
+_Walk: TypeAlias = Callable[[Any, _Place, list[Extra]], Any]
+"""Returns a value without what its shape does not know; the same value if it knows all of it."""
+
+
+def _path(place: _Place) -> str:
+    if isinstance(place, str):
+        return place
+    outer, name = _path(place[0]), place[1]
+    if isinstance(name, int):
+        return f"{outer}[{name}]"
+    return f"{outer}.{name}" if outer else name
+
+
+def _fail(place: _Place, problem: str) -> NoReturn:
+    raise InvalidRequest.at(_path(place), problem)
+
+
+@cache
+def _walk_of(kind: Any) -> _Walk:
+    return _Walks().of(inspect.type_info(kind))
+
+
+def _keep(value: Any, place: _Place, extras: list[Extra]) -> Any:
+    return value
+
+
+def _carry(value: Any, place: _Place, extras: list[Extra]) -> Raw:
+    return Raw(to_json(value))
+
+
+class _Walks:
+    """The walks of one shape and of the shapes in it, which may have itself among them."""
+
+    def __init__(self) -> None:
+        self._objects: dict[type, _Object] = {}
+
+    def of(self, kind: inspect.Type) -> _Walk:
+        """The walk of a type."""
+        among = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+        if any(isinstance(one, inspect.AnyType) for one in among):
+            return _keep
+        if any(isinstance(one, inspect.RawType) for one in among):
+            return _carry
+        steps: dict[type, _Walk] = {}
+        words: list[str] = []
+        for one in among:
+            self._add(one, steps, words)
+        objects = [one for one in among if isinstance(one, inspect.StructType)]
+        if objects:
+            words.append("an object")
+            steps[dict] = self._object(objects)
+        problem = "must be " + " or ".join(words)
+
+        def walk(value: Any, place: _Place, extras: list[Extra]) -> Any:
+            step = steps.get(type(value))
+            if step is None:
+                _fail(place, "is required" if value is None else problem)
+            return step(value, place, extras)
+
+        return walk
+
+    def _add(self, kind: inspect.Type, steps: dict[type, _Walk], words: list[str]) -> None:
+        """Add the steps for one of the types of a union, and the words for it."""
+        match kind:
+            case inspect.NoneType():
+                steps[type(None)] = _keep
+            case inspect.BoolType():
+                steps[bool] = _keep
+                words.append("a boolean")
+            case inspect.StrType():
+                steps[str] = _sized(kind.min_length, _keep)
+                words.append("a string")
+            case inspect.LiteralType():
+                steps[str] = _one_of(kind.values)
+                words.append(f"one of {_listed(kind.values)}")
+            case inspect.IntType():
+                steps[int] = _in_range(kind)
+                steps[float] = _whole(steps[int])
+                words.append("a whole number")
+            case inspect.FloatType():
+                steps[int] = steps[float] = _in_range(kind)
+                words.append("a number")
+            case inspect.ListType() | inspect.VarTupleType():
+                steps[list] = _sized(kind.min_length, _each(self.of(kind.item_type)))
+                words.append("an array")
+            case inspect.DictType():
+                steps[dict] = _members(self.of(kind.value_type))
+                words.append("an object")
+
+    def _object(self, kinds: list[inspect.StructType]) -> _Walk:
+        tag_field = kinds[0].tag_field
+        if tag_field is None:
+            return self._struct(kinds[0])
+        unknown = next((one.cls for one in kinds if issubclass(one.cls, Unknown)), None)
+        known = {str(one.tag): self._struct(one) for one in kinds if one.cls is not unknown}
+        problem = f"must be one of {_listed(known)}"
+        # As to the decoder, one that is not in a union may leave its tag out.
+        alone = self._struct(kinds[0]) if len(kinds) == 1 else None
+
+        def walk(value: JsonObject, place: _Place, extras: list[Extra]) -> Any:
+            tag = value.get(tag_field)
+            if tag is None and alone is not None:
+                return alone(value, place, extras)
+            if tag is None:
+                tag = None if unknown is None else unknown.implied(value)
+                if tag is None:
+                    _fail((place, tag_field), "is required")
+                value = {**value, tag_field: tag}
+            if type(tag) is not str:
+                _fail((place, tag_field), "must be a string")
+            struct = known.get(tag)
+            if struct is not None:
+                return struct(value, place, extras)
+            if unknown is None:
+                _fail((place, tag_field), problem)
+            return unknown(tag, value)
+
+        return walk
+
+    def _struct(self, kind: inspect.StructType) -> _Object:
+        made = self._objects.get(kind.cls)
+        if made is None:
+            made = self._objects[kind.cls] = _Object()
+            made.fill(kind, self.of)
+        return made
+
+
+class _Object:
+    """The walk of an object, filled after it was made: shapes may contain themselves."""
+
+    __slots__ = ("_given", "_members", "_required")
+
+    def __init__(self) -> None:
+        self._members: dict[str, _Walk] = {}
+        self._required: list[str] = []
+        self._given: frozenset[str] = frozenset()
+        """Members that may be absent, but not null."""
+
+    def fill(self, kind: inspect.StructType, of: Callable[[inspect.Type], _Walk]) -> None:
+        """Set the members."""
+        if kind.tag_field is not None:
+            self._members[kind.tag_field] = _keep
+        for member in kind.fields:
+            self._members[member.encode_name] = of(member.type)
+        self._required = [member.encode_name for member in kind.fields if member.required]
+        self._given = frozenset(
+            member.encode_name
+            for member in kind.fields
+            if not member.required and not _may_be_null(member.type)
+        )
+
+    def __call__(self, value: JsonObject, place: _Place, extras: list[Extra]) -> JsonObject:
+        for name in self._required:
+            if name not in value:
+                _fail((place, name), "is required")
+        changed: JsonObject = {}
+        left_out: list[str] = []
+        for name, inner in value.items():
+            walk = self._members.get(name)
+            if walk is None:
+                left_out.append(name)
+                self._leave_out(name, inner, place, extras)
+            elif inner is None and name in self._given:
+                left_out.append(name)
+            else:
+                walked = walk(inner, (place, name), extras)
+                if walked is not inner:
+                    changed[name] = walked
+        if changed or left_out:
+            value = {**value, **changed}
+            for name in left_out:
+                del value[name]
+        return value
+
+    def _leave_out(self, name: str, value: Any, place: _Place, extras: list[Extra]) -> None:
+        """Account for a member that the shape does not know."""
+        if value is not None:
+            extras.append(Extra(_path((place, name)), value, UNKNOWN.kind, UNKNOWN.detail))
+
+
+def _may_be_null(kind: inspect.Type) -> bool:
+    among = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    return any(
+        isinstance(one, inspect.AnyType | inspect.RawType | inspect.NoneType) for one in among
+    )
+
+
+def _each(walk: _Walk) -> _Walk:
+    def walk_all(value: list[Any], place: _Place, extras: list[Extra]) -> list[Any]:
+        walked = [walk(inner, (place, number), extras) for number, inner in enumerate(value)]
+        is_same = all(new is old for new, old in zip(walked, value, strict=True))
+        return value if is_same else walked
+
+    return walk_all
+
+
+def _members(walk: _Walk) -> _Walk:
+    def walk_all(value: JsonObject, place: _Place, extras: list[Extra]) -> JsonObject:
+        return {name: walk(inner, (place, name), extras) for name, inner in value.items()}
+
+    return _keep if walk is _keep else walk_all
+
+
+def _sized(least: int | None, walk: _Walk) -> _Walk:
+    def walk_sized(value: Any, place: _Place, extras: list[Extra]) -> Any:
+        if not value:
+            _fail(place, "must not be empty")
+        return walk(value, place, extras)
+
+    return walk_sized if least else walk
+
+
+def _one_of(values: Iterable[Any]) -> _Walk:
+    problem = f"must be one of {_listed(values)}"
+
+    def check(value: str, place: _Place, extras: list[Extra]) -> str:
+        if value not in values:
+            _fail(place, problem)
+        return value
+
+    return check
+
+
+def _whole(walk: _Walk) -> _Walk:
+    def walk_whole(value: float, place: _Place, extras: list[Extra]) -> Any:
+        if not value.is_integer():
+            _fail(place, "must be a whole number")
+        return walk(int(value), place, extras)
+
+    return walk_whole
+
+
+def _in_range(kind: inspect.IntType | inspect.FloatType) -> _Walk:
+    least, most = kind.ge, kind.le
+    if least is None and most is None:
+        return _keep
+    problem = (
+        f"must be between {least} and {most}" if most is not None else f"must be at least {least}"
+    )
+
+    def check(value: float, place: _Place, extras: list[Extra]) -> float:
+        if (least is not None and value < least) or (most is not None and value > most):
+            _fail(place, problem)
+        return value
+
+    return check
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(map(str, values))
