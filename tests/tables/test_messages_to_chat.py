@@ -320,7 +320,7 @@ CALLS = [
         {
             "messages": [
                 HI,
-                sent.assistant("x", tool_calls=[sent.call("c1", '{"a":1}')]),
+                sent.assistant("x", tool_calls=[sent.call("c1", '{"a": 1}')]),
                 sent.result("c1", "r"),
                 sent.user("more"),
             ]
@@ -412,7 +412,7 @@ CALLS = [
             "messages": [
                 HI,
                 sent.assistant(
-                    tool_calls=[sent.call("c1", '{"n":12345678901234567890123,"x":1.0}')]
+                    tool_calls=[sent.call("c1", '{"n": 12345678901234567890123, "x": 1.0}')]
                 ),
                 sent.result("c1", "r"),
             ]

@@ -50,7 +50,7 @@ def read_search(value: JsonObject, kind: str, path: str) -> SearchTool | None:
     fields.ignore("type")
     extras: list[Extra] = []
     domains = _read_domains(fields, extras)
-    location = read_location(fields, extras)
+    location = read_location(fields.take("user_location"), fields.at("user_location"), extras)
     size = fields.take("search_context_size")
     if size is not None and size not in CONTEXT_SIZES:
         extras.append(Extra(fields.at("search_context_size"), size, LossKind.KNOB))
