@@ -34,6 +34,7 @@ from dragoman.protocols.base import (
     Reply,
     to_json,
 )
+from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import finish_of
 from dragoman.protocols.long_texts import filled
 from dragoman.protocols.request_settings import NO_COUNTERPART
