@@ -7,12 +7,11 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.canonical.losses import Policy
 from dragoman.config import Config, Fallback, Models, Route, Upstream
 from dragoman.protocols.settings import make_capabilities, make_options, setting
-from dragoman.serving.routing import Router, thinks_with_tools
+from dragoman.serving.routing import Router, takes_detour
 from dragoman.translation import ClientRequest
 from tests.gateway.clients import body
 
@@ -168,7 +167,7 @@ def test_a_detour_has_those_of_its_fallbacks() -> None:
         made = body("chat", name, reasoning_effort="high", tools=[TOOL] if tools else [])
         request = ClientRequest("openai_chat", json.dumps(made).encode())
         target = router.resolve(name)
-        if target.detour is not None and thinks_with_tools(request, Sealer()):
+        if target.detour is not None and takes_detour(target, request):
             target = target.detour
         return [(one.upstream.name, one.model) for one in (target, *target.fallbacks)]
 

@@ -8,7 +8,7 @@ from dragoman.edge.record import Record
 from dragoman.serving.large import LargeBodies, is_large
 from dragoman.serving.named_models import models_besides
 from dragoman.serving.plan import Plan, Plans
-from dragoman.serving.routing import model_not_found, thinks_with_tools
+from dragoman.serving.routing import model_not_found, takes_detour
 from dragoman.translation import ClientRequest
 
 MOST_VALUES = 1_000_000
@@ -62,7 +62,7 @@ class RequestResolver:
             for other in models_besides(request):
                 if not caller.allows(other):
                     raise model_not_found(other)
-        if plan.detour is not None and thinks_with_tools(request, plan.settings.sealer):
+        if plan.detour is not None and takes_detour(plan.target, request):
             plan = self._plans.detoured(caller, model, plan.detour)
         target = plan.target
         record.upstream, record.upstream_model = target.upstream.name, target.model

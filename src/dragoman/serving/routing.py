@@ -235,13 +235,18 @@ def _is_within_reach(caller: Caller, target: Target) -> bool:
     return caller.may_reach(target.upstream.name) and not caller.denies(*_names_of(target))
 
 
-def thinks_with_tools(asked: ClientRequest, sealer: Sealer) -> bool:
-    """Whether a request has tools and asks the model to think.
+def takes_detour(target: Target, asked: ClientRequest) -> bool:
+    """Whether a request goes to the target's detour: it has tools and asks the model to think, or
+    it has tools that the target never takes.
 
     Raises:
-        InvalidRequest: it is malformed.
+        InvalidRequest: the request is malformed, where it had to be read.
     """
-    request = asked.read(sealer)
+    if target.detour is None:
+        return False
+    request = asked.read(target.settings.sealer)
+    if not target.capabilities.tools_without_reasoning:
+        return bool(request.tools)
     thinking = request.thinking
     if not request.tools or thinking is None or thinking.mode == "disabled":
         return False
