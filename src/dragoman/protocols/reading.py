@@ -153,6 +153,13 @@ def report_lost(given: Struct, path: str, extras: list[Extra]) -> None:
             extras.append(Extra(at, value, lost.kind, lost.detail, lost.code))
 
 
+def members_of(shape: type[Struct]) -> frozenset[str]:
+    """The names of the members that a shape knows."""
+    tag_field = shape.__struct_config__.tag_field
+    names = [member.encode_name for member in structs.fields(shape)]
+    return frozenset(names if tag_field is None else [tag_field, *names])
+
+
 def is_neutral(value: Any, neutral: Iterable[Any]) -> bool:
     """Whether a value is one of those without an effect, of the same type."""
     return any(type(value) is type(same) and value == same for same in neutral)
