@@ -79,7 +79,7 @@ STOP_FIELDS = frozenset({"stop_reason", "stop_sequence", "stop_details"})
 
 STOP_EVENT_FIELDS = frozenset({"type", "index"})
 
-DELTA_EVENT_FIELDS = frozenset({"type", "index", "delta"})
+DELTA_EVENT_FIELDS = members_of(shapes.BlockDelta)
 
 MESSAGE_DELTA_FIELDS = frozenset({"type", "delta", "usage"})
 
@@ -92,11 +92,10 @@ BLOCK_FIELDS = {
 }
 """Blocks of an answer with a canonical counterpart, and their members with one."""
 
-DELTA_FIELDS: dict[str, frozenset[str]] = {
-    "text_delta": frozenset({"type", "text"}),
-    "input_json_delta": frozenset({"type", "partial_json"}),
-    # estimated_tokens only helps to draw a progress bar; usage has the count.
-    "thinking_delta": frozenset({"type", "thinking", "estimated_tokens"}),
+DELTA_FIELDS = {
+    "text_delta": members_of(shapes.TextDelta),
+    "input_json_delta": members_of(shapes.InputDelta),
+    "thinking_delta": members_of(shapes.ThinkingDelta),
     "signature_delta": frozenset({"type", "signature"}),
     "citations_delta": frozenset({"type", "citation"}),
 }
