@@ -351,7 +351,16 @@ class Services:
             ),
             admin=Admin(
                 Gateway(
-                    Bench(config, router, upstreams, prices, exchange_of, self._count, sealer.key),
+                    Bench(
+                        config,
+                        router,
+                        upstreams,
+                        prices,
+                        exchange_of,
+                        self._count,
+                        sealer.key,
+                        self.large,
+                    ),
                     self.account_sync,
                     keys,
                     SimulatedAdmission(

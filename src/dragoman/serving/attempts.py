@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.accounts.decide.decisions import fitting
+from dragoman.accounts.decide.decisions import classify, fitting
 from dragoman.accounts.decide.states import Decision
 from dragoman.accounts.decide.symptoms import UNREACHABLE, Symptom
 from dragoman.accounts.pool import AccountPool, Lease, LeaseRequest, NoAccount
@@ -92,6 +92,7 @@ class Attempts:
         "_host_down",
         "_hung",
         "_in_vain",
+        "_observes",
         "_pool",
         "_record",
         "_remaining",
@@ -106,9 +107,13 @@ class Attempts:
         "made",
     )
 
-    def __init__(self, pool: AccountPool, record: Record, *, explains: bool = False) -> None:
-        """`explains`: record the accounts among which the first one of an upstream was chosen."""
+    def __init__(
+        self, pool: AccountPool, record: Record, *, explains: bool = False, observes: bool = True
+    ) -> None:
+        """`explains`: record the accounts among which the first one of an upstream was chosen.
+        `observes`: failures count for the states of accounts, proxies and hosts."""
         self._explains = explains
+        self._observes = observes
         self._pool = pool
         self._record = record
         self._started = time.monotonic()
@@ -249,6 +254,22 @@ class Attempts:
             self._record_failure(lease, kind, failure.status)
             self._failed_by_model(failure)
             return
+        ended = time.time()
+        if self._observes:
+            decision = self._observe(lease, failure)
+        else:
+            rules = self._pool.rules(self._target.upstream.name).rules
+            decision = classify(failure.symptom, rules)
+        self._record_failure(
+            lease, kind, failure.status, ended, self._ruling(failure.symptom, decision)
+        )
+        if decision.tries_next:
+            self._failure = more_informative(self._failure, failure)
+        else:
+            self.gave_up = GaveUp(failure.fault, failure)
+
+    def _observe(self, lease: Lease, failure: Failure) -> Decision:
+        """Report a failure to the pool, which decides."""
         upstream = self._target.upstream
         if failure.unanswered:
             lease.proxy_failed()
@@ -260,15 +281,7 @@ class Attempts:
             self._wanted = replace(self._wanted, proven=True)
         if failure.unreached:
             self._host_unreached(lease, failure)
-        ended = time.time()
-        decision = lease.failed(failure.symptom)
-        self._record_failure(
-            lease, kind, failure.status, ended, self._ruling(failure.symptom, decision)
-        )
-        if decision.tries_next:
-            self._failure = more_informative(self._failure, failure)
-        else:
-            self.gave_up = GaveUp(failure.fault, failure)
+        return lease.failed(failure.symptom)
 
     def broke_off(self, lease: Lease, fault: Fault, cause: str) -> None:
         """The answer of this lease ended in an error after the client was sent its beginning.
