@@ -96,8 +96,9 @@ def test_a_count_says_nothing_of_an_account(
 
 @pytest.mark.parametrize("api", PATHS)
 def test_many_counts_of_a_caller_are_estimated(
-    gateway: RunningGateway, simulator: RunningSimulator, api: str
+    start: Start, simulator: RunningSimulator, api: str
 ) -> None:
+    gateway = start()
     made = json.dumps(prompt(api, "messages/sim-text")).encode()
     with Connection(gateway.base_url) as connection:
         estimates = []

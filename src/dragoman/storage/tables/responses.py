@@ -87,8 +87,8 @@ class ResponseTables:
     """Implements `ResponseStore` on a database.
 
     `most_bytes` is the limit of all responses, `largest_bytes` that of one. When the limit is
-    reached, the oldest that no other builds on are dropped, of whoever stores most. `clock` is Unix time. One thread at a
-    time may use it; a process that forks must not use what its parent opened.
+    reached, the oldest that no other builds on are dropped, of whoever stores most. `clock` is Unix
+    time. One thread at a time may use it; a process that forks must not use what its parent opened.
     """
 
     def __init__(
