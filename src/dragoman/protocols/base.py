@@ -564,6 +564,8 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     ]
     """The client's top-level members without those that this upstream would refuse or must not see.
     Other values byte for byte. The flag: the output limit is lower than the client's."""
+    has_media: Callable[[Mapping[str, msgspec.Raw]], bool] = _no_usage
+    """Whether there may be pictures, files or recordings in a client's conversation."""
     check_names: Callable[[Mapping[str, msgspec.Raw]], None] = _no_check
     """The check of the names of a client's members. Raises InvalidRequest for one that is a known
     one but for its case."""
