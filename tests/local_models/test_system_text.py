@@ -14,7 +14,6 @@ from tests.gateway.clients import PATHS, completed, streamed_text, text_of
 from tests.gateway.http import call
 from tests.local_models.templates import TEMPLATES, rendering
 
-RECORDINGS = [recording for recording in recordings() if recording.api != "chat"]
 KEY = "key-of-a-local-server"
 
 
@@ -61,6 +60,35 @@ BETWEEN = {
         },
     ],
 }
+CHAT: dict[str, Any] = {
+    "messages": [
+        said("developer", "D1"),
+        said("system", "D2"),
+        {**said("user", "U1"), "unknown_to_us": 1},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "U2", "cache_control": {"type": "ephemeral"}}],
+        },
+        {
+            "role": "assistant",
+            "content": None,
+            "reasoning_content": "R1",
+            "tool_calls": [
+                {
+                    "id": "call_1",
+                    "type": "function",
+                    "function": {"name": "f", "arguments": "{}", "nested": 2},
+                    "extra_content": {"google": {"thought_signature": "c2ln"}},
+                }
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "T1", "of_tool": 3},
+        said("system", "D3"),
+    ],
+    "seed": 7,
+    "top_k": 20,
+    "chat_template_kwargs": {"enable_thinking": True},
+}
 CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
     "responses": (
         CODEX,
@@ -72,6 +100,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
             said("user", "U2"),
         ],
     ),
+    "chat": (CHAT, [said("system", "D1\n\nD2"), *CHAT["messages"][2:6], reminder("D3")]),
     "messages": (
         CLAUDE_CODE,
         [said("system", "S1\n\nS2"), said("user", "U1"), reminder("L1")],
@@ -104,7 +133,7 @@ def test_nothing_stands_between_a_call_and_its_result(over: Over, upstream: Upst
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
-@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda recording: recording.name)
+@pytest.mark.parametrize("recording", recordings(), ids=lambda recording: recording.name)
 def test_no_request_of_an_agent_is_refused(
     recording: Recording, template: str, over: Over, upstream: Upstream
 ) -> None:

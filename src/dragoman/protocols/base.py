@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.canonical.envelope import Sealer
-from dragoman.canonical.errors import Fault
+from dragoman.canonical.errors import Fault, UpstreamError
 from dragoman.canonical.events import Event
 from dragoman.canonical.halves import MENDED, Halves
 from dragoman.canonical.losses import Ledger, LossKind
@@ -67,6 +67,31 @@ class Inbound(Struct, frozen=True):
                 self.halves.seen = True
             return value
 
+    def decode_answer(self, body: bytes) -> JsonObject:
+        """The JSON object of a whole answer, with lone surrogates in its texts repaired.
+
+        Raises:
+            UpstreamError: it is not a JSON object.
+        """
+        try:
+            value = strict(body)
+        except JsonTooDeep:
+            raise UpstreamError.unreadable("it is not JSON") from None
+        except JsonError:
+            value = self._mended(body)
+        if not isinstance(value, dict):
+            raise UpstreamError.unreadable("it is not a JSON object")
+        return value
+
+    def _mended(self, body: bytes) -> Any:
+        try:
+            value, was_mended = decode_mended(body)
+        except JsonError:
+            raise UpstreamError.unreadable("it is not JSON") from None
+        if was_mended:
+            self.ledger.add("text", LossKind.REPAIRED, MENDED)
+        return value
+
 
 NO_PIECES: frozenset[str] = frozenset()
 
@@ -92,7 +117,10 @@ class Outbound(Struct, frozen=True):
     """The context of a request's writer.
 
     `model` is the upstream's name of the model, `names` the map of tool names. Losses go into
-    `ledger`; the writer never refuses a request, the policy does.
+    `ledger`; the writer never refuses a request, the policy does. With `same_protocol` the client
+    uses the upstream's protocol. Then `unknown` has the members of the client's objects that the
+    canonical model has no field for, by the path of the object; a writer takes out those that it
+    writes.
     """
 
     model: str
@@ -101,6 +129,13 @@ class Outbound(Struct, frozen=True):
     sealer: Sealer
     options: Options = Options()
     capabilities: Capabilities = Capabilities()
+    same_protocol: bool = False
+    unknown: dict[str, JsonObject] = {}
+
+    def with_unknown(self, written: JsonObject, path: str) -> JsonObject:
+        """An object that stands for the client's at `path`, with the unknown members of that."""
+        members = self.unknown.pop(path, None) if self.unknown else None
+        return written if members is None else {**written, **members}
 
 
 class Reply(Struct, frozen=True):
@@ -283,6 +318,10 @@ def _as_given(capabilities: Capabilities, base_url: str) -> Capabilities:
 
 def _unchanged(members: Mapping[str, msgspec.Raw]) -> Mapping[str, msgspec.Raw]:
     return members
+
+
+def _all_fit(members: Mapping[str, msgspec.Raw], capabilities: Capabilities) -> Collection[str]:
+    return ()
 
 
 def _no_headers(capabilities: Capabilities) -> Mapping[str, str]:
@@ -515,7 +554,7 @@ class Translate(Struct, frozen=True, kw_only=True):
     """A body in canonical form. Raises InvalidRequest naming the field."""
     write_request: Callable[[Request, Outbound], JsonObject]
     """The upstream's body. Parts of the request that it does not carry are in the ledger."""
-    read_response: Callable[[JsonObject, Inbound], Iterable[Event]]
+    read_response: Callable[[bytes, Inbound], Iterable[Event]]
     """A whole answer as the events of its stream. Raises UpstreamError if it is unusable."""
     stream_reader: Callable[[Inbound], StreamReader]
     answer_writer: Callable[[Reply, bool], AnswerWriter]
@@ -566,6 +605,10 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     Other values byte for byte. The flag: the output limit is lower than the client's."""
     has_media: Callable[[Mapping[str, msgspec.Raw]], bool] = _no_usage
     """Whether there may be pictures, files or recordings in a client's conversation."""
+    unfit: Callable[[Mapping[str, msgspec.Raw], Capabilities], Collection[str]] = _all_fit
+    """The names of the members that an upstream of these capabilities would refuse or misread as
+    they are, and of those to be written instead: they are read, and written as for a client of
+    another protocol."""
     check_names: Callable[[Mapping[str, msgspec.Raw]], None] = _no_check
     """The check of the names of a client's members. Raises InvalidRequest for one that is a known
     one but for its case."""

@@ -3,14 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from operator import attrgetter
 
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.names import safe_id
 from dragoman.canonical.requests import Extra, JsonSchema
-from dragoman.protocols.fields import Fields, JsonObject, Readers, boolean, carried, string
+from dragoman.protocols.fields import (
+    Fields,
+    JsonObject,
+    Readers,
+    boolean,
+    carried,
+    check_depth,
+    string,
+)
 from dragoman.protocols.openai_schemas import is_strict
+from dragoman.protocols.reading import Shape
 from dragoman.protocols.request_settings import NO_SCHEMA, UNNAMED, RequestSettings
+
+
+class Labels(Shape):
+    """The members of a request about the end user, caching and serving."""
+
+    metadata: dict[str, str] | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    service_tier: str | None = None
+    moderation: JsonObject | None = None
+    store: bool | None = None
+
+
+_LABELS = Labels.__struct_fields__
+_labels = attrgetter(*_LABELS)
+
+
+def read_labels(request: Labels) -> JsonObject:
+    """The labels of a request, by their canonical names.
+
+    Raises:
+        InvalidRequest: what is only carried is nested too deeply.
+    """
+    check_depth(request.moderation, "moderation")
+    labels = dict(zip(_LABELS, _labels(request), strict=True))
+    labels["metadata"] = request.metadata or None
+    return labels
+
 
 LONGEST_USER_ID = 128
 """Characters of a `safety_identifier` (response_create_params.py)."""

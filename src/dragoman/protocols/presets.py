@@ -35,7 +35,11 @@ OPENAI: Final = ("openai.com", "openai.azure.com")
 KNOWN: Final = (
     # Templates of Qwen 3.5 to 3.8 and of Mistral Medium 3.5 refuse a later system message; those of
     # gpt-oss and MiniMax M2 leave it out, that of DeepSeek V4 puts it into the user's text.
-    Known(protocol=CHAT, other_than=OPENAI, capabilities={"late_system": "user"}),
+    Known(
+        protocol=CHAT,
+        other_than=OPENAI,
+        capabilities={"late_system": "user", "custom_tools_native": False},
+    ),
 )
 """In this order; later ones take precedence."""
 

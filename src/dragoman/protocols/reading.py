@@ -2,9 +2,6 @@
 
 A protocol declares its objects in `shapes.py` as msgspec Structs that forbid unknown members:
 
-    class Shape(Struct, kw_only=True, forbid_unknown_fields=True):
-        pass
-
     class TextPart(Shape, tag_field="type", tag="text"):
         text: str
 
@@ -49,6 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
+from operator import attrgetter
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
@@ -86,6 +84,10 @@ class Lost(Struct, frozen=True):
 
 UNKNOWN = Lost(LossKind.KNOB, "unknown field")
 """Members in no shape: passed through in the same protocol, reported otherwise."""
+
+
+class Shape(Struct, forbid_unknown_fields=True):
+    """An object with the members that a subclass declares, and no others."""
 
 
 class Unknown(Struct, forbid_unknown_fields=True, tag_field="type", tag=""):
@@ -141,8 +143,11 @@ class Reader(Generic[T]):
 
 def report_lost(given: Struct, path: str, extras: list[Extra]) -> None:
     """Add the members of `given` that are declared as `Lost` to the extras; `path` is its own."""
-    for attribute, name, lost in _lost(type(given)):
-        value = getattr(given, attribute)
+    values_of, absent, members = _lost(type(given))
+    values = values_of(given)
+    if values == absent:
+        return
+    for value, (name, lost) in zip(values, members, strict=True):
         if value is not None and not is_neutral(value, lost.neutral):
             at = f"{path}.{name}" if path else name
             extras.append(Extra(at, value, lost.kind, lost.detail, lost.code))
@@ -154,14 +159,25 @@ def is_neutral(value: Any, neutral: Iterable[Any]) -> bool:
 
 
 @cache
-def _lost(kind: type[Struct]) -> tuple[tuple[str, str, Lost], ...]:
-    """The members declared as `Lost`: attribute, name and meaning."""
-    return tuple(
+def _lost(
+    kind: type[Struct],
+) -> tuple[Callable[[Struct], tuple[Any, ...]], tuple[None, ...], tuple[tuple[str, Lost], ...]]:
+    """The members declared as `Lost`: a function that takes their values, the values if all are
+    absent, and name and meaning of each."""
+    found = [
         (member.name, member.encode_name, lost)
         for member in structs.fields(kind)
         for lost in getattr(member.type, "__metadata__", ())
         if isinstance(lost, Lost)
+    ]
+    names = [attribute for attribute, _, _ in found]
+    # With a single name an attrgetter returns no tuple.
+    values_of = (
+        attrgetter(*names)
+        if len(found) > 1
+        else lambda given: tuple(getattr(given, name) for name in names)
     )
+    return values_of, (None,) * len(found), tuple((name, lost) for _, name, lost in found)
 
 
 def carried_object(raw: Raw, path: str) -> Raw | None:

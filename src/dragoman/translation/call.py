@@ -11,7 +11,6 @@ from typing import Any
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from dragoman import jsontext
 from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest, UpstreamError
@@ -21,11 +20,10 @@ from dragoman.canonical.losses import Ledger, Loss, LossKind
 from dragoman.canonical.masking import Mask
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.options import Capabilities, Options
-from dragoman.canonical.requests import CustomTool, FunctionTool, Request, ToolRef
+from dragoman.canonical.requests import CustomTool, Extra, FunctionTool, Request, Tool, ToolRef
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.stops import cut_whole, emulated
 from dragoman.canonical.tools import ToolRestorer
-from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import (
     AnswerWriter,
@@ -39,6 +37,7 @@ from dragoman.protocols.base import (
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import finish_of
 from dragoman.protocols.long_texts import filled
+from dragoman.protocols.request_settings import NO_COUNTERPART
 from dragoman.sse import Decoder, escape
 from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
@@ -232,8 +231,45 @@ class Call:
         settings, source = self.settings, self._source
         model = settings.model or source.model
         body = source.forward(model, settings.capabilities, self.ledger, without)
+        unfit = self.codec.passthrough.unfit(source.members, settings.capabilities)
+        if unfit:
+            body = self._adapted(body, frozenset(unfit))
         self.ledger.enforce(settings.options.policy)
         return body
+
+    def _adapted(self, body: bytes, unfit: frozenset[str]) -> bytes:
+        """A body for an upstream of the client's protocol, its members `unfit` written anew. One
+        that cannot be read is unchanged: the upstream reports its faults in the same protocol."""
+        source = self._source.with_body(body)
+        try:
+            request = source.read(self.settings.sealer)
+        except InvalidRequest:
+            return body
+        self._names = tool_names(request, self.codec)
+        ledger = Ledger()
+        outbound = replace(
+            self._outbound(ledger), same_protocol=True, unknown=_by_object(request.extras, unfit)
+        )
+        written = self.codec.translate.write_request(replace(request, extras=()), outbound)
+        for path, unknown in outbound.unknown.items():
+            for name in unknown:
+                ledger.add(f"{path}.{name}", LossKind.KNOB, NO_COUNTERPART)
+        self.ledger.extend(loss for loss in ledger if _top_level(loss.path) in unfit)
+        members: dict[str, Any] = {
+            name: written.get(name) if name in unfit else raw
+            for name, raw in source.members.items()
+            if name not in unfit or name in written
+        }
+        members |= {name: written[name] for name in unfit if name in written}
+        if "tools" in unfit and any(map(self._differs, request.tools)):
+            self.passes_through = False
+        return to_json(members)
+
+    def _differs(self, tool: Tool) -> bool:
+        """Whether calls of the tool look different upstream than to the client."""
+        if type(tool) is FunctionTool:
+            return self._names.outward(tool.name, tool.namespace) != tool.name
+        return type(tool) is CustomTool
 
     def _may_be_long(self, request: Request) -> bool:
         """Whether an answer may have more tokens than a non-streamed one should."""
@@ -250,17 +286,20 @@ class Call:
         self._report_mended()
         if self.streams is not request.stream:
             request = replace(request, stream=self.streams)
-        outbound = Outbound(
+        body = self.codec.translate.write_request(request, self._outbound(self.ledger))
+        self.ledger.enforce(settings.options.policy)
+        return to_json(body)
+
+    def _outbound(self, ledger: Ledger) -> Outbound:
+        settings = self.settings
+        return Outbound(
             model=settings.model or self._source.model,
             names=self._names,
-            ledger=self.ledger,
+            ledger=ledger,
             sealer=settings.sealer,
             options=settings.options,
             capabilities=settings.capabilities,
         )
-        body = self.codec.translate.write_request(request, outbound)
-        self.ledger.enforce(settings.options.policy)
-        return to_json(body)
 
     @property
     def path(self) -> str:
@@ -383,7 +422,7 @@ class Call:
         return self._whole(events, outcome or Outcome())
 
     def _events(self, body: bytes) -> Iterable[Event]:
-        return self.codec.translate.read_response(decode_answer(body, self.ledger), self._inbound())
+        return self.codec.translate.read_response(body, self._inbound())
 
     def _whole(self, events: Iterable[Event], outcome: Outcome) -> bytes:
         writer = self._source.codec.translate.answer_writer(self._reply(), False)
@@ -505,6 +544,21 @@ def _settings(members: Mapping[str, Raw]) -> dict[str, Any]:
     }
 
 
+def _by_object(extras: Iterable[Extra], names: frozenset[str]) -> dict[str, JsonObject]:
+    """The unknown members below the top-level members `names`, by the path of their object."""
+    found: dict[str, JsonObject] = {}
+    for extra in extras:
+        path, _, name = extra.path.rpartition(".")
+        if path and _top_level(path) in names:
+            found.setdefault(path, {})[name] = extra.value
+    return found
+
+
+def _top_level(path: str) -> str:
+    """The top-level member that a path is in."""
+    return path.partition(".")[0].partition("[")[0]
+
+
 def _text_bytes_in(events: Iterable[Event]) -> int:
     """The bytes of text in the events of an answer."""
     texts: list[str] = []
@@ -571,30 +625,3 @@ def tool_names(request: Request, upstream: Codec) -> ToolNames:
                     ref = ToolRef(block.name, block.custom, space, block.form)
                     refs[space, block.name] = ref
     return ToolNames(refs.values(), upstream.translate.tool_name_limit)
-
-
-def decode_answer(body: bytes, ledger: Ledger) -> JsonObject:
-    """The JSON object of an upstream's whole answer, with lone surrogates in its texts repaired.
-
-    Raises:
-        UpstreamError: it is not a JSON object.
-    """
-    try:
-        value = jsontext.strict(body)
-    except jsontext.JsonTooDeep:
-        raise UpstreamError.unreadable("it is not JSON") from None
-    except JsonError:
-        value = _mended(body, ledger)
-    if not isinstance(value, dict):
-        raise UpstreamError.unreadable("it is not a JSON object")
-    return value
-
-
-def _mended(body: bytes, ledger: Ledger) -> Any:
-    try:
-        value, was_mended = jsontext.decode_mended(body)
-    except JsonError:
-        raise UpstreamError.unreadable("it is not JSON") from None
-    if was_mended:
-        ledger.add("text", LossKind.REPAIRED, MENDED)
-    return value

@@ -14,6 +14,7 @@ from dragoman import jsontext
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.fitting import unfit
 from dragoman.protocols.anthropic_messages.history import (
     beginning,
     without_envelopes,
@@ -160,6 +161,7 @@ PASSTHROUGH = Passthrough(
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
     fitted=fitted,
+    unfit=unfit,
     check_conversation=check_thread,
     beginning=beginning,
     forward_request=forward_request,

@@ -15,6 +15,7 @@ from dragoman.jsontext import decoder
 from dragoman.protocols.base import Beginning, Passthrough, to_json
 from dragoman.protocols.limits import within
 from dragoman.protocols.media import media_in
+from dragoman.protocols.openai_responses.fitting import unfit
 from dragoman.protocols.openai_responses.matcher import ResponsesMatcher, match_response
 from dragoman.protocols.openai_responses.settings import suits
 from dragoman.protocols.openai_responses.wire import BACKGROUND_DETAIL
@@ -191,6 +192,7 @@ PASSTHROUGH = Passthrough(
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
     fitted=fitted,
+    unfit=unfit,
     continues="previous_response_id",
     conversation="prompt_cache_key",
     beginning=beginning,
