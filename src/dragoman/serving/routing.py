@@ -185,14 +185,16 @@ class Router:
 
 def detoured(target: Target, request: ClientRequest) -> Target:
     """Where a request goes that leads to `target`, with its fallbacks: its detour, if the request
-    has tools and asks the model to think.
+    has tools and asks the model to think, or if it has tools that the target
+    never takes.
 
     Raises:
         InvalidRequest: the request is malformed, where it had to be read.
     """
-    if target.detour is None or not _thinks_with_tools(request.read(target.settings.sealer)):
+    if target.detour is None:
         return target
-    return target.detour
+    needs_detour = _thinks_with_tools if target.capabilities.tools_without_reasoning else _has_tools
+    return target.detour if needs_detour(request.read(target.settings.sealer)) else target
 
 
 def may_use(caller: Caller, name: str, target: Target) -> bool:
@@ -253,6 +255,10 @@ def within_reach(caller: Caller, name: str, target: Target) -> Target:
 
 def _is_within_reach(caller: Caller, target: Target) -> bool:
     return caller.may_reach(target.upstream.name) and not caller.denies(*_names_of(target))
+
+
+def _has_tools(request: Request) -> bool:
+    return bool(request.tools)
 
 
 def _thinks_with_tools(request: Request) -> bool:
