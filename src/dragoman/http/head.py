@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from http import HTTPStatus
 from urllib.parse import unquote_to_bytes
 
@@ -24,6 +25,8 @@ _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-
 _DOTS = re.compile(r"[/\\]\.{1,2}(?:[/\\]|$)")
 _SINGLE = frozenset({b"host", b"content-type", b"content-encoding", b"expect"})
 _MOST_FIELDS = 256
+_REMEMBERED = 128
+"""Longest target that is remembered with its parts."""
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
@@ -77,7 +80,7 @@ def body_length(headers: dict[bytes, bytes], version: str) -> int:
     elif version != "1.0":
         # The parser takes a line without a version for HTTP/0.9.
         raise BadHead(Problem.MALFORMED if version == "0.9" else Problem.VERSION)
-    if host is not None and _HOST.fullmatch(host) is None:
+    if host is not None and not is_host(host):
         raise BadHead(Problem.MALFORMED)
     coding = headers.get(b"transfer-encoding")
     if coding is None:
@@ -90,12 +93,26 @@ def body_length(headers: dict[bytes, bytes], version: str) -> int:
     return -1
 
 
+def is_host(value: bytes) -> bool:
+    """Whether a `Host` names a host, with or without a port."""
+    return _cached_host(value) if len(value) <= _REMEMBERED else _HOST.fullmatch(value) is not None
+
+
+@lru_cache(maxsize=256)
+def _cached_host(value: bytes) -> bool:
+    return _HOST.fullmatch(value) is not None
+
+
 def split_target(target: bytes) -> tuple[str, bytes]:
     """Path, decoded, and query of a request target.
 
     Raises:
         BadHead: it is none of the forms a server takes (RFC 9112, 3.2).
     """
+    return _cached_target(target) if len(target) <= _REMEMBERED else _parts(target)
+
+
+def _parts(target: bytes) -> tuple[str, bytes]:
     if b"#" in target:
         raise BadHead(Problem.MALFORMED)
     if not target.startswith(b"/"):
@@ -112,6 +129,9 @@ def split_target(target: bytes) -> tuple[str, bytes]:
     return _path(path), query
 
 
+_cached_target = lru_cache(maxsize=1024)(_parts)
+
+
 def _path(given: bytes) -> str:
     """A path, decoded.
 
@@ -120,7 +140,7 @@ def _path(given: bytes) -> str:
             arrives is to get past a rule for paths.
     """
     path = unquote_to_bytes(given).decode("utf-8", "replace") if b"%" in given else given.decode()
-    if "." in path and _DOTS.search(path) is not None:
+    if _DOTS.search(path) is not None:
         raise BadHead(Problem.PATH)
     return path
 

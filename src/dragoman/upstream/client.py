@@ -268,8 +268,8 @@ def _response(incoming: IncomingResponse, *, forwarded: bool) -> UpstreamRespons
     try:
         if forwarded and incoming.status == 407:
             raise ProxyFailed("the proxy wants an authentication that was not given, or refused it")
-        if codings := headers.get_all("content-encoding"):
-            inflater = inflater_for(",".join(codings))
+        if b"content-encoding" in dict(incoming.raw_headers):
+            inflater = inflater_for(",".join(headers.get_all("content-encoding")))
     except BadCoding as error:
         incoming.close()
         raise BadAnswer(f"the answer has {error}") from None
