@@ -231,7 +231,7 @@ class Tool(Shape):
     name: Annotated[str, Meta(min_length=1)]
     type: Literal["custom"] | None = None
     description: str | None = None
-    input_schema: dict[str, Any] | None = None
+    input_schema: Raw = Raw()
     strict: bool | None = None
     defer_loading: bool | None = None
     cache_control: CacheControl | None = None
