@@ -626,7 +626,8 @@ _LETTERS = bytes.maketrans(b"0123456789abcdef", b"abcdefghijklmnop")
 def mint_request_id() -> str:
     """A fresh id for a request, in letters: Messages errors contain it, and agents that look for
     "502" anywhere in an error (opencode, pi) would retry a refused request."""
-    return "req_" + mint("").encode().translate(_LETTERS).decode()
+    number = int(time.time() * 1000) << 48 | random.getrandbits(48)
+    return "req_" + (b"%024x" % number).translate(_LETTERS).decode()
 
 
 def tool_names(request: Request, upstream: Codec) -> ToolNames:
