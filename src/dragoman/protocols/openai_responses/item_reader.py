@@ -39,7 +39,9 @@ from dragoman.protocols.openai_responses.tool_search import (
     search_result,
 )
 from dragoman.protocols.openai_responses.tools import read_tools
+from dragoman.protocols.openai_responses.unknown_items import Side, read_unknown_item
 from dragoman.protocols.openai_responses.web_search import WEB_SEARCH, read_web_search
+from dragoman.protocols.unknown_text import UNKNOWN_TYPE
 
 
 class ItemReader:
@@ -97,14 +99,16 @@ class ItemReader:
                 side, path, Foreign(origin=wire.NAME, type=kind, raw=value, means=means, path=path)
             )
         else:
-            fields.fail("type", f"unknown item type {kind!r}")
+            check_depth(value, path)
+            self._extras.append(Extra(path, value, LossKind.KNOB, UNKNOWN_TYPE))
+            self._add(*read_unknown_item(value, kind, path))
 
     def finish(self) -> tuple[Turn, ...]:
         """The turns of all items."""
         self._flush()
         return tuple(self._turns)
 
-    def _add(self, side: Literal["assistant", "user"], path: str, block: Block) -> None:
+    def _add(self, side: Side, path: str, block: Block) -> None:
         if side != self._side:
             self._begin(side, path)
         self._blocks.append(block)
