@@ -47,7 +47,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+from operator import attrgetter
+from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, inspect, structs
@@ -100,14 +101,19 @@ class Unknown(Struct, forbid_unknown_fields=True, tag_field="type", tag=""):
         return None
 
 
+REFUSED: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""The errors of a decoder."""
+
+
 class Reader(Generic[T]):
     """The reader of the shape `kind`."""
 
-    __slots__ = ("_decode", "_kind")
+    __slots__ = ("_kind", "decode")
 
     def __init__(self, kind: type[T]) -> None:
         self._kind = kind
-        self._decode = msgspec.json.Decoder(kind).decode
+        self.decode: Callable[[bytes | Raw], T] = msgspec.json.Decoder(kind).decode
+        """Decodes JSON text without unknown members. Raises one of `REFUSED`."""
 
     def read(self, body: bytes | Raw, extras: list[Extra], path: str = "") -> T:
         """The shape that JSON text has; its unknown members go into the extras. `path` is its path
@@ -117,9 +123,9 @@ class Reader(Generic[T]):
             InvalidRequest: not a JSON object, or naming the member at fault.
         """
         try:
-            return self._decode(body)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            value = jsontext.decode(body) if path else decode_object(bytes(body))
+            return self.decode(body)
+        except REFUSED:
+            value = carried_value(Raw(body), path) if path else decode_object(bytes(body))
             return self.convert(value, path, extras)
 
     def convert(self, value: Any, path: str, extras: list[Extra]) -> T:
@@ -138,7 +144,10 @@ class Reader(Generic[T]):
 
 def report_lost(given: Struct, path: str, extras: list[Extra]) -> None:
     """Add the members of `given` that are declared as `Lost` to the extras; `path` is its own."""
-    for attribute, name, lost in _lost(type(given)):
+    values, absent, members = _lost(type(given))
+    if values(given) == absent:
+        return
+    for attribute, name, lost in members:
         value = getattr(given, attribute)
         if value is not None and not is_neutral(value, lost.neutral):
             at = f"{path}.{name}" if path else name
@@ -151,14 +160,31 @@ def is_neutral(value: Any, neutral: Iterable[Any]) -> bool:
 
 
 @cache
-def _lost(kind: type[Struct]) -> tuple[tuple[str, str, Lost], ...]:
-    """The members declared as `Lost`: attribute, name and meaning."""
-    return tuple(
+def _lost(kind: type[Struct]) -> tuple[attrgetter[Any], Any, tuple[tuple[str, str, Lost], ...]]:
+    """The members declared as `Lost`: a getter of their values, its result where all are absent,
+    and attribute, name and meaning of each."""
+    found = tuple(
         (member.name, member.encode_name, lost)
         for member in structs.fields(kind)
         for lost in getattr(member.type, "__metadata__", ())
         if isinstance(lost, Lost)
     )
+    values = attrgetter(*(name for name, _, _ in found))
+    return values, (None,) * len(found) if len(found) > 1 else None, found
+
+
+def carried_value(raw: Raw, path: str) -> Any:
+    """The value at `path` that was carried; None if it is absent.
+
+    Raises:
+        InvalidRequest: it is not JSON, or nested too deeply.
+    """
+    if not memoryview(raw).nbytes:
+        return None
+    try:
+        return jsontext.decode(raw)
+    except jsontext.JsonError:
+        raise InvalidRequest.at(path, "is not valid JSON text") from None
 
 
 def carried_object(raw: Raw, path: str) -> Raw | None:
@@ -174,8 +200,25 @@ def carried_object(raw: Raw, path: str) -> Raw | None:
     if not text.startswith(b"{"):
         raise InvalidRequest.at(path, "must be an object")
     if text.count(b"{") + text.count(b"[") > MAX_DEPTH:
-        check_depth(jsontext.decode(raw), path)
+        check_depth(carried_value(raw, path), path)
     return raw
+
+
+def carried_dict(raw: Raw, path: str) -> JsonObject | None:
+    """The same object, decoded.
+
+    Raises:
+        InvalidRequest: naming `path`.
+    """
+    value = carried_value(raw, path)
+    if value is None:
+        return None
+    if type(value) is not dict:
+        raise InvalidRequest.at(path, "must be an object")
+    text = bytes(raw)
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH:
+        check_depth(value, path)
+    return value
 
 
 # --- the walk along a shape ---------------------------------------------------------------------

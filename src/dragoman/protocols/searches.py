@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra
-from dragoman.protocols.fields import Fields
 
 CONTEXT_SIZES: Final = ("low", "medium", "high")
 """The amount of search results given to the model (OpenAI)."""
@@ -16,15 +15,14 @@ PLACES: Final = ("city", "country", "region", "timezone")
 anthropic)."""
 
 
-def read_location(fields: Fields, extras: list[Extra]) -> dict[str, str] | None:
-    """The `user_location` of a web search; unknown members go to `extras`."""
-    value = fields.take("user_location")
+def read_location(value: Any, path: str, extras: list[Extra]) -> dict[str, str] | None:
+    """The `user_location` of a web search at `path`; unknown members go to `extras`."""
     if not isinstance(value, dict):
         if value is not None:
-            extras.append(Extra(fields.at("user_location"), value, LossKind.KNOB))
+            extras.append(Extra(path, value, LossKind.KNOB))
         return None
     for name, part in value.items():
         known = name == "type" or (name in PLACES and isinstance(part, str))
         if not known and part is not None:
-            extras.append(Extra(fields.at(f"user_location.{name}"), part, LossKind.KNOB))
+            extras.append(Extra(f"{path}.{name}", part, LossKind.KNOB))
     return {name: value[name] for name in PLACES if isinstance(value.get(name), str)}

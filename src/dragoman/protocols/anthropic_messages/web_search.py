@@ -41,7 +41,7 @@ def read_search(value: JsonObject, kind: str, path: str) -> SearchTool | None:
     if domains is not None and not _are_texts(domains):
         extras.append(Extra(fields.at("allowed_domains"), domains, LossKind.CONTENT))
         domains = None
-    location = read_location(fields, extras)
+    location = read_location(fields.take("user_location"), fields.at("user_location"), extras)
     fields.rest(extras, wire.WEB_SEARCH)
     return SearchTool(
         name=NAME,

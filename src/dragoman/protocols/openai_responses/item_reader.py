@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import (
@@ -24,22 +25,19 @@ from dragoman.canonical.envelope import MARKER, PREFIX, Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, Tool, Turn
-from dragoman.protocols.fields import Field, Fields, JsonObject, check_depth
-from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.fields import JsonObject, check_depth
+from dragoman.protocols.openai_responses import shapes, wire
 from dragoman.protocols.openai_responses.content_reader import read_content
 from dragoman.protocols.openai_responses.machine_tools import (
-    MACHINE_CALLS,
-    MACHINE_OUTPUTS,
+    MachineCall,
+    MachineOutput,
     read_machine_call,
     read_machine_output,
 )
-from dragoman.protocols.openai_responses.tool_search import (
-    is_clients_output,
-    read_search_call,
-    search_result,
-)
+from dragoman.protocols.openai_responses.tool_search import read_search_call, search_result
 from dragoman.protocols.openai_responses.tools import read_tools
 from dragoman.protocols.openai_responses.web_search import WEB_SEARCH, read_web_search
+from dragoman.protocols.reading import REFUSED, Reader, report_lost
 
 
 class ItemReader:
@@ -56,57 +54,53 @@ class ItemReader:
         self._blocks: list[Block] = []
         self._path = ""
         self.tools: list[Tool] = []
-        self.updates: list[tuple[str, JsonObject]] = []
+        self.updates: list[tuple[str, shapes.ConfigurationUpdate]] = []
 
-    def read(self, value: Any, path: str) -> None:
+    def read(self, raw: Raw, path: str) -> None:
         """Take the next item.
 
         Raises:
             InvalidRequest: at the field at fault.
         """
-        fields = Fields(value, path)
-        kind = fields.take_str("type")
-        if kind is None:
-            # Both forms may leave their type out: easy messages and references.
-            kind = "message" if fields.has("role") else "item_reference"
-            if not fields.has("role") and not fields.has("id"):
-                fields.fail("type", "is required")
-        known = _READERS.get(kind)
-        if known is not None:
-            known(self, fields, kind)
-        elif kind == "tool_search_call" and (search := read_search_call(fields)) is not None:
-            self._rest(fields, wire.CALL)
-            self._add("assistant", path, search)
-        elif kind == "tool_search_output" and is_clients_output(value):
-            self._search_output(fields)
-        elif kind in MACHINE_CALLS:
-            call = read_machine_call(MACHINE_CALLS[kind], fields)
-            self._rest(fields, wire.CALL)
-            self._add("assistant", path, call)
-        elif kind in MACHINE_OUTPUTS:
-            result = read_machine_output(MACHINE_OUTPUTS[kind], fields, self._extras)
-            self._rest(fields, wire.OUTPUT)
-            self._add("user", path, result)
-        elif kind in wire.FOREIGN_ASSISTANT_ITEMS or kind in wire.FOREIGN_USER_ITEMS:
-            check_depth(value, path)
-            side: Literal["assistant", "user"] = (
-                "assistant" if kind in wire.FOREIGN_ASSISTANT_ITEMS else "user"
-            )
-            means = (read_web_search(value),) if kind == WEB_SEARCH else None
-            self._add(
-                side, path, Foreign(origin=wire.NAME, type=kind, raw=value, means=means, path=path)
-            )
+        item: shapes.AnyItem
+        try:
+            # Many clients leave the type of messages out.
+            is_message = bytes(memoryview(raw)[:7]) == b'{"role"'
+            item = (_message if is_message else _item).decode(raw)
+        except REFUSED:
+            item = _item.read(raw, self._extras, path)
+        if isinstance(item, shapes.UnknownItem):
+            kind, value = item.kind, item.value
+            if kind not in _SEARCHES or not _is_clients(value):
+                self._foreign(kind, value, path)
+                return
+            known: shapes.Item = _SEARCHES[kind].convert(value, path, self._extras)
         else:
-            fields.fail("type", f"unknown item type {kind!r}")
+            known = item
+        _READERS[type(known)](self, known, path)
+        report_lost(known, path, self._extras)
+
+    def _foreign(self, kind: str, value: JsonObject, path: str) -> None:
+        side: Literal["assistant", "user"]
+        if kind in wire.FOREIGN_ASSISTANT_ITEMS:
+            side = "assistant"
+        elif kind in wire.FOREIGN_USER_ITEMS:
+            side = "user"
+        else:
+            raise InvalidRequest.at(f"{path}.type", f"unknown item type {kind!r}")
+        check_depth(value, path)
+        means = (read_web_search(value),) if kind == WEB_SEARCH else None
+        block = Foreign(origin=wire.NAME, type=kind, raw=value, means=means, path=path)
+        self._add(side, block)
 
     def finish(self) -> tuple[Turn, ...]:
         """The turns of all items."""
         self._flush()
         return tuple(self._turns)
 
-    def _add(self, side: Literal["assistant", "user"], path: str, block: Block) -> None:
+    def _add(self, side: Literal["assistant", "user"], block: Block) -> None:
         if side != self._side:
-            self._begin(side, path)
+            self._begin(side, block.path)
         self._blocks.append(block)
 
     def _begin(self, side: Literal["assistant", "user"], path: str) -> None:
@@ -121,90 +115,87 @@ class ItemReader:
         self._side = None
         self._blocks = []
 
-    def _rest(self, fields: Fields, table: dict[str, Field] = wire.ITEM) -> None:
-        for name in wire.IGNORED:
-            fields.take(name)
-        fields.rest(self._extras, table)
-
-    def _message(self, fields: Fields, kind: str) -> None:
-        role = fields.take_choice("role", wire.ROLES)
-        phase = fields.take_str("phase") if role == "assistant" else None
-        content = fields.take("content")
-        if content is None:
-            fields.fail("content", "is required")
-        blocks = read_content(content, fields.at("content"), self._extras, phase)
+    def _message(self, item: shapes.Message, path: str) -> None:
+        role, phase = item.role, item.phase
+        if phase is not None and role != "assistant":
+            detail = "only the model's own messages have a phase"
+            self._extras.append(Extra(f"{path}.phase", phase, LossKind.KNOB, detail))
+            phase = None
+        blocks = read_content(item.content, f"{path}.content", self._extras, phase)
         if phase is not None and not any(isinstance(block, Text) for block in blocks):
             detail = "only text has a phase"
-            self._extras.append(Extra(fields.at("phase"), phase, LossKind.KNOB, detail))
-        self._rest(fields, wire.MESSAGE)
+            self._extras.append(Extra(f"{path}.phase", phase, LossKind.KNOB, detail))
         if role == "assistant":
             if self._side != "assistant":
-                self._begin("assistant", fields.path)
+                self._begin("assistant", path)
             self._blocks += blocks
             return
         self._flush()
-        if role is None:
-            fields.fail("role", "is required")
         if blocks:
-            self._turns.append(_turn(role, blocks, fields.path))
+            self._turns.append(Turn(role=role, blocks=blocks, path=path))
 
-    def _call(self, fields: Fields, kind: str) -> None:
-        custom = kind == "custom_tool_call"
+    def _call(self, item: shapes.FunctionCall, path: str) -> None:
         call = ToolCall(
-            id=_need_text(fields, "call_id"),
-            name=_need_text(fields, "name"),
-            arguments=fields.need_str("input" if custom else "arguments"),
-            custom=custom,
-            namespace=fields.take_str("namespace"),
-            path=fields.path,
+            id=item.call_id,
+            name=item.name,
+            arguments=item.arguments,
+            namespace=item.namespace,
+            path=path,
         )
-        self._rest(fields, wire.CALL)
-        self._add("assistant", fields.path, call)
+        self._add("assistant", call)
 
-    def _output(self, fields: Fields, kind: str) -> None:
-        call_id = _need_text(fields, "call_id")
-        output = fields.take("output")
-        if output is None:
-            fields.fail("output", "is required")
-        content = read_content(output, fields.at("output"), self._extras) if output != "" else ()
-        result = ToolResult(
-            call_id=call_id,
-            content=content,
-            custom=kind == "custom_tool_call_output",
-            path=fields.path,
+    def _custom_call(self, item: shapes.CustomCall, path: str) -> None:
+        call = ToolCall(
+            id=item.call_id,
+            name=item.name,
+            arguments=item.input,
+            custom=True,
+            namespace=item.namespace,
+            path=path,
         )
-        self._rest(fields, wire.OUTPUT)
-        self._add("user", fields.path, result)
+        self._add("assistant", call)
 
-    def _search_output(self, fields: Fields) -> None:
-        fields.ignore("execution")
-        call_id = _need_text(fields, "call_id")
-        found = read_tools(fields.take_list("tools"), fields.at("tools"), self._extras)
+    def _search_call(self, item: shapes.SearchCall, path: str) -> None:
+        self._add("assistant", read_search_call(item, path))
+
+    def _machine_call(self, item: MachineCall, path: str) -> None:
+        self._add("assistant", read_machine_call(item, path))
+
+    def _output(self, item: shapes.FunctionOutput | shapes.CustomOutput, path: str) -> None:
+        content: tuple[Block, ...] = ()
+        if item.output != "":
+            content = read_content(item.output, f"{path}.output", self._extras)
+        custom = type(item) is shapes.CustomOutput
+        self._add(
+            "user", ToolResult(call_id=item.call_id, content=content, custom=custom, path=path)
+        )
+
+    def _machine_output(self, item: MachineOutput, path: str) -> None:
+        self._add("user", read_machine_output(item, path))
+
+    def _search_output(self, item: shapes.SearchOutput, path: str) -> None:
+        found = read_tools(item.tools, f"{path}.tools", self._extras)
         self._offer(found)
-        self._rest(fields, wire.OUTPUT)
-        self._add("user", fields.path, search_result(call_id, found, fields.path))
+        self._add("user", search_result(item.call_id, found, path))
 
     def _offer(self, tools: Iterable[Tool]) -> None:
         """Add tools declared in items, without duplicates."""
         self.tools += (tool for tool in tools if not any(_same(tool, one) for one in self.tools))
 
-    def _reasoning(self, fields: Fields, kind: str) -> None:
-        item_id = fields.take_str("id")
-        summary = _texts(fields, "summary")
-        content = _texts(fields, "content")
-        encrypted = fields.take_str("encrypted_content")
+    def _reasoning(self, item: shapes.ReasoningItem, path: str) -> None:
+        summary = tuple([part.text for part in item.summary or ()])
+        content = tuple([part.text for part in item.content or ()])
         if summary and content:
             detail = "only the summary of reasoning is carried beside its state"
-            self._extras.append(Extra(fields.at("content"), content, LossKind.KNOB, detail))
+            self._extras.append(Extra(f"{path}.content", content, LossKind.KNOB, detail))
         block = Reasoning(
             parts=summary or content,
             style="raw" if content and not summary else "summary",
-            path=fields.path,
+            path=path,
         )
-        if encrypted:
-            block = self._with_state(block, encrypted, item_id)
-        self._rest(fields)
-        self._add("assistant", fields.path, block)
+        if item.encrypted_content:
+            block = self._with_state(block, item.encrypted_content, item.id)
+        self._add("assistant", block)
 
     def _with_state(self, block: Reasoning, encrypted: str, item_id: str | None) -> Reasoning:
         if not encrypted.startswith(PREFIX):
@@ -219,69 +210,54 @@ class ItemReader:
             return replace(block, opaque=opened.opaque)
         return replace(opened, path=block.path)
 
-    def _additional_tools(self, fields: Fields, kind: str) -> None:
-        fields.ignore("role")
-        listed = fields.take_list("tools")
-        self._offer(read_tools(listed, fields.at("tools"), self._extras))
+    def _additional_tools(self, item: shapes.AdditionalTools, path: str) -> None:
+        self._offer(read_tools(item.tools, f"{path}.tools", self._extras))
         detail = "these tools are offered from the start of the conversation"
-        self._extras.append(Extra(fields.path, listed, LossKind.CONVERTED, detail))
-        self._rest(fields)
+        self._extras.append(Extra(path, item.tools, LossKind.CONVERTED, detail))
 
-    def _configuration_update(self, fields: Fields, kind: str) -> None:
-        update = {name: fields.take(name) for name in ("reasoning", "text")}
-        self.updates.append((fields.path, update))
+    def _configuration_update(self, item: shapes.ConfigurationUpdate, path: str) -> None:
+        self.updates.append((path, item))
         detail = "these settings hold for the whole request"
-        self._extras.append(Extra(fields.path, update, LossKind.CONVERTED, detail))
-        self._rest(fields)
+        self._extras.append(Extra(path, item, LossKind.CONVERTED, detail))
 
-    def _item_reference(self, fields: Fields, kind: str) -> None:
-        reference = fields.take("id")
+    def _item_reference(self, item: shapes.ItemReference, path: str) -> None:
         detail = "items are not stored here; send the item itself"
-        self._extras.append(Extra(fields.path, reference, LossKind.CONTENT, detail))
-        fields.rest(self._extras)
+        self._extras.append(Extra(path, item.id, LossKind.CONTENT, detail))
 
 
-_READERS: dict[str, Callable[[ItemReader, Fields, str], None]] = {
-    "message": ItemReader._message,
-    "function_call": ItemReader._call,
-    "custom_tool_call": ItemReader._call,
-    "function_call_output": ItemReader._output,
-    "custom_tool_call_output": ItemReader._output,
-    "reasoning": ItemReader._reasoning,
-    "additional_tools": ItemReader._additional_tools,
-    "configuration_update": ItemReader._configuration_update,
-    "item_reference": ItemReader._item_reference,
+_item: Reader[shapes.AnyItem] = Reader(shapes.AnyItem)  # type: ignore[arg-type]
+_message = Reader(shapes.Message)
+_SEARCHES: dict[str, Reader[Any]] = {
+    "tool_search_call": Reader(shapes.SearchCall),
+    "tool_search_output": Reader(shapes.SearchOutput),
 }
+
+_READERS: dict[type[shapes.Item], Callable[[ItemReader, Any, str], None]] = {
+    shapes.Message: ItemReader._message,
+    shapes.FunctionCall: ItemReader._call,
+    shapes.CustomCall: ItemReader._custom_call,
+    shapes.SearchCall: ItemReader._search_call,
+    shapes.ShellCall: ItemReader._machine_call,
+    shapes.LocalShellCall: ItemReader._machine_call,
+    shapes.PatchCall: ItemReader._machine_call,
+    shapes.FunctionOutput: ItemReader._output,
+    shapes.CustomOutput: ItemReader._output,
+    shapes.SearchOutput: ItemReader._search_output,
+    shapes.ShellOutput: ItemReader._machine_output,
+    shapes.LocalShellOutput: ItemReader._machine_output,
+    shapes.PatchOutput: ItemReader._machine_output,
+    shapes.ReasoningItem: ItemReader._reasoning,
+    shapes.AdditionalTools: ItemReader._additional_tools,
+    shapes.ConfigurationUpdate: ItemReader._configuration_update,
+    shapes.ItemReference: ItemReader._item_reference,
+}
+
+
+def _is_clients(value: JsonObject) -> bool:
+    """Whether an item is of a search for tools that the client carries out."""
+    return value.get("execution") == "client" and bool(value.get("call_id"))
 
 
 def _same(one: Tool, other: Tool) -> bool:
     """Whether two tools are equal except for their paths."""
     return type(one) is type(other) and replace(one, path="") == replace(other, path="")
-
-
-def _turn(role: str, blocks: tuple[Block, ...], path: str) -> Turn:
-    match role:
-        case "system":
-            return Turn(role="system", blocks=blocks, path=path)
-        case "developer":
-            return Turn(role="developer", blocks=blocks, path=path)
-    return Turn(role="user", blocks=blocks, path=path)
-
-
-def _need_text(fields: Fields, name: str) -> str:
-    value = fields.take_str(name)
-    if not value:
-        fields.fail(name, "is required" if value is None else "must not be empty")
-    return value
-
-
-def _texts(fields: Fields, name: str) -> tuple[str, ...]:
-    """The texts of a reasoning item's summary or content."""
-    texts = []
-    for number, part in enumerate(fields.take_list(name) or ()):
-        path = f"{fields.at(name)}[{number}]"
-        text = part.get("text") if type(part) is dict else None
-        if type(text) is not str:
-            raise InvalidRequest.at(f"{path}.text", "must be a string")
-        texts.append(text)
-    return tuple(texts)

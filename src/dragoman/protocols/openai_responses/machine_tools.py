@@ -9,17 +9,16 @@ response_apply_patch_tool_call.py; LocalShellCall in response_input_item_param.p
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from dragoman.canonical.blocks import Text, ToolCall, ToolResult
-from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, FunctionTool
 from dragoman.jsontext import object_of
 from dragoman.protocols.base import to_json_text
-from dragoman.protocols.fields import Fields, JsonObject
-from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_responses import shapes
+from dragoman.protocols.reading import Reader, report_lost
 
 _TEXT: Final = {"type": "string"}
 _TEXTS: Final = {"type": "array", "items": _TEXT}
@@ -56,8 +55,6 @@ _DECLARED: Final[dict[str, tuple[str, JsonObject]]] = {
 """Description and parameters of the function that replaces a tool, by the tool's type."""
 
 MACHINE_TOOLS: Final = frozenset(_DECLARED)
-MACHINE_CALLS: Final = {f"{form}_call": form for form in _DECLARED}
-MACHINE_OUTPUTS: Final = {f"{form}_call_output": form for form in _DECLARED}
 PREFIXES: Final = {"shell": "sh_", "local_shell": "lsh_", "apply_patch": "apc_"}
 """Prefixes of the ids of such calls."""
 
@@ -66,17 +63,18 @@ _PAYLOADS: Final = {"shell": "action", "local_shell": "action", "apply_patch": "
 
 def read_machine_tool(value: JsonObject, path: str, extras: list[Extra]) -> FunctionTool | None:
     """The function that replaces such a tool; None if it runs on the vendor's machine."""
-    fields = Fields(value, path)
-    kind = fields.take_str("type")
-    environment = value.get("environment")
+    kind, environment = value["type"], value.get("environment")
     elsewhere = isinstance(environment, dict) and environment.get("type") != "local"
     if kind not in _DECLARED or elsewhere:
         return None
     description, schema = _DECLARED[kind]
     detail = "offered as a function; its calls are turned back"
     extras.append(Extra(path, value, LossKind.CONVERTED, detail))
-    fields.rest(extras, wire.TOOL)
+    report_lost(_tool.convert(value, path, extras), path, extras)
     return FunctionTool(name=kind, description=description, schema=schema, form=kind, path=path)
+
+
+_tool = Reader(shapes.MachineTool)
 
 
 def machine_call_item(item_id: str, call: ToolCall, payload: str, status: str) -> JsonObject:
@@ -105,64 +103,48 @@ def _arguments(payload: str) -> JsonObject:
     return object_of(payload) or {}
 
 
-def read_machine_call(form: str, fields: Fields) -> ToolCall:
-    """A call in the history.
+MachineCall: TypeAlias = shapes.ShellCall | shapes.LocalShellCall | shapes.PatchCall
+MachineOutput: TypeAlias = shapes.ShellOutput | shapes.LocalShellOutput | shapes.PatchOutput
 
-    Raises:
-        InvalidRequest: it is malformed.
-    """
-    call_id = fields.need_str("call_id")
-    body = fields.take(_PAYLOADS[form])
-    if not isinstance(body, dict):
-        raise InvalidRequest.at(fields.at(_PAYLOADS[form]), "must be an object")
+
+def read_machine_call(item: MachineCall, path: str) -> ToolCall:
+    """A call in the history."""
+    form = _FORMS[type(item)]
+    body = item.operation if isinstance(item, shapes.PatchCall) else item.action
     given = {name: value for name, value in body.items() if value not in (None, {})}
     if form == "local_shell":
         given.pop("type", None)
-    return ToolCall(
-        id=call_id, name=form, arguments=to_json_text(given), form=form, path=fields.path
-    )
+    return ToolCall(id=item.call_id, name=form, arguments=to_json_text(given), form=form, path=path)
 
 
-def read_machine_output(form: str, fields: Fields, extras: list[Extra]) -> ToolResult:
-    """The output of a call, as text.
-
-    Raises:
-        InvalidRequest: it is malformed.
-    """
-    # A local shell's result has only the id of its call.
-    call_id = fields.need_str("id" if form == "local_shell" else "call_id")
-    text = _OUTPUTS[form](fields, extras)
-    content = (Text(text=text, path=fields.at("output")),) if text else ()
-    return ToolResult(call_id=call_id, content=content, path=fields.path)
-
-
-def _local_shell_output(fields: Fields, extras: list[Extra]) -> str:
-    return fields.need_str("output")
-
-
-def _patch_output(fields: Fields, extras: list[Extra]) -> str:
-    status, output = fields.need_str("status"), fields.take_str("output")
-    return f"{status}: {output}" if output else status
-
-
-def _shell_output(fields: Fields, extras: list[Extra]) -> str:
-    lines: list[str] = []
-    for number, chunk in enumerate(fields.take_list("output") or ()):
-        part = Fields(chunk, f"{fields.at('output')}[{number}]")
-        lines += filter(None, (part.take_str("stdout"), part.take_str("stderr")))
-        lines.append(_outcome(part.take("outcome")))
-        part.rest(extras)
-    return "\n".join(lines)
-
-
-def _outcome(outcome: Any) -> str:
-    if isinstance(outcome, dict) and outcome.get("type") == "exit":
-        return f"[exit code {outcome.get('exit_code')}]"
-    return "[timed out]"
-
-
-_OUTPUTS: Final[dict[str, Callable[[Fields, list[Extra]], str]]] = {
-    "shell": _shell_output,
-    "local_shell": _local_shell_output,
-    "apply_patch": _patch_output,
+_FORMS: Final[dict[type, str]] = {
+    shapes.ShellCall: "shell",
+    shapes.LocalShellCall: "local_shell",
+    shapes.PatchCall: "apply_patch",
 }
+
+
+def read_machine_output(item: MachineOutput, path: str) -> ToolResult:
+    """The output of a call, as text."""
+    match item:
+        case shapes.ShellOutput():
+            call_id, text = item.call_id, _shell_output(item)
+        case shapes.LocalShellOutput():
+            call_id, text = item.id, item.output
+        case shapes.PatchOutput():
+            call_id, text = item.call_id, item.status
+            text = f"{text}: {item.output}" if item.output else text
+    content = (Text(text=text, path=f"{path}.output"),) if text else ()
+    return ToolResult(call_id=call_id, content=content, path=path)
+
+
+def _shell_output(item: shapes.ShellOutput) -> str:
+    lines: list[str] = []
+    for chunk in item.output or ():
+        lines += filter(None, (chunk.stdout, chunk.stderr))
+        outcome = chunk.outcome
+        if outcome is not None and outcome.type == "exit":
+            lines.append(f"[exit code {outcome.exit_code}]")
+        else:
+            lines.append("[timed out]")
+    return "\n".join(lines)

@@ -16,7 +16,7 @@ from dragoman.protocols.base import Beginning, Passthrough, to_json
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_responses.matcher import ResponsesMatcher, match_response
 from dragoman.protocols.openai_responses.settings import suits
-from dragoman.protocols.openai_responses.wire import BACKGROUND_DETAIL
+from dragoman.protocols.openai_responses.shapes import BACKGROUND_DETAIL
 from dragoman.protocols.raw import (
     is_text,
     join_list,
