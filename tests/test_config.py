@@ -243,12 +243,15 @@ def test_a_storage_key_has_a_least_length() -> None:
     ]
 
 
+_LISTS = ("upstreams", "routes", "clients", "teams", "limits")
+
+
 @pytest.mark.parametrize("name", REMOVED)
 def test_a_setting_that_was_removed_is_refused_with_what_to_do(name: str) -> None:
     *tables, setting = name.split(".")
     value: object = {setting: 1}
     for table in reversed(tables):
-        value = {table: [value] if table in ("upstreams", "clients", "teams", "limits") else value}
+        value = {table: [value] if table in _LISTS else value}
     assert isinstance(value, dict)
     converter = Converter(Lookup(Secret))
     converter.convert(value, Config, ())

@@ -95,7 +95,10 @@ def test_a_wrong_protocol_names_the_choices(side: str) -> None:
     ("settings", "told"),
     [
         ({"options": {"policy": "harsh"}}, "policy: must be one of strict, balanced, lenient"),
-        ({"options": {"late_system": "bogus"}}, "late_system: must be one of message, hoist, user"),
+        (
+            {"capabilities": {"late_system": "bogus"}},
+            "late_system: must be one of message, user, hoist",
+        ),
         ({"options": {"default_max_tokens": 0}}, "default_max_tokens: .*>= 1"),
         ({"capabilities": {"max_output_tokens": -1}}, "max_output_tokens: .*>= 1"),
         ({"model": 5}, "model must be text, not 5"),

@@ -49,6 +49,9 @@ class AllMachines:
         }
         decide(found, time.time())
 
+    def read(self, names: Sequence[str]) -> Mapping[str, Ledger]:
+        return {name: self.ledgers[name] for name in names if name in self.ledgers}
+
     def abort(self) -> None:
         """Nothing hangs."""
 

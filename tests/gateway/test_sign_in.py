@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,9 @@ from dragoman.link.owner import Owner
 from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.storage.sessions import IDLE_S, LONGEST_S, Session, SessionFile
 from tests.gateway.administration import TOKEN, error, eventually
-from tests.gateway.conftest import config_for
-from tests.gateway.http import JSON, Connection, call
-from tests.gateway.sessions import ask, made, signed_in
+from tests.gateway.conftest import SERVER, config_for
+from tests.gateway.http import JSON, Answer, Connection, call
+from tests.gateway.sessions import ORIGIN, ask, made, signed_in
 
 
 @pytest.fixture
@@ -65,27 +66,89 @@ def test_a_viewer_reads_everything_and_changes_nothing(gateway: RunningGateway) 
     }
     addresses = ask(gateway, "GET", "/audit", key=viewer).json["changes"]
     assert {line["address"] for line in addresses} == {""}
-    assert ask(gateway, "GET", "/accounts", headers={"cookie": page["cookie"]}).status == 200
+    assert ask(gateway, "GET", "/accounts", headers=page).status == 200
+
+
+def test_the_cookie_alone_is_worth_nothing(gateway: RunningGateway) -> None:
+    """Browsers send it to every port of the host, whoever serves there."""
+    page = signed_in(gateway, TOKEN)
+    cookie = {"cookie": page["cookie"]}
+    value = page["cookie"].partition("=")[2]
+    made_of_it = sha256(b"csrf:" + value.encode()).hexdigest()
+    for token in ({}, {"x-dragoman-csrf": made_of_it}, {"x-dragoman-csrf": value}):
+        stolen = {**cookie, **token}
+        for path in ("/accounts", "/events?topics=now", "/audit?format=csv", "/config"):
+            error(ask(gateway, "GET", path, headers=stolen), 401, "unauthenticated")
+        assert ask(gateway, "GET", "/session", headers=stolen).json == {"name": None}
+        forged = {**ORIGIN, **stolen}
+        error(ask(gateway, "DELETE", "/session", headers=forged), 401, "unauthenticated")
+    token = {"x-dragoman-csrf": page["x-dragoman-csrf"]}
+    error(ask(gateway, "GET", "/accounts", headers=token), 401, "unauthenticated")
+    told = ask(gateway, "GET", "/session", headers=page)
+    assert told.json["name"] == "admin"
+    assert page["x-dragoman-csrf"].encode() not in told.body
+
+
+def test_a_sign_in_that_a_browser_would_not_keep_says_so(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    """Over plain HTTP from another machine: its cookie is for secure connections."""
+    config = replace(
+        config_for(simulator.base_url, server=replace(SERVER, trusted_proxies=("127.0.0.1",))),
+        admin=Admin(key=Secret(TOKEN)),
+    )
+    elsewhere = {"x-forwarded-for": "192.0.2.1", "host": "gateway.example:8080"}
+    with running_gateway(config) as gateway:
+
+        def sign_in(origin: dict[str, str]) -> Answer:
+            return ask(gateway, "POST", "/session", {"key": TOKEN}, {**elsewhere, **origin})
+
+        refused = sign_in({"origin": "http://gateway.example:8080"})
+        assert "HTTPS" in error(refused, 400, "insecure")["message"]
+        assert "set-cookie" not in refused.headers
+        for origin in ({"origin": "https://gateway.example:8080"}, {}):
+            kept = sign_in(origin)
+            assert kept.status == 200
+            assert kept.headers["set-cookie"].endswith(
+                "; Secure; HttpOnly; SameSite=Strict; Path=/admin"
+            )
+        forwarded = {"host": "localhost:9000", "origin": "http://localhost:9000"}
+        assert sign_in(forwarded).status == 200
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/ui", "/ui/accounts", "/admin/session", "/admin"])
+def test_a_foreign_name_of_this_machine_is_refused(gateway: RunningGateway, path: str) -> None:
+    """A page had its own name lead to the loopback address (DNS rebinding)."""
+
+    def status(host: str, headers: dict[str, str] | None = None, key: str | None = None) -> int:
+        made = {"host": host, **(headers or {})}
+        return call(gateway.base_url, "GET", path, None, made, key=key).status
+
+    for host in ("evil.example", f"evil.example:{gateway.port}", "127.0.0.1.nip.io"):
+        assert status(host) == 403
+        # Whoever has a key, or came through a proxy, is no such page.
+        assert status(host, key=TOKEN) != 403
+        assert status(host, {"x-forwarded-for": "192.0.2.1"}) != 403
+    for host in ("localhost", f"127.0.0.1:{gateway.port}", "[::1]"):
+        assert status(host) != 403
+    signing = {"host": "evil.example", "origin": "http://evil.example"}
+    assert ask(gateway, "POST", "/session", {"key": TOKEN}, signing).status == 403
 
 
 def test_only_a_page_of_this_address_writes_with_a_cookie(gateway: RunningGateway) -> None:
     page = signed_in(gateway, made(gateway, "ann", "admin"))
     new = {"name": "bob", "role": "viewer"}
     for changed, kind in (
-        ({"x-dragoman-csrf": ""}, "forged"),
-        ({"x-dragoman-csrf": "0" * 64}, "forged"),
+        ({"x-dragoman-csrf": ""}, "unauthenticated"),
+        ({"x-dragoman-csrf": "0" * 64}, "unauthenticated"),
         ({"origin": "http://evil.example"}, "forged"),
         ({"origin": "null"}, "forged"),
         ({"origin": "http://localhost:81"}, "forged"),
         ({"content-type": "text/plain"}, "unsupported_media_type"),
     ):
         answer = ask(gateway, "POST", "/admins", new, {**page, **changed})
-        error(
-            answer,
-            415 if kind != "forged" else 403,
-            kind,
-            "x-dragoman-csrf" if "x-dragoman-csrf" in changed else None,
-        )
+        status = {"forged": 403, "unauthenticated": 401, "unsupported_media_type": 415}[kind]
+        error(answer, status, kind)
     bare = {name: value for name, value in page.items() if name != "origin"}
     assert ask(gateway, "POST", "/admins", new, bare).status == 403
     assert (
@@ -111,7 +174,7 @@ def test_a_session_ends_with_its_key(gateway: RunningGateway) -> None:
 
     left, other = signed_in(gateway, secret), signed_in(gateway, secret)
     told = ask(gateway, "GET", "/session", headers=left).json
-    assert (told["name"], told["role"], told["csrf"]) == ("ann", "admin", left["x-dragoman-csrf"])
+    assert (told["name"], told["role"]) == ("ann", "admin")
     assert LONGEST_S - 10 < told["expires_at"] - time.time() <= LONGEST_S
     assert ask(gateway, "DELETE", "/session", headers=left).status == 200
     assert (is_in(left), is_in(other)) == (False, True)

@@ -152,7 +152,7 @@ def test_reasoning_goes_back_to_those_who_can_use_it(
 
 DETAILS = {"options": make_options(reasoning_details=True)}
 BUDGETS = {"capabilities": make_capabilities(adaptive_thinking=False)}
-HOISTED = {"options": make_options(late_system="hoist")}
+HOISTED = {"capabilities": make_capabilities(late_system="hoist")}
 ASKED = {"capabilities": make_capabilities(replay_reasoning="always")}
 
 

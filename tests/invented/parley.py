@@ -3,7 +3,8 @@
 - The model and whether the answer is streamed stand in the URL:
   `POST /p1/models/{model}:answer`, `:pieces` for a stream, `:weigh` to count.
 - The key is sent as `x-parley-key`; `x-parley-edition` names the edition, which is a capability.
-- A request has `rules`, `lines` (`from` human, machine or tool), `tools`, `most` and `heat`.
+- A request has `rules`, `lines` (`from` human, machine or tool), `tools`, `bounds` (`most`, the
+  output limit, is nested there) and `heat`.
 - An answer has `says`, an `end` and what was `spent`; a stream says the same in `data:` frames,
   whose last is `BYE`. A failure is `{"trouble": {"kind", "words"}}`, also with status 200.
 - Opaque state (`proof`) stands on thoughts.
@@ -110,6 +111,30 @@ def _read_count(body: bytes) -> int | None:
     return count
 
 
+class _Bounds(Struct, omit_defaults=True):
+    most: int | None = None
+    """The most words of an answer."""
+
+
+_bounds = jsontext.decoder(_Bounds)
+
+
+def limits(members: Members) -> int | None:
+    """The output limit, which is nested."""
+    try:
+        return _bounds(members["bounds"]).most if "bounds" in members else None
+    except jsontext.JsonError:
+        return None
+
+
+def limited(members: Members, most: int) -> Members:
+    """The members with an output limit of at most `most`."""
+    given = limits(members)
+    if given is not None and given <= most:
+        return members
+    return {**members, "bounds": Raw(to_json(_Bounds(most)))}
+
+
 ENDPOINT = Endpoint(
     path="/models",
     version="/p1",
@@ -132,13 +157,16 @@ ENDPOINT = Endpoint(
         write_list=lambda models, query: {"titles": models},
     ),
     capabilities=ParleyCapabilities,
+    limits=limits,
+    limited=limited,
+    tier=lambda members: None,
 )
 
 
 # --- requests -------------------------------------------------------------------------------------
 
 _ROLES: Mapping[str, Role] = {"human": "user", "machine": "assistant", "tool": "user"}
-_KNOWN = ("rules", "lines", "tools", "most", "heat")
+_KNOWN = ("rules", "lines", "tools", "bounds", "heat")
 
 
 def read_request(text: bytes, sealer: Sealer) -> Request:
@@ -160,13 +188,13 @@ def read_request(text: bytes, sealer: Sealer) -> Request:
             )
             for at, tool in enumerate(body.get("tools", ()))
         ),
-        max_output_tokens=body.get("most"),
+        max_output_tokens=body.get("bounds", {}).get("most"),
         temperature=body.get("heat"),
         include_usage=True,
         extras=tuple(
             Extra(name, value, LossKind.KNOB) for name, value in body.items() if name not in _KNOWN
         ),
-        paths={"max_output_tokens": "most", "temperature": "heat"},
+        paths={"max_output_tokens": "bounds.most", "temperature": "heat"},
     )
 
 
@@ -209,7 +237,7 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
             for tool in tools
         ]
     if request.max_output_tokens is not None:
-        body["most"] = request.max_output_tokens
+        body["bounds"] = {"most": request.max_output_tokens}
     if request.temperature is not None:
         body["heat"] = request.temperature
     for name in ("top_p", "top_k", "service_tier", "metadata", "user", "verbosity"):

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.config import Account, Client, Config, Route, Secret, Upstream, parse_config
+from dragoman.config.limits import Limit
 from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
 from dragoman.protocols import CODECS, register, unregister
 from dragoman.protocols.settings import make_capabilities, make_options, setting
@@ -409,6 +410,29 @@ def test_the_model_in_a_path_is_held_to_the_clients_list(
             assert ask_parley(held, model, human(), verb).status == 404
         assert not service.asked
         assert ask_parley(held, "free-talker", human(), verb).status == 200
+
+
+@pytest.mark.parametrize("verb", ["answer", "pieces"])
+@pytest.mark.parametrize(
+    ("fields", "most"),
+    [
+        ({"max_output_tokens": 400}, 400),
+        ({"limits": (Limit(kind="output_tokens", amount=300, window="day", clamp=True),)}, 300),
+        ({"limits": (Limit(kind="output_tokens", amount=300, window="day"),)}, None),
+    ],
+    ids=["capped", "clamped", "refused"],
+)
+def test_its_nested_output_limit_is_held_to_limits(
+    gateway: RunningGateway, service: Service, fields: dict[str, Any], most: int | None, verb: str
+) -> None:
+    client = Client(name="some", key=Secret(KEY), **fields)
+    with running_gateway(replace(gateway.app.config, clients=(client,))) as held:
+        service.asked.clear()
+        body = {**human(), "bounds": {"most": 100_000}}
+        answer = ask_parley(held, "own%2Ftalker", body, verb)
+        asked = [body["bounds"]["most"] for _, headers, body in service.asked]
+    assert asked[-1:] == ([] if most is None else [most])
+    assert answer.status == (429 if most is None else 200), answer.body
 
 
 def test_nothing_is_left_of_it_when_it_is_gone() -> None:

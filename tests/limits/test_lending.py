@@ -22,6 +22,7 @@ from dragoman.limits.messages import (
     Granted,
     Refused,
     Restore,
+    Retire,
     Settle,
     Settled,
 )
@@ -144,7 +145,7 @@ class Machine:
 
     def report(self, wanted: int = 0, least: int = 0) -> tuple[Report, bool]:
         held = self.slice.holds
-        return self.slice.report(self.name, self.wall, wanted, least), held
+        return self.slice.report(self.wall, wanted, least), held
 
     def take(self, told: tuple[Loan, float], began: float, held: bool) -> None:
         self.slice.take(told[0], began, held, told[1], self.wall)
@@ -433,3 +434,48 @@ def test_a_refusal_counts_what_is_here() -> None:
     refused = machine.decide(1)
     assert isinstance(refused, Refused), "nothing was lent yet"
     assert refused.left == 10
+
+
+def test_a_slice_of_a_limit_that_is_in_force_no_more_is_dropped() -> None:
+    """Once all is reported and nothing is held; a new one begins from what the ledger has."""
+    world = World(Limit(kind="requests", amount=100, window="day"))
+    machine = Machine(world, "a", 0.0)
+    assert all(machine.request() for _ in range(7))
+    while machine.running:
+        machine.end(0)
+    machine.owner.gone("w")
+    machine.owner.retire(Retire((machine.number,)))
+    assert machine.owner.take_dropped(machine.wall) == []
+    for _ in range(2):
+        world.now += 1.0
+        machine.exchange()
+    assert machine.owner.take_dropped(machine.wall) == [machine.slice]
+    assert not machine.owner.balances
+    again = Machine(world, "a", 0.0)
+    world.now += 1.0
+    again.exchange()
+    assert again.slice.used(again.wall) == machine.slice.used(machine.wall)
+    assert again.slice.left_of_all(again.wall) == 100 - again.slice.used(again.wall)
+
+
+def test_what_was_lent_is_kept_while_nothing_is_asked_for() -> None:
+    """A key that was idle for a minute can go on while the owner is away."""
+    world = World(Limit(kind="requests", amount=1000, window="day"))
+    machine = Machine(world, "a", 0.0)
+    machine.exchange()
+    assert machine.held > 0
+    for _ in range(30):
+        world.now += 2.0
+        machine.exchange()
+    world.is_away = True
+    machine.exchange()
+    assert machine.ask(1)
+
+
+def test_what_is_not_needed_for_long_is_given_back() -> None:
+    world = World(Limit(kind="requests", amount=1000, window="day"))
+    machine = Machine(world, "a", 0.0)
+    for _ in range(200):
+        world.now += 2.0
+        machine.exchange()
+    assert machine.held == 0

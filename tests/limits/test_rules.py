@@ -16,7 +16,7 @@ from dragoman.config.limits import Limit, Weights, limit_faults
 from dragoman.config.windows import Fixed, Rolling, Window, WindowError, parse_window, span_of
 from dragoman.edge.record import Record
 from dragoman.limits.counters import PARTS
-from dragoman.limits.estimates import text_and_files
+from dragoman.limits.estimates import LEAST_TOKENS_PER_BYTE, TOKENS_PER_BYTE, Estimates
 from dragoman.limits.messages import Admit, Refused
 from dragoman.limits.owner import fitting_output
 from dragoman.limits.rules import Expected, Rule, Rules, kind_of
@@ -24,6 +24,8 @@ from dragoman.protocols.base import RateLimit
 from dragoman.protocols.openai_limits import limit_lines
 from dragoman.serving.limits.responses import refused
 from dragoman.serving.limits.use import spent_by
+from dragoman.translation import ClientRequest
+from dragoman.translation.estimate import Files, may_have_files
 
 NOW = 1_795_000_000.0
 
@@ -320,23 +322,45 @@ PICTURE = random.Random(1).randbytes(60_000)
     [
         base64.b64encode(PICTURE),
         base64.b64encode(PICTURE).replace(b"/", b"\\/"),
-        base64.urlsafe_b64encode(PICTURE),
-        base64.encodebytes(PICTURE).replace(b"\n", b"\\n"),
-        base64.encodebytes(PICTURE).replace(b"\n", b"\\r\\n"),
     ],
-    ids=["plain", "slashes escaped", "for URLs", "in lines", "in lines of Windows"],
+    ids=["plain", "slashes escaped"],
 )
 def test_a_file_in_a_prompt_is_no_text(data: bytes) -> None:
     """However a client writes it: PHP escapes slashes."""
-    body = b'{"messages":[{"type":"base64","data":"%b"},{"text":"what is this?"}]}' % data
-    text, files = text_and_files(body)
-    assert files == 1
-    assert text <= len(body) - len(data) + 2
+    picture = b'{"type":"image_url","image_url":{"url":"data:image/png;base64,%b"}}' % data
+    body = b'{"model":"m","messages":[{"role":"user","content":[%b]}]}' % picture
+    files = ClientRequest("openai_chat", body).files()
+    assert files.tokens == 3000
+    assert files.bytes >= len(base64.b64encode(PICTURE))
 
 
-def test_what_is_too_short_for_a_file_is_text() -> None:
-    body = b"base64" + b" %b" % (b"a" * 1999) * 120
-    assert text_and_files(body) == (len(body), 0)
+LETTERS = b"abcdefgh" * 5000
+ELSEWHERE = [
+    (b'{"role":"user","content":"base64 %b"}', "text"),
+    (b'{"role":"user","content":[{"type":"text","text":"data:image/png;base64,%b"}]}', "a URL"),
+    (
+        b'{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":'
+        b'{"name":"f","arguments":"{\\"type\\":\\"base64\\",\\"data\\":\\"%b\\"}"}}]}',
+        "arguments",
+    ),
+]
+
+
+@pytest.mark.parametrize("message", [one for one, _ in ELSEWHERE], ids=[it for _, it in ELSEWHERE])
+def test_what_only_looks_like_a_file_is_text(message: bytes) -> None:
+    body = b'{"model":"m","messages":[%b]}' % (message % LETTERS)
+    assert may_have_files(body)
+    assert ClientRequest("openai_chat", body).files() == Files()
+
+
+def test_estimates_are_learned_for_each_key_and_have_a_floor() -> None:
+    estimates = Estimates()
+    for _ in range(200):
+        estimates.learn_input("dense", "u", "m", 10_000, 15_000)
+        estimates.learn_input("thin", "u", "m", 10_000, 1)
+    assert estimates.input("dense", "u", "m", 1000) > 1400
+    assert estimates.input("thin", "u", "m", 1000) == int(1000 * LEAST_TOKENS_PER_BYTE)
+    assert estimates.input("other", "u", "m", 1000) == int(1000 * TOKENS_PER_BYTE)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import pytest
@@ -35,6 +35,9 @@ class MemoryLedgers:
 
     def exchange(self, names: Sequence[str], decide: Decide) -> None:
         decide({name: self.stored.setdefault(name, Ledger()) for name in names}, time.time())
+
+    def read(self, names: Sequence[str]) -> Mapping[str, Ledger]:
+        return {name: self.stored[name] for name in names if name in self.stored}
 
     def abort(self) -> None:
         pass
@@ -157,3 +160,22 @@ async def test_a_worker_that_comes_after_the_last_one_has_left_borrows() -> None
     assert isinstance(await admit(second, caller), Refused)
     await second.close()
     await service.close()
+
+
+async def test_what_other_machines_have_used_is_read_in_the_ledger() -> None:
+    """By one that never had a request of that key."""
+    ledgers = MemoryLedgers()
+    owners = [Owner(), Owner()]
+    services = [LimitService(is_shared=True) for _ in owners]
+    for owner, service in zip(owners, services, strict=True):
+        service.register(owner.handlers)
+    busy, idle = (worker(owner, ledgers) for owner in owners)
+    caller = Caller("k", limits=(Limit(kind="requests", amount=20, window="1m"),))
+    for _ in range(20):
+        assert isinstance(await admit(busy, caller), Granted)
+    await busy.close()
+    (view,) = await idle.views(Caller("k", limits=caller.limits))
+    assert (view.state.used, view.remaining) == (20, 0)
+    await idle.close()
+    for service in services:
+        await service.close()

@@ -265,3 +265,13 @@ async def test_a_notice_without_a_handler_is_dropped(kind: str) -> None:
         peer.report(EVENT, Event("of the owner"))
         assert await link.ask(DOUBLE, Double(4)) == Doubled(8)
         assert await peer.ask(DOUBLE, Double(5)) == Doubled(10)
+
+
+async def test_a_question_without_a_handler_is_not_answered(kind: str) -> None:
+    """As between two versions; the link goes on."""
+    owner, worker = Owner(), Handlers()
+    owner.handlers.answer(DOUBLE, double)
+    async with linked(kind, owner, worker) as link:
+        with pytest.raises(AnswerFailed):
+            await link.ask(LATER, Double(1))
+        assert await link.ask(DOUBLE, Double(4)) == Doubled(8)

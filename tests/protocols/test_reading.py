@@ -51,6 +51,17 @@ class Result(Shape, tag_field="type", tag="result"):
     ok: bool
 
 
+class Tool(Shape):
+    """Tools have no type, but for those that are carried whole."""
+
+    name: str
+    whole: dict[str, Any] | None = None
+
+    @classmethod
+    def adapted(cls, value: dict[str, Any]) -> dict[str, Any]:
+        return {"name": "", "whole": value} if "type" in value else value
+
+
 class Question(Shape):
     model: Annotated[str, Meta(min_length=1)]
     content: str | list[Part] | None = None
@@ -62,6 +73,7 @@ class Question(Shape):
     stop: str | tuple[str, ...] = ()
     schema: Raw = Raw()
     carried: Any = None
+    tools: list[Tool] = []
     seed: Annotated[int | None, Lost(LossKind.KNOB, "not here", neutral=(0,))] = None
     bias: Annotated[dict[str, Any] | None, Lost(LossKind.CONTENT, code="odd")] = None
 
@@ -132,6 +144,12 @@ def test_an_unknown_element_is_handed_over_whole() -> None:
 def test_the_type_that_an_element_implies_is_read() -> None:
     given, extras = read({**NAMED, "content": [{"text": "a"}]})
     assert (given.content, extras) == ([Text(text="a")], [])
+
+
+def test_an_object_is_adapted_to_its_shape() -> None:
+    given, extras = read({**NAMED, "tools": [{"name": "f"}, {"type": "new", "x": 1}]})
+    assert given.tools == [Tool(name="f"), Tool(name="", whole={"type": "new", "x": 1})]
+    assert extras == []
 
 
 def test_an_element_of_the_type_of_unknown_ones_is_unknown() -> None:

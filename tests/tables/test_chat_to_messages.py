@@ -94,25 +94,18 @@ MESSAGES = [
         {"messages[2]": CONVERTED},
     ),
     Row(
-        "later system text for a model that does not take it",
-        msgs(HI, system("late")),
-        {"system": "late"},
-        {"messages[1]": CONVERTED},
-        upstream={"system_in_messages": False},
-    ),
-    Row(
         "later system text, always moved to the front",
         msgs(HI, system("late")),
         {"system": "late"},
         {"messages[1]": CONVERTED},
-        {"late_system": "hoist"},
+        upstream={"late_system": "hoist"},
     ),
     Row(
         "later system text as user text",
         msgs(HI, system("late")),
-        {"messages": [said("user", "hi", "late")]},
+        {"messages": [said("user", "hi", "<system-reminder>\nlate\n</system-reminder>")]},
         {"messages[1]": CONVERTED},
-        {"late_system": "user"},
+        upstream={"late_system": "user"},
     ),
     Row("name of a speaker", msgs(user("hi", name="bob")), {}, {"messages[0].name": KNOB}),
     # req: 32

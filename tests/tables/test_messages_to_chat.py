@@ -83,7 +83,7 @@ MESSAGES = [
         "system as blocks, for a server that wants a string",
         {"system": [text("a"), text("b")]},
         {"messages": [sent.system("a\n\nb"), HI]},
-        upstream={"system_as_string": True},
+        upstream={"late_system": "user"},
     ),
     Row(
         "system, as the developer's words",
@@ -320,7 +320,7 @@ CALLS = [
         {
             "messages": [
                 HI,
-                sent.assistant("x", tool_calls=[sent.call("c1", '{"a":1}')]),
+                sent.assistant("x", tool_calls=[sent.call("c1", '{"a": 1}')]),
                 sent.result("c1", "r"),
                 sent.user("more"),
             ]
@@ -412,7 +412,7 @@ CALLS = [
             "messages": [
                 HI,
                 sent.assistant(
-                    tool_calls=[sent.call("c1", '{"n":12345678901234567890123,"x":1.0}')]
+                    tool_calls=[sent.call("c1", '{"n": 12345678901234567890123, "x": 1.0}')]
                 ),
                 sent.result("c1", "r"),
             ]

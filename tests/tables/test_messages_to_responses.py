@@ -208,7 +208,7 @@ MESSAGES = [
         sent.items(
             SENT_HI,
             sent.message("assistant", "x"),
-            sent.call("c1", '{"a":1}'),
+            sent.call("c1", '{"a": 1}'),
             sent.message("assistant", "y"),
             sent.output("c1", "r"),
         ),

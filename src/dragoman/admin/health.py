@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from itertools import chain, islice
+from typing import Final
 
 from msgspec import UNSET, Struct, UnsetType
 
 import dragoman
 from dragoman.admin.call import Call
+from dragoman.admin.gateway import Gateway
 from dragoman.operations.accounts import PAGE, PageSize
 from dragoman.operations.operation import Command, Http, Nothing, operation, operations_in
 from dragoman.operations.pricing import ListedPrice, PriceView, found_prices, price_views
 from dragoman.prices.table import Source
+from dragoman.serving.limits.unpriced import (
+    Owner,
+    UnpricedBudget,
+    unpriced_budgets,
+    unpriced_models,
+)
+
+_MOST_UNPRICED: Final = 20
 
 
 class Health(Struct, frozen=True, kw_only=True):
     """A running gateway: requests in flight and waiting, the configuration of each worker, whether
     the store works; and by upstream the accounts in each state, those of them on trial, and when
-    the first is back."""
+    the first is back. `unpriced_budgets` are the first of the keys and teams with a budget, each
+    with a model that it cannot use since that has no price."""
 
     version: str
     workers: int
@@ -30,6 +43,7 @@ class Health(Struct, frozen=True, kw_only=True):
     accounts: dict[str, dict[str, int]]
     trials: dict[str, dict[str, int]]
     back_at: dict[str, dict[str, float]]
+    unpriced_budgets: list[UnpricedBudget]
 
 
 class AskPrices(Struct, frozen=True, kw_only=True):
@@ -70,7 +84,20 @@ async def _health(call: Call, _: Nothing) -> Health:
         accounts={name: one.states for name, one in upstreams.items()},
         trials={name: one.trials for name, one in upstreams.items()},
         back_at={name: one.back_at for name, one in upstreams.items()},
+        unpriced_budgets=_unpriced(gateway),
     )
+
+
+def _unpriced(gateway: Gateway) -> list[UnpricedBudget]:
+    models = unpriced_models(gateway.config, gateway.prices, time.time())
+    if not models:
+        return []
+    teams = {one.team: one.team_limits for one in gateway.keys.ring.callers() if one.team}
+    owners = chain(
+        (Owner(one.name, one.limits) for one in gateway.keys.ring.callers()),
+        (Owner(name, limits, is_team=True) for name, limits in teams.items()),
+    )
+    return list(islice(unpriced_budgets(models, owners, gateway.prices), _MOST_UNPRICED))
 
 
 @operation(

@@ -1,8 +1,9 @@
 """Who calls `/admin`: the holder of a key, or of a session's cookie.
 
-A cookie is sent by a browser whatever page asks it to, so a request that changes something needs
-two things besides: a token that only pages of this address can read, and headers in which the
-browser names the page's origin. A key needs neither.
+A browser sends a cookie whatever page asks it to, and to every port of a host. So a session has a
+second half, a random token that only the page which signed in was given: without it the cookie is
+worth nothing, to read or to write. A request that changes something needs headers in which the
+browser names the page's origin as well. A key needs neither.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dragoman.admin.sessions import Sessions
 from dragoman.audit import Actor, Change
 from dragoman.config import Admin
 from dragoman.edge.auth import presented_key
+from dragoman.edge.browsers import is_own_name
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.http.addresses import Proxies, counted
 from dragoman.keys.admins import FILE_NAME, Role
@@ -32,7 +34,8 @@ from dragoman.storage.sessions import LONGEST_S, Session
 T = TypeVar("T")
 
 COOKIE = "dragoman_session"
-CSRF = b"x-dragoman-csrf"
+TOKEN = b"x-dragoman-csrf"
+"""The header with a session's token."""
 
 _WRONG_S = 0.5
 """Seconds that the answer to a wrong key takes at least."""
@@ -75,22 +78,18 @@ class Operators:
         key = presented_key(incoming.headers)
         if key is not None:
             return await self._holder(digest_of(key))
-        cookie = cookie_of(incoming)
+        cookie = _cookie_of(incoming)
         if cookie is None:
             raise _unknown()
-        digest = digest_of(cookie)
+        if incoming.method not in _READING:
+            self._check_page(incoming)
+        digest = _session_digest(cookie, incoming.headers.get(TOKEN, b""))
         session = await self._sessions.find(digest)
         role = None if session is None else await self._role(session)
         if session is None or role is None:
             self._sessions.end(digest)
-            raise Refusal(401, "unauthenticated", "The session has ended: sign in again.")
-        if incoming.method not in _READING:
-            self._check_page(incoming)
-            if not hmac.compare_digest(
-                incoming.headers.get(CSRF, b""), csrf_token(cookie).encode()
-            ):
-                message = "The token of the session is missing or wrong."
-                raise Refusal(403, "forged", message, CSRF.decode())
+            message = "The session has ended, or its token is missing: sign in again."
+            raise Refusal(401, "unauthenticated", message)
         return Operator(session.name, role, session, digest)
 
     async def is_signed_in(self, operator: Operator) -> bool:
@@ -109,31 +108,38 @@ class Operators:
     async def sign_in(
         self, incoming: IncomingRequest, key: bytes, address: str
     ) -> tuple[Operator, bytes]:
-        """Begin a session for the holder of a key. Returns it with its cookie, which the answer
-        sets.
+        """Begin a session for the holder of a key. Returns it with its token; the answer sets its
+        cookie.
 
         Raises:
-            Refusal: the key is wrong, or a page from elsewhere may have made the browser call.
+            Refusal: the key is wrong; a page from elsewhere may have made the browser call; or the
+                browser would not keep the cookie.
             StoreError: the store cannot be used.
         """
         began = time.monotonic()
         if incoming.headers.keys() & {b"origin", b"sec-fetch-site"}:
             self._check_page(incoming)
+        flags = "" if incoming.is_local else "; Secure"
+        if flags and _drops_secure(incoming.headers.get(b"origin", b"")):
+            message = (
+                "A browser keeps no session over plain HTTP from another machine. Use HTTPS, or "
+                "forward a port of yours to the gateway (ssh -L) and open it on localhost."
+            )
+            raise Refusal(400, "insecure", message)
         try:
             operator = await self._holder(digest_of(key))
         except Refusal:
             await asyncio.sleep(_WRONG_S - (time.monotonic() - began))
             raise
-        cookie = secrets.token_urlsafe(_RANDOM_BYTES).encode()
-        digest, mark = digest_of(cookie), _mark(digest_of(key))
+        cookie, token = (secrets.token_urlsafe(_RANDOM_BYTES).encode() for _ in range(2))
+        digest, mark = _session_digest(cookie, token), _mark(digest_of(key))
         if self._account_sync is not None:
             actor = Actor(operator.name, "admin", address)
             change = Change(action="sign_in", kind="admin", name=operator.name)
             await self._ask(lambda admins: admins.record(change), actor)
         session = await self._sessions.begin(digest, operator.name, mark)
-        flags = "" if incoming.is_local else "; Secure"
         _set_cookie(incoming, f"{cookie.decode()}; Max-Age={int(LONGEST_S)}{flags}")
-        return Operator(operator.name, operator.role, session, digest), cookie
+        return Operator(operator.name, operator.role, session, digest), token
 
     async def count_refusal(self, address: str) -> float:
         """Count a sign-in of `address` that is refused, for whatever reason. Returns the seconds
@@ -213,7 +219,7 @@ def _unknown() -> Refusal:
     return Refusal(401, "unauthenticated", "A key of the administration is needed.")
 
 
-def cookie_of(incoming: IncomingRequest) -> bytes | None:
+def _cookie_of(incoming: IncomingRequest) -> bytes | None:
     """The value of the session's cookie."""
     for part in incoming.headers.get(b"cookie", b"").split(b";"):
         name, _, value = part.strip().partition(b"=")
@@ -227,9 +233,15 @@ def _set_cookie(incoming: IncomingRequest, value: str) -> None:
     incoming.shared.append((b"set-cookie", header.encode()))
 
 
-def csrf_token(cookie: bytes) -> str:
-    """The token that belongs to a cookie, and from which the cookie cannot be computed."""
-    return hashlib.sha256(b"csrf:" + cookie).hexdigest()
+def _session_digest(cookie: bytes, token: bytes) -> bytes:
+    """What a session is known by: neither half finds it alone."""
+    return digest_of(cookie + b":" + token)
+
+
+def _drops_secure(origin: bytes) -> bool:
+    """Whether the browser of a page at `origin` drops cookies that need a secure connection."""
+    scheme, _, authority = origin.decode("latin-1").partition("://")
+    return scheme == "http" and not is_own_name(authority)
 
 
 def _mark(digest: bytes) -> bytes:

@@ -9,7 +9,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 import dragoman
 from dragoman.admin.call import Call
-from dragoman.admin.operators import cookie_of, csrf_token
 from dragoman.admin.replies import Operator, Refusal
 from dragoman.edge.auth import presented_key
 from dragoman.keys.admins import Role
@@ -24,11 +23,12 @@ class SignIn(Struct, frozen=True):
 
 class SignedIn(Struct, frozen=True, kw_only=True):
     """Who is signed in; `name` is None if nobody is. `csrf` is the token that requests with the
-    session's cookie need, `zone` the time zone of this machine."""
+    session's cookie need, which only the answer to the sign-in has; `zone` is the time zone of this
+    machine."""
 
     name: str | None
     role: Role | UnsetType = UNSET
-    csrf: str | UnsetType | None = UNSET
+    csrf: str | UnsetType = UNSET
     expires_at: float | UnsetType | None = UNSET
     zone: str | UnsetType = UNSET
     version: str | UnsetType = UNSET
@@ -50,14 +50,16 @@ async def _show(call: Call, _: Nothing) -> SignedIn:
         if presented_key(call.incoming.headers) is not None:
             raise
         return SignedIn(name=None)
-    return _signed_in(operator, cookie_of(call.incoming))
+    return _signed_in(operator)
 
 
 @operation("session.begin", "anyone", Http("POST", "session"), audit=("sign_in admin",))
 async def _sign_in(call: Call, asked: SignIn) -> SignedIn:
     """Sign in, with a cookie for a browser."""
     key = asked.key.strip().encode()
-    return _signed_in(*await call.gateway.operators.sign_in(call.incoming, key, call.actor.address))
+    operators, address = call.gateway.operators, call.actor.address
+    operator, token = await operators.sign_in(call.incoming, key, address)
+    return _signed_in(operator, token.decode())
 
 
 @operation("session.end", "viewer", Http("DELETE", "session"))
@@ -66,12 +68,12 @@ async def _sign_out(call: Call, _: Nothing) -> SignedOut:
     return SignedOut(call.gateway.operators.sign_out(call.incoming, call.operator))
 
 
-def _signed_in(operator: Operator, cookie: bytes | None) -> SignedIn:
+def _signed_in(operator: Operator, token: str | UnsetType = UNSET) -> SignedIn:
     session = operator.session
     return SignedIn(
         name=operator.name,
         role=operator.role,
-        csrf=None if session is None or cookie is None else csrf_token(cookie),
+        csrf=token,
         expires_at=None if session is None else session.ends,
         zone=datetime.now().astimezone().tzname() or "UTC",
         version=dragoman.__version__,

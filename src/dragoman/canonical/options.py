@@ -23,6 +23,8 @@ class Extensible(Struct, frozen=True, kw_only=True):
 
     own: Mapping[type[Struct], Any] = {}
     """The settings of single protocols, by the struct that declares them."""
+    given: frozenset[str] = frozenset()
+    """Names of the settings that were set, even to their default; those of protocols included."""
 
     def of(self, kind: type[S]) -> S:
         """The settings that a protocol declares as `kind`, with their defaults if none are set."""
@@ -105,5 +107,12 @@ class Capabilities(Extensible, frozen=True, kw_only=True):
     """The upstream takes temperature and top_p (reasoning models do not)."""
     efforts: tuple[str, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
     """Effort words the upstream knows; others are replaced by the nearest lower one."""
+    late_system: Literal["message", "user", "hoist"] = "message"
+    """System and developer messages after the beginning of a conversation: left where they are, if
+    that is valid; given as user text in their place, between `<system-reminder>` lines; or moved to
+    the front, which costs the upstream's prompt cache. With `user` and `hoist`, all system text at
+    the beginning becomes one message. Chat upstreams other than OpenAI's own and Azure's have
+    `user` if it is not set, since the chat templates of many models refuse or ignore such
+    messages."""
     prompt_cache_breakpoints: bool = False
     """OpenAI-shaped upstream takes explicit prompt cache breakpoints on content parts."""

@@ -23,6 +23,7 @@ from dragoman.cli.common import (
 
 if TYPE_CHECKING:
     from dragoman.config import Account, Config, ConfigError
+    from dragoman.serving.limits.unpriced import UnpricedBudget
     from dragoman.serving.listing import Listing
 
 
@@ -50,19 +51,36 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
     found = loaded.config
     for warning in loaded.warnings:
         click.echo(f"warning: {warning.located(str(path))}", err=True)
+    unpriced = _unpriced(found)
     listed = _ask(found, as_json) if online else []
     missing = _unlisted(found, listed)
     if as_json:
         report = {"file": str(path), "usable": True, "summary": summary(found)}
-        report |= {"warnings": loaded.warnings}
+        report |= {"warnings": loaded.warnings, "unpriced_budgets": unpriced}
         asked = {"accounts": listed, "unlisted": missing} if online else {}
         print_json(report | asked)
     else:
+        for one in unpriced:
+            click.echo(f"warning: {path}: {one}", err=True)
         for upstream, model in missing:
             click.echo(f"warning: {path}: {upstream} does not list the model {model}", err=True)
         click.echo(f"{path}: usable ({summary(found)})")
     if not all(one.passed for one in listed):
         raise click.exceptions.Exit(1)
+
+
+def _unpriced(config: Config) -> list[UnpricedBudget]:
+    """The budgets that refuse all requests for a model that a route names."""
+    import time
+
+    from dragoman.prices.loading import load_prices
+    from dragoman.serving.limits.unpriced import owners_in, unpriced_budgets, unpriced_models
+
+    if not any(one.kind == "cost" for owner in owners_in(config) for one in owner.limits):
+        return []
+    prices = load_prices(config)
+    models = unpriced_models(config, prices, time.time())
+    return list(unpriced_budgets(models, owners_in(config), prices))
 
 
 def _ask(config: Config, as_json: bool) -> list[Listing]:

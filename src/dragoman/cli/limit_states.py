@@ -16,9 +16,11 @@ from dragoman.operations.limit_service import NumberedLimit
 from dragoman.prices.loading import load_prices
 from dragoman.processes.asking import RunningOwner
 from dragoman.serving.limits.client import Limits
+from dragoman.serving.limits.exchange import LedgerExchange
 from dragoman.serving.limits.history import UsageHistory
 from dragoman.serving.limits.simulation import Answer, LimitState, SimulatedAdmission, state_of
 from dragoman.serving.routing import Router
+from dragoman.storage.opening import ledgers_for
 
 
 def states(
@@ -63,4 +65,6 @@ def _limits(config: Config, store: Store) -> Limits:
 
     history = UsageHistory(used_since)
     history.subscriptions = [one.name for one in config.upstreams if one.billing == "subscription"]
-    return Limits(RunningOwner(config.server), history)
+    ledgers = ledgers_for(config)
+    exchange = None if ledgers is None else LedgerExchange(ledgers)
+    return Limits(RunningOwner(config.server), history, exchange=exchange)

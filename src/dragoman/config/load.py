@@ -185,34 +185,31 @@ def _completed(config: Config, document: dict[str, Any]) -> Config:
     missing capabilities from its upstream; names in `[models]` are added to the built-in ones.
     `document` shows what was set.
     """
-    raw_routes = document.get("routes", [])
     upstreams = {upstream.name: upstream.capabilities for upstream in config.upstreams}
     return replace(
         config,
         routes=tuple(
-            _with_capabilities(_with_options(route, config.options, raw), upstreams, raw)
-            for route, raw in zip(config.routes, raw_routes, strict=True)
+            _with_capabilities(_with_options(route, config.options), upstreams)
+            for route in config.routes
         ),
         models=_with_builtin(config.models, document.get("models", {})),
     )
 
 
-def _with_options(route: Route, shared: Options, raw: dict[str, Any]) -> Route:
+def _with_options(route: Route, shared: Options) -> Route:
     own = dict(DIALECTS[route.dialect])
-    own |= {name: setting(route.options, name) for name in raw.get("options", {})}
+    own |= {name: setting(route.options, name) for name in route.options.given}
     if route.policy is not None:
         own["policy"] = route.policy
     return replace(route, options=with_settings(shared, own))
 
 
-def _with_capabilities(
-    route: Route, upstreams: Mapping[str, Capabilities], raw: dict[str, Any]
-) -> Route:
+def _with_capabilities(route: Route, upstreams: Mapping[str, Capabilities]) -> Route:
     # An upstream that does not exist is reported later, with the line that names it.
     shared = upstreams.get(route.upstream)
     if route.capabilities is None or shared is None:
         return route
-    own = {name: setting(route.capabilities, name) for name in raw.get("capabilities", {})}
+    own = {name: setting(route.capabilities, name) for name in route.capabilities.given}
     return replace(route, capabilities=with_settings(shared, own))
 
 

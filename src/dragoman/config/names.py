@@ -53,6 +53,29 @@ def matches(pattern: str, name: str) -> bool:
     return True
 
 
+_LATEST: Final = ":latest"
+"""The tag that a model has without another, for servers whose models have tags."""
+
+
+@lru_cache(maxsize=1024)
+def _spellings(name: str) -> tuple[str, ...]:
+    """A model's name in the spelling in which lists compare it, and what it is called besides."""
+    plain = "".join(name.casefold().split()).removesuffix(_LATEST)
+    return (plain,) if ":" in plain.rpartition("/")[2] else (plain, plain + _LATEST)
+
+
+@lru_cache(maxsize=1024)
+def _pattern(pattern: str) -> str:
+    return "".join(pattern.casefold().split())
+
+
+def means(pattern: str, name: str) -> bool:
+    """Whether `pattern` of a list or a limit means the model `name`: without case, blanks and the
+    tag `:latest`, since there are servers to which these make no difference."""
+    pattern = _pattern(pattern)
+    return any(matches(pattern, one) for one in _spellings(name))
+
+
 def covers(general: str, special: str) -> bool:
     """Whether `general` matches every name that `special` matches."""
     # Only a star matches a character that no pattern contains, so it stands for any text.

@@ -72,6 +72,18 @@ REMOVED: Final[Mapping[str, str]] = {
     "clients.limits.upstream": _SHARE,
     "teams.limits.share": _SHARE,
     "teams.limits.upstream": _SHARE,
+    **dict.fromkeys(
+        ("options.late_system", "routes.options.late_system"),
+        "set it as a capability of the upstream or route, where it holds for every protocol",
+    ),
+    **dict.fromkeys(
+        ("upstreams.capabilities.system_in_messages", "routes.capabilities.system_in_messages"),
+        'set late_system = "hoist" instead',
+    ),
+    **dict.fromkeys(
+        ("upstreams.capabilities.system_as_string", "routes.capabilities.system_as_string"),
+        'set late_system = "user" or "hoist" instead: they join the texts before a conversation',
+    ),
     "models.list_cache_s": "delete it; an upstream is asked for its models every five minutes",
 }
 """What to do instead of setting each of them."""

@@ -8,7 +8,6 @@ declare namespace Api {
   interface Session {
     name: string;
     role: "admin" | "viewer";
-    csrf: string;
     expires_at: number | null;
     version: string;
   }
@@ -257,6 +256,7 @@ declare namespace Api {
     accounts: Record<string, Record<Exclude<AccountState, "trial">, number>>;
     trials: Record<string, Record<string, number>>;
     back_at: Record<string, { exhausted?: number; cooling?: number }>;
+    unpriced_budgets: { scope: OwnerKind; owner: string; model: string; upstream: string }[];
   }
   interface NowEvent {
     in_flight: number;

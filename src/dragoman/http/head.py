@@ -21,6 +21,7 @@ from dragoman.http.problems import Problem
 Fields = Sequence[tuple[bytes, bytes]]
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
+_DOTS = re.compile(r"[/\\]\.{1,2}(?:[/\\]|$)")
 _SINGLE = frozenset({b"host", b"content-type", b"content-encoding", b"expect"})
 _MOST_FIELDS = 256
 _REMEMBERED = 128
@@ -119,16 +120,25 @@ def _parts(target: bytes) -> tuple[str, bytes]:
             raise BadHead(Problem.MALFORMED) from None
         if url.schema not in (b"http", b"https") or not url.host:
             raise BadHead(Problem.MALFORMED)
-        return _decoded(url.path or b"/"), url.query or b""
+        return _path(url.path or b"/"), url.query or b""
     path, _, query = target.partition(b"?")
-    return _decoded(path), query
+    return _path(path), query
 
 
 _cached_target = lru_cache(maxsize=1024)(_parts)
 
 
-def _decoded(path: bytes) -> str:
-    return unquote_to_bytes(path).decode("utf-8", "replace") if b"%" in path else path.decode()
+def _path(given: bytes) -> str:
+    """A path, decoded.
+
+    Raises:
+        BadHead: it has dot segments. Clients and proxies resolve them (RFC 3986, 5.2.4); one that
+            arrives is to get past a rule for paths.
+    """
+    path = unquote_to_bytes(given).decode("utf-8", "replace") if b"%" in given else given.decode()
+    if _DOTS.search(path) is not None:
+        raise BadHead(Problem.PATH)
+    return path
 
 
 def header_lines(headers: Fields) -> bytes:

@@ -10,6 +10,7 @@ class Problem(Enum):
     """Why the server itself cannot serve a request. The value is the status of the answer."""
 
     MALFORMED = 400, "This is not a valid HTTP/1.1 request."
+    PATH = 400, "The path has segments that are a dot or two."
     HEAD_TIMEOUT = 408, "The request's head did not arrive in time."
     HEAD_TOO_LARGE = 431, "The request's head is too large."
     METHOD = 501, "The method CONNECT is not served here."

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dragoman.canonical.losses import Policy
 from dragoman.config.access_rules import AccessRules, KeyRules
 from dragoman.config.limits import Limit
-from dragoman.config.names import matches
+from dragoman.config.names import matches, means
 from dragoman.http.addresses import Address, Network, network
 from dragoman.keys.records import StoredKey, StoredTeam, Uses
 from dragoman.keys.secrets import digest_of, is_mistyped
@@ -59,16 +59,16 @@ class ModelList:
 
     def allows(self, model: str) -> bool:
         """Whether the list has `model`."""
-        return any(matches(pattern, model) for pattern in self._models)
+        return any(means(pattern, model) for pattern in self._models)
 
     def names(self, model: str) -> bool:
         """Whether the list spells `model` out, without a pattern."""
-        return model in self._models and "*" not in model
+        return any("*" not in one and means(one, model) for one in self._models)
 
     def allows_below(self, name: str, model: str) -> bool:
         """Whether the list has `name`, which is `upstream/model`: `model` by itself, or by an entry
         with the upstream before a slash."""
-        return any(matches(pattern, name if "/" in pattern else model) for pattern in self._models)
+        return any(means(pattern, name if "/" in pattern else model) for pattern in self._models)
 
 
 class Access:
@@ -202,7 +202,7 @@ class Caller:
 
     def denies(self, *names: str) -> bool:
         """Whether one of these names of a model is denied."""
-        return any(matches(denied, name) for denied in self._models_denied for name in names)
+        return any(means(denied, name) for denied in self._models_denied for name in names)
 
     def allows(self, model: str) -> bool:
         """Whether the caller's lists have `model`, and it is not denied."""

@@ -8,6 +8,7 @@ was lent (`dragoman.limits.ledgers`), and may be more once it borrows again.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
 from math import inf
@@ -20,6 +21,10 @@ from dragoman.limits.ledgers import SLICE_S, Loan, Report
 
 SOON_S: Final = 1.0
 """Seconds after which to come again when only requests under way stand in the way."""
+
+KEPT_S: Final = 300.0
+"""Seconds for which a machine keeps what it was lent ahead of need, after it had need last: so
+long it can go on while the owner is away."""
 
 _MUCH: Final = 1 << 61
 
@@ -129,7 +134,10 @@ class Slice(Balance):
     up to which the slice holds; `reported_at` when it was last reported, and `report_number` under
     which number. The others hold `elsewhere`, of which they do not need `spare`; `machines` are
     known, `share` is what this one may keep and not need, and `is_pressed` tells that others lack
-    what is held here. The owner's clock is `offset` seconds ahead. `is_away`: it cannot be reached.
+    what is held here. `needed_at` is when it was needed last. The owner's clock is `offset` seconds
+    ahead. `is_away`: it cannot be reached. `is_retired`: the limit is in force no more. `machine`
+    is this machine's name in the ledger: one for each slice, since it reports sums since it was
+    made.
     """
 
     __slots__ = (
@@ -139,7 +147,10 @@ class Slice(Balance):
         "elsewhere",
         "is_away",
         "is_pressed",
+        "is_retired",
+        "machine",
         "machines",
+        "needed_at",
         "offset",
         "report_number",
         "reported_at",
@@ -163,7 +174,9 @@ class Slice(Balance):
         self.elsewhere = self.spare = self.share = self.machines = self.report_number = 0
         self.until = self.offset = 0.0
         self.reported_at = -inf
-        self.is_away = self.is_pressed = False
+        self.machine = secrets.token_hex(8)
+        self.needed_at = monotonic()
+        self.is_away = self.is_pressed = self.is_retired = False
         self.spent_alone = Counter(self.counter.window)
         """What was used here while the owner is away."""
 
@@ -232,14 +245,14 @@ class Slice(Balance):
         return self.counter.resets_at(now + self.offset) - self.offset
 
     def is_idle(self, now: float) -> bool:
-        """See `Balance.is_idle`: once it is reported."""
-        return not self.needs_report and not self.reserved and not self.used(now)
+        """See `Balance.is_idle`: once all is reported, the owner has it."""
+        return not self.needs_report and not self.reserved
 
     @property
     def needs_report(self) -> bool:
-        """Whether something was used that is not reported, or is held. Whether the owner is back is
-        found out by reporting."""
-        if self.is_away or self.spent != self.acknowledged:
+        """Whether nothing was lent so far, something was used that is not reported, or is held.
+        Whether the owner is back is found out by reporting."""
+        if self.is_away or self.spent != self.acknowledged or not self.report_number:
             return True
         return self.enforced and (self.ceiling > self.spent or self.reserved > 0)
 
@@ -249,18 +262,22 @@ class Slice(Balance):
         others."""
         return self.enforced and not self.is_away and self.spent > self.ceiling
 
-    def report(self, machine: str, now: float, wanted: int = 0, least: int = 0) -> Report:
+    def report(self, now: float, wanted: int = 0, least: int = 0) -> Report:
         """What is reported to the owner. What is not needed is given up first, so that nothing can
         be admitted with it while the owner lends it to others."""
         needed = self.spent + self.reserved
         ahead = wanted > 0 or self.spent != self.acknowledged or self.reserved > 0
-        ahead = ahead and self.enforced
+        if ahead:
+            self.needed_at = self._monotonic()
+        elif self.window is not None:
+            ahead = self._monotonic() - self.needed_at < KEPT_S
+        ahead = ahead and self.enforced and not self.is_retired
         keep = max(wanted, self.share) if ahead and not self.is_pressed else wanted
         self.ceiling = min(self.ceiling, needed + keep) if self.holds else needed
         self.report_number += 1
         self.reported_at = now + 0.001
         return Report(
-            machine=machine,
+            machine=self.machine,
             number=self.report_number,
             amount=self.amount,
             spent=self.spent,

@@ -207,6 +207,9 @@ class Ledgers(Protocol):
         none, while nobody else does. The owner's time is of after the call, so that whatever
         happened before it was earlier."""
 
+    def read(self, names: Sequence[str]) -> Mapping[str, Ledger]:
+        """The ledgers of these names, of those that there are."""
+
     def abort(self) -> None:
         """Have the exchange fail that is under way. Any thread may call it."""
 
@@ -216,6 +219,11 @@ class Ledgers(Protocol):
 
 class Away(Exception):
     """Ledgers cannot be used now. The message names no secret."""
+
+
+def ledger_name(name: str) -> str:
+    """The name of a ledger as it is stored: as a database can write it."""
+    return name.encode(errors="backslashreplace").decode().replace("\0", "\\0")
 
 
 def read_ledger(stored: bytes | None) -> Ledger:

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -91,11 +91,15 @@ class Owner:
         self.balances: dict[int, Balance] = {}
         self._make_balance = make_balance
         self._numbers: dict[str, int] = {}
+        self._names: dict[int, str] = {}
         self._last_number = first - 1
         self._most = _MOST_IDLE
         """Balances from which on idle ones are looked for: of all, so not for each that is new."""
         self._peers: dict[object, _Peer] = {}
         self._doubts: dict[str, _Doubt] = {}
+        self._retired: dict[int, None] = {}
+        """Slices of limits that are in force no more."""
+        self._dropped: list[Slice] = []
         self._inherited: dict[str, CounterState] = {}
         self.reached: list[Reached] = []
         """Shares of limits that were reached, until somebody takes them."""
@@ -107,13 +111,16 @@ class Owner:
             number = self._numbers.get(name)
             if number is None:
                 if len(self.balances) >= self._most:
-                    self._drop_idle(now)
+                    self._drop(list(self.balances), now)
                     self._most = max(_MOST_IDLE, 2 * len(self.balances))
                 self._last_number = number = self._last_number + 1
-                self._numbers[name] = number
+                self._numbers[name], self._names[number] = number, name
                 self.balances[number] = self._make_balance(number, name, limit)
             balance = self.balances[number]
             balance.limit = limit
+            if isinstance(balance, Slice):
+                balance.is_retired = False
+                self._retired.pop(number, None)
             numbers.append(number)
             if not balance.is_restored:
                 empty.append(number)
@@ -135,6 +142,9 @@ class Owner:
             balance.use(now, _sum_of(peer.settled, message.number))
             if balance.counts_at_once:
                 balance.use(now, _sum_of(peer.reserved, message.number))
+        for doubt in self._doubts.values():
+            # Rows may tell of it or not; it is taken back if it was not written.
+            balance.use(now, _sum_of(doubt.amounts, message.number))
         if balance.used(now) < counted:
             # Of a batch that was written meanwhile, or is being written, rows did not tell yet.
             balance.counter.take(known)
@@ -155,9 +165,20 @@ class Owner:
         """See `Retire`."""
         for number in message.numbers:
             balance = self.balances.get(number)
-            if balance is not None and not isinstance(balance, Slice):
+            if isinstance(balance, Slice):
+                balance.is_retired = True
+                self._retired[number] = None
+            elif balance is not None:
                 # What rows of usage cannot tell is only known here.
                 balance.is_restored = balance.is_restored and is_short(balance.window)
+
+    def take_dropped(self, now: float) -> Sequence[Slice]:
+        """Drop the slices of limits that are in force no more, once their use is reported and
+        nothing is held of them. Returns those that were dropped since the last call."""
+        if self._retired:
+            self._drop(list(self._retired), now)
+        dropped, self._dropped = self._dropped, []
+        return dropped
 
     def admit(self, peer: object, message: Admit, now: float) -> Granted | Refused | Unknown:
         """See `Admit`. Of several limits that refuse, the one that does so longest is reported:
@@ -346,20 +367,23 @@ class Owner:
         balance.amount = asked.most
         return state_of(balance, asked.amount, now)
 
-    def _drop_idle(self, now: float) -> None:
+    def _drop(self, numbers: Iterable[int], now: float) -> None:
+        """Drop those of these balances that are idle."""
         in_use = {
             number
             for peer in self._peers.values()
             for amounts in (peer.reserved, peer.settled, peer.writing)
             for number, _ in amounts
         }
-        for name, number in list(self._numbers.items()):
+        for number in numbers:
             balance = self.balances[number]
-            if number in in_use or isinstance(balance, Slice):
-                continue
             # Rows of usage tell what was used of one that is not restored.
-            if not balance.is_restored or balance.is_idle(now):
-                del self.balances[number], self._numbers[name]
+            if number in in_use or (balance.is_restored and not balance.is_idle(now)):
+                continue
+            del self.balances[number], self._numbers[self._names.pop(number)]
+            self._retired.pop(number, None)
+            if isinstance(balance, Slice):
+                self._dropped.append(balance)
 
 
 def is_short(window: Window | None) -> bool:

@@ -10,8 +10,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.canonical.usage import Usage
 from dragoman.config.limits import Limit, Weights
-from dragoman.config.names import matches
+from dragoman.config.names import means
 from dragoman.config.windows import Window
 from dragoman.limits.balances import window_of
 from dragoman.limits.messages import Claim, Granted
@@ -51,13 +52,17 @@ Amounts = Sequence[int]
 class Expected(Struct, frozen=True, gc=False):
     """What a request may come to, for what is reserved. `plain_cost` is the cost without output,
     and `cost` with all of `output`, None if no price is known. Where it is not `billed`, all that
-    may answer it is paid by subscription."""
+    may answer it is paid by subscription. `usage` is the usage that it has then, None if that has
+    nothing but input and output. `named` are models that it names besides its own, one of which may
+    be the one that answers."""
 
     input: int
     output: int
     plain_cost: int = 0
     cost: int | None = 0
     billed: bool = True
+    usage: Usage | None = None
+    named: tuple[str, ...] = ()
 
     def counts(self) -> Counts:
         """What is reserved of each kind."""
@@ -65,6 +70,13 @@ class Expected(Struct, frozen=True, gc=False):
         total, cost = given + output, self.cost or 0
         billed = cost if self.billed else 0
         return 1, given, output, total, cost, 1, given, total, 0, 0, billed
+
+    def at_least(self, usage: Usage) -> Usage:
+        """The usage of a request that may have used all that is expected, and no less than
+        `usage`."""
+        expected = self.usage or usage
+        given, output = max(usage.input, self.input), max(usage.output, self.output)
+        return replace(expected, input=given, output=output)
 
     def with_output(self, output: int) -> Expected:
         """The same with so much output."""
@@ -169,7 +181,7 @@ class Rule:
     def concerns(self, names: Sequence[str]) -> bool:
         """Whether requests count for a model of these names."""
         models = self.limit.models
-        return models is None or any(matches(one, name) for one in models for name in names)
+        return models is None or any(means(one, name) for one in models for name in names)
 
 
 _RATES: Final = frozenset({"requests", "tokens", "input_tokens", "output_tokens"})
@@ -274,13 +286,16 @@ class Reservation(Struct, eq=False, gc=False):
 
 
 class Admitted(Struct, eq=False, gc=False):
-    """A request of `caller` that was admitted by `rules`: what it has reserved, and of how many
-    bytes its prompt was estimated, 0 where nothing is to be learned from it. `shows_amounts`: the
+    """A request of `caller` that was admitted by `rules`: what it has reserved, for what it is
+    `expected` to come to, and of how many bytes its prompt was estimated, 0 where nothing is to be
+    learned from it. It `continues` an answer that an upstream has stored. `shows_amounts`: the
     caller may know how much it has. `more` was reserved since, for further answers to it."""
 
     caller: str
     rules: Rules
     reservation: Reservation
+    expected: Expected
     size: int
+    continues: bool
     shows_amounts: bool
     more: tuple[Reservation, ...] = ()

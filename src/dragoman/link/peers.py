@@ -168,8 +168,8 @@ class SocketPeer(asyncio.Protocol):
     def _handle(self, frame: _Frame) -> None:
         kind = frame.kind
         if kind == _QUESTION:
-            read, handler = self.handlers.questions[frame.name]
             try:
+                read, handler = self.handlers.questions[frame.name]
                 answer = handler(self, read(frame.message))
             except Exception as error:
                 self._send(_FAILURE, frame.number, str(_failed(frame.name, error)), None)
@@ -248,10 +248,10 @@ class LocalPeer:
         """See `Peer.ask`."""
         if self.is_closed:
             raise LinkClosed
-        handler = self.other.handlers.questions[question.name][1]
         try:
             if not self._is_owner:
                 await asyncio.sleep(0)
+            handler = self.other.handlers.questions[question.name][1]
             found = handler(self.other, message)
             return cast(Answer, found if isinstance(found, Struct) else await found)
         except Exception as error:

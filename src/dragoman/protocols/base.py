@@ -22,7 +22,7 @@ from dragoman.canonical.names import ToolNames
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import Request
 from dragoman.canonical.usage import Usage
-from dragoman.jsontext import JsonError, JsonTooDeep, decode_mended, strict
+from dragoman.jsontext import JsonError, JsonTooDeep, decode_mended, decoder, strict
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import Frame
 
@@ -92,7 +92,10 @@ class Outbound(Struct, frozen=True):
     """The context of a request's writer.
 
     `model` is the upstream's name of the model, `names` the map of tool names. Losses go into
-    `ledger`; the writer never refuses a request, the policy does.
+    `ledger`; the writer never refuses a request, the policy does. With `same_protocol` the client
+    uses the upstream's protocol. Then `unknown` has the members of the client's objects that the
+    canonical model has no field for, by the path of the object; a writer takes out those that it
+    writes.
     """
 
     model: str
@@ -101,6 +104,13 @@ class Outbound(Struct, frozen=True):
     sealer: Sealer
     options: Options = Options()
     capabilities: Capabilities = Capabilities()
+    same_protocol: bool = False
+    unknown: dict[str, JsonObject] = {}
+
+    def with_unknown(self, written: JsonObject, path: str) -> JsonObject:
+        """An object that stands for the client's at `path`, with the unknown members of that."""
+        members = self.unknown.pop(path, None) if self.unknown else None
+        return written if members is None else {**written, **members}
 
 
 class Reply(Struct, frozen=True):
@@ -285,6 +295,10 @@ def _unchanged(members: Mapping[str, msgspec.Raw]) -> Mapping[str, msgspec.Raw]:
     return members
 
 
+def _all_fit(members: Mapping[str, msgspec.Raw], capabilities: Capabilities) -> Collection[str]:
+    return ()
+
+
 def _no_headers(capabilities: Capabilities) -> Mapping[str, str]:
     return {}
 
@@ -313,6 +327,18 @@ class Attribution(NamedTuple):
 
 
 NOBODY = Attribution()
+
+
+_text = decoder(str)
+
+
+def service_tier(members: Mapping[str, msgspec.Raw]) -> str | None:
+    """The member `service_tier`, if it is a text."""
+    raw = members.get("service_tier")
+    try:
+        return None if raw is None else _text(raw)
+    except JsonError:
+        return None
 
 
 def _nobody(members: Mapping[str, msgspec.Raw]) -> Attribution:
@@ -463,12 +489,14 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     can only be posted); None if services offer no WebSocket."""
     counting: Counting | None = None
     """None if it cannot count."""
-    output_limits: tuple[str, ...] = ()
-    """Members of a request that limit the tokens of the answer; the first is set if none is
-    given."""
-    choices: str = ""
-    """Member of a request for several answers at once, each with the full output limit; empty if
-    there is none."""
+    limits: Callable[[Mapping[str, msgspec.Raw]], int | None]
+    """The output limit of a client's request in tokens, for each of its choices: the highest, where
+    several members set one; None if none does."""
+    limited: Callable[[Mapping[str, msgspec.Raw], int], Mapping[str, msgspec.Raw]]
+    """A client's members with an output limit of at most so many tokens; the same object if that is
+    so already."""
+    tier: Callable[[Mapping[str, msgspec.Raw]], str | None] = service_tier
+    """The service tier that a client asks for, by its name in prices; None for the usual one."""
     limit_names: Mapping[str, str] = MappingProxyType({})
     """Names of rate limits in headers, by what they count: `requests`, `tokens`, `input_tokens`,
     `output_tokens`. Of several limits with one name, the tightest is reported."""
@@ -550,6 +578,13 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     ]
     """The client's top-level members without those that this upstream would refuse or must not see.
     Other values byte for byte. The flag: the output limit is lower than the client's."""
+    unfit: Callable[[Mapping[str, msgspec.Raw], Capabilities], Collection[str]] = _all_fit
+    """The names of the members that an upstream of these capabilities would refuse or misread as
+    they are, and of those to be written instead: they are read, and written as for a client of
+    another protocol."""
+    check_names: Callable[[Mapping[str, msgspec.Raw]], None] = _no_check
+    """The check of the names of a client's members. Raises InvalidRequest for one that is a known
+    one but for its case."""
     check_conversation: Callable[[Mapping[str, msgspec.Raw]], None] = _no_check
     """The check of a conversation. Raises InvalidRequest for a request that continues a
     conversation stored at one account of several, to which nothing would route it."""

@@ -64,6 +64,17 @@ def messages_in(raw: Raw | None) -> list[BareMessage]:
     return (None if raw is None else _decoded(_messages, raw)) or []
 
 
+def has_role(messages: Raw | None, *roles: str) -> bool:
+    """Whether a list has a message of one of these roles."""
+    return any(message.role in roles for message in messages_in(messages))
+
+
+def holds(raw: Raw | None, word: bytes) -> bool:
+    """Whether the text of a value has this word, such as a name in quotation marks: a string that
+    quotes it has it with backslashes."""
+    return raw is not None and word in bytes(raw)
+
+
 def settled(content: Raw | None, without: bytes = b"") -> bytes:
     """The part of a content that stays the same in all later requests of a conversation: its texts
     and other parts, without cache marks, and equal for a text and a list of one text. Texts that

@@ -32,6 +32,8 @@ Only if the decoder refuses the body, it is decoded without a shape and walked a
 - null is taken for absent, and a whole float for an integer;
 - an element with a tag that its union does not know becomes the `Unknown` of the union, for the
   protocol to carry or to refuse; without an `Unknown` in the union it is refused;
+- an object whose shape has a class method `adapted` is replaced by what that returns, for an object
+  that is carried whole in a place where a decoder knows one shape only;
 - anything else that the shape does not allow is an `InvalidRequest` that names the member.
 
 What remains is converted to the shape. So a reader sees only the types, and these have one
@@ -45,7 +47,7 @@ allows it no other type beside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from operator import attrgetter
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
@@ -65,6 +67,7 @@ from dragoman.protocols.fields import (
     decode_object,
     mismatch,
 )
+from dragoman.protocols.raw import split_object
 
 T = TypeVar("T")
 
@@ -356,20 +359,24 @@ class _Walks:
 class _Object:
     """The walk of an object, filled after it was made: shapes may contain themselves."""
 
-    __slots__ = ("_given", "_members", "_required")
+    __slots__ = ("_adapted", "_folded", "_given", "_members", "_required")
 
     def __init__(self) -> None:
+        self._adapted: Callable[[JsonObject], JsonObject] | None = None
         self._members: dict[str, _Walk] = {}
+        self._folded: dict[str, str] = {}
         self._required: list[str] = []
         self._given: frozenset[str] = frozenset()
         """Members that may be absent, but not null."""
 
     def fill(self, kind: inspect.StructType, of: Callable[[inspect.Type], _Walk]) -> None:
         """Set the members."""
+        self._adapted = getattr(kind.cls, "adapted", None)
         if kind.tag_field is not None:
             self._members[kind.tag_field] = _keep
         for member in kind.fields:
             self._members[member.encode_name] = of(member.type)
+        self._folded = folded(self._members)
         self._required = [member.encode_name for member in kind.fields if member.required]
         self._given = frozenset(
             member.encode_name
@@ -378,6 +385,8 @@ class _Object:
         )
 
     def __call__(self, value: JsonObject, place: _Place, extras: list[Extra]) -> JsonObject:
+        if self._adapted is not None:
+            value = self._adapted(value)
         for name in self._required:
             if name not in value:
                 _fail((place, name), "is required")
@@ -401,9 +410,62 @@ class _Object:
         return value
 
     def _leave_out(self, name: str, value: Any, place: _Place, extras: list[Extra]) -> None:
-        """Account for a member that the shape does not know."""
+        """Account for a member that the shape does not know.
+
+        Raises:
+            InvalidRequest: it is one of those that it knows but for its case.
+        """
+        refuse_misspelled(name, self._folded, (place, name))
         if value is not None:
             extras.append(Extra(_path((place, name)), value, UNKNOWN.kind, UNKNOWN.detail))
+
+
+def folded(names: Iterable[str]) -> dict[str, str]:
+    """The names of members, each by its form in which case makes no difference."""
+    return {name.casefold(): name for name in names}
+
+
+def refuse_misspelled(name: str, known: Mapping[str, str], place: _Place) -> None:
+    """Refuse a member that is one of `known` (see `folded`) but for its case: some servers read it
+    as that, after everything here has taken it for something else.
+
+    Raises:
+        InvalidRequest: it is.
+    """
+    meant = known.get(name.casefold())
+    if meant is not None:
+        raise InvalidRequest.at(_path(place), f"is not known: write {meant}")
+
+
+class Names:
+    """The names of the members of a request by which its model, its price and what it may use are
+    determined, each with those in it that matter. They are checked also where a body is passed on
+    without being read."""
+
+    __slots__ = ("_folded", "_inner", "_known")
+
+    def __init__(self, names: Mapping[str, Collection[str]]) -> None:
+        self._known = frozenset(names)
+        self._folded = folded(names)
+        self._inner = {name: folded(inner) for name, inner in names.items() if inner}
+
+    def check(self, members: Mapping[str, Raw]) -> None:
+        """Refuse members that are one of these but for their case.
+
+        Raises:
+            InvalidRequest: naming the member.
+        """
+        for name in members:
+            if name not in self._known:
+                refuse_misspelled(name, self._folded, name)
+            elif name in self._inner:
+                self._check_inner(name, members[name])
+
+    def _check_inner(self, outer: str, raw: Raw) -> None:
+        known = self._inner[outer]
+        for name in split_object(raw) or ():
+            if known.get(name.casefold()) != name:
+                refuse_misspelled(name, known, f"{outer}.{name}")
 
 
 def _may_be_null(kind: inspect.Type) -> bool:

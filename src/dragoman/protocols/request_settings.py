@@ -31,12 +31,13 @@ FAST_TIERS: Final = frozenset({"fast", "priority"})
 class RequestSettings:
     """The settings of one request for one upstream."""
 
-    __slots__ = ("_ledger", "capabilities", "options", "request")
+    __slots__ = ("_ledger", "capabilities", "options", "request", "same_protocol")
 
     def __init__(self, request: Request, outbound: Outbound) -> None:
         self.request = request
         self.capabilities = outbound.capabilities
         self.options = outbound.options
+        self.same_protocol = outbound.same_protocol
         self._ledger = outbound.ledger
 
     def lose(self, name: str, kind: LossKind, detail: str) -> None:

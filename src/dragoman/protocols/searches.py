@@ -16,7 +16,7 @@ anthropic)."""
 
 
 def read_location(value: Any, path: str, extras: list[Extra]) -> dict[str, str] | None:
-    """The `user_location` of a web search at `path`; unknown members go to `extras`."""
+    """The `user_location` of a web search; unknown members go to `extras`."""
     if not isinstance(value, dict):
         if value is not None:
             extras.append(Extra(path, value, LossKind.KNOB))

@@ -19,6 +19,9 @@ from dragoman.protocols import CODECS
 
 E = TypeVar("E", bound=Extensible)
 
+NOT_SETTINGS = frozenset(Extensible.__struct_fields__)
+"""Members of the structs that are no settings."""
+
 
 def declared_by(kind: type[Extensible]) -> Iterator[type[Struct]]:
     """The structs that declare settings of `kind`: its own, then those of the protocols."""
@@ -40,7 +43,7 @@ def _fields(parts: tuple[type[Struct], ...]) -> Mapping[str, FieldInfo]:
         info.name: info
         for part in parts
         for info in msgspec.structs.fields(part)
-        if info.name != "own"
+        if info.name not in NOT_SETTINGS
     }
 
 
@@ -64,7 +67,7 @@ def with_settings(base: E, values: Mapping[str, Any]) -> E:
             own[part] = replace(base.of(part), **taken)
     if left:
         raise ValueError(f"there is no such setting: {', '.join(left)}")
-    return replace(base, own=own) if own else base
+    return replace(base, own=own, given=base.given | values.keys())
 
 
 def setting(base: Extensible, name: str) -> Any:
@@ -74,7 +77,7 @@ def setting(base: Extensible, name: str) -> Any:
         KeyError: there is no setting of that name.
     """
     for part in declared_by(type(base)):
-        if name in part.__struct_fields__ and name != "own":
+        if name in part.__struct_fields__ and name not in NOT_SETTINGS:
             return getattr(base if part is type(base) else base.of(part), name)
     raise KeyError(name)
 

@@ -19,7 +19,7 @@ from dragoman.admin.gateway import ReloadRequest
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.edge.auth import Caller, Guessed, presented_key
-from dragoman.edge.browsers import check_unkeyed
+from dragoman.edge.browsers import check_host, check_unkeyed
 from dragoman.edge.errors import fault_of, refusal
 from dragoman.edge.incoming import IncomingRequest, Received
 from dragoman.edge.logins import Logins
@@ -214,6 +214,8 @@ class Gateway:
         try:
             if is_open:
                 check_unkeyed(incoming)
+            elif path.startswith(_FOR_OPERATORS):
+                check_host(incoming)
             if admin:
                 address = _address(incoming, now)
                 record.error = await now.admin.serve(incoming, address, self._logins.failed)
@@ -352,6 +354,7 @@ def _address(incoming: IncomingRequest, now: Generation) -> str:
 
 _ADMIN = "/admin/"
 _OPERATORS = ("/admin", "/metrics")
+_FOR_OPERATORS = (*_OPERATORS, "/ui")
 
 
 def check_content_type(value: bytes | None) -> None:

@@ -400,9 +400,11 @@ def _ending(context: RequestContext, answer: UpstreamResponse) -> _Ending | None
 
 
 def _note_names(context: RequestContext, data: bytes, mask: Mask) -> None:
-    """An answer begins so. What it is known by is told where it is traced."""
-    trace = context.record.trace
-    if trace is not None and trace.sampled and not is_large(data):
+    """An answer begins so. What it is known by is recorded where it is traced, or where one of
+    several models may be the one that answers."""
+    record, trace = context.record, context.record.trace
+    named = record.admitted is not None and record.admitted.expected.named
+    if (named or (trace is not None and trace.sampled)) and not is_large(data):
         context.record.answered = names_in(mask.secrets_in(data))
 
 

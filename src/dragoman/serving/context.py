@@ -7,13 +7,13 @@ import time
 from msgspec.structs import replace
 
 from dragoman.accounts.pool import Lease
-from dragoman.canonical.usage import consistent
+from dragoman.canonical.usage import Usage, consistent
 from dragoman.edge.auth import Caller
 from dragoman.edge.delivery import Delivery
 from dragoman.edge.errors import Headers
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import InVain, Record, losses_header
-from dragoman.prices.lookup import Prices
+from dragoman.prices.lookup import Charge, Prices
 from dragoman.prices.rates import dollars
 from dragoman.serving.affinity import NO_KEYS
 from dragoman.serving.attempts import Attempts
@@ -56,6 +56,7 @@ class RequestContext:
     """
 
     __slots__ = (
+        "_noted",
         "asked",
         "attempts",
         "call",
@@ -109,6 +110,8 @@ class RequestContext:
         self.is_called = False
         self.has_choice = False
         self.keys = NO_KEYS
+        self._noted: Usage | None = None
+        """The usage that is recorded, as it was reported."""
         self.thought = b""
 
     def retarget(self, target: Target, call: Call, *, is_fallback: bool = False) -> None:
@@ -159,8 +162,7 @@ class RequestContext:
         unreported = 0 if self.reading is None else self.reading.unreported
         if self.is_called and (outcome.usage is None or not outcome.ended or unreported):
             self._estimate(outcome, unreported)
-        if outcome.usage is not self.record.usage:
-            self.note_usage()
+        self.note_usage()
 
     def _estimate(self, outcome: Outcome, unreported: int = 0) -> None:
         """Complete the usage of an answer that was not told whole. What was told counts where it
@@ -170,20 +172,60 @@ class RequestContext:
         output, told = estimate_output(output_bytes), outcome.usage
         if told is not None and not unreported and output <= 2 * told.output:
             return
-        asked = self.asked if self.stream is not None else text_bytes(self.call.body)
-        prompt = estimate_bytes(asked)
+        prompt = estimate_bytes(self._asked_bytes)
         usage = completed(told, prompt, output)
-        outcome.usage = replace(usage, input=usage.input + unreported * prompt)
-        outcome.estimated = True
+        usage = replace(usage, input=usage.input + unreported * prompt)
+        admitted = self.record.admitted
+        if admitted is not None and self.incoming.gone and not outcome.ended:
+            # What else the upstream did is not known: all counts that was reserved for it.
+            usage = admitted.expected.at_least(usage)
+        outcome.usage, outcome.estimated = usage, True
 
     def note_usage(self) -> None:
         """Record what the answer used and what that costs, as far as it is known."""
-        record, usage = self.record, self.outcome.usage
-        if usage is not record.usage and usage is not None:
-            usage = consistent(usage)
-            record.usage, record.estimated = usage, self.outcome.estimated
-            now = time.time()
-            record.charge = self.prices.charge(record.upstream, record.upstream_model, usage, now)
+        record, reported = self.record, self.outcome.usage
+        if reported is None or reported is self._noted:
+            return
+        usage = consistent(self._believed(reported))
+        charge = self._charge(usage)
+        if charge.cost is None and charge.basis.prices:
+            usage = self._believed(Usage())
+            charge = self._charge(usage)
+        self._noted = reported
+        record.usage, record.charge, record.estimated = usage, charge, self.outcome.estimated
+
+    def _charge(self, usage: Usage) -> Charge:
+        """What an answer costs: by the price of the model that answered, where the request named
+        several; where it is not known which did, by that of the dearest."""
+        record, now = self.record, time.time()
+        charge = self.prices.charge(record.upstream, record.upstream_model, usage, now)
+        admitted, answered = record.admitted, record.answered[1]
+        if admitted is None or not admitted.expected.named or answered == record.upstream_model:
+            return charge
+        if answered:
+            other = self.prices.charge(record.upstream, answered, usage, now)
+            if other.cost is not None:
+                return other
+        others = [
+            self.prices.charge(record.upstream, one, usage, now) for one in admitted.expected.named
+        ]
+        return max([charge, *others], key=lambda one: one.cost or 0)
+
+    def _believed(self, usage: Usage) -> Usage:
+        """Usage with estimates for what cannot be: there is no prompt of no tokens, and no text."""
+        if usage.input and usage.output:
+            return usage
+        output_bytes = self.outcome.text_bytes if self.reading is None else self.reading.text_bytes
+        prompt, output = usage.input, usage.output or estimate_output(output_bytes)
+        if not prompt:
+            prompt = estimate_bytes(self._asked_bytes)
+        if (prompt, output) != (usage.input, usage.output):
+            self.outcome.estimated = True
+        return replace(usage, input=prompt, output=output)
+
+    @property
+    def _asked_bytes(self) -> int:
+        return self.asked if self.stream is not None else text_bytes(self.call.body)
 
     def note_in_vain(self, lease: Lease) -> None:
         """The answer of this lease was paid for and is of no use: record what it used."""
@@ -193,8 +235,8 @@ class RequestContext:
         charge = None
         upstream, model = record.upstream, record.upstream_model
         if usage is not None:
-            usage = consistent(usage)
-            charge = self.prices.charge(upstream, model, usage, time.time())
+            usage = consistent(self._believed(usage))
+            charge = self._charge(usage)
         one = InVain(upstream, lease.account.name, model[:200], usage, charge)
         record.in_vain = (*record.in_vain, one)
 

@@ -71,6 +71,10 @@ from dragoman.upstream.request import SocketUse, UpstreamRequest
 _LAST_WORDS_S = 0.2
 """Seconds for which an answer over WebSocket is read on when its client has left."""
 
+READ_ON_S = 20.0
+"""Seconds for which an answer is read on whose usage a limit counts. After that all counts as used
+that was reserved."""
+
 SHUTTING_DOWN = Fault(FaultKind.OVERLOADED, "The gateway is shutting down.", code="server_error")
 
 
@@ -177,7 +181,7 @@ class Exchange:
             )
         try:
             linger = None
-            if context.delivery is not None and target.upstream.websocket != "off":
+            if caller.is_limited or (record.stream and target.upstream.websocket != "off"):
                 linger = partial(_lingers, context)
             await while_connected(incoming, self._forward(context), linger)
         finally:
@@ -306,7 +310,8 @@ class Exchange:
             context.record.conversation = "named" if keys.named else "recognised"
         only = "" if recorder is None else recorder.only
         attempts.start(context.target, context.keys, only, following)
-        while (lease := await attempts.next()) is not None:
+        # Nobody waits for another attempt at what is only read on for its usage.
+        while not context.incoming.gone and (lease := await attempts.next()) is not None:
             try:
                 await attempts.within(lease, self._attempt(context, lease))
                 return None
@@ -384,8 +389,11 @@ def _is_streaming(context: RequestContext) -> bool:
 
 
 def _lingers(context: RequestContext) -> float:
-    """Seconds for which an answer is read on though its client has left: what an upstream has said
-    over a connection by then is there, its usage and its end too."""
+    """Seconds for which an answer is read on though its client has left. Where a limit counts what
+    it uses, to its end; else what an upstream has said over a connection by then is there."""
+    admitted = context.record.admitted
+    if context.is_called and admitted is not None and admitted.rules.needs_tokens:
+        return READ_ON_S
     return _LAST_WORDS_S if context.stream is not None else 0.0
 
 

@@ -16,6 +16,7 @@ from dragoman.canonical.requests import Request
 from dragoman.config import Config, Fallback, Route, Upstream, matches
 from dragoman.edge.auth import Caller
 from dragoman.keys.ring import ModelList
+from dragoman.protocols.presets import completed
 from dragoman.serving.named_models import models_besides
 from dragoman.translation import CallSettings, ClientRequest
 
@@ -165,7 +166,8 @@ class Router:
         fallbacks: tuple[Target, ...],
     ) -> Target:
         endpoint = upstream.codec.endpoint
-        capabilities = endpoint.completed(capabilities or upstream.capabilities, upstream.base_url)
+        chosen = capabilities or upstream.capabilities
+        capabilities = completed(chosen, upstream.protocol, upstream.base_url, model)
         settings = CallSettings(
             model=model, options=options, capabilities=capabilities, sealer=self._sealer
         )

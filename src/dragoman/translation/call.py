@@ -21,7 +21,7 @@ from dragoman.canonical.losses import Ledger, Loss, LossKind
 from dragoman.canonical.masking import Mask
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.options import Capabilities, Options
-from dragoman.canonical.requests import CustomTool, FunctionTool, Request, ToolRef
+from dragoman.canonical.requests import CustomTool, Extra, FunctionTool, Request, Tool, ToolRef
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.stops import cut_whole, emulated
 from dragoman.canonical.tools import ToolRestorer
@@ -39,6 +39,7 @@ from dragoman.protocols.base import (
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import finish_of
 from dragoman.protocols.long_texts import filled
+from dragoman.protocols.request_settings import NO_COUNTERPART
 from dragoman.sse import Decoder, escape
 from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
@@ -232,8 +233,45 @@ class Call:
         settings, source = self.settings, self._source
         model = settings.model or source.model
         body = source.forward(model, settings.capabilities, self.ledger, without)
+        unfit = self.codec.passthrough.unfit(source.members, settings.capabilities)
+        if unfit:
+            body = self._adapted(body, frozenset(unfit))
         self.ledger.enforce(settings.options.policy)
         return body
+
+    def _adapted(self, body: bytes, unfit: frozenset[str]) -> bytes:
+        """A body for an upstream of the client's protocol, its members `unfit` written anew. One
+        that cannot be read is unchanged: the upstream reports its faults in the same protocol."""
+        source = self._source.with_body(body)
+        try:
+            request = source.read(self.settings.sealer)
+        except InvalidRequest:
+            return body
+        self._names = tool_names(request, self.codec)
+        ledger = Ledger()
+        outbound = replace(
+            self._outbound(ledger), same_protocol=True, unknown=_by_object(request.extras, unfit)
+        )
+        written = self.codec.translate.write_request(replace(request, extras=()), outbound)
+        for path, unknown in outbound.unknown.items():
+            for name in unknown:
+                ledger.add(f"{path}.{name}", LossKind.KNOB, NO_COUNTERPART)
+        self.ledger.extend(loss for loss in ledger if _top_level(loss.path) in unfit)
+        members: dict[str, Any] = {
+            name: written.get(name) if name in unfit else raw
+            for name, raw in source.members.items()
+            if name not in unfit or name in written
+        }
+        members |= {name: written[name] for name in unfit if name in written}
+        if "tools" in unfit and any(map(self._differs, request.tools)):
+            self.passes_through = False
+        return to_json(members)
+
+    def _differs(self, tool: Tool) -> bool:
+        """Whether calls of the tool look different upstream than to the client."""
+        if type(tool) is FunctionTool:
+            return self._names.outward(tool.name, tool.namespace) != tool.name
+        return type(tool) is CustomTool
 
     def _may_be_long(self, request: Request) -> bool:
         """Whether an answer may have more tokens than a non-streamed one should."""
@@ -250,17 +288,20 @@ class Call:
         self._report_mended()
         if self.streams is not request.stream:
             request = replace(request, stream=self.streams)
-        outbound = Outbound(
+        body = self.codec.translate.write_request(request, self._outbound(self.ledger))
+        self.ledger.enforce(settings.options.policy)
+        return to_json(body)
+
+    def _outbound(self, ledger: Ledger) -> Outbound:
+        settings = self.settings
+        return Outbound(
             model=settings.model or self._source.model,
             names=self._names,
-            ledger=self.ledger,
+            ledger=ledger,
             sealer=settings.sealer,
             options=settings.options,
             capabilities=settings.capabilities,
         )
-        body = self.codec.translate.write_request(request, outbound)
-        self.ledger.enforce(settings.options.policy)
-        return to_json(body)
 
     @property
     def path(self) -> str:
@@ -294,9 +335,7 @@ class Call:
         outcome = outcome or Outcome()
         if self.passes_through:
             source, passthrough = self._source, self.codec.passthrough
-            passed = passthrough.match_response(
-                body, source.model, source.shown, passthrough.choices(source.members)
-            )
+            passed = passthrough.match_response(body, source.model, source.shown, source.choices)
             if passed is not None:
                 outcome.usage, outcome.text_bytes = passed.usage, passed.text_bytes
                 outcome.ended, outcome.finish = True, finish_of(passed.reason)
@@ -331,7 +370,7 @@ class Call:
             source.model,
             passthrough.asks_usage(source.members),
             source.shown,
-            passthrough.choices(source.members),
+            source.choices,
         )
         rest = _Rest(
             members={**_settings(source.members), **passthrough.least},
@@ -427,7 +466,7 @@ class Call:
             raise UpstreamError.unreadable("it ends before the model finished")
         if self.ledger.lacks_content and not any(map(has_content, ordered)):
             raise UpstreamError.unreadable(UNREAD)
-        if outcome.usage is None:
+        if outcome.usage is None or not outcome.usage.output:
             outcome.text_bytes = _text_bytes_in(ordered)
         return written
 
@@ -505,6 +544,21 @@ def _settings(members: Mapping[str, Raw]) -> dict[str, Any]:
         for name, raw in members.items()
         if memoryview(raw).nbytes <= _SETTING_BYTES
     }
+
+
+def _by_object(extras: Iterable[Extra], names: frozenset[str]) -> dict[str, JsonObject]:
+    """The unknown members below the top-level members `names`, by the path of their object."""
+    found: dict[str, JsonObject] = {}
+    for extra in extras:
+        path, _, name = extra.path.rpartition(".")
+        if path and _top_level(path) in names:
+            found.setdefault(path, {})[name] = extra.value
+    return found
+
+
+def _top_level(path: str) -> str:
+    """The top-level member that a path is in."""
+    return path.partition(".")[0].partition("[")[0]
 
 
 def _text_bytes_in(events: Iterable[Event]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Beginning, Codec, Operation, to_json
 from dragoman.protocols.fields import check_shape, decode_object
+from dragoman.translation.estimate import Files, files_in, may_have_files
 
 
 class Outline(Struct, frozen=True):
@@ -31,6 +33,7 @@ class Outline(Struct, frozen=True):
     members: dict[str, tuple[int, int]]
     beginning: Beginning
     mended: bool
+    files: Files = Files()
 
 
 class ClientRequest:
@@ -43,6 +46,7 @@ class ClientRequest:
 
     __slots__ = (
         "_beginning",
+        "_files",
         "_for_answer",
         "_own",
         "_request",
@@ -85,11 +89,13 @@ class ClientRequest:
                 raise
             self.mended, body = True, to_json(decode_object(body))
             self.members = _decode_members(body)
+        self.codec.passthrough.check_names(self.members)
         self.body = body
         self._own = own
         self._request: Request | None = None
         self._for_answer: Request | None = None
         self._beginning: Beginning | None = None
+        self._files: Files | None = None
         self.is_large = self.is_lowered = False
         self.shown = shown or {}
         self.operation = operation
@@ -113,7 +119,7 @@ class ClientRequest:
         made._set_bare(protocol)
         made.body, made.operation, made.is_large = body, operation, True
         made.model, made.stream, made.mended = outline.model, outline.stream, outline.mended
-        made._beginning = outline.beginning
+        made._beginning, made._files = outline.beginning, outline.files
         view = memoryview(body)
         made.members = {
             name: msgspec.Raw(view[start:end]) for name, (start, end) in outline.members.items()
@@ -132,7 +138,8 @@ class ClientRequest:
                 start = self.body.find(text)
             end = start + len(text)
             places[name] = start, end
-        return Outline(self.model, self.stream, places, self.beginning(), self.mended)
+        files = self.files()
+        return Outline(self.model, self.stream, places, self.beginning(), self.mended, files)
 
     def __getstate__(self) -> tuple[Any, ...]:
         """The pickled state has what the translation of an answer needs, without the body."""
@@ -148,7 +155,7 @@ class ClientRequest:
         self.codec, self.body, self.members = CODECS[protocol], b"", {}
         self.shown, self.operation = {}, None
         self.mended = self.is_large = self.is_lowered = False
-        self._request = self._for_answer = self._beginning = self._own = None
+        self._request = self._for_answer = self._beginning = self._files = self._own = None
 
     def with_body(self, body: bytes, shown: Mapping[str, Any] | None = None) -> ClientRequest:
         """The same request with another body.
@@ -249,6 +256,20 @@ class ClientRequest:
         """The number of pieces of reasoning in the request that only their maker can read, up to
         `most`."""
         return self.codec.passthrough.without_reasoning(self.members, Ledger(), most)[1]
+
+    def files(self) -> Files:
+        """The files in it. Of one that cannot be read everything is text."""
+        if self._files is None:
+            self._files = Files()
+            if may_have_files(self.body):
+                with suppress(InvalidRequest):
+                    self._files = files_in(self.codec.translate.read_request(self.body, Sealer()))
+        return self._files
+
+    @property
+    def choices(self) -> int:
+        """How many answers it asks for at once, each with the full output limit."""
+        return self.codec.passthrough.choices(self.members)
 
     def beginning(self) -> Beginning:
         """The beginning that is the same in all requests of the conversation."""

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+import string
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
 
 from dragoman.canonical.blocks import (
     Audio,
     Base64,
     Block,
     Document,
+    FileId,
     Foreign,
     Image,
     Nested,
@@ -28,6 +32,7 @@ from dragoman.canonical.blocks import (
     ToolCall,
     ToolReference,
     ToolResult,
+    Url,
 )
 from dragoman.canonical.requests import CustomTool, FunctionTool, JsonSchema, Request
 from dragoman.protocols.base import to_json_text
@@ -37,6 +42,10 @@ IMAGE_TOKENS = 1500
 PAGE_TOKENS = 2000
 """Tokens of one page of a PDF, text and picture together; a page is assumed to be 50 kB."""
 _PAGE_BYTES = 50_000
+_AUDIO_BYTES = 400
+"""Bytes of base64 of recorded sound that are a token at least."""
+_NAMED_PAGES = 20
+"""Pages of a document that is only named."""
 _TURN_TOKENS = 4
 _TOOL_TOKENS = 8
 _REQUEST_TOKENS = 3
@@ -52,6 +61,15 @@ _PIECE = 64
 _FILE_BYTES = 45
 """Bytes of a base64 file that cost as much as one byte of text: a picture of a megapixel has about
 200 kB, and costs `IMAGE_TOKENS`."""
+
+FILE_RUN = 2000
+"""How many bytes a file in a body has at least: as text, a shorter one costs little."""
+_SAMPLED_EACH = 31
+"""A prime: in text whose lines are of one length, the samples are not all of one column."""
+_SIGNS = (string.ascii_letters + string.digits + "+/-_\\").encode()
+"""What a file may consist of: also for URLs, and with slashes or ends of lines that are escaped."""
+_LIKE_BASE64 = bytes(ord("a") if one in _SIGNS else ord(" ") for one in range(256))
+_LIKE_A_FILE = b"a" * (FILE_RUN // _SAMPLED_EACH)
 
 _WORDS = re.compile(r"[A-Za-z]+|[0-9]+|[^\sA-Za-z0-9]")
 _SAMPLES = 32
@@ -99,6 +117,54 @@ def text_bytes(body: bytes) -> int:
     pieces = [body[at : at + _PIECE] for at in range(0, size, size // _SAMPLES)]
     share = sum(piece.translate(None, b"+/").isalnum() for piece in pieces) / len(pieces)
     return round(size * (1 - share) + size * share / _FILE_BYTES)
+
+
+class Files(Struct, frozen=True):
+    """The pictures, documents and recordings in a prompt: how many bytes of its body they are, and
+    the most tokens that they may come to."""
+
+    bytes: int = 0
+    tokens: int = 0
+
+
+def may_have_files(body: bytes) -> bool:
+    """Whether a file may be in a body. Of so many bytes that all could belong to one, every 31st is
+    looked at."""
+    if len(body) < FILE_RUN:
+        return False
+    return body[::_SAMPLED_EACH].translate(_LIKE_BASE64).find(_LIKE_A_FILE) >= 0
+
+
+def files_in(request: Request) -> Files:
+    """The files in a request: what stands where the protocol has files. Whatever looks like one
+    elsewhere is text."""
+    size = tokens = 0
+    for turn in request.turns:
+        for block in turn.blocks:
+            for one in _files(block):
+                size, tokens = size + one.bytes, tokens + one.tokens
+    return Files(size, tokens)
+
+
+def _files(block: Block) -> Iterator[Files]:
+    match block:
+        case ToolResult():
+            for inner in block.content:
+                yield from _files(inner)
+        case Image(source=Base64(data=data)):
+            yield Files(len(data), 2 * IMAGE_TOKENS)
+        case Image():
+            yield Files(0, 2 * IMAGE_TOKENS)
+        case Audio():
+            yield Files(len(block.data), math.ceil(len(block.data) / _AUDIO_BYTES))
+        case Document(source=Nested(blocks)):
+            for inner in blocks:
+                yield from _files(inner)
+        case Document(source=Base64(media_type, data)) if "pdf" in media_type:
+            pages = math.ceil(len(data) * 3 / 4 / _PAGE_BYTES)
+            yield Files(len(data), pages * PAGE_TOKENS)
+        case Document(source=Url() | FileId()):
+            yield Files(0, _NAMED_PAGES * PAGE_TOKENS)
 
 
 def estimate_text(text: str) -> float:

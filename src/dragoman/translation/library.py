@@ -11,7 +11,8 @@ from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.protocols import CODECS, ProtocolName
 from dragoman.protocols.base import Codec
-from dragoman.protocols.settings import checked, with_settings
+from dragoman.protocols.presets import completed
+from dragoman.protocols.settings import NOT_SETTINGS, checked, with_settings
 from dragoman.translation.call import Call, CallSettings
 from dragoman.translation.client_request import ClientRequest
 
@@ -68,7 +69,7 @@ def translate_request(
     settings = CallSettings(
         model=model,
         options=_validated(Options, options),
-        capabilities=target.endpoint.completed(able, base_url) if base_url else able,
+        capabilities=completed(able, target.name, base_url, model or "") if base_url else able,
         sealer=Sealer(envelope_key),
         account=account,
         response_id=response_id,
@@ -100,7 +101,7 @@ def _validated(kind: type[E], given: E | Mapping[str, Any] | None) -> E:
     if not isinstance(given, kind):
         raise ValueError(f"expected {kind.__name__} or a mapping of their names, not {given!r}")
     for part in (given, *given.own.values()):
-        names = [name for name in part.__struct_fields__ if name != "own"]
+        names = [name for name in part.__struct_fields__ if name not in NOT_SETTINGS]
         checked(kind, {name: getattr(part, name) for name in names})
     return given
 

@@ -54,8 +54,13 @@ class BlockWriter:
         """The content of a message of `role`."""
         self._role = role
         entries: list[JsonObject] = []
+        unknown = self._outbound.unknown
         for block in blocks:
-            entries += self._block(block)
+            written = self._block(block)
+            if unknown and written:
+                first, *rest = written
+                written = self._outbound.with_unknown(first, block.path), *rest
+            entries += written
         return entries
 
     def _lose(self, block: Block, kind: LossKind, detail: str) -> tuple[()]:

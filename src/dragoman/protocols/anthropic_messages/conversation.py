@@ -14,11 +14,11 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.pairing import pair_tools, report_silence
 from dragoman.canonical.requests import Request, Role, Turn
 from dragoman.protocols.anthropic_messages.content_writer import BlockWriter
-from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities, MessagesOptions
+from dragoman.protocols.anthropic_messages.settings import MessagesOptions
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.system_text import SYSTEM_ROLES, place_system_text
 
-_SYSTEM_ROLES = ("system", "developer")
 _THINKING = ("thinking", "redacted_thinking")
 _OPENING = "(The conversation begins with the assistant.)"
 _CLOSING = "(The conversation goes on with the assistant.)"
@@ -84,7 +84,7 @@ class Conversation(Struct):
 
 def write_conversation(request: Request, outbound: Outbound) -> Conversation:
     """Place all instructions and turns."""
-    return _Placement(request, outbound).place()
+    return _Placement(place_system_text(request, outbound), outbound).place()
 
 
 class _Placement:
@@ -101,7 +101,7 @@ class _Placement:
         request = self._request
         self._system += self._writer.turn(request.instructions, "system")
         leading = 0
-        while leading < len(request.turns) and request.turns[leading].role in _SYSTEM_ROLES:
+        while leading < len(request.turns) and request.turns[leading].role in SYSTEM_ROLES:
             self._system += self._content(request.turns[leading], "system")
             leading += 1
         ledger = self._outbound.ledger
@@ -124,12 +124,8 @@ class _Placement:
 
     def _add(self, turn: Turn) -> None:
         role = turn.role
-        if role in _SYSTEM_ROLES:
+        if role in SYSTEM_ROLES:
             role = "system"
-            if self._outbound.options.of(MessagesOptions).late_system == "user":
-                role = "user"
-                detail = "a late system message became user text"
-                self._outbound.ledger.add(turn.path, LossKind.CONVERTED, detail)
         self._append(_Message(role, self._content(turn, role), turn.path))
 
     def _append(self, message: _Message) -> None:
@@ -160,18 +156,12 @@ class _Placement:
         time. The others move to the front."""
         if "system" not in [message.role for message in self._messages]:
             return
-        in_place = (
-            self._outbound.options.of(MessagesOptions).late_system == "message"
-            and self._outbound.capabilities.of(MessagesCapabilities).system_in_messages
-        )
         placed, self._messages = self._messages, []
         waiting: list[_Message] = []
         for number, message in enumerate(placed):
             following = placed[number + 1].role if number + 1 < len(placed) else "assistant"
             if message.role != "system":
                 self._append(message)
-            elif not in_place:
-                self._hoist(message)
             elif following == "user":
                 detail = "a late system message moved behind the user's turn"
                 self._outbound.ledger.add(message.path, LossKind.CONVERTED, detail)

@@ -469,7 +469,7 @@ def match_response(
     if len({block["id"] for block in calls}) < len(calls):
         return None
     usage = read_usage(answer.usage) if answer.usage else None
-    text_bytes = 0 if usage else sum(map(_text_bytes, blocks))
+    text_bytes = 0 if usage and usage.output else sum(map(_text_bytes, blocks))
     if answer.model != model:
         body = to_json({**jsontext.members(body), "model": model})
     return Passed(body, usage, reason, text_bytes)

@@ -14,6 +14,7 @@ from dragoman import jsontext
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.fitting import unfit
 from dragoman.protocols.anthropic_messages.history import (
     beginning,
     without_envelopes,
@@ -36,6 +37,7 @@ from dragoman.protocols.raw import (
     split_object,
     text_of,
 )
+from dragoman.protocols.reading import Names
 
 
 class _Message(Struct):
@@ -129,11 +131,35 @@ def _with_room(members: Mapping[str, Raw], is_lowered: bool, ledger: Ledger) -> 
     return {**members, "thinking": join_object({**thinking, "budget_tokens": Raw(to_json(room))})}
 
 
+_NAMES = Names(
+    {
+        "cache_control": ("ttl", "type"),
+        "container": (),
+        "context_management": (),
+        "fallbacks": (),
+        "max_tokens": (),
+        "mcp_servers": (),
+        "messages": (),
+        "model": (),
+        "models": (),
+        "output_config": ("effort", "format"),
+        "service_tier": (),
+        "speed": (),
+        "stop_sequences": (),
+        "stream": (),
+        "system": (),
+        "thinking": ("budget_tokens", "display", "type"),
+        "tools": (),
+    }
+)
+
 PASSTHROUGH = Passthrough(
+    check_names=_NAMES.check,
     shape=jsontext.decoder(_Shape),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
     fitted=fitted,
+    unfit=unfit,
     check_conversation=check_thread,
     beginning=beginning,
     forward_request=forward_request,

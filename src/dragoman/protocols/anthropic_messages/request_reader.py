@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -17,23 +17,15 @@ from dragoman.canonical.requests import (
     OutputFormat,
     Request,
     Role,
-    Tool,
-    ToolChoice,
     Turn,
 )
-from dragoman.protocols.anthropic_messages import wire
-from dragoman.protocols.anthropic_messages.content_reader import BlockReader
+from dragoman.protocols.anthropic_messages import shapes, wire
+from dragoman.protocols.anthropic_messages.content_reader import BlockReader, cache_mark
 from dragoman.protocols.anthropic_messages.thinking import read_thinking
 from dragoman.protocols.anthropic_messages.threads import threads_unsupported
-from dragoman.protocols.anthropic_messages.tools import read_choice, read_tool
-from dragoman.protocols.fields import (
-    Fields,
-    Readers,
-    boolean,
-    decode_object,
-    number,
-    whole,
-)
+from dragoman.protocols.anthropic_messages.tools import read_choice, read_tools
+from dragoman.protocols.fields import check_depth
+from dragoman.protocols.reading import Reader, report_lost
 
 B = TypeVar("B", bound=Block)
 
@@ -46,8 +38,7 @@ _PATHS = {
     "stop": "stop_sequences",
     "turns": "messages",
 }
-_PLAIN_MESSAGE = frozenset({"role", "content"})
-_MISSING = "missing_required_parameter"
+_request = Reader(shapes.Request)
 
 
 def read_request(body: bytes, sealer: Sealer, *, counting: bool = False) -> Request:
@@ -59,65 +50,66 @@ def read_request(body: bytes, sealer: Sealer, *, counting: bool = False) -> Requ
         InvalidRequest: naming the field. For `thread`, with the error code on which the official
         SDKs send whole histories.
     """
-    fields = Fields(decode_object(body))
     extras: list[Extra] = []
-    blocks = BlockReader(sealer, extras)
-    if fields.has("thread"):
+    given = _request.read(body, extras)
+    if given.thread is not None:
         raise threads_unsupported()
-    model = fields.take_str("model")
+    model, limit, messages = given.model, given.max_tokens, given.messages
     if not model:
-        raise InvalidRequest.at("model", "is required", code=_MISSING)
-    limit = fields.take_int("max_tokens", 0)
+        raise _missing("model")
     if limit is None and not counting:
-        raise InvalidRequest.at("max_tokens", "is required", code=_MISSING)
-    turns = _read_turns(fields, blocks, extras)
+        raise _missing("max_tokens")
+    if messages is None:
+        raise _missing("messages")
+    blocks = BlockReader(sealer, extras)
+    turns = _read_turns(messages, blocks, extras)
     paths = _PATHS.copy()
-    shape, effort = _read_output(fields, paths, extras)
-    tools, choice, parallel = _read_tools(fields, blocks, extras)
-    settings = fields.take_given(_SERVICE, extras)
-    instructions = _read_system(fields, blocks, extras)
-    settings.update(fields.take_given(_SAMPLING, extras))
-    thinking = read_thinking(fields.take_fields("thinking"), effort, extras)
-    settings.update(fields.take_given(_REST, extras))
-    automatic = blocks.cache_mark(fields)
-    fields.rest(extras, wire.REQUEST)
+    shape, effort = _read_output(given, paths, extras)
+    tools = read_tools(given.tools or (), blocks.added_tools, extras)
+    choice, parallel = read_choice(given.tool_choice, extras)
+    instructions = () if given.system is None else blocks.texts(given.system, "system")
+    thinking = read_thinking(given.thinking, effort, extras)
+    report_lost(given, "", extras)
     return Request(
         model=model,
         turns=turns,
-        instructions=instructions,
+        instructions=tuple([one for one in _without_billing(instructions, extras) if one.text]),
         tools=tools,
         tool_choice=choice,
         parallel_tool_calls=parallel,
         max_output_tokens=limit,
+        temperature=given.temperature,
+        top_p=given.top_p,
+        top_k=given.top_k,
+        stop=tuple(given.stop_sequences or ()),
         output_format=shape,
         thinking=thinking,
-        auto_cache=automatic,
+        stream=given.stream or False,
+        safety_identifier=None if given.metadata is None else given.metadata.user_id,
+        auto_cache=cache_mark(given.cache_control),
+        service_tier="default" if given.service_tier == "standard_only" else None,
+        speed="fast" if given.speed == "fast" else None,
         paths=paths,
         extras=tuple(extras),
-        **settings,
     )
 
 
-def _read_turns(fields: Fields, blocks: BlockReader, extras: list[Extra]) -> tuple[Turn, ...]:
-    messages = fields.take_list("messages")
-    if messages is None:
-        raise InvalidRequest.at("messages", "is required", code=_MISSING)
-    if not messages:
-        fields.fail("messages", "must hold at least one message")
+def _missing(name: str) -> InvalidRequest:
+    return InvalidRequest.at(name, "is required", code="missing_required_parameter")
+
+
+def _read_turns(
+    messages: list[shapes.AnyMessage], blocks: BlockReader, extras: list[Extra]
+) -> tuple[Turn, ...]:
     turns = []
     for position, message in enumerate(messages):
         path = f"messages[{position}]"
-        if type(message) is dict and message.keys() == _PLAIN_MESSAGE:
-            # Nearly every message is one of these.
-            role, content = message["role"], message["content"]
-        else:
-            role, content = _read_message(Fields(message, path), extras)
-        if role not in wire.ROLES:
-            raise InvalidRequest.at(f"{path}.role", f"must be one of {', '.join(wire.ROLES)}")
-        if content is None and role == "system":
-            # A system message may carry nothing but settings for the turns after it.
-            content = []
-        read = blocks.message(content, f"{path}.content", role)
+        if message.clear_at is not None or message.output_config is not None:
+            report_lost(message, path, extras)
+        role, content = _ROLES[type(message)], message.content
+        read: tuple[Block, ...] = ()
+        if content is not None:
+            read = blocks.message(content, f"{path}.content", role)
         if role == "system" and read:
             read = tuple(_without_billing(read, extras))
             if not read:
@@ -132,17 +124,11 @@ def _read_turns(fields: Fields, blocks: BlockReader, extras: list[Extra]) -> tup
     return tuple(turns)
 
 
-def _read_message(entry: Fields, extras: list[Extra]) -> tuple[Any, Any]:
-    """Role and content; other members are accounted for."""
-    role, content = entry.need_str("role"), entry.take("content")
-    entry.rest(extras, wire.MESSAGE)
-    return role, content
-
-
-def _read_system(fields: Fields, blocks: BlockReader, extras: list[Extra]) -> tuple[Text, ...]:
-    value = fields.take("system")
-    texts = () if value is None else blocks.texts(value, "system")
-    return tuple([text for text in _without_billing(texts, extras) if text.text])
+_ROLES: dict[type, Role] = {
+    shapes.UserMessage: "user",
+    shapes.AssistantMessage: "assistant",
+    shapes.SystemMessage: "system",
+}
 
 
 def _without_billing(blocks: Iterable[B], extras: list[Extra]) -> Iterator[B]:
@@ -160,83 +146,26 @@ def _without_billing(blocks: Iterable[B], extras: list[Extra]) -> Iterator[B]:
             yield block
 
 
-def _read_tools(
-    fields: Fields, blocks: BlockReader, extras: list[Extra]
-) -> tuple[tuple[Tool, ...], ToolChoice | None, bool | None]:
-    """All declarations, those made inside the conversation included, and the choice."""
-    tools: list[Tool] = []
-    for position, tool in enumerate(fields.take_list("tools") or ()):
-        tools.append(read_tool(tool, f"tools[{position}]", blocks, extras))
-    for tool, path in blocks.added_tools:
-        tools.append(read_tool(tool, path, blocks, extras))
-    choice = fields.take_fields("tool_choice")
-    return (tuple(tools), *((None, None) if choice is None else read_choice(choice, extras)))
-
-
 def _read_output(
-    fields: Fields, paths: dict[str, str], extras: list[Extra]
+    given: shapes.Request, paths: dict[str, str], extras: list[Extra]
 ) -> tuple[OutputFormat | None, str | None]:
     """The shape and the effort that `output_config` and the older `output_format` ask for."""
-    config = fields.take_fields("output_config")
-    effort, path, shape = None, "output_format", None
+    config, older = given.output_config, given.output_format
+    effort, shape, path = None, older, "output_format"
     if config is not None:
-        effort = config.take_choice("effort", wire.EFFORTS)
-        shape, path = config.take_fields("format"), config.at("format")
-        config.rest(extras, wire.OUTPUT_CONFIG)
-    if shape is None:
-        path, shape = "output_format", fields.take_fields("output_format")
-    if effort is not None and not fields.has("thinking"):
+        report_lost(config, "output_config", extras)
+        effort = config.effort
+        if config.format is not None:
+            shape, path = config.format, "output_config.format"
+            if older is not None:
+                detail = "output_config.format is given as well and holds"
+                extras.append(Extra("output_format", None, LossKind.KNOB, detail))
+    if effort is not None and given.thinking is None:
         paths["thinking"] = "output_config.effort"
     if shape is None:
         return None, effort
     paths["output_format"] = path
-    if shape.need_str("type") != "json_schema":
-        shape.fail("type", "must be json_schema")
-    schema = shape.take_object("schema")
-    if schema is None:
-        shape.fail("schema", "is required")
-    shape.rest(extras)
-    return JsonSchema(schema=schema), effort
-
-
-def _read_tier(fields: Fields, name: str, _: list[Extra]) -> str | None:
-    tier = fields.take_choice(name, ("auto", "standard_only"))
-    return "default" if tier == "standard_only" else None
-
-
-def _read_speed(fields: Fields, name: str, _: list[Extra]) -> str | None:
-    return "fast" if fields.take_choice(name, ("standard", "fast")) == "fast" else None
-
-
-def _read_stop(fields: Fields, name: str, _: list[Extra]) -> tuple[str, ...]:
-    sequences = fields.take_list(name) or ()
-    for position, sequence in enumerate(sequences):
-        if type(sequence) is not str:
-            fields.fail(f"{name}[{position}]", "must be a string")
-    return tuple(sequences)
-
-
-def _read_user(fields: Fields, name: str, extras: list[Extra]) -> str | None:
-    metadata = fields.take_fields(name)
-    if metadata is None:
-        return None
-    user = metadata.take_str("user_id")
-    metadata.rest(extras)
-    return user
-
-
-# In the order in which mistakes are reported.
-_SERVICE: Readers = {
-    "service_tier": ("service_tier", _read_tier),
-    "speed": ("speed", _read_speed),
-}
-_SAMPLING: Readers = {
-    "temperature": ("temperature", number(0, 1)),
-    "top_p": ("top_p", number(0, 1)),
-    "top_k": ("top_k", whole(0)),
-    "stop_sequences": ("stop", _read_stop),
-}
-_REST: Readers = {
-    "stream": ("stream", boolean),
-    "metadata": ("safety_identifier", _read_user),
-}
+    if shape.schema is None:
+        raise InvalidRequest.at(f"{path}.schema", "is required")
+    check_depth(shape.schema, f"{path}.schema")
+    return JsonSchema(schema=shape.schema), effort

@@ -13,9 +13,6 @@ from dragoman.canonical.requests import Request
 class MessagesOptions(Struct, frozen=True, kw_only=True):
     """How requests are written for Messages upstreams."""
 
-    late_system: Literal["message", "hoist", "user"] = "message"
-    """System messages after the beginning of the conversation, toward Messages upstreams: left in
-    place where legal (else hoisted), always moved to the front, or given as user text."""
     trailing_assistant: Literal["pass", "reject"] = "pass"
     """A final assistant message toward Messages upstreams, where it becomes a prefill."""
     default_max_tokens: Annotated[int, Meta(ge=1)] = 16384
@@ -43,8 +40,6 @@ class MessagesCapabilities(Struct, frozen=True, kw_only=True):
         }
     )
     """Token budget per effort for Messages upstreams without adaptive thinking."""
-    system_in_messages: bool = True
-    """Messages upstream takes system messages inside the conversation."""
     billing_header: bool | None = None
     """Messages upstream is sent the text that Claude Code puts before its system prompt, which
     bills a subscription and is new with every request: before any other service's prompt cache it

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct
 
+from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, Thinking
-from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages import shapes, wire
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.efforts import known_effort
-from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.reading import report_lost
 from dragoman.protocols.request_settings import RequestSettings
 
-_MODES = ("adaptive", "enabled", "disabled", "between_tools")
 MIN_BUDGET = 1024
 """Smallest thinking budget the service takes, in tokens."""
 
@@ -23,24 +22,20 @@ _FORCED = ("any", "tool")
 
 
 def read_thinking(
-    config: Fields | None, effort: str | None, extras: list[Extra]
+    config: shapes.ThinkingConfig | None, effort: str | None, extras: list[Extra]
 ) -> Thinking | None:
-    """The fields `thinking` and `output_config.effort`.
+    """The members `thinking` and `output_config.effort`.
 
     Raises:
         InvalidRequest: naming the field.
     """
     if config is None:
         return None if effort is None else Thinking(effort=effort)
-    kind: Any = config.need_str("type")
-    if kind not in _MODES:
-        config.fail("type", f"must be one of {', '.join(_MODES)}")
-    budget = config.take_int("budget_tokens", 0)
-    if kind == "enabled" and budget is None:
-        config.fail("budget_tokens", "is required")
-    thinking = Thinking(effort=effort, mode=kind, budget=budget, display=config.take_str("display"))
-    config.rest(extras, wire.THINKING)
-    return thinking
+    budget = config.budget_tokens
+    if config.type == "enabled" and budget is None:
+        raise InvalidRequest.at("thinking.budget_tokens", "is required")
+    report_lost(config, "thinking", extras)
+    return Thinking(effort=effort, mode=config.type, budget=budget, display=config.display)
 
 
 def room_for_thinking(limit: int) -> int:

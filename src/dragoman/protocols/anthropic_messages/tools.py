@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import (
     CustomTool,
@@ -15,12 +17,13 @@ from dragoman.canonical.requests import (
     ToolChoice,
     ToolRef,
 )
-from dragoman.protocols.anthropic_messages import web_search, wire
+from dragoman.protocols.anthropic_messages import shapes, web_search, wire
 from dragoman.protocols.anthropic_messages.caching import mark
-from dragoman.protocols.anthropic_messages.content_reader import BlockReader
+from dragoman.protocols.anthropic_messages.content_reader import cache_mark
 from dragoman.protocols.anthropic_messages.schemas import is_enforceable
 from dragoman.protocols.base import Outbound
-from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.fields import JsonObject, check_depth
+from dragoman.protocols.reading import UNKNOWN, Reader, report_lost
 from dragoman.protocols.tools import (
     NO_TOOLS,
     NOT_OFFERED,
@@ -31,56 +34,68 @@ from dragoman.protocols.tools import (
     object_schema,
 )
 
-_MODES = {"auto": "auto", "any": "required", "none": "none", "tool": "tool"}
+_tool = Reader(shapes.Tool)
 
 
-def read_tool(value: Any, path: str, blocks: BlockReader, extras: list[Extra]) -> Tool:
-    """One declaration of `tools`.
+def read_tools(
+    declared: Iterable[shapes.Tool], added: Iterable[tuple[Any, str]], extras: list[Extra]
+) -> tuple[Tool, ...]:
+    """All declarations: of `tools`, and those `added` inside the conversation, with their paths.
 
     Raises:
         InvalidRequest: naming the field.
     """
-    fields = Fields(value, path)
-    kind = fields.take_str("type")
-    if kind not in (None, "custom"):
-        if not kind.startswith(wire.HOSTED_TOOLS):
-            fields.fail("type", "is not a known tool type")
-        search = web_search.read_search(value, kind, path)
-        return HostedTool(origin=wire.NAME, type=kind, raw=value, search=search, path=path)
-    tool = FunctionTool(
-        name=_name(fields),
-        description=fields.take_str("description"),
-        schema=fields.take_object("input_schema"),
-        strict=fields.take_bool("strict"),
-        deferred=fields.take_bool("defer_loading") or False,
-        cache=blocks.cache_mark(fields),
+    tools = [_read_tool(tool, f"tools[{at}]", extras) for at, tool in enumerate(declared)]
+    for definition, path in added:
+        tools.append(_read_tool(_tool.convert(definition, path, extras), path, extras))
+    return tuple(tools)
+
+
+def _read_tool(tool: shapes.Tool, path: str, extras: list[Extra]) -> Tool:
+    if tool.hosted is not None:
+        return _read_hosted(tool.hosted, path)
+    report_lost(tool, path, extras)
+    if tool.input_schema is not None:
+        check_depth(tool.input_schema, f"{path}.input_schema")
+    return FunctionTool(
+        name=tool.name,
+        description=tool.description,
+        schema=tool.input_schema,
+        strict=tool.strict,
+        deferred=tool.defer_loading or False,
+        cache=cache_mark(tool.cache_control),
         path=path,
     )
-    fields.rest(extras, wire.TOOL)
-    return tool
 
 
-def _name(fields: Fields) -> str:
-    name = fields.need_str("name")
-    if not name:
-        fields.fail("name", "must not be empty")
-    return name
+def _read_hosted(value: JsonObject, path: str) -> HostedTool:
+    kind = value.get("type")
+    if not isinstance(kind, str) or not kind.startswith(wire.HOSTED_TOOLS):
+        raise InvalidRequest.at(f"{path}.type", "is not a known tool type")
+    search = web_search.read_search(value, kind, path)
+    return HostedTool(origin=wire.NAME, type=kind, raw=value, search=search, path=path)
 
 
-def read_choice(fields: Fields, extras: list[Extra]) -> tuple[ToolChoice, bool | None]:
+def read_choice(
+    given: shapes.ToolChoice | None, extras: list[Extra]
+) -> tuple[ToolChoice | None, bool | None]:
     """`tool_choice`, and whether parallel calls are allowed (None: not given).
 
     Raises:
         InvalidRequest: naming the field.
     """
-    kind = fields.need_str("type")
-    if kind not in _MODES:
-        fields.fail("type", f"must be one of {', '.join(_MODES)}")
-    tool = ToolRef(_name(fields)) if kind == "tool" else None
-    alone = fields.take_bool("disable_parallel_tool_use")
-    fields.rest(extras)
-    mode: Any = _MODES[kind]
-    return ToolChoice(mode=mode, tool=tool, path=fields.path), False if alone else None
+    if given is None:
+        return None, None
+    tool = None
+    if given.type == "tool":
+        if not given.name:
+            raise InvalidRequest.at("tool_choice.name", "is required")
+        tool = ToolRef(given.name)
+    elif given.name is not None:
+        extras.append(Extra("tool_choice.name", given.name, UNKNOWN.kind, UNKNOWN.detail))
+    mode = "required" if given.type == "any" else given.type
+    choice = ToolChoice(mode=mode, tool=tool, path="tool_choice")
+    return choice, False if given.disable_parallel_tool_use else None
 
 
 def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:

@@ -13,9 +13,10 @@ from dragoman.canonical.blocks import WebSearch
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, HostedTool, Request, SearchTool
 from dragoman.jsontext import object_of
-from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages import shapes, wire
 from dragoman.protocols.base import Outbound
-from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.reading import Reader, report_lost
 from dragoman.protocols.searches import read_location
 
 NAME = "web_search"
@@ -27,6 +28,7 @@ RESULT = "web_search_tool_result"
 _DECLARED = "web_search_"
 _TYPE = "web_search_20260318"
 _DEFAULT_CONTEXT = "medium"
+_search = Reader(shapes.WebSearch)
 
 
 def read_search(value: JsonObject, kind: str, path: str) -> SearchTool | None:
@@ -34,19 +36,22 @@ def read_search(value: JsonObject, kind: str, path: str) -> SearchTool | None:
     the tool passes unchanged to its own service. Unknown members are among the extras."""
     if not kind.startswith(_DECLARED):
         return None
-    fields = Fields(value, path)
-    fields.ignore("type", "name")
     extras: list[Extra] = []
-    domains = fields.take("allowed_domains")
+    given = _search.convert(value, path, extras)
+    report_lost(given, path, extras)
+    domains = given.allowed_domains
     if domains is not None and not _are_texts(domains):
-        extras.append(Extra(fields.at("allowed_domains"), domains, LossKind.CONTENT))
+        extras.append(Extra(f"{path}.allowed_domains", domains, LossKind.CONTENT))
         domains = None
+<<<<<<< HEAD
     location = read_location(fields.take("user_location"), fields.at("user_location"), extras)
     fields.rest(extras, wire.WEB_SEARCH)
+=======
+>>>>>>> main
     return SearchTool(
         name=NAME,
         allowed_domains=tuple(domains) if domains else None,
-        location=location,
+        location=read_location(given.user_location, f"{path}.user_location", extras),
         extras=tuple(extras),
     )
 

@@ -1,13 +1,10 @@
-"""The vocabulary of Anthropic Messages: field tables, closed word lists, event names. No logic.
+"""The vocabulary of Anthropic Messages: names, word lists, members of answers. No logic.
 
-Each table lists, for one JSON object of a request, the fields with no canonical counterpart and the
-kind of loss if another protocol's upstream does not get them. Source: the request and answer types
-of the `anthropic` package 2.12.0, stable and beta."""
+Source: the request and answer types of the `anthropic` package 2.12.0, stable and beta."""
 
 from __future__ import annotations
 
 from dragoman.canonical.losses import LossKind
-from dragoman.protocols.fields import Field
 
 NAME = "anthropic_messages"
 
@@ -16,67 +13,6 @@ VENDOR = "anthropic"
 
 _CONTENT = LossKind.CONTENT
 _KNOB = LossKind.KNOB
-
-REQUEST: dict[str, Field] = {
-    "billing_policy": Field(_KNOB),
-    "compaction": Field(_CONTENT, "server-side compaction has no counterpart upstream"),
-    "container": Field(_CONTENT, "containers have no counterpart upstream"),
-    "context_management": Field(
-        _KNOB, "context management has no counterpart upstream", neutral=({}, {"edits": []})
-    ),
-    "diagnostics": Field(_KNOB),
-    "fallback_credit_token": Field(_KNOB),
-    "fallbacks": Field(_CONTENT, "fallback models have no counterpart upstream", neutral=([],)),
-    "inference_geo": Field(_KNOB),
-    "mcp_servers": Field(_CONTENT, "remote MCP servers have no counterpart upstream", ([],)),
-    "output_format": Field(_KNOB, "output_config.format is given as well and holds"),
-    "safeguards": Field(_KNOB),
-}
-"""Top level of a request."""
-
-MESSAGE: dict[str, Field] = {
-    "clear_at": Field(_KNOB, neutral=("never",)),
-    "output_config": Field(_KNOB, "settings for single turns have no counterpart upstream"),
-}
-"""A message; these stand on system messages (beta per-turn control)."""
-
-TEXT: dict[str, Field] = {
-    "citations": Field(_KNOB, "only the model's own text has citations", neutral=([],)),
-}
-
-IMAGE: dict[str, Field] = {"transformations": Field(_KNOB)}
-
-TOOL_USE: dict[str, Field] = {
-    "caller": Field(_KNOB, neutral=({"type": "direct"},)),
-    "toolset_name": Field(_KNOB),
-}
-
-TOOL_RESULT: dict[str, Field] = {"toolset_name": Field(_KNOB)}
-
-TOOL: dict[str, Field] = {
-    "allowed_callers": Field(_KNOB, neutral=([], ["direct"])),
-    "defer_loading": Field(_KNOB),
-    "eager_input_streaming": Field(_KNOB, neutral=(False,)),
-    "input_examples": Field(_KNOB, neutral=([],)),
-}
-"""A client tool."""
-
-WEB_SEARCH: dict[str, Field] = {
-    "allowed_callers": Field(_KNOB, neutral=([], ["direct"])),
-    "blocked_domains": Field(_CONTENT, "no domain can be kept out upstream", neutral=([],)),
-    "cache_control": Field(_KNOB, "the cache mark is not sent"),
-    "defer_loading": Field(_KNOB, "the search is offered at once", neutral=(False,)),
-    "max_uses": Field(_KNOB, "searches cannot be limited upstream"),
-    "response_inclusion": Field(_KNOB, neutral=("full",)),
-    "strict": Field(_KNOB, neutral=(False,)),
-}
-"""The service's search of the web, where another vendor's takes its place."""
-
-THINKING: dict[str, Field] = {"block_binding": Field(_KNOB)}
-
-OUTPUT_CONFIG: dict[str, Field] = {"task_budget": Field(_KNOB)}
-
-ROLES = ("user", "assistant", "system")
 
 FOREIGN_BLOCKS: dict[str, LossKind] = {
     "server_tool_use": _CONTENT,

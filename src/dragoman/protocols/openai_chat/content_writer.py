@@ -35,10 +35,11 @@ class PartWriter:
     Cache marks are collected while parts are written; `finish` leaves the last four.
     """
 
-    __slots__ = ("_capabilities", "_ledger", "_marked", "_names", "_options")
+    __slots__ = ("_capabilities", "_ledger", "_marked", "_names", "_options", "_outbound")
 
     def __init__(self, outbound: Outbound) -> None:
         self._capabilities = outbound.capabilities
+        self._outbound = outbound
         self._ledger = outbound.ledger
         self._names = outbound.names
         self._options = outbound.options
@@ -47,9 +48,18 @@ class PartWriter:
     def parts(self, block: Block) -> list[JsonObject]:
         """The parts that express `block`; what they cannot express goes into the ledger."""
         parts = self._parts(block)
+        if parts and self._outbound.unknown:
+            parts[0] = self._with_unknown(parts[0], block.path)
         if block.cache is not None:
             self.mark(parts[-1] if parts else None, block.cache, block.path)
         return parts
+
+    def _with_unknown(self, part: JsonObject, path: str) -> JsonObject:
+        kind = part["type"]
+        inner = part.get(kind)
+        if type(inner) is dict:
+            part = {**part, kind: self._outbound.with_unknown(inner, f"{path}.{kind}")}
+        return self._outbound.with_unknown(part, path)
 
     def all(self, blocks: Iterable[Block]) -> list[JsonObject]:
         """The parts of several blocks, in order."""

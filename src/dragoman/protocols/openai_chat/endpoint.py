@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.protocols.attribution import MEMBERS, openai_attribution
 from dragoman.protocols.base import Endpoint
+from dragoman.protocols.limits import highest_of, lowered_to
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.openai_limits import LIMIT_NAMES, limit_lines
@@ -31,8 +32,8 @@ ENDPOINT = Endpoint(
         "service_tier": "service_tier",
     },
     capabilities=ChatCapabilities,
-    output_limits=("max_completion_tokens", "max_tokens"),
-    choices="n",
+    limits=highest_of("max_completion_tokens", "max_tokens"),
+    limited=lowered_to("max_completion_tokens", "max_tokens"),
     limit_names=LIMIT_NAMES,
     limit_lines=limit_lines,
 )

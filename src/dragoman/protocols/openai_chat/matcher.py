@@ -198,7 +198,9 @@ def match_response(
     if not 0 < len(answer.choices) <= choices or not all(map(_is_whole, answer.choices)):
         return None
     usage = answer.usage and read_usage(answer.usage, tier=answer.service_tier)
-    text_bytes = 0 if usage else sum(_text_bytes(choice.message) for choice in answer.choices)
+    text_bytes = 0
+    if not (usage and usage.output):
+        text_bytes = sum(_text_bytes(choice.message) for choice in answer.choices)
     if answer.model != model:
         body = to_json({**jsontext.members(body), "model": model})
     return Passed(body, usage or None, answer.choices[-1].finish_reason, text_bytes)

@@ -30,6 +30,7 @@ from dragoman.protocols.openai_chat.reasoning import (
     replayed_details,
 )
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
+from dragoman.protocols.system_text import place_system_text
 
 
 def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
@@ -37,10 +38,14 @@ def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
 
     What a message cannot carry goes into the ledger.
     """
+    request = place_system_text(request, outbound)
     writer = _MessagesWriter(outbound)
     writer.instructions(request.instructions)
     for turn in pair_tools(request.turns, outbound.options, outbound.ledger):
+        written = len(writer.messages)
         writer.turn(turn)
+        if outbound.unknown and len(writer.messages) > written:
+            writer.messages[-1] = outbound.with_unknown(writer.messages[-1], turn.path)
     writer.parts.finish()
     if not writer.messages:
         report_silence(request.turns, outbound.ledger)
@@ -56,12 +61,24 @@ class _Attachments(NamedTuple):
 
 
 class _MessagesWriter:
-    __slots__ = ("_ledger", "_names", "_options", "_own", "_tool_of", "messages", "parts")
+    __slots__ = (
+        "_joins_system",
+        "_ledger",
+        "_names",
+        "_options",
+        "_outbound",
+        "_own",
+        "_tool_of",
+        "messages",
+        "parts",
+    )
 
     def __init__(self, outbound: Outbound) -> None:
         self.messages: list[JsonObject] = []
         self.parts = PartWriter(outbound)
+        self._outbound = outbound
         self._own = outbound.capabilities.of(ChatCapabilities)
+        self._joins_system = outbound.capabilities.late_system != "message"
         self._ledger = outbound.ledger
         self._names = outbound.names
         self._options = outbound.options
@@ -71,14 +88,17 @@ class _MessagesWriter:
         """The system texts given apart from the turns, as one leading message."""
         remaining = [text for text in texts if text.text]
         if remaining:
-            self._system(self._own.system_role, self.parts.all(remaining), None)
+            parts = self.parts.all(remaining)
+            is_joined = self._joins_system and _are_plain(parts)
+            content = "\n\n".join([part["text"] for part in parts]) if is_joined else None
+            self._append(self._own.system_role, content or _as_content(parts), None)
 
     def turn(self, turn: Turn) -> None:
         """The messages of one turn."""
         role = turn.role
         if role != "user" and role != "assistant":
             self._late_system(turn)
-        elif text := bare_text(turn.blocks):
+        elif not self._outbound.unknown and (text := bare_text(turn.blocks)):
             self._append(role, text, turn.name)
         elif role == "user":
             self._user(turn)
@@ -91,13 +111,7 @@ class _MessagesWriter:
             role = "system"
         parts = self._texts_only(turn.blocks)
         if parts or not turn.blocks:
-            self._system(role, parts, turn.name)
-
-    def _system(self, role: str, parts: list[JsonObject], name: str | None) -> None:
-        content = _as_content(parts)
-        if self._own.system_as_string and type(content) is list:
-            content = "\n\n".join(part["text"] for part in parts)
-        self._append(role, content, name)
+            self._append(role, _as_content(parts), turn.name)
 
     def _texts_only(self, blocks: Sequence[Block]) -> list[JsonObject]:
         """The parts of a text-only message; the rest is reported as lost content."""
@@ -172,7 +186,8 @@ class _MessagesWriter:
 
     def _answer(self, block: ToolResult, content: Any) -> None:
         call_id = _call_id(block.call_id)
-        self.messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
+        message = {"role": "tool", "tool_call_id": call_id, "content": content}
+        self.messages.append(self._outbound.with_unknown(message, block.path))
 
     def _attachment_notice(self, result: _Attachments) -> str:
         tool = self._tool_of.get(result.call_id)
@@ -204,6 +219,9 @@ class _MessagesWriter:
             message["name"] = turn.name
         if thoughts:
             self._reasoning(thoughts, bool(calls), message)
+        if calls and self._own.replay_reasoning != "never":
+            # Servers that want the reasoning of calls refuse a message without the member.
+            message.setdefault("reasoning_content", "")
         if parts:
             message["content"] = _as_content(parts)
         if refusals:
@@ -225,7 +243,11 @@ class _MessagesWriter:
         if not block.custom:
             # Some servers parse the arguments of earlier calls and fail on empty text.
             arguments = block.arguments if block.arguments.strip() else "{}"
-            return _function_call(call_id, name, arguments)
+            call = _function_call(call_id, name, arguments)
+            if self._outbound.unknown:
+                inner = self._outbound.with_unknown(call["function"], f"{block.path}.function")
+                call = self._outbound.with_unknown({**call, "function": inner}, block.path)
+            return call
         if self._own.custom_tools_native:
             custom = {"name": name, "input": block.arguments}
             return {"id": call_id, "type": "custom", "custom": custom}
@@ -235,8 +257,7 @@ class _MessagesWriter:
         return _function_call(call_id, name, to_json_text(wrap_custom(block.arguments)))
 
     def _reasoning(self, thoughts: list[Reasoning], calls: bool, message: JsonObject) -> None:
-        replay = self._own.replay_reasoning
-        shown = replay == "always" or (replay == "tool_turns" and calls)
+        shown = self._shows_reasoning(calls)
         text = joined_text(thoughts)
         if shown and text:
             message["reasoning_content"] = text
@@ -251,6 +272,18 @@ class _MessagesWriter:
                 self._lose(block.path, LossKind.KNOB, "earlier reasoning is not sent")
         if details:
             message["reasoning_details"] = details
+
+    def _shows_reasoning(self, calls: bool) -> bool:
+        """Whether the upstream is sent the readable reasoning of a message, with or without
+        calls."""
+        replay = self._own.replay_reasoning
+        if self._outbound.same_protocol and not self._replay_is_known:
+            return True
+        return replay == "always" or (replay == "tool_turns" and calls)
+
+    @property
+    def _replay_is_known(self) -> bool:
+        return "replay_reasoning" in self._outbound.capabilities.given
 
     # --------------------------------------------------------------------------------------------
 

@@ -19,9 +19,11 @@ from dragoman.protocols.base import Passthrough, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_chat.continuation import continuation
+from dragoman.protocols.openai_chat.fitting import unfit
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.matcher import ChatMatcher, match_response
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
+from dragoman.protocols.reading import Names
 
 
 class _Message(Struct):
@@ -106,11 +108,40 @@ def _value(members: Mapping[str, Raw], name: str) -> Any:
         return None
 
 
+_NAMES = Names(
+    {
+        "audio": (),
+        "fallbacks": (),
+        "functions": (),
+        "max_completion_tokens": (),
+        "max_tokens": (),
+        "messages": (),
+        "modalities": (),
+        "model": (),
+        "models": (),
+        "n": (),
+        "plugins": (),
+        "prediction": (),
+        "provider": (),
+        "reasoning": ("effort", "enabled", "max_tokens"),
+        "reasoning_effort": (),
+        "route": (),
+        "service_tier": (),
+        "stop": (),
+        "stream": (),
+        "stream_options": ("include_usage",),
+        "tools": (),
+        "web_search_options": (),
+    }
+)
+
 PASSTHROUGH = Passthrough(
+    check_names=_NAMES.check,
     shape=jsontext.decoder(_Shape),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
     fitted=fitted,
+    unfit=unfit,
     conversation="prompt_cache_key",
     beginning=beginning,
     forward_request=forward_request,

@@ -19,8 +19,6 @@ class ChatCapabilities(Struct, frozen=True, kw_only=True):
 
     system_role: Literal["system", "developer"] = "system"
     """Role of leading system text toward Chat upstreams."""
-    system_as_string: bool = False
-    """Join several system texts by a blank line, for Chat servers that want strings."""
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
     """Name of the output limit toward Chat upstreams."""
     stream_usage: bool = True

@@ -75,6 +75,8 @@ class PartWriter:
                 detail = f"{type(block).__name__.lower()} has no place in an input message"
                 self._lose(block, LossKind.CONTENT, detail)
                 parts = []
+        if parts and self._outbound.unknown:
+            parts[0] = self._outbound.with_unknown(parts[0], block.path)
         if block.cache is not None:
             self.mark(block, parts)
         return parts

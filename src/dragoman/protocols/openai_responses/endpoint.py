@@ -5,6 +5,7 @@ from __future__ import annotations
 from dragoman.protocols.attribution import MEMBERS, openai_attribution
 from dragoman.protocols.base import Counting, Endpoint
 from dragoman.protocols.counting import read_count
+from dragoman.protocols.limits import highest_of, lowered_to
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_limits import LIMIT_NAMES, limit_lines
 from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
@@ -58,7 +59,8 @@ ENDPOINT = Endpoint(
     stores_responses=True,
     socket_turn=socket_turn,
     capabilities=ResponsesCapabilities,
-    output_limits=("max_output_tokens",),
+    limits=highest_of("max_output_tokens"),
+    limited=lowered_to("max_output_tokens"),
     limit_names=LIMIT_NAMES,
     limit_lines=limit_lines,
 )

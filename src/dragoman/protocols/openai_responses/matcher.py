@@ -667,7 +667,7 @@ def match_response(
     except JsonError:
         return None
     usage = usage_of(answer)
-    text_bytes = 0 if usage else sum(map(_text_bytes_in, items))
+    text_bytes = 0 if usage and usage.output else sum(map(_text_bytes_in, items))
     has_calls = any(_kind(item).type in CALLS for item in items)
     return Passed(body, usage, reason_in(answer, has_calls=has_calls), text_bytes)
 

@@ -14,6 +14,7 @@ from dragoman.canonical.options import Capabilities
 from dragoman.jsontext import decoder
 from dragoman.protocols.base import Beginning, Passthrough, to_json
 from dragoman.protocols.limits import within
+from dragoman.protocols.openai_responses.fitting import unfit
 from dragoman.protocols.openai_responses.matcher import ResponsesMatcher, match_response
 from dragoman.protocols.openai_responses.settings import suits
 from dragoman.protocols.openai_responses.shapes import BACKGROUND_DETAIL
@@ -27,6 +28,7 @@ from dragoman.protocols.raw import (
     split_object,
     text_of,
 )
+from dragoman.protocols.reading import Names
 
 
 class _Item(Struct):
@@ -155,12 +157,40 @@ def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabi
     return to_json({**members, "model": model})
 
 
+_NAMES = Names(
+    {
+        "background": (),
+        "conversation": ("id",),
+        "fallbacks": (),
+        "include": (),
+        "input": (),
+        "instructions": (),
+        "max_output_tokens": (),
+        "max_tool_calls": (),
+        "model": (),
+        "models": (),
+        "previous_response_id": (),
+        "prompt": ("id", "variables", "version"),
+        "provider": (),
+        "reasoning": ("effort", "summary"),
+        "service_tier": (),
+        "store": (),
+        "stream": (),
+        "stream_options": ("include_obfuscation",),
+        "text": ("format", "verbosity"),
+        "tools": (),
+        "truncation": (),
+    }
+)
+
 PASSTHROUGH = Passthrough(
+    check_names=_NAMES.check,
     suits=suits,
     shape=decoder(_Shape),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
     fitted=fitted,
+    unfit=unfit,
     continues="previous_response_id",
     conversation="prompt_cache_key",
     beginning=beginning,

@@ -15,6 +15,7 @@ from dragoman.protocols.openai_responses.thinking import shows_thinking, write_r
 from dragoman.protocols.openai_responses.tools import write_tool_choice, write_tools
 from dragoman.protocols.openai_settings import write_labels, write_sampling, write_schema
 from dragoman.protocols.request_settings import RequestSettings
+from dragoman.protocols.system_text import place_system_text
 from dragoman.protocols.tools import NO_TOOLS
 
 
@@ -30,7 +31,7 @@ class _Writer:
     __slots__ = ("_body", "_ledger", "_outbound", "_request", "_settings")
 
     def __init__(self, request: Request, outbound: Outbound) -> None:
-        self._request = request
+        self._request = place_system_text(request, outbound)
         self._outbound = outbound
         self._ledger = outbound.ledger
         self._settings = RequestSettings(request, outbound)

@@ -19,7 +19,9 @@ def write_reasoning(body: JsonObject, settings: RequestSettings) -> None:
     if effort is not None:
         reasoning["effort"] = effort
     settings.check_display(thinking)
-    summary = _summary(thinking, effort, settings.options)
+    summary = thinking.summary
+    if summary is None and not settings.same_protocol:
+        summary = _summary(thinking, effort, settings.options)
     if summary is not None:
         reasoning["summary"] = summary
     if reasoning:
@@ -27,9 +29,8 @@ def write_reasoning(body: JsonObject, settings: RequestSettings) -> None:
 
 
 def _summary(thinking: Thinking, effort: str | None, options: Options) -> str | None:
-    """The summary to request: no readable reasoning comes back unless requested."""
-    if thinking.summary is not None:
-        return thinking.summary
+    """The summary to request for a client of another protocol: no readable reasoning comes back
+    unless requested."""
     hidden = (
         options.show_reasoning == "never"
         or thinking.display == "omitted"

@@ -17,7 +17,6 @@ from dragoman.limits.messages import Granted, Refused
 from dragoman.limits.rules import Admitted, Expected, Reservation, Rule, Rules
 from dragoman.prices.lookup import Prices
 from dragoman.protocols.base import to_json
-from dragoman.protocols.limits import whole
 from dragoman.serving.limits.client import Limits, LimitsAway
 from dragoman.serving.limits.responses import (
     CLAMPED_HEADER,
@@ -32,7 +31,6 @@ from dragoman.serving.limits.use import (
     ExpectedUse,
     amounts_spent,
     asked_output,
-    choices,
     unlimited,
 )
 from dragoman.serving.routing import Target
@@ -85,7 +83,7 @@ class Admission:
                     if budget is not None:
                         raise _reported(incoming, record, budget, *unpriced(budget, record.model))
                 if rules.clamps and expected.output:
-                    longest, answers = expected.output, choices(request)
+                    longest, answers = expected.output, request.choices
                     if asked_output(request) is None:
                         longest = unlimited(expected, target, answers)
             decision = await self._ask(incoming, rules, caller.name, expected, longest, answers)
@@ -104,7 +102,12 @@ class Admission:
             )
         # First: whatever fails from here on, it is given back when the request is over.
         reservation = Reservation(rules.all, decision)
-        record.admitted = Admitted(caller.name, rules, reservation, size, caller.shows_amounts)
+        continues = request.codec.passthrough.continues in request.members
+        if decision.clamped:
+            expected = expected.with_output(min(expected.output, decision.clamped * answers))
+        record.admitted = Admitted(
+            caller.name, rules, reservation, expected, size, continues, caller.shows_amounts
+        )
         if decision.clamped:
             request = _clamped(request, decision.clamped)
             _report_clamped(incoming, decision.clamped)
@@ -217,13 +220,10 @@ _HOUR_S = 3600
 def capped(incoming: IncomingRequest, request: ClientRequest, most: int) -> ClientRequest:
     """The request with an output limit of at most so many tokens; a header says so where
     that is not its own."""
-    members = request.members
-    names = [name for name in request.codec.endpoint.output_limits if name in members]
-    asked = [whole(members[name]) for name in names]
-    if asked and all(one is not None and 0 <= one <= most for one in asked):
-        return request
-    _report_clamped(incoming, most)
-    return _clamped(request, most)
+    clamped = _clamped(request, most)
+    if clamped is not request:
+        _report_clamped(incoming, most)
+    return clamped
 
 
 def _report_clamped(incoming: IncomingRequest, most: int) -> None:
@@ -233,13 +233,11 @@ def _report_clamped(incoming: IncomingRequest, most: int) -> None:
 
 
 def _clamped(request: ClientRequest, most: int) -> ClientRequest:
-    """The request with a lower output limit."""
-    names = request.codec.endpoint.output_limits
-    if not request.body or not names:
+    """The request with an output limit of at most so many tokens; the same if it has that."""
+    limited = request.codec.endpoint.limited(request.members, most)
+    if not request.body or limited is request.members:
         return request
-    given = [name for name in names if name in request.members] or names[:1]
-    body = to_json({**request.members, **dict.fromkeys(given, most)})
-    clamped = request.with_body(body, request.shown)
+    clamped = request.with_body(to_json(limited), request.shown)
     clamped.is_large, clamped.is_lowered = request.is_large, True
     return clamped
 

@@ -14,10 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
@@ -27,7 +26,7 @@ from dragoman.config.limits import Limit
 from dragoman.config.windows import Rolling
 from dragoman.limits.balances import Balance, Slice
 from dragoman.limits.counters import CounterState
-from dragoman.limits.ledgers import Report
+from dragoman.limits.ledgers import Report, ledger_name
 from dragoman.limits.messages import Exchange, Exchanged, Refused
 from dragoman.link.messages import LinkError, Peer
 from dragoman.serving.limits import questions
@@ -87,7 +86,6 @@ class Borrowing:
         self._look_at_all = 0.0
         self._wanted: dict[str, list[int]] = {}
         self._waiting: Counter[str] = Counter()
-        self._machine = secrets.token_hex(8)
         self._machines = 0
         self._asked = asyncio.Event()
         self._answered: asyncio.Future[None] | None = None
@@ -121,12 +119,19 @@ class Borrowing:
         """The balance of a limit that counts in slices."""
         if self._task is None:
             self._task = asyncio.create_task(self._run())
-        # As the database can write it.
-        name = name.encode(errors="backslashreplace").decode().replace("\0", "\\0")
+        name = ledger_name(name)
         found = self._slices[name] = Slice(number, name, limit)
+        self._in_use.add(name)
         if self.away_since is not None:
             found.set_away(self._machines)
         return found
+
+    def forget(self, slices: Iterable[Slice]) -> None:
+        """These slices were dropped."""
+        for one in slices:
+            if self._slices.get(one.name) is one:
+                del self._slices[one.name]
+                self._in_use.discard(one.name)
 
     async def borrow(
         self,
@@ -146,7 +151,7 @@ class Borrowing:
             for name, amount in lacking:
                 self._wanted.setdefault(name, []).append(amount)
             if not await self._answer():
-                self._set_away(_NO_ANSWER)
+                self._set_away(_NO_ANSWER, failed=False)
                 return attempt()
             found = attempt()
             if isinstance(found, Refused):
@@ -231,7 +236,7 @@ class Borrowing:
         asked = self._wanted.keys() | self._waiting.keys()
         busy = self._busy()
         rarer = max(1.0, len(busy) / _OFTEN)
-        return [self._slices[name] for name in asked] + [
+        return [self._slices[name] for name in asked if name in self._slices] + [
             one
             for one in busy
             if one.name not in asked
@@ -255,7 +260,7 @@ class Borrowing:
         sent = [self._report(one) for one in due]
         began = time.monotonic()
         reports = [(one.slice.name, one.slice.limit, one.report, one.seed) for one in sent]
-        slow = asyncio.get_running_loop().call_later(_SLOW_S, self._set_away, _NO_ANSWER)
+        slow = asyncio.get_running_loop().call_later(_SLOW_S, self._set_away, _NO_ANSWER, False)
         try:
             answer = await self._ask(Exchange(tuple(reports)))
         finally:
@@ -295,17 +300,20 @@ class Borrowing:
         waiting = self._waiting.get(one.name, 0)
         least = 1 if waiting else min(wanted, default=0)
         held = one.holds
-        report = one.report(self._machine, time.time(), sum(wanted) + waiting, least)
+        report = one.report(time.time(), sum(wanted) + waiting, least)
         return _Sent(one, report, held, one.counter.state())
 
-    def _set_away(self, reason: str) -> None:
-        """The database did not answer: it counts as away until it does."""
+    def _set_away(self, reason: str, failed: bool = True) -> None:
+        """The database did not answer: it counts as away until it does. As long as an exchange is
+        only slow and has not `failed`, what was lent of requests at one time is all there is: they
+        come back by themselves, and nobody would take too many back."""
         if self.away_since is None:
             self.away_since = time.time()
             _log.error("limits go on with what this machine was lent: %s", reason)
             self.on_away(self.away_since)
         for one in self._slices.values():
-            one.set_away(self._machines)
+            if failed or one.window is not None:
+                one.set_away(self._machines)
 
 
 def _every_s(one: Slice) -> float:

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from dragoman.config.limits import Limit
 from dragoman.keys.ring import Caller
 from dragoman.limits.balances import Balance
+from dragoman.limits.ledgers import Ledger, ledger_name
 from dragoman.limits.messages import (
     Admit,
     Asked,
@@ -369,10 +370,18 @@ class Limits:
             Asked(one.ledger, one.amount(now), amount)
             for one, amount in zip(rules, amounts or [0] * len(rules), strict=True)
         ]
-        try:
-            return (await self._owner.ask(questions.LOOK, Look(tuple(asked)))).states
-        except LinkClosed:
-            return [None] * len(rules)
+        states: Sequence[State | None] = [None] * len(rules)
+        with suppress(LinkClosed):
+            states = (await self._owner.ask(questions.LOOK, Look(tuple(asked)))).states
+        if self._exchange is None or None not in states:
+            return states
+        # What this machine does not count, others may: the ledgers tell.
+        names = [ledger_name(one.ledger) for one in rules]
+        ledgers = await self._exchange.read(names)
+        return [
+            state or _state_in(ledgers.get(name), rule, one, now)
+            for state, name, rule, one in zip(states, names, rules, asked, strict=True)
+        ]
 
     async def _states(self, rules: Sequence[Rule], amounts: Sequence[int]) -> list[State]:
         known = await self._known_states(rules, amounts)
@@ -418,3 +427,14 @@ class Limits:
         for rule, amount in zip(rules, amounts, strict=True):
             if rule.kind is Kind.COST:
                 self.reserved_cost += sign * amount
+
+
+def _state_in(ledger: Ledger | None, rule: Rule, asked: Asked, now: float) -> State | None:
+    """The state of a limit that machines share, by its ledger; None if that has nothing."""
+    if ledger is None or ledger.counter is None:
+        return None
+    balance = Balance(0, rule.ledger, rule.limit)
+    balance.amount = asked.most
+    balance.counter.take(ledger.counter)
+    balance.reserved = sum(one.reserved for one in ledger.holdings.values())
+    return state_of(balance, asked.amount, now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -35,6 +35,18 @@ class LedgerExchange:
             return await loop.run_in_executor(self._thread, self._exchange, message)
         except Away as error:
             return Exchanged(away=str(error))
+        finally:
+            hung.cancel()
+
+    async def read(self, names: Sequence[str]) -> Mapping[str, Ledger]:
+        """The ledgers of these names, as they are called in the database; none while that is
+        away."""
+        loop = asyncio.get_running_loop()
+        hung = loop.call_later(_HUNG_S, self._ledgers.abort)
+        try:
+            return await loop.run_in_executor(self._thread, self._ledgers.read, names)
+        except Away:
+            return {}
         finally:
             hung.cancel()
 

@@ -21,6 +21,9 @@ what was used, too."""
 
 _HOUR_S: Final = 3600
 
+_MANY_ROWS: Final = 500
+"""Rows of usage that are added up in the event loop at most."""
+
 
 class UsedSince(Protocol):
     """What a key or a team has used since a time (Unix seconds), from rows of usage.
@@ -80,6 +83,13 @@ class UsageHistory:
             reason = str(error) or "no answer"
             _log.error("what was used of a limit is not known, so it begins at 0: %s", reason)
             return ()
+        if len(rows) > _MANY_ROWS:
+            return await asyncio.to_thread(self._sums, rule, rows, now)
+        return self._sums(rule, rows, now)
+
+    def _sums(
+        self, rule: Rule, rows: Sequence[UsedInHour], now: float
+    ) -> tuple[tuple[float, int], ...]:
         used: dict[float, int] = {}
         for row in rows:
             if rule.concerns((row.model,)):

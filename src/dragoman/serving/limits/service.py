@@ -78,7 +78,7 @@ class LimitService:
         """Workers to which `Room` is reported, by the limit that has refused them."""
         self._resolving: asyncio.Task[None] | None = None
         if borrowing is not None:
-            borrowing.on_lent = self._serve_all
+            borrowing.on_lent = self._lent
             borrowing.on_away = self._report_away
 
     @property
@@ -113,6 +113,11 @@ class LimitService:
             self._resolving.cancel()
         if self._borrowing is not None:
             await self._borrowing.close()
+
+    def _lent(self) -> None:
+        assert self._borrowing is not None
+        self._borrowing.forget(self.owner.take_dropped(time.time()))
+        self._serve_all()
 
     def _define(self, peer: Peer, message: Define) -> Defined:
         if not self._peers and self._states is not None:

@@ -190,7 +190,7 @@ class SimulatedAdmission:
         for most in (target.capabilities.max_output_tokens, caller.most_output):
             output = output if most is None else min(output, most)
         usage = Usage(input=question.input_tokens, output=output, tier=question.tier)
-        expected = priced(usage, target, self._prices, time.time(), with_plain=True)
+        expected = priced([usage], target, self._prices, time.time(), with_plain=True)
         longest = expected.output if asked is not None else unlimited(expected, target)
         states = await self.limits.judge(rules, expected)
         claims = rules.claims(expected, time.time())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from itertools import islice
 from operator import add
 
 from msgspec.structs import replace
@@ -12,8 +15,8 @@ from dragoman.edge.record import Record
 from dragoman.limits.estimates import Estimates
 from dragoman.limits.rules import Admitted, Amounts, Counts, Expected, Kind, Rules
 from dragoman.prices.lookup import MOST_COST, Charge, Prices
-from dragoman.prices.rates import TIERS
-from dragoman.protocols.limits import whole
+from dragoman.prices.rates import FAST, PRIORITY, TIERS, ULTRAFAST
+from dragoman.serving.named_models import models_besides
 from dragoman.serving.routing import Target
 from dragoman.translation import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
@@ -27,11 +30,16 @@ _MOST_OUTPUT = 10**7
 
 _CACHE_MARK = b'"cache_control"'
 _AN_HOUR = b'"1h"'
-_MARK_BYTES = 80
-"""Where a prompt is to be written to a cache, for how long, and how long such a mark is."""
+_ESCAPED = re.compile(rb"\\u00[2-7]")
+"""What asks for a prompt to be written to a cache, and for an hour; and what may hide that."""
 
-_MOST_CHOICES = 128
-"""Answers to one request, at most (create_chat_completion, `n`)."""
+_DEAR_TIERS = (PRIORITY, FAST, ULTRAFAST)
+
+_SEARCHES = 10
+"""Web searches of a vendor that are reserved for where a request allows any."""
+
+_MOST_NAMED = 64
+"""Models that a request names besides its own of which prices are looked up."""
 
 _NOTHING = (0,) * len(Kind)
 _UNSEALED = Sealer()
@@ -59,81 +67,98 @@ class ExpectedUse:
         """What a request of `caller` may come to at `now`, and of how many bytes its prompt is: 0
         where these do not tell how many tokens it has."""
         upstream, model = target.upstream.name, target.model
-        members, codec, body = request.members, request.codec, request.body
+        members, passthrough, body = request.members, request.codec.passthrough, request.body
         if body:
-            prompt, size = self._estimates.input(upstream, model, body)
+            files, size = request.files(), len(body)
+            prompt = self._estimates.input(caller, upstream, model, size - files.bytes)
+            prompt += files.tokens
+            if files.bytes:
+                size = 0
         else:
             prompt, size = estimate_tokens(request.read(_UNSEALED)), 0
+        if passthrough.continues in members:
+            # Its bytes do not tell: the upstream has the rest.
+            prompt, size = max(prompt, self._estimates.continued(caller, model)), 0
         output = asked_output(request)
         if output is None:
             output = self._estimates.output(caller, model)
         most = target.settings.capabilities.max_output_tokens
         if most is not None and output > most:
             output = most
-        if codec.endpoint.choices in members:
-            output *= choices(request)
-        if output > _MOST_OUTPUT:
-            output = _MOST_OUTPUT
-        if codec.passthrough.continues in members:
-            # Its bytes do not tell: the upstream has the rest.
-            size = 0
+        output = min(output * request.choices, _MOST_OUTPUT)
         if not rules.needs_cost:
             return Expected(prompt, output), size
-        quote, fallbacks = prices.quote(upstream, model, now), target.fallbacks
+        quote = prices.quote(upstream, model, now)
+        named = _named_besides(request, target)
+        others = [(one.upstream.name, one.model) for one in target.fallbacks]
+        others += [(upstream, one) for one in named]
         dear = quote.writes_cost_more
-        for one in fallbacks:
-            dear = dear or prices.quote(one.upstream.name, one.model, now).writes_cost_more
+        for other in others:
+            dear = dear or prices.quote(*other, now).writes_cost_more
         # To look for a word in a long body costs more than all else that is done here.
         written, for_an_hour = _asked_writes(body) if dear else (False, False)
-        tier = _asked_tier(request) if "service_tier" in members else None
-        if not fallbacks:
-            price = quote.usual
-            if price is None or tier is not None:
-                _, price = quote.priced(tier, prompt)
-            if price is not None:
-                each = price.written(for_an_hour=for_an_hour) if written else price.input
-                plain = price.request + prompt * each
-                cost = plain + output * price.output
-                if cost <= MOST_COST:
-                    return Expected(prompt, output, plain, cost, quote.billed), size
+        tiers, searches = _asked_tiers(request), _asked_searches(request)
+        price = quote.usual
+        if price is not None and not (others or tiers or searches or written):
+            plain = price.request + prompt * price.input
+            cost = plain + output * price.output
+            if cost <= MOST_COST:
+                return Expected(prompt, output, plain, cost, quote.billed), size
         usage = Usage(
             input=prompt,
             output=output,
             cache_write=prompt if written else None,
             cache_write_1h=prompt if for_an_hour else None,
-            tier=tier,
+            searches=searches,
         )
-        return priced(usage, target, prices, now, with_plain=rules.clamps), size
+        usages = [replace(usage, tier=tier) for tier in (None, *tiers)]
+        expected = priced(usages, target, prices, now, named, with_plain=rules.clamps)
+        return expected, size
 
     def learn(self, admitted: Admitted, record: Record) -> None:
         """A request is over: what it came to is learned from."""
         usage = record.usage
         if usage is None or record.estimated or record.error:
             return
-        model = record.upstream_model
+        caller, model = admitted.caller, record.upstream_model
         if admitted.size and usage.input:
-            self._estimates.learn_input(record.upstream, model, admitted.size, usage.input)
-        self._estimates.learn_output(admitted.caller, model, usage.output)
+            upstream = record.upstream
+            self._estimates.learn_input(caller, upstream, model, admitted.size, usage.input)
+        if admitted.continues:
+            self._estimates.learn_continued(caller, model, usage.input)
+        self._estimates.learn_output(caller, model, usage.output)
 
 
 def priced(
-    usage: Usage, target: Target, prices: Prices, now: float, *, with_plain: bool
+    usages: Sequence[Usage],
+    target: Target,
+    prices: Prices,
+    now: float,
+    named: Sequence[str] = (),
+    *,
+    with_plain: bool,
 ) -> Expected:
-    """What a request may come to that uses so much, at whichever of its target and the fallbacks
-    that is dearest at `now`; the cost without output is only found where that is wanted."""
-    upstream, model = target.upstream.name, target.model
-    charge = prices.charge(upstream, model, usage, now)
-    cost, billed = charge.cost, charge.billed
-    for one in target.fallbacks:
-        other = prices.charge(one.upstream.name, one.model, usage, now)
-        billed = billed or other.billed
-        if cost is not None and (other.cost or 0) > cost:
-            upstream, model, cost = one.upstream.name, one.model, other.cost
-    plain = 0
+    """What a request may come to that has one of these usages, at whichever of its target, its
+    fallbacks and the models that it names is dearest at `now`: no price is known where one of those
+    it names has none. The cost without output is only found where that is wanted."""
+    first = target.upstream.name, target.model
+    models = [first, *((one.upstream.name, one.model) for one in target.fallbacks)]
+    charges = [
+        (prices.charge(*model, usage, now), model, usage) for model in models for usage in usages
+    ]
+    of_named = [
+        (prices.charge(first[0], model, usage, now), (first[0], model), usage)
+        for model in named
+        for usage in usages
+    ]
+    dearest, model, usage = max(charges + of_named, key=lambda one: one[0].cost or 0)
+    cost, plain = dearest.cost, 0
+    if charges[0][0].cost is None or any(one.cost is None for one, _, _ in of_named):
+        cost = None
     if with_plain:
-        without = replace(usage, output=0)
-        plain = prices.charge(upstream, model, without, now).cost or 0
-    return Expected(usage.input, usage.output, plain, cost, billed)
+        plain = prices.charge(*model, replace(usage, output=0), now).cost or 0
+    billed = any(one.billed for one, _, _ in charges)
+    return Expected(usage.input, usage.output, plain, cost, billed, usage, tuple(named))
 
 
 def unlimited(expected: Expected, target: Target, answers: int = 1) -> int:
@@ -145,22 +170,9 @@ def unlimited(expected: Expected, target: Target, answers: int = 1) -> int:
 
 def asked_output(request: ClientRequest) -> int | None:
     """The output limit that a client gives; None if it gives none."""
-    members = request.members
-    for name in request.codec.endpoint.output_limits:
-        raw = members.get(name)
-        if raw is not None:
-            value = whole(raw)
-            if value is not None and value >= 0:
-                return value
     if not request.body:
         return request.read(_UNSEALED).max_output_tokens
-    return None
-
-
-def choices(request: ClientRequest) -> int:
-    """How many answers a client asks for at once."""
-    asked = whole(request.members.get(request.codec.endpoint.choices))
-    return max(1, min(asked or 1, _MOST_CHOICES))
+    return request.codec.endpoint.limits(request.members)
 
 
 def amounts_spent(admitted: Admitted, record: Record) -> Amounts:
@@ -193,18 +205,35 @@ def _spent(usage: Usage, charge: Charge | None) -> Counts:
     return 1, fresh, output, fresh + output, cost, 0, given, total, written, thought, billed
 
 
-def _asked_tier(request: ClientRequest) -> str | None:
-    """The service tier that a client asks for, if it has a price of its own."""
-    tier = request.member("service_tier")
-    return tier if tier in TIERS else None
+def _asked_tiers(request: ClientRequest) -> Sequence[str]:
+    """The service tiers with prices of their own in which a request may be answered. A dear one has
+    other names at other vendors."""
+    tier = request.codec.endpoint.tier(request.members)
+    if tier in _DEAR_TIERS:
+        return _DEAR_TIERS
+    return (tier,) if tier in TIERS else ()
+
+
+def _named_besides(request: ClientRequest, target: Target) -> Sequence[str]:
+    """The models besides its own that a request names to an upstream of the same protocol: another
+    one is not told of them."""
+    if any(one.upstream.codec is request.codec for one in (target, *target.fallbacks)):
+        return list(dict.fromkeys(islice(models_besides(request), _MOST_NAMED)))
+    return ()
+
+
+def _asked_searches(request: ClientRequest) -> int | None:
+    """How many web searches of the vendor are reserved for."""
+    tools = request.members.get("tools")
+    if "web_search_options" in request.members or (tools and b"web_search" in bytes(tools)):
+        return _SEARCHES
+    return None
 
 
 def _asked_writes(body: bytes) -> tuple[bool, bool]:
-    """Whether a request asks to write its prompt to a cache, and to store it for an hour. Marks
-    for an hour come before others in a prompt, so in a body, however its members are ordered, it is
-    the first mark or the last."""
-    first = body.find(_CACHE_MARK)
-    if first < 0:
-        return False, False
-    places = first, body.rfind(_CACHE_MARK)
-    return True, any(body.find(_AN_HOUR, at, at + _MARK_BYTES) >= 0 for at in places)
+    """Whether a request asks to write its prompt to a cache, and may ask to store it for an hour.
+    Where letters are escaped that need not be, it may ask for both."""
+    if _ESCAPED.search(body) is not None:
+        return True, True
+    written = _CACHE_MARK in body
+    return written, written and _AN_HOUR in body

@@ -7,11 +7,12 @@ connection may be one of PgBouncer's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import psycopg
 
-from dragoman.limits.ledgers import Away, Decide, read_ledger, write_ledger
+from dragoman.limits.ledgers import Away, Decide, Ledger, read_ledger, write_ledger
 from dragoman.storage.postgres.link import Link, cut, linked
 
 TABLE = """
@@ -31,6 +32,9 @@ WITH locked AS (
     SELECT name, state FROM limit_ledgers WHERE name = ANY(%s) ORDER BY name FOR UPDATE
 )
 SELECT name, state, extract(epoch FROM clock_timestamp())::float8 FROM locked
+"""
+_LOOK = """
+SELECT name, state FROM limit_ledgers WHERE name = ANY(%s)
 """
 _WRITE = """
 UPDATE limit_ledgers SET state = given.state, written = now()
@@ -73,15 +77,14 @@ class PostgresLedgers:
 
     def exchange(self, names: Sequence[str], decide: Decide) -> None:
         """See `Ledgers.exchange`."""
-        done = False
-        try:
+        with self._used():
             self._exchange(sorted(names), decide)
-            done = True
-        except psycopg.Error as error:
-            raise Away(f"the database cannot be used: {type(error).__name__}") from error
-        finally:
-            if not done:
-                self.close()
+
+    def read(self, names: Sequence[str]) -> Mapping[str, Ledger]:
+        """See `Ledgers.read`."""
+        with self._used():
+            rows = self._connected().execute(_LOOK, (list(names),)).fetchall()
+            return {name: read_ledger(bytes(state)) for name, state in rows}
 
     def abort(self) -> None:
         """See `Ledgers.abort`."""
@@ -94,10 +97,26 @@ class PostgresLedgers:
         if connection is not None:
             connection.close()
 
+    @contextmanager
+    def _used(self) -> Iterator[None]:
+        """The connection is used inside; it is closed if that fails."""
+        done = False
+        try:
+            yield
+            done = True
+        except psycopg.Error as error:
+            raise Away(f"the database cannot be used: {type(error).__name__}") from error
+        finally:
+            if not done:
+                self.close()
+
+    def _connected(self) -> Link:
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
     def _exchange(self, names: list[str], decide: Decide) -> None:
-        connection = self._connection
-        if connection is None:
-            connection = self._connection = self._connect()
+        connection = self._connected()
         while not self._decided(connection, names, decide):
             # By itself: who waits for a row that another makes must hold none.
             connection.execute(_MAKE, (names,))

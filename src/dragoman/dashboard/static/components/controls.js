@@ -95,16 +95,23 @@ function csvFile(rows) {
 }
 
 /**
+ * Has the browser save a text as a file.
+ * @param {string} name without its extension
+ * @param {string} text
+ */
+export function saveCsv(name, text) {
+  const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  const link = Object.assign(document.createElement("a"), { href: url, download: name + ".csv" });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+/**
  * A button that saves the rows of a table, for admins.
  * @param {{ name: string, rows: () => Record<string, unknown>[] }} props
  */
 export function CsvButton({ name, rows }) {
-  const save = () => {
-    const url = URL.createObjectURL(new Blob([csvFile(rows())], { type: "text/csv" }));
-    const link = Object.assign(document.createElement("a"), { href: url, download: name + ".csv" });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(url), 1000);
-  };
+  const save = () => saveCsv(name, csvFile(rows()));
   if (!isAdmin()) return null;
   return html`
     <span class="grow"></span>

@@ -1,4 +1,7 @@
-/** Requests to the paths below `/admin`, with the cookie of a session. */
+/**
+ * Requests to the paths below `/admin`, with the cookie of a session and its token, which only this
+ * page's origin has: cookies are shared by all ports of a host.
+ */
 import { signal } from "../vendor/signals.js";
 
 /**
@@ -8,6 +11,8 @@ import { signal } from "../vendor/signals.js";
 export const session = signal(undefined);
 
 export const isAdmin = () => session.value?.role === "admin";
+
+const TOKEN = "session-token";
 
 /** A name as one segment of a path. */
 export const encoded = encodeURIComponent;
@@ -43,7 +48,8 @@ export class Refusal extends Error {
  * @param {RequestInit} options
  */
 async function call(path, options) {
-  const response = await fetch("/admin/" + path, { ...options, cache: "no-store" });
+  const headers = { "x-dragoman-csrf": localStorage.getItem(TOKEN) || "", ...options.headers };
+  const response = await fetch("/admin/" + path, { ...options, headers, cache: "no-store" });
   if (response.status === 401) session.value = null;
   if (response.ok || response.status === 304) return response;
   const body = await response.json().catch(() => ({}));
@@ -81,16 +87,7 @@ export async function get(path) {
  */
 export const getText = async (path) => (await call(path, {})).text();
 
-/**
- * The headers of a request that changes something.
- * @param {boolean} hasBody
- */
-function writeHeaders(hasBody) {
-  /** @type {Record<string, string>} */
-  const headers = hasBody ? { "content-type": "application/json" } : {};
-  if (session.value) headers["x-dragoman-csrf"] = session.value.csrf;
-  return headers;
-}
+const JSON_TYPE = { "content-type": "application/json" };
 
 /**
  * Asks for a change.
@@ -103,7 +100,7 @@ export async function send(method, path, body) {
   const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
   const response = await call(path, {
     method,
-    headers: writeHeaders(body !== undefined),
+    headers: body === undefined ? {} : JSON_TYPE,
     body: text,
   });
   return response.json().catch(() => ({}));
@@ -116,6 +113,28 @@ export async function send(method, path, body) {
 export const post = (path, body) => send("POST", path, body);
 
 /**
+ * The server-sent events of an answer, as their fields.
+ * @param {Response} response
+ */
+async function* eventsOf(response) {
+  const stream = /** @type {ReadableStream<BufferSource>} */ (response.body);
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = /** @type {string} */ (blocks.pop());
+    for (const block of blocks) {
+      const lines = block.split("\n").map((line) => line.split(/: (.*)/s, 2));
+      /** @type {Record<string, string>} */
+      const fields = Object.fromEntries(lines);
+      if (fields.data) yield fields;
+    }
+  }
+}
+
+/**
  * Asks for events, and reports each as it arrives.
  * @param {string} path
  * @param {unknown} body
@@ -124,24 +143,24 @@ export const post = (path, body) => send("POST", path, body);
  */
 export async function stream(path, body, onEvent, signal) {
   const text = JSON.stringify(body);
-  const response = await call(path, {
-    method: "POST",
-    headers: writeHeaders(true),
-    body: text,
-    signal,
-  });
-  const stream = /** @type {ReadableStream<BufferSource>} */ (response.body);
-  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    const events = (rest + value).split("\n\n");
-    rest = /** @type {string} */ (events.pop());
-    for (const event of events) {
-      if (event.startsWith("data: ")) onEvent(JSON.parse(event.slice("data: ".length)));
-    }
-  }
+  const response = await call(path, { method: "POST", headers: JSON_TYPE, body: text, signal });
+  for await (const { data } of eventsOf(response)) onEvent(JSON.parse(data));
+}
+
+/**
+ * Receives the events of the gateway until they end. (An EventSource cannot send the token.)
+ * @param {string} query the topics and filters
+ * @param {string} place the id of the last event that was received
+ * @param {() => void} onOpen
+ * @param {(kind: string, data: any, id: string | undefined) => void} onEvent
+ * @param {AbortSignal} signal
+ */
+export async function watch(query, place, onOpen, onEvent, signal) {
+  /** @type {Record<string, string>} */
+  const headers = place ? { "last-event-id": place } : {};
+  const response = await call("events?" + query, { headers, signal });
+  onOpen();
+  for await (const { event, data, id } of eventsOf(response)) onEvent(event, JSON.parse(data), id);
 }
 
 /** Takes up the session of an earlier page, if it still lasts. */
@@ -152,11 +171,14 @@ export async function resumeSession() {
 
 /** @param {string} key */
 export async function signIn(key) {
-  session.value = await post("session", { key });
+  const { csrf, ...found } = await post("session", { key });
+  localStorage.setItem(TOKEN, csrf);
+  session.value = found;
 }
 
 export async function signOut() {
   await send("DELETE", "session").catch(() => null);
+  localStorage.removeItem(TOKEN);
   cache.clear();
   session.value = null;
 }

@@ -1,7 +1,7 @@
 /** Hooks that bring data from the gateway into components. */
 import { useEffect, useRef, useState } from "../vendor/hooks.js";
 import { signal } from "../vendor/signals.js";
-import { session, stream } from "./api.js";
+import { Refusal, session, stream, watch } from "./api.js";
 
 /** Milliseconds after the last key before what was typed is searched for. */
 export const TYPING_MS = 150;
@@ -97,7 +97,9 @@ export function useSelection(initial = []) {
 export const isLive = signal(undefined);
 
 const HIDDEN_MS = 30_000;
+/** After an answer that refused them, and after a connection that was lost. */
 const RECONNECT_MS = 5_000;
+const RETRY_MS = 2_000;
 
 /**
  * Receives the events of the gateway while the page is visible.
@@ -125,42 +127,42 @@ export function useEvents(query, handlers) {
  * @param {(value: boolean | undefined) => void} setConnected
  */
 function connect(query, { open: onOpen, ...handlers }, setConnected) {
-  /** @type {EventSource | null} */
-  let source = null;
+  /** @type {AbortController | null} */
+  let controller = null;
+  let place = "";
   let timer = /** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined);
 
   const close = () => {
     clearTimeout(timer);
-    source?.close();
-    source = null;
+    controller?.abort();
+    controller = null;
   };
-  const open = () => {
-    close();
-    const opened = new EventSource("/admin/events?" + query);
-    source = opened;
-    opened.onopen = () => {
-      setConnected(true);
-      onOpen?.(null);
-    };
-    opened.onerror = () => {
-      setConnected(false);
-      // The browser reconnects by itself unless it was refused.
-      const wasRefused = source === opened && opened.readyState === EventSource.CLOSED;
-      if (wasRefused) timer = setTimeout(open, RECONNECT_MS * (1 + Math.random()));
-    };
-    opened.addEventListener("bye", (event) => {
-      if (JSON.parse(event.data).why !== "signed out") return;
+  const onConnected = () => {
+    setConnected(true);
+    onOpen?.(null);
+  };
+  const onEvent = (kind, data, id) => {
+    place = id || place;
+    if (kind === "bye" && data.why === "signed out") {
       close();
       session.value = null;
-    });
-    for (const [kind, handle] of Object.entries(handlers)) {
-      opened.addEventListener(kind, (event) => handle(JSON.parse(event.data)));
-    }
+    } else handlers[kind]?.(data);
+  };
+  const open = async () => {
+    close();
+    const own = new AbortController();
+    controller = own;
+    const error = await watch(query, place, onConnected, onEvent, own.signal).catch((e) => e);
+    if (controller !== own) return;
+    controller = null;
+    setConnected(false);
+    const wait = error instanceof Refusal ? RECONNECT_MS * (1 + Math.random()) : RETRY_MS;
+    timer = setTimeout(open, wait);
   };
   const onVisibility = () => {
     clearTimeout(timer);
     if (document.hidden) timer = setTimeout(close, HIDDEN_MS);
-    else if (!source || source.readyState === EventSource.CLOSED) open();
+    else if (!controller) open();
   };
 
   onVisibility();

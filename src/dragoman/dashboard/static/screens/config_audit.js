@@ -1,12 +1,12 @@
 /** The audit log: who changed what. */
 import { html } from "../lib/html.js";
 import { useEffect, useState } from "../vendor/hooks.js";
-import { get } from "../lib/api.js";
+import { get, getText } from "../lib/api.js";
 import { count, printable } from "../lib/format.js";
 import { TYPING_MS } from "../lib/hooks.js";
 import { filterTerms, queryValue, useQuery, withQuery } from "../lib/navigation.js";
 import { formatTime } from "../lib/time.js";
-import { SearchField } from "../components/controls.js";
+import { saveCsv, SearchField } from "../components/controls.js";
 import { Empty, ErrorBanner, Loading } from "../components/layout.js";
 import { Table, textColumn } from "../components/table.js";
 import { settingText } from "./config_running.js";
@@ -76,7 +76,13 @@ export function Audit() {
   }, [filter]);
 
   if (!rows) return html`<${Loading} error=${error} />`;
-  const csv = "/admin/" + withQuery("audit", { format: "csv", ...filtersOf(filter) });
+  const save = async () => {
+    const path = withQuery("audit", { format: "csv", ...filtersOf(filter) });
+    await getText(path).then(
+      (text) => saveCsv("audit", text),
+      (refusal) => setError(refusal.message),
+    );
+  };
   return html`
     <div class="filters">
       <${SearchField} label="Find in the audit" hint="name, or who: kind: action:" value=${filter}
@@ -90,7 +96,7 @@ export function Audit() {
       <div class="table-foot">
         <span class="num">${count(rows.length)} shown</span>
         <span class="grow"></span>
-        <a download href=${csv}>CSV</a>
+        <button class="btn quiet" onClick=${save}>CSV</button>
         ${next && html`<button class="btn quiet" onClick=${() => load(next)}>Older</button>`}
       </div>
     </div>

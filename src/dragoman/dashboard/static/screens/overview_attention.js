@@ -101,6 +101,23 @@ function limitLines(kind, owners) {
 }
 
 /**
+ * Budgets that refuse every request for a model, since that has no price.
+ * @param {Api.Health} health
+ * @returns {Line[]}
+ */
+function unpricedLines({ unpriced_budgets: budgets }) {
+  return budgets.map(({ scope, owner, model, upstream }) => ({
+    shape: "ring",
+    text: html`
+      The model <b class="strong">${printable(model)}</b> of ${printable(upstream)} has no price, so
+      ${" "}${scope} <b class="strong">${printable(owner)}</b>, which has a budget, cannot use it.
+    `,
+    link: `/ui/keys/${scope}/${encoded(owner)}`,
+    linkText: "Show limits",
+  }));
+}
+
+/**
  * A large share of requests that failed by a fault of the gateway, its accounts or an upstream.
  * @param {Api.SeriesAnswer} series
  * @returns {Line[]}
@@ -157,6 +174,7 @@ export function Attention({ series, health, keys, teams }) {
     ...accountLines(health),
     ...limitLines("key", keys),
     ...limitLines("team", teams),
+    ...unpricedLines(health),
     ...storageLines(health),
   ];
   if (!lines.length) return html`<p class="banner quiet">Nothing needs attention.</p>`;

@@ -1,0 +1,355 @@
+"""The objects of Anthropic Messages as types, which name every member that is known of them.
+
+Members without a canonical counterpart are `Lost`, with the meaning of their loss where another
+protocol's upstream does not get them. Source: the request types of the `anthropic` package 2.12.0,
+stable and beta."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Meta, Raw, Struct, field
+
+from dragoman.canonical.losses import LossKind
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.reading import Lost, Unknown
+
+_CONTENT = LossKind.CONTENT
+_KNOB = LossKind.KNOB
+
+_Knob: TypeAlias = Annotated[Any, Lost(_KNOB)]
+_Direct: TypeAlias = Annotated[Any, Lost(_KNOB, neutral=([], ["direct"]))]
+
+
+class Shape(Struct, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """An object with all of its known members."""
+
+
+class CacheControl(Shape):
+    """A cache mark."""
+
+    type: Literal["ephemeral"]
+    ttl: str | None = None
+
+
+class CitationsConfig(Shape):
+    """Whether the model is to cite a document."""
+
+    enabled: bool | None = None
+
+
+# --- blocks -------------------------------------------------------------------------------------
+
+
+class Block(Shape, tag_field="type"):
+    """A block of content."""
+
+    cache_control: CacheControl | None = None
+
+
+class Text(Block, tag="text", kw_only=True):
+    """Text of a user or a system prompt."""
+
+    text: str
+    citations: Annotated[
+        Any, Lost(_KNOB, "only the model's own text has citations", neutral=([],))
+    ] = None
+
+
+class AnswerText(Shape, tag_field="type", tag="text"):
+    """Text of the model."""
+
+    text: str
+    citations: list[dict[str, Any]] | None = None
+
+
+class SaidText(AnswerText, tag="text"):
+    """Text of the model in a history."""
+
+    cache_control: CacheControl | None = None
+
+
+class Base64Source(Shape, tag_field="type", tag="base64"):
+    """Inline bytes."""
+
+    media_type: str
+    data: str
+
+
+class UrlSource(Shape, tag_field="type", tag="url"):
+    """Bytes to be fetched."""
+
+    url: str
+
+
+class FileSource(Shape, tag_field="type", tag="file"):
+    """A file of the vendor's store."""
+
+    file_id: str
+
+
+class TextSource(Shape, tag_field="type", tag="text"):
+    """A document as text."""
+
+    data: str
+    media_type: str | None = None
+
+
+MediaSource: TypeAlias = Base64Source | UrlSource | FileSource
+
+
+class Image(Block, tag="image", kw_only=True):
+    """A picture."""
+
+    source: MediaSource
+    transformations: _Knob = None
+
+
+class ContentSource(Shape, tag_field="type", tag="content"):
+    """A document as blocks."""
+
+    content: str | list[Text | Image] | Text | Image
+
+
+class Document(Block, tag="document", kw_only=True):
+    """A file that the model reads."""
+
+    source: MediaSource | TextSource | ContentSource
+    title: str | None = None
+    context: str | None = None
+    citations: CitationsConfig | None = None
+
+
+class SearchResult(Block, tag="search_result", kw_only=True):
+    """A search hit given as content."""
+
+    source: str
+    title: str
+    content: str | list[Text] | Text
+    citations: CitationsConfig | None = None
+
+
+class Thinking(Shape, tag_field="type", tag="thinking"):
+    """Thinking of the model, with its signature."""
+
+    thinking: str | None = None
+    signature: str | None = None
+
+
+class RedactedThinking(Shape, tag_field="type", tag="redacted_thinking"):
+    """Withheld thinking."""
+
+    data: str
+
+
+class ToolUse(Block, tag="tool_use", kw_only=True):
+    """A call of a tool."""
+
+    id: str
+    name: str
+    input: Raw = Raw()
+    caller: Annotated[Any, Lost(_KNOB, neutral=({"type": "direct"},))] = None
+    toolset_name: _Knob = None
+
+
+class ToolReference(Block, tag="tool_reference", kw_only=True):
+    """A tool that a search found."""
+
+    tool_name: str
+
+
+class OtherBlock(Unknown, tag=""):
+    """Any other block: one of `wire.FOREIGN_BLOCKS`, or a mistake."""
+
+
+_InResult: TypeAlias = Text | Image | Document | SearchResult | ToolReference | OtherBlock
+
+
+class ToolResult(Block, tag="tool_result", kw_only=True):
+    """The result of a call."""
+
+    tool_use_id: str
+    content: str | list[_InResult] | _InResult | None = None
+    is_error: bool | None = None
+    toolset_name: _Knob = None
+
+
+# --- messages -----------------------------------------------------------------------------------
+
+_InUser: TypeAlias = (
+    Text | Image | Document | SearchResult | ToolReference | ToolResult | OtherBlock
+)
+_InAssistant: TypeAlias = (
+    SaidText
+    | Image
+    | Document
+    | SearchResult
+    | ToolReference
+    | Thinking
+    | RedactedThinking
+    | ToolUse
+    | OtherBlock
+)
+_InSystem: TypeAlias = Text | OtherBlock
+
+
+class Message(Shape, tag_field="role"):
+    """A message; the settings stand on system messages (beta per-turn control)."""
+
+    clear_at: Annotated[Any, Lost(_KNOB, neutral=("never",))] = None
+    output_config: Annotated[
+        Any, Lost(_KNOB, "settings for single turns have no counterpart upstream")
+    ] = None
+
+
+class UserMessage(Message, tag="user", kw_only=True):
+    """A message of the user."""
+
+    content: str | list[_InUser] | _InUser
+
+
+class AssistantMessage(Message, tag="assistant", kw_only=True):
+    """A message of the model."""
+
+    content: str | list[_InAssistant] | _InAssistant
+
+
+class SystemMessage(Message, tag="system"):
+    """System text inside the conversation; it may carry nothing but settings."""
+
+    content: str | list[_InSystem] | _InSystem | None = None
+
+
+AnyMessage: TypeAlias = UserMessage | AssistantMessage | SystemMessage
+
+# --- tools --------------------------------------------------------------------------------------
+
+
+class Tool(Shape):
+    """A declaration; `hosted` is the whole of one that is not a client's own."""
+
+    name: Annotated[str, Meta(min_length=1)]
+    type: Literal["custom"] | None = None
+    description: str | None = None
+    input_schema: dict[str, Any] | None = None
+    strict: bool | None = None
+    defer_loading: bool | None = None
+    cache_control: CacheControl | None = None
+    allowed_callers: _Direct = None
+    eager_input_streaming: Annotated[Any, Lost(_KNOB, neutral=(False,))] = None
+    input_examples: Annotated[Any, Lost(_KNOB, neutral=([],))] = None
+    hosted: dict[str, Any] | None = field(name="*", default=None)
+
+    @classmethod
+    def adapted(cls, value: JsonObject) -> JsonObject:
+        """The declaration, with one that is not a client's own as a whole."""
+        kind = value.get("type")
+        return value if kind in (None, "custom") else {"name": "*", "*": value}
+
+
+class WebSearch(Shape):
+    """The service's search of the web, where another vendor's takes its place."""
+
+    type: str
+    name: Any = None
+    allowed_domains: Any = None
+    user_location: Any = None
+    allowed_callers: _Direct = None
+    blocked_domains: Annotated[
+        Any, Lost(_CONTENT, "no domain can be kept out upstream", neutral=([],))
+    ] = None
+    cache_control: Annotated[Any, Lost(_KNOB, "the cache mark is not sent")] = None
+    defer_loading: Annotated[
+        Any, Lost(_KNOB, "the search is offered at once", neutral=(False,))
+    ] = None
+    max_uses: Annotated[Any, Lost(_KNOB, "searches cannot be limited upstream")] = None
+    response_inclusion: Annotated[Any, Lost(_KNOB, neutral=("full",))] = None
+    strict: Annotated[Any, Lost(_KNOB, neutral=(False,))] = None
+
+
+class ToolChoice(Shape):
+    """The choice among the tools; `name` is that of the one to be called."""
+
+    type: Literal["auto", "any", "none", "tool"]
+    name: str | None = None
+    disable_parallel_tool_use: bool | None = None
+
+
+# --- settings -----------------------------------------------------------------------------------
+
+
+class ThinkingConfig(Shape):
+    """Whether, and how much, the model thinks."""
+
+    type: Literal["adaptive", "enabled", "disabled", "between_tools"]
+    budget_tokens: Annotated[int, Meta(ge=0)] | None = None
+    display: str | None = None
+    block_binding: _Knob = None
+
+
+class OutputFormat(Shape):
+    """The answer is to be JSON of a schema."""
+
+    type: Literal["json_schema"]
+    schema: dict[str, Any] | None = None
+
+
+class OutputConfig(Shape):
+    """The effort, and the shape of the answer."""
+
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    format: OutputFormat | None = None
+    task_budget: _Knob = None
+
+
+class Metadata(Shape):
+    """The user of the client."""
+
+    user_id: str | None = None
+
+
+class Request(Shape):
+    """A request for an answer, or to count its tokens."""
+
+    model: str | None = None
+    messages: Annotated[list[AnyMessage], Meta(min_length=1)] | None = None
+    max_tokens: Annotated[int, Meta(ge=0)] | None = None
+    system: str | list[Text] | Text | None = None
+    tools: list[Tool] | None = None
+    tool_choice: ToolChoice | None = None
+    thinking: ThinkingConfig | None = None
+    output_config: OutputConfig | None = None
+    output_format: OutputFormat | None = None
+    service_tier: Literal["auto", "standard_only"] | None = None
+    speed: Literal["standard", "fast"] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=0)] | None = None
+    stop_sequences: list[str] | None = None
+    stream: bool | None = None
+    metadata: Metadata | None = None
+    cache_control: CacheControl | None = None
+    thread: Any = None
+    billing_policy: _Knob = None
+    compaction: Annotated[
+        Any, Lost(_CONTENT, "server-side compaction has no counterpart upstream")
+    ] = None
+    container: Annotated[Any, Lost(_CONTENT, "containers have no counterpart upstream")] = None
+    context_management: Annotated[
+        Any,
+        Lost(
+            _KNOB,
+            "context management has no counterpart upstream",
+            neutral=({}, {"edits": []}),
+        ),
+    ] = None
+    diagnostics: _Knob = None
+    fallback_credit_token: _Knob = None
+    fallbacks: Annotated[
+        Any, Lost(_CONTENT, "fallback models have no counterpart upstream", neutral=([],))
+    ] = None
+    inference_geo: _Knob = None
+    mcp_servers: Annotated[
+        Any, Lost(_CONTENT, "remote MCP servers have no counterpart upstream", neutral=([],))
+    ] = None
+    safeguards: _Knob = None

@@ -1,0 +1,96 @@
+"""The members of a Chat client's request that a Chat upstream does not take as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from msgspec import Raw, Struct
+
+from dragoman import jsontext
+from dragoman.canonical.options import Capabilities
+from dragoman.jsontext import JsonError
+from dragoman.protocols.openai_chat.settings import ChatCapabilities
+from dragoman.protocols.raw import holds, text_of
+from dragoman.protocols.system_text import SYSTEM_ROLES
+
+_EFFORT = ("reasoning_effort", "chat_template_kwargs", "enable_thinking")
+_LIMITS = ("max_tokens", "max_completion_tokens")
+_TOOLS = ("tools", "tool_choice", "functions", "function_call")
+
+
+class _Message(Struct):
+    role: str
+    tool_calls: Raw = Raw()
+    reasoning_content: Raw = Raw()
+
+
+_messages = jsontext.decoder(list[_Message])
+
+
+def unfit(members: Mapping[str, Raw], capabilities: Capabilities) -> Collection[str]:
+    """The names of the members to be written anew for an upstream of these capabilities."""
+    own = capabilities.of(ChatCapabilities)
+    names: set[str] = set()
+    if _has_unfit_messages(members.get("messages"), capabilities, own):
+        names.add("messages")
+    if _has_unfit_tools(members, capabilities, own):
+        names.update(_TOOLS, ("messages",))
+    if _has_unfit_effort(members, capabilities, own):
+        names.update(_EFFORT)
+    if not capabilities.sampling:
+        names.update({"temperature", "top_p"} & members.keys())
+    if "max_tokens_field" in capabilities.given and own.max_tokens_field not in members:
+        names.update(_LIMITS if not members.keys().isdisjoint(_LIMITS) else ())
+    if not own.stream_usage and "stream_options" in members:
+        names.add("stream_options")
+    wants_schema = holds(members.get("response_format"), b'"json_schema"')
+    if wants_schema and not capabilities.structured_output:
+        names.add("response_format")
+    return names
+
+
+def _has_unfit_messages(raw: Raw | None, capabilities: Capabilities, own: ChatCapabilities) -> bool:
+    if raw is None:
+        return False
+    if (not capabilities.images and holds(raw, b'"image_url"')) or (
+        not own.chat_files and holds(raw, b'"file"')
+    ):
+        return True
+    places = capabilities.late_system != "message"
+    replays = own.replay_reasoning != "never"
+    if not places and not replays:
+        return False
+    try:
+        messages = _messages(raw)
+    except JsonError:
+        return False
+    return (places and _is_misplaced(messages, own.system_role)) or (
+        replays
+        and any(message.tool_calls and not message.reasoning_content for message in messages)
+    )
+
+
+def _is_misplaced(messages: Sequence[_Message], role: str) -> bool:
+    """Whether there is a system message other than one of this role at the beginning."""
+    first = messages[:1]
+    return any(message.role in SYSTEM_ROLES for message in messages[1:]) or any(
+        message.role in SYSTEM_ROLES and message.role != role for message in first
+    )
+
+
+def _has_unfit_tools(
+    members: Mapping[str, Raw], capabilities: Capabilities, own: ChatCapabilities
+) -> bool:
+    lacks_custom = "custom_tools_native" in capabilities.given and not own.custom_tools_native
+    return (lacks_custom and holds(members.get("tools"), b'"custom"')) or (
+        not capabilities.strict_tools and holds(members.get("tools"), b'"strict"')
+    )
+
+
+def _has_unfit_effort(
+    members: Mapping[str, Raw], capabilities: Capabilities, own: ChatCapabilities
+) -> bool:
+    if "tools" in members and not own.reasoning_with_tools:
+        return True
+    effort = text_of(members.get("reasoning_effort"))
+    return bool(effort) and (own.effort != "effort" or effort not in capabilities.efforts)

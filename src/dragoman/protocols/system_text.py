@@ -1,0 +1,79 @@
+"""The placement of system text for an upstream.
+
+The chat templates of many models take one system message, at the very beginning: they refuse a
+later one, or leave it out in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Final
+
+from msgspec.structs import replace
+
+from dragoman.canonical.blocks import Block, Text
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import Request, Turn
+from dragoman.protocols.base import Outbound
+
+SYSTEM_ROLES: Final = ("system", "developer")
+
+_OPENING, _CLOSING = "<system-reminder>\n", "\n</system-reminder>"
+"""The lines around system text that a user's message carries, as agents write them themselves."""
+
+
+def place_system_text(request: Request, outbound: Outbound) -> Request:
+    """The request with its system text where the upstream takes it (`late_system`): all of it at
+    the beginning in `instructions`, later text in user turns in its place, or moved to the
+    beginning. A blank later text is left out."""
+    mode = outbound.capabilities.late_system
+    if mode == "message" or not any(turn.role in SYSTEM_ROLES for turn in request.turns):
+        return request
+    leading = len([*takewhile(lambda turn: turn.role in SYSTEM_ROLES, request.turns)])
+    instructions = list(request.instructions)
+    turns: list[Turn] = []
+    for number, turn in enumerate(request.turns):
+        if turn.role not in SYSTEM_ROLES:
+            turns.append(turn)
+            continue
+        texts, rest = _texts(turn.blocks)
+        if number < leading:
+            instructions += texts
+            turns += [replace(turn, blocks=rest)] if rest else ()
+            _lose_name(turn, outbound)
+        elif mode == "hoist":
+            instructions += texts
+            turns += [replace(turn, role="user", blocks=rest)] if rest else ()
+            _report(turn, outbound, "a late system message moved to the front")
+            _lose_name(turn, outbound)
+        else:
+            blocks = (*_fenced(texts), *rest)
+            turns += [replace(turn, role="user", blocks=blocks)] if blocks else ()
+            _report(turn, outbound, "a late system message became user text")
+    return replace(request, instructions=tuple(instructions), turns=tuple(turns))
+
+
+def _texts(blocks: Sequence[Block]) -> tuple[list[Text], tuple[Block, ...]]:
+    """The texts among the blocks, and the other blocks."""
+    texts = [block for block in blocks if type(block) is Text]
+    return texts, tuple([block for block in blocks if type(block) is not Text])
+
+
+def _fenced(texts: Sequence[Text]) -> tuple[Text, ...]:
+    """The texts as one, between the lines that say that it is not the user's."""
+    joined = "\n\n".join([text.text for text in texts if text.text])
+    if not joined.strip():
+        return ()
+    fenced = f"{_OPENING}{joined}{_CLOSING}"
+    return (replace(texts[-1], text=fenced, annotations=(), logprobs=None, phase=None),)
+
+
+def _report(turn: Turn, outbound: Outbound, detail: str) -> None:
+    outbound.ledger.add(turn.path, LossKind.CONVERTED, detail)
+
+
+def _lose_name(turn: Turn, outbound: Outbound) -> None:
+    if turn.name is not None:
+        detail = "names of speakers have no counterpart upstream"
+        outbound.ledger.add(f"{turn.path}.name", LossKind.KNOB, detail)

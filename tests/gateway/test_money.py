@@ -1,0 +1,247 @@
+"""Whatever a client does, no limit is passed: what it may cost is reserved, and what it cost is
+counted, also where nobody reports it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config import OwnPrice
+from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.serving import exchange
+from tests.gateway.clients import APIS, PATHS, body, streamed_text
+from tests.gateway.http import AUTH, Connection, call
+from tests.gateway.limited import ask, config, limit, serving, told
+from tests.gateway.odd_upstream import answering
+
+PAIRS = list(itertools.product(APIS, APIS))
+BUDGET = limit("cost", "1000", "day", clamp=False)
+TOKENS = limit("tokens", 10**9, "day")
+LIMIT = {"chat": "max_tokens", "messages": "max_tokens", "responses": "max_output_tokens"}
+PRICES = (
+    OwnPrice(model="cheap", input="1", output="1"),
+    OwnPrice(model="dear", input="1000", output="1000"),
+    OwnPrice(model="sim-*", input="1000", output="1000"),
+)
+
+
+def leave_after_words(
+    simulator: RunningSimulator, base_url: str, api: str, model: str, **more: Any
+) -> None:
+    """Ask for a stream, and leave once something of it came."""
+    with Connection(base_url) as client:
+        if api == "responses":
+            more["store"] = False
+        client.send("POST", PATHS[api], body(api, model, stream=True, **more), AUTH)
+        assert client.head().status == 200
+        seen = b""
+        while not streamed_text(api, seen[: seen.rfind(b"\n\n") + 2]):
+            seen += client.chunk()
+
+
+@pytest.mark.parametrize(("api", "upstream"), PAIRS)
+def test_who_leaves_before_the_usage_pays_what_is_used(
+    simulator: RunningSimulator, api: str, upstream: str
+) -> None:
+    """The answer is read on: what it costs is not seen in its text."""
+    model = f"{upstream}/sim-text?words=60&delay_ms=3&input=3000&output=5000"
+    with serving(config(simulator.base_url, BUDGET, TOKENS)) as (gateway, lines):
+        leave_after_words(simulator, gateway.base_url, api, model)
+        simulator.wait_for(lambda: bool(lines))
+        used = [one["used"] for one in told(gateway)["limits"]]
+    line = lines[0]
+    assert line["error"] == "client_gone"
+    assert (line["usage"]["input"], line["usage"]["output"]) == (3000, 5000)
+    assert used == ["8", 8000]
+
+
+@pytest.mark.parametrize(("api", "upstream"), [("chat", "chat"), ("messages", "responses")])
+def test_what_is_not_read_in_time_counts_as_it_was_reserved(
+    simulator: RunningSimulator, monkeypatch: pytest.MonkeyPatch, api: str, upstream: str
+) -> None:
+    monkeypatch.setattr(exchange, "READ_ON_S", 0.05)
+    model = f"{upstream}/sim-text?words=3000&delay_ms=20"
+    with serving(config(simulator.base_url, BUDGET, TOKENS)) as (gateway, lines):
+        leave_after_words(simulator, gateway.base_url, api, model, **{LIMIT[api]: 7000})
+        simulator.wait_for(lambda: bool(lines))
+        used = [one["used"] for one in told(gateway)["limits"]]
+    line = lines[0]
+    assert line["estimated"]
+    assert line["usage"]["output"] == 7000
+    tokens = line["usage"]["input"] + 7000
+    assert used == [f"{tokens / 1000:g}", tokens]
+
+
+UNBELIEVABLE = [{}, "many", {"prompt_tokens": "12", "completion_tokens": 10**12}, None]
+
+
+@pytest.mark.parametrize("usage", UNBELIEVABLE)
+@pytest.mark.parametrize("api", APIS)
+def test_usage_that_cannot_be_is_estimated(api: str, usage: Any) -> None:
+    answer = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "sim-text",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "word " * 100},
+                "finish_reason": "stop",
+            }
+        ],
+        "usage": usage,
+    }
+    encoded = json.dumps(answer).encode()
+    with (
+        answering(200, "application/json", encoded) as base_url,
+        serving(config(base_url, BUDGET)) as (gateway, lines),
+    ):
+        assert ask(gateway, api, "chat/sim-text", "word " * 400).status == 200
+        [shown] = told(gateway)["limits"]
+    line = lines[0]
+    assert line["estimated"]
+    assert line["usage"]["input"] > 400
+    assert line["usage"]["output"] > 100
+    assert shown["used"] == line["cost_usd"]
+
+
+@pytest.mark.parametrize("usage", [{"input_tokens": 0, "output_tokens": 0}, {}])
+def test_usage_of_nothing_in_a_message_is_estimated(usage: Any) -> None:
+    answer = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "sim-text",
+        "content": [{"type": "text", "text": "word " * 100}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": usage,
+    }
+    with (
+        answering(200, "application/json", json.dumps(answer).encode()) as base_url,
+        serving(config(base_url, TOKENS)) as (gateway, _),
+    ):
+        assert ask(gateway, "messages", "messages/sim-text").status == 200
+        [shown] = told(gateway)["limits"]
+    assert shown["used"] > 100
+
+
+def test_the_highest_of_several_output_limits_is_reserved(simulator: RunningSimulator) -> None:
+    tight = limit("output_tokens", 1000, "day", clamp=False)
+    with serving(config(simulator.base_url, tight)) as (gateway, _):
+        assert ask(gateway, max_tokens=1, max_completion_tokens=60_000).status == 429
+        assert ask(gateway, max_completion_tokens=1, max_tokens=60_000).status == 429
+
+
+def test_text_that_looks_like_a_file_is_reserved_as_text(simulator: RunningSimulator) -> None:
+    text = "base64 " + "a" * 40_000 + " word" * 50_000
+    tight = limit("input_tokens", 60_000, "day")
+    with serving(config(simulator.base_url, tight)) as (gateway, _):
+        assert ask(gateway, text=text).status == 429
+
+
+def test_estimates_of_one_key_are_not_those_of_another(simulator: RunningSimulator) -> None:
+    """One whose prompts are dense does not make those of others be refused."""
+    made = config(simulator.base_url, TOKENS)
+    tester, other = made.clients
+    tight = replace(other, limits=(limit("input_tokens", 2000, "day"),))
+    with serving(replace(made, clients=(tester, tight))) as (gateway, _):
+        for _ in range(60):
+            asked = ask(gateway, model="chat/sim-text?input=9000", text="word " * 1200)
+            assert asked.status == 200
+        assert ask(gateway, text="word " * 900, key="sk-other-client").status == 200
+
+
+def named(model: str, **more: Any) -> bytes:
+    answer = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": model,
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "."}, "finish_reason": "stop"}
+        ],
+        "usage": {"prompt_tokens": 1000, "completion_tokens": 1000, "total_tokens": 2000},
+    }
+    return json.dumps({**answer, **more}).encode()
+
+
+@pytest.mark.parametrize(("answered", "cost"), [("cheap", "0.002"), ("dear", "2"), ("x", "2")])
+def test_the_model_that_answered_is_charged(answered: str, cost: str) -> None:
+    """Where a request names several; the dearest where it is not known which one it was."""
+    with (
+        answering(200, "application/json", named(answered)) as base_url,
+        serving(config(base_url, BUDGET, prices=PRICES)) as (gateway, _),
+    ):
+        assert ask(gateway, model="chat/cheap", models=["cheap", "dear"]).status == 200
+        assert told(gateway)["limits"][0]["used"] == cost
+
+
+def test_what_the_dearest_model_costs_that_is_named_is_reserved(
+    simulator: RunningSimulator,
+) -> None:
+    tight = limit("cost", "1", "day", clamp=False)
+    with serving(config(simulator.base_url, tight, prices=PRICES)) as (gateway, _):
+        answer = ask(gateway, model="chat/cheap", max_tokens=1000, models=["dear"])
+        assert answer.status == 429
+
+
+def test_each_model_that_is_named_needs_a_price(simulator: RunningSimulator) -> None:
+    with serving(config(simulator.base_url, BUDGET, prices=PRICES)) as (gateway, _):
+        answer = ask(gateway, model="chat/sim-text", models=["sim-text", "nobody-knows"])
+        assert (answer.status, answer.json["error"]["code"]) == (403, "model_unpriced")
+
+
+@pytest.mark.parametrize("name", ["DEAR", " dear ", "dear:latest", "De ar", "chat/DEAR"])
+def test_lists_of_models_do_not_know_case(simulator: RunningSimulator, name: str) -> None:
+    with serving(config(simulator.base_url, models_denied=("dear",))) as (gateway, _):
+        asked = name if "/" in name else f"chat/{name}"
+        answer = call(gateway.base_url, "POST", PATHS["chat"], body("chat", asked), AUTH)
+        assert answer.status == 404
+
+
+SPELLINGS: dict[str, list[dict[str, Any]]] = {
+    "chat": [
+        {"MODEL": "dear"},
+        {"Max_Tokens": 10**6},
+        {"N": 100},
+        {"Stream_Options": {"include_usage": False}},
+        {"stream_options": {"INCLUDE_USAGE": False}},
+        {"max_to\N{KELVIN SIGN}ens": 10**6},
+        {"Service_Tier": "priority"},
+    ],
+    "messages": [
+        {"Model": "dear"},
+        {"MAX_TOKENS": 10**6},
+        {"thinking": {"type": "enabled", "budget_tokens": 1024, "Budget_Tokens": 10**6}},
+        {"SPEED": "fast"},
+    ],
+    "responses": [
+        {"Model": "dear"},
+        {"max_output_token\N{LATIN SMALL LETTER LONG S}": 10**6},
+        {"reasoning": {"Effort": "high"}},
+        {"PREVIOUS_RESPONSE_ID": "resp_x"},
+    ],
+}
+
+
+@pytest.mark.parametrize("upstream", APIS)
+@pytest.mark.parametrize(
+    ("api", "more"), [(api, more) for api, each in SPELLINGS.items() for more in each]
+)
+def test_members_in_other_letters_are_refused(
+    simulator: RunningSimulator, api: str, more: dict[str, Any], upstream: str
+) -> None:
+    """Servers in Go read them as the same: the last one counts. The letters may be ones that only
+    look alike."""
+    with serving(config(simulator.base_url)) as (gateway, _):
+        answer = ask(gateway, api, f"{upstream}/sim-text", **more)
+        assert answer.status == 400, answer.body
+        assert not simulator.requests
+        [name] = more
+        assert name in answer.json["error"]["message"]
