@@ -145,16 +145,52 @@ class Reader(Generic[T]):
             raise mismatch(error) from None
 
 
-def report_lost(given: Struct, path: str, extras: list[Extra]) -> None:
-    """Add the members of `given` that are declared as `Lost` to the extras; `path` is its own."""
+def report_lost(
+    given: Struct, path: str, extras: list[Extra], read: Collection[str] | None = None
+) -> None:
+    """Add the members of `given` that are declared as `Lost` to the extras; `path` is its own. Of
+    an object whose kind decides what is read, all but the members `read` are added."""
     values, absent, members = _lost(type(given))
-    if values(given) == absent:
+    if read is None and values(given) == absent:
         return
+    if read is not None:
+        declared = {name: lost for name, _, lost in members}
+        members = tuple(
+            (name, encoded, declared.get(name, UNKNOWN))
+            for name, encoded in zip(
+                given.__struct_fields__, given.__struct_encode_fields__, strict=True
+            )
+            if name not in read
+        )
     for attribute, name, lost in members:
         value = getattr(given, attribute)
         if value is not None and not is_neutral(value, lost.neutral):
             at = f"{path}.{name}" if path else name
             extras.append(Extra(at, value, lost.kind, lost.detail, lost.code))
+
+
+def text(value: Any, path: str, name: str) -> str:
+    """A text that must be there: the member `name` of the object at `path`.
+
+    Raises:
+        InvalidRequest: it is anything else.
+    """
+    if type(value) is not str:
+        problem = "is required" if value is None else "must be a string"
+        raise InvalidRequest.at(f"{path}.{name}", problem)
+    return value
+
+
+def needed(value: str | None, path: str, name: str) -> str:
+    """A text that must not be empty.
+
+    Raises:
+        InvalidRequest: it is, or there is none.
+    """
+    if not value:
+        problem = "is required" if value is None else "must not be empty"
+        raise InvalidRequest.at(f"{path}.{name}", problem)
+    return value
 
 
 def is_neutral(value: Any, neutral: Iterable[Any]) -> bool:

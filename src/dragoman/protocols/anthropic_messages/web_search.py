@@ -43,11 +43,6 @@ def read_search(value: JsonObject, kind: str, path: str) -> SearchTool | None:
     if domains is not None and not _are_texts(domains):
         extras.append(Extra(f"{path}.allowed_domains", domains, LossKind.CONTENT))
         domains = None
-<<<<<<< HEAD
-    location = read_location(fields.take("user_location"), fields.at("user_location"), extras)
-    fields.rest(extras, wire.WEB_SEARCH)
-=======
->>>>>>> main
     return SearchTool(
         name=NAME,
         allowed_domains=tuple(domains) if domains else None,

@@ -43,7 +43,7 @@ def read_content(
     Raises:
         InvalidRequest: at the part or field at fault.
     """
-    if type(content) is str:
+    if isinstance(content, str):
         return (Text(text=content, phase=phase, path=path),)
     return tuple(
         [
@@ -53,7 +53,7 @@ def read_content(
     )
 
 
-def _read_part(part: Any, path: str, extras: list[Extra], phase: str | None) -> Block:
+def _read_part(part: shapes.AnyPart, path: str, extras: list[Extra], phase: str | None) -> Block:
     mark = part.prompt_cache_breakpoint
     cache = None if mark is None else CacheMark(mark.ttl)
     match part:
@@ -66,6 +66,8 @@ def _read_part(part: Any, path: str, extras: list[Extra], phase: str | None) -> 
         case shapes.FilePart():
             report_lost(part, path, extras)
             return _read_file(part, path, cache, extras)
+        case shapes.ReasoningText():
+            raise InvalidRequest.at(f"{path}.type", "unknown content part 'reasoning_text'")
     audio = part.input_audio
     _check_base64(audio.data, f"{path}.input_audio.data")
     return Audio(data=audio.data, format=audio.format, cache=cache, path=path)

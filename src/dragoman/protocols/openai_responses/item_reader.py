@@ -7,11 +7,13 @@ their order, neighbouring tool outputs one user turn; every other message is a t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Any, Final, Literal
 
-from msgspec import Raw
+from msgspec import structs
 from msgspec.structs import replace
 
+from dragoman import jsontext
 from dragoman.canonical.blocks import (
     Block,
     Foreign,
@@ -25,19 +27,19 @@ from dragoman.canonical.envelope import MARKER, PREFIX, Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, Tool, Turn
+from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject, check_depth
 from dragoman.protocols.openai_responses import shapes, wire
 from dragoman.protocols.openai_responses.content_reader import read_content
 from dragoman.protocols.openai_responses.machine_tools import (
-    MachineCall,
-    MachineOutput,
     read_machine_call,
     read_machine_output,
+    read_shell_output,
 )
 from dragoman.protocols.openai_responses.tool_search import read_search_call, search_result
 from dragoman.protocols.openai_responses.tools import read_tools
 from dragoman.protocols.openai_responses.web_search import WEB_SEARCH, read_web_search
-from dragoman.protocols.reading import REFUSED, Reader, report_lost
+from dragoman.protocols.reading import Reader, needed, report_lost, text
 
 
 class ItemReader:
@@ -54,31 +56,37 @@ class ItemReader:
         self._blocks: list[Block] = []
         self._path = ""
         self.tools: list[Tool] = []
-        self.updates: list[tuple[str, shapes.ConfigurationUpdate]] = []
+        self.updates: list[tuple[str, shapes.Item]] = []
 
-    def read(self, raw: Raw, path: str) -> None:
+    def read(self, item: shapes.Item, path: str) -> None:
         """Take the next item.
 
         Raises:
             InvalidRequest: at the field at fault.
         """
-        item: shapes.AnyItem
-        try:
-            # Many clients leave the type of messages out.
-            is_message = bytes(memoryview(raw)[:7]) == b'{"role"'
-            item = (_message if is_message else _item).decode(raw)
-        except REFUSED:
-            item = _item.read(raw, self._extras, path)
-        if isinstance(item, shapes.UnknownItem):
-            kind, value = item.kind, item.value
-            if kind not in _SEARCHES or not _is_clients(value):
-                self._foreign(kind, value, path)
+        kind = item.type
+        if kind is None:
+            # Both forms may leave their type out: easy messages and references.
+            kind = "item_reference" if item.role is None else "message"
+            if item.role is None and item.id is None:
+                raise InvalidRequest.at(f"{path}.type", "is required")
+        known = _KINDS.get(kind)
+        if item.carried is not None or known is None or known.is_search:
+            value = item.carried or _whole(item)
+            if known is None or item.carried is not None or not shapes.is_clients_search(value):
+                self._carry(kind, value, path)
                 return
-            known: shapes.Item = _SEARCHES[kind].convert(value, path, self._extras)
+        known.read(self, item, path)
+        if known.unread(item) != known.absent:
+            report_lost(item, path, self._extras, known.members)
+
+    def _carry(self, kind: str, value: JsonObject, path: str) -> None:
+        if kind == "shell_call_output":
+            output = _shell_output.convert(value, path, self._extras)
+            self._add("user", read_shell_output(output, path))
+            report_lost(output, path, self._extras)
         else:
-            known = item
-        _READERS[type(known)](self, known, path)
-        report_lost(known, path, self._extras)
+            self._foreign(kind, value, path)
 
     def _foreign(self, kind: str, value: JsonObject, path: str) -> None:
         side: Literal["assistant", "user"]
@@ -115,15 +123,17 @@ class ItemReader:
         self._side = None
         self._blocks = []
 
-    def _message(self, item: shapes.Message, path: str) -> None:
-        role, phase = item.role, item.phase
-        if phase is not None and role != "assistant":
-            detail = "only the model's own messages have a phase"
-            self._extras.append(Extra(f"{path}.phase", phase, LossKind.KNOB, detail))
-            phase = None
-        blocks = read_content(item.content, f"{path}.content", self._extras, phase)
-        if phase is not None and not any(isinstance(block, Text) for block in blocks):
-            detail = "only text has a phase"
+    def _message(self, item: shapes.Item, path: str) -> None:
+        role, content, phase = item.role, item.content, item.phase
+        if content is None:
+            raise InvalidRequest.at(f"{path}.content", "is required")
+        blocks = read_content(
+            content, f"{path}.content", self._extras, phase if role == "assistant" else None
+        )
+        if phase is not None and not (
+            role == "assistant" and any(isinstance(block, Text) for block in blocks)
+        ):
+            detail = "only the texts of the model's own messages have a phase"
             self._extras.append(Extra(f"{path}.phase", phase, LossKind.KNOB, detail))
         if role == "assistant":
             if self._side != "assistant":
@@ -131,60 +141,61 @@ class ItemReader:
             self._blocks += blocks
             return
         self._flush()
+        if role is None:
+            raise InvalidRequest.at(f"{path}.role", "is required")
         if blocks:
             self._turns.append(Turn(role=role, blocks=blocks, path=path))
 
-    def _call(self, item: shapes.FunctionCall, path: str) -> None:
+    def _call(self, item: shapes.Item, path: str) -> None:
         call = ToolCall(
-            id=item.call_id,
-            name=item.name,
-            arguments=item.arguments,
+            id=needed(item.call_id, path, "call_id"),
+            name=needed(item.name, path, "name"),
+            arguments=text(item.arguments, path, "arguments"),
             namespace=item.namespace,
             path=path,
         )
         self._add("assistant", call)
 
-    def _custom_call(self, item: shapes.CustomCall, path: str) -> None:
+    def _custom_call(self, item: shapes.Item, path: str) -> None:
         call = ToolCall(
-            id=item.call_id,
-            name=item.name,
-            arguments=item.input,
+            id=needed(item.call_id, path, "call_id"),
+            name=needed(item.name, path, "name"),
+            arguments=text(item.input, path, "input"),
             custom=True,
             namespace=item.namespace,
             path=path,
         )
         self._add("assistant", call)
 
-    def _search_call(self, item: shapes.SearchCall, path: str) -> None:
+    def _search_call(self, item: shapes.Item, path: str) -> None:
         self._add("assistant", read_search_call(item, path))
 
-    def _machine_call(self, item: MachineCall, path: str) -> None:
+    def _machine_call(self, item: shapes.Item, path: str) -> None:
         self._add("assistant", read_machine_call(item, path))
 
-    def _output(self, item: shapes.FunctionOutput | shapes.CustomOutput, path: str) -> None:
-        content: tuple[Block, ...] = ()
-        if item.output != "":
-            content = read_content(item.output, f"{path}.output", self._extras)
-        custom = type(item) is shapes.CustomOutput
-        self._add(
-            "user", ToolResult(call_id=item.call_id, content=content, custom=custom, path=path)
-        )
+    def _output(self, item: shapes.Item, path: str) -> None:
+        call_id, output = needed(item.call_id, path, "call_id"), item.output
+        if output is None:
+            raise InvalidRequest.at(f"{path}.output", "is required")
+        content = read_content(output, f"{path}.output", self._extras) if output != "" else ()
+        custom = item.type == "custom_tool_call_output"
+        self._add("user", ToolResult(call_id=call_id, content=content, custom=custom, path=path))
 
-    def _machine_output(self, item: MachineOutput, path: str) -> None:
+    def _machine_output(self, item: shapes.Item, path: str) -> None:
         self._add("user", read_machine_output(item, path))
 
-    def _search_output(self, item: shapes.SearchOutput, path: str) -> None:
+    def _search_output(self, item: shapes.Item, path: str) -> None:
         found = read_tools(item.tools, f"{path}.tools", self._extras)
         self._offer(found)
-        self._add("user", search_result(item.call_id, found, path))
+        self._add("user", search_result(item.call_id or "", found, path))
 
     def _offer(self, tools: Iterable[Tool]) -> None:
         """Add tools declared in items, without duplicates."""
         self.tools += (tool for tool in tools if not any(_same(tool, one) for one in self.tools))
 
-    def _reasoning(self, item: shapes.ReasoningItem, path: str) -> None:
+    def _reasoning(self, item: shapes.Item, path: str) -> None:
         summary = tuple([part.text for part in item.summary or ()])
-        content = tuple([part.text for part in item.content or ()])
+        content = _thoughts(item.content, f"{path}.content")
         if summary and content:
             detail = "only the summary of reasoning is carried beside its state"
             self._extras.append(Extra(f"{path}.content", content, LossKind.KNOB, detail))
@@ -194,6 +205,8 @@ class ItemReader:
             path=path,
         )
         if item.encrypted_content:
+            if type(item.id) not in (str, type(None)):
+                raise InvalidRequest.at(f"{path}.id", "must be a string")
             block = self._with_state(block, item.encrypted_content, item.id)
         self._add("assistant", block)
 
@@ -210,52 +223,89 @@ class ItemReader:
             return replace(block, opaque=opened.opaque)
         return replace(opened, path=block.path)
 
-    def _additional_tools(self, item: shapes.AdditionalTools, path: str) -> None:
+    def _additional_tools(self, item: shapes.Item, path: str) -> None:
         self._offer(read_tools(item.tools, f"{path}.tools", self._extras))
         detail = "these tools are offered from the start of the conversation"
         self._extras.append(Extra(path, item.tools, LossKind.CONVERTED, detail))
 
-    def _configuration_update(self, item: shapes.ConfigurationUpdate, path: str) -> None:
+    def _configuration_update(self, item: shapes.Item, path: str) -> None:
         self.updates.append((path, item))
         detail = "these settings hold for the whole request"
         self._extras.append(Extra(path, item, LossKind.CONVERTED, detail))
 
-    def _item_reference(self, item: shapes.ItemReference, path: str) -> None:
+    def _item_reference(self, item: shapes.Item, path: str) -> None:
         detail = "items are not stored here; send the item itself"
         self._extras.append(Extra(path, item.id, LossKind.CONTENT, detail))
 
 
-_item: Reader[shapes.AnyItem] = Reader(shapes.AnyItem)  # type: ignore[arg-type]
-_message = Reader(shapes.Message)
-_SEARCHES: dict[str, Reader[Any]] = {
-    "tool_search_call": Reader(shapes.SearchCall),
-    "tool_search_output": Reader(shapes.SearchOutput),
+_shell_output = Reader(shapes.ShellOutput)
+
+
+class _Kind:
+    """A type of items: its reader, and the members that this reads."""
+
+    __slots__ = ("absent", "is_search", "members", "read", "unread")
+
+    def __init__(
+        self,
+        read: Callable[[ItemReader, shapes.Item, str], None],
+        *members: str,
+        search: bool = False,
+    ) -> None:
+        self.read = read
+        self.members = frozenset({"type", "id", *members})
+        self.is_search = search
+        """Whether it is of a search, which may be the vendor's."""
+        unread = [name for name in shapes.Item.__struct_fields__ if name not in self.members]
+        self.unread: Callable[[shapes.Item], tuple[Any, ...]] = attrgetter(*unread)
+        self.absent = (None,) * len(unread)
+        """The values of the other members, where they are absent."""
+
+
+_CALL = ("call_id", "name", "namespace")
+_KINDS: Final = {
+    "message": _Kind(ItemReader._message, "role", "content", "phase"),
+    "function_call": _Kind(ItemReader._call, *_CALL, "arguments"),
+    "custom_tool_call": _Kind(ItemReader._custom_call, *_CALL, "input"),
+    "function_call_output": _Kind(ItemReader._output, "call_id", "output"),
+    "custom_tool_call_output": _Kind(ItemReader._output, "call_id", "output"),
+    "reasoning": _Kind(ItemReader._reasoning, "summary", "content", "encrypted_content"),
+    "tool_search_call": _Kind(
+        ItemReader._search_call, "call_id", "execution", "arguments", search=True
+    ),
+    "tool_search_output": _Kind(
+        ItemReader._search_output, "call_id", "execution", "tools", search=True
+    ),
+    "shell_call": _Kind(ItemReader._machine_call, "call_id", "action"),
+    "local_shell_call": _Kind(ItemReader._machine_call, "call_id", "action"),
+    "apply_patch_call": _Kind(ItemReader._machine_call, "call_id", "operation"),
+    "local_shell_call_output": _Kind(ItemReader._machine_output, "output"),
+    "apply_patch_call_output": _Kind(ItemReader._machine_output, "call_id", "status", "output"),
+    "additional_tools": _Kind(ItemReader._additional_tools, "role", "tools"),
+    "configuration_update": _Kind(ItemReader._configuration_update, "reasoning", "text"),
+    "item_reference": _Kind(ItemReader._item_reference),
 }
 
-_READERS: dict[type[shapes.Item], Callable[[ItemReader, Any, str], None]] = {
-    shapes.Message: ItemReader._message,
-    shapes.FunctionCall: ItemReader._call,
-    shapes.CustomCall: ItemReader._custom_call,
-    shapes.SearchCall: ItemReader._search_call,
-    shapes.ShellCall: ItemReader._machine_call,
-    shapes.LocalShellCall: ItemReader._machine_call,
-    shapes.PatchCall: ItemReader._machine_call,
-    shapes.FunctionOutput: ItemReader._output,
-    shapes.CustomOutput: ItemReader._output,
-    shapes.SearchOutput: ItemReader._search_output,
-    shapes.ShellOutput: ItemReader._machine_output,
-    shapes.LocalShellOutput: ItemReader._machine_output,
-    shapes.PatchOutput: ItemReader._machine_output,
-    shapes.ReasoningItem: ItemReader._reasoning,
-    shapes.AdditionalTools: ItemReader._additional_tools,
-    shapes.ConfigurationUpdate: ItemReader._configuration_update,
-    shapes.ItemReference: ItemReader._item_reference,
-}
+
+def _whole(item: shapes.Item) -> JsonObject:
+    """All of an item that has no unusual members."""
+    members = zip(item.__struct_encode_fields__, structs.astuple(item), strict=True)
+    whole: JsonObject = jsontext.decode(
+        to_json({name: value for name, value in members if value is not None})
+    )
+    return whole
 
 
-def _is_clients(value: JsonObject) -> bool:
-    """Whether an item is of a search for tools that the client carries out."""
-    return value.get("execution") == "client" and bool(value.get("call_id"))
+def _thoughts(content: shapes.Content | None, path: str) -> tuple[str, ...]:
+    """The texts of readable reasoning."""
+    if isinstance(content, str):
+        raise InvalidRequest.at(path, "must be an array")
+    texts = []
+    for number, part in enumerate(content or ()):
+        if not isinstance(part, shapes.ReasoningText | shapes.TextPart):
+            raise InvalidRequest.at(f"{path}[{number}].type", "must be reasoning_text")
+        texts.append(part.text)
+    return tuple(texts)
 
 
 def _same(one: Tool, other: Tool) -> bool:

@@ -9,16 +9,17 @@ response_apply_patch_tool_call.py; LocalShellCall in response_input_item_param.p
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final
 
 from dragoman.canonical.blocks import Text, ToolCall, ToolResult
+from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, FunctionTool
 from dragoman.jsontext import object_of
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import shapes
-from dragoman.protocols.reading import Reader, report_lost
+from dragoman.protocols.reading import Reader, report_lost, text
 
 _TEXT: Final = {"type": "string"}
 _TEXTS: Final = {"type": "array", "items": _TEXT}
@@ -103,48 +104,55 @@ def _arguments(payload: str) -> JsonObject:
     return object_of(payload) or {}
 
 
-MachineCall: TypeAlias = shapes.ShellCall | shapes.LocalShellCall | shapes.PatchCall
-MachineOutput: TypeAlias = shapes.ShellOutput | shapes.LocalShellOutput | shapes.PatchOutput
+def read_machine_call(item: shapes.Item, path: str) -> ToolCall:
+    """A call in the history.
 
-
-def read_machine_call(item: MachineCall, path: str) -> ToolCall:
-    """A call in the history."""
-    form = _FORMS[type(item)]
-    body = item.operation if isinstance(item, shapes.PatchCall) else item.action
+    Raises:
+        InvalidRequest: it is malformed.
+    """
+    form = str(item.type).removesuffix("_call")
+    body: JsonObject | None = getattr(item, _PAYLOADS[form])
+    if body is None:
+        raise InvalidRequest.at(f"{path}.{_PAYLOADS[form]}", "is required")
     given = {name: value for name, value in body.items() if value not in (None, {})}
     if form == "local_shell":
         given.pop("type", None)
-    return ToolCall(id=item.call_id, name=form, arguments=to_json_text(given), form=form, path=path)
+    return ToolCall(
+        id=text(item.call_id, path, "call_id"),
+        name=form,
+        arguments=to_json_text(given),
+        form=form,
+        path=path,
+    )
 
 
-_FORMS: Final[dict[type, str]] = {
-    shapes.ShellCall: "shell",
-    shapes.LocalShellCall: "local_shell",
-    shapes.PatchCall: "apply_patch",
-}
+def read_machine_output(item: shapes.Item, path: str) -> ToolResult:
+    """The output of a call, as text.
+
+    Raises:
+        InvalidRequest: it is malformed.
+    """
+    if item.type == "local_shell_call_output":
+        # It has only the id of its call.
+        return _result(text(item.id, path, "id"), text(item.output, path, "output"), path)
+    said = text(item.status, path, "status")
+    if item.output:
+        said = f"{said}: {text(item.output, path, 'output')}"
+    return _result(text(item.call_id, path, "call_id"), said, path)
 
 
-def read_machine_output(item: MachineOutput, path: str) -> ToolResult:
-    """The output of a call, as text."""
-    match item:
-        case shapes.ShellOutput():
-            call_id, text = item.call_id, _shell_output(item)
-        case shapes.LocalShellOutput():
-            call_id, text = item.id, item.output
-        case shapes.PatchOutput():
-            call_id, text = item.call_id, item.status
-            text = f"{text}: {item.output}" if item.output else text
-    content = (Text(text=text, path=f"{path}.output"),) if text else ()
+def _result(call_id: str, said: str, path: str) -> ToolResult:
+    content = (Text(text=said, path=f"{path}.output"),) if said else ()
     return ToolResult(call_id=call_id, content=content, path=path)
 
 
-def _shell_output(item: shapes.ShellOutput) -> str:
+def read_shell_output(item: shapes.ShellOutput, path: str) -> ToolResult:
+    """The output of the client's shell, as text."""
     lines: list[str] = []
     for chunk in item.output or ():
         lines += filter(None, (chunk.stdout, chunk.stderr))
-        outcome = chunk.outcome
-        if outcome is not None and outcome.type == "exit":
-            lines.append(f"[exit code {outcome.exit_code}]")
+        if chunk.outcome is not None and chunk.outcome.type == "exit":
+            lines.append(f"[exit code {chunk.outcome.exit_code}]")
         else:
             lines.append("[timed out]")
-    return "\n".join(lines)
+    return _result(item.call_id, "\n".join(lines), path)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from operator import attrgetter
+from typing import Any
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import Text
@@ -24,7 +26,7 @@ from dragoman.protocols.openai_responses import shapes, wire
 from dragoman.protocols.openai_responses.item_reader import ItemReader
 from dragoman.protocols.openai_responses.tools import read_tool_choice, read_tools
 from dragoman.protocols.openai_responses.web_search import SOURCES, with_choice
-from dragoman.protocols.reading import Reader, carried_dict, report_lost
+from dragoman.protocols.reading import REFUSED, Reader, carried_dict, report_lost
 
 _INSTEAD_OF_INPUT = ("previous_response_id", "conversation", "prompt")
 
@@ -44,12 +46,16 @@ def read_request(body: bytes, sealer: Sealer) -> Request:
         InvalidRequest: at the field at fault.
     """
     unknown: list[Extra] = []
-    given = _request.read(body, unknown)
+    given: shapes.Request[shapes.Item] | shapes.Request[Raw]
+    try:
+        given = _request.decode(body)
+    except REFUSED:
+        given = _odd_request.read(body, unknown)
     check_depth(given.moderation, "moderation")
     extras: list[Extra] = []
     paths = _PATHS.copy()
     items = ItemReader(sealer, extras)
-    turns = _read_input(given, items)
+    turns = _read_input(given, items, extras)
     tools: tuple[Tool, ...] = (*read_tools(given.tools, "tools", extras), *items.tools)
     settings = {
         name: value
@@ -102,10 +108,14 @@ _SAME = (
 """Settings that are in a canonical request as they are."""
 
 _same_of = attrgetter(*_SAME)
-_request = Reader(shapes.Request)
+_request = Reader(shapes.Request[shapes.Item])
+_odd_request = Reader(shapes.Request[Raw])
+_item = Reader(shapes.Item)
 
 
-def _read_input(given: shapes.Request, items: ItemReader) -> tuple[Turn, ...]:
+def _read_input(
+    given: shapes.Request[Any], items: ItemReader, extras: list[Extra]
+) -> tuple[Turn, ...]:
     value = given.input
     if isinstance(value, str):
         return (Turn(role="user", blocks=(Text(text=value, path="input"),), path="input"),)
@@ -114,13 +124,14 @@ def _read_input(given: shapes.Request, items: ItemReader) -> tuple[Turn, ...]:
             problem = "is required" if value is None else "must not be empty"
             raise InvalidRequest.at("input", problem)
         return ()
-    for position, raw in enumerate(value):
-        items.read(raw, f"input[{position}]")
+    for position, item in enumerate(value):
+        path = f"input[{position}]"
+        items.read(item if type(item) is shapes.Item else _item.read(item, extras, path), path)
     return items.finish()
 
 
 def _read_thinking(
-    given: shapes.Request,
+    given: shapes.Request[Any],
     items: ItemReader,
     settings: JsonObject,
     paths: dict[str, str],
@@ -148,7 +159,7 @@ def _thinking(given: shapes.Reasoning | None, path: str, extras: list[Extra]) ->
 
 
 def _read_format(
-    given: shapes.Request, items: ItemReader, settings: JsonObject, paths: dict[str, str]
+    given: shapes.Request[Any], items: ItemReader, settings: JsonObject, paths: dict[str, str]
 ) -> None:
     """Add the form of the answer, after the conversation's updates."""
     text, path = given.text, "text"
@@ -174,7 +185,9 @@ def _read_format(
         )
 
 
-def _read_cache_options(given: shapes.Request, settings: JsonObject, paths: dict[str, str]) -> None:
+def _read_cache_options(
+    given: shapes.Request[Any], settings: JsonObject, paths: dict[str, str]
+) -> None:
     options = given.prompt_cache_options
     if not options:
         return

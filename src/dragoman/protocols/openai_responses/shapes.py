@@ -7,11 +7,12 @@ in the vendor's store, where nothing is looked up."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import Meta, Raw, Struct, field
 
 from dragoman.canonical.losses import LossKind
+from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.reading import Lost, Unknown
 
 _KNOB = LossKind.KNOB
@@ -102,14 +103,27 @@ class AudioPart(Part, tag="input_audio", kw_only=True):
     input_audio: AudioData
 
 
-Content: TypeAlias = (
-    str | list[TextPart | InputText | OutputText | RefusalPart | ImagePart | FilePart | AudioPart]
+class ReasoningText(Part, tag="reasoning_text", kw_only=True):
+    """A part of readable reasoning."""
+
+    text: str
+
+
+AnyPart: TypeAlias = (
+    TextPart
+    | InputText
+    | OutputText
+    | RefusalPart
+    | ImagePart
+    | FilePart
+    | AudioPart
+    | ReasoningText
 )
+Content: TypeAlias = str | list[AnyPart]
 
 # --- tools --------------------------------------------------------------------------------------
 
 _MACHINE = Lost(_KNOB, "the tool runs on the client's machine", neutral=({"type": "local"},))
-_DIRECT = Lost(_KNOB, neutral=({"type": "direct"},))
 
 
 class _Tool(Shape, kw_only=True):
@@ -264,107 +278,69 @@ class TextSettings(Shape, kw_only=True):
 
 # --- items --------------------------------------------------------------------------------------
 
+_COPY = Lost(_KNOB, "the call has it too")
 _STATUS = Lost(_KNOB, "every item of a history counts as completed", neutral=("completed",))
+_LENGTH = Lost(_KNOB, "the result is given as it is")
+_CALLER = Lost(_KNOB, neutral=({"type": "direct"},))
 
 
-class Item(Shape, tag_field="type", kw_only=True):
-    """An item of a conversation."""
+class SummaryPart(Struct):
+    """A part of the summary of reasoning."""
 
+    text: str
+
+
+class Item(Shape, kw_only=True):
+    """An item of a conversation, of any type that is read: the type of messages may be left out,
+    which a union does not allow. What losing a member means holds for the types that do not read
+    it. An item of another type is `carried` whole."""
+
+    type: str | None = None
     id: Any = None
+    role: Role | None = None
+    content: Content | None = None
+    phase: Annotated[str | None, Lost(_KNOB, "only the model's own messages have a phase")] = None
+    call_id: str | None = None
+    name: Annotated[str | None, _COPY] = None
+    namespace: Annotated[str | None, _COPY] = None
+    arguments: Any = None
+    input: str | None = None
+    output: Content | None = None
+    summary: list[SummaryPart] | None = None
+    encrypted_content: str | None = None
     status: Annotated[Any, _STATUS] = None
-
-
-class Message(Item, tag="message", kw_only=True):
-    """A message. Its type may be left out."""
-
-    role: Role
-    content: Content
-    phase: str | None = None
-
-
-class _Call(Item, kw_only=True):
     environment: Annotated[Any, _MACHINE] = None
-    caller: Annotated[Any, _DIRECT] = None
+    caller: Annotated[Any, _CALLER] = None
     is_async: Annotated[Any, Lost(_KNOB, neutral=(False,))] = field(default=None, name="async")
-
-
-class _NamedCall(_Call, kw_only=True):
-    call_id: Name
-    name: Name
-    namespace: str | None = None
-
-
-class FunctionCall(_NamedCall, tag="function_call", kw_only=True):
-    """A call of a function."""
-
-    arguments: str
-
-
-class CustomCall(_NamedCall, tag="custom_tool_call", kw_only=True):
-    """A call with free text."""
-
-    input: str
-
-
-class SearchCall(_Call, tag="tool_search_call", kw_only=True):
-    """A search for tools that the client carries out. Those of the vendor are carried whole."""
-
-    execution: Literal["client"]
-    call_id: Name
-    arguments: Raw = Raw()
-
-
-class ShellCall(_Call, tag="shell_call", kw_only=True):
-    """A call of the client's shell."""
-
-    call_id: str
-    action: dict[str, Any]
-
-
-class LocalShellCall(_Call, tag="local_shell_call", kw_only=True):
-    """A command on the client's machine."""
-
-    call_id: str
-    action: dict[str, Any]
-
-
-class PatchCall(_Call, tag="apply_patch_call", kw_only=True):
-    """A change of a file."""
-
-    call_id: str
-    operation: dict[str, Any]
-
-
-class _Output(Item, kw_only=True):
-    max_output_length: Annotated[Any, Lost(_KNOB, "the result is given as it is")] = None
-    caller: Annotated[Any, _DIRECT] = None
-    name: Annotated[Any, Lost(_KNOB, "the call has it too")] = None
-    namespace: Annotated[Any, Lost(_KNOB, "the call has it too")] = None
-
-
-class FunctionOutput(_Output, tag="function_call_output", kw_only=True):
-    """The output of a function."""
-
-    call_id: Name
-    output: Content
-
-
-class CustomOutput(_Output, tag="custom_tool_call_output", kw_only=True):
-    """The output of a custom tool."""
-
-    call_id: Name
-    output: Content
-
-
-class SearchOutput(_Output, tag="tool_search_output", kw_only=True):
-    """The tools that a search of the client found."""
-
-    execution: Literal["client"]
-    call_id: Name
+    max_output_length: Annotated[Any, _LENGTH] = None
+    action: dict[str, Any] | None = None
+    operation: dict[str, Any] | None = None
+    execution: str | None = None
     tools: list[Raw] | None = None
+    reasoning: Reasoning | None = None
+    text: TextSettings | None = None
+    carried: dict[str, Any] | None = field(default=None, name="*")
+
+    @classmethod
+    def adapted(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """The members of an item; all of it is one, if it is of a type that is carried."""
+        kind = value.get("type")
+        is_carried = type(kind) is str and kind in CARRIED and not is_clients_search(value)
+        return {"type": kind, "*": value} if is_carried else value
 
 
-class ShellOutcome(Struct, gc=False):
+CARRIED: Final = (
+    wire.FOREIGN_ASSISTANT_ITEMS | wire.FOREIGN_USER_ITEMS | frozenset({"shell_call_output"})
+)
+"""Types of items that are carried whole, or read from what was carried."""
+
+
+def is_clients_search(item: dict[str, Any]) -> bool:
+    """Whether an item is of a search for tools that the client carries out."""
+    return item.get("execution") == "client" and bool(item.get("call_id"))
+
+
+class ShellOutcome(Struct):
     """How a command ended."""
 
     type: Any = None
@@ -379,90 +355,17 @@ class ShellChunk(Shape, kw_only=True):
     outcome: ShellOutcome | None = None
 
 
-class ShellOutput(_Output, tag="shell_call_output", kw_only=True):
+class ShellOutput(Shape, kw_only=True):
     """The output of the client's shell."""
 
+    type: Any
     call_id: str
+    id: Any = None
     output: list[ShellChunk] | None = None
+    status: Annotated[Any, _STATUS] = None
+    max_output_length: Annotated[Any, _LENGTH] = None
+    caller: Annotated[Any, _CALLER] = None
 
-
-class LocalShellOutput(_Output, tag="local_shell_call_output", kw_only=True):
-    """The output of a command, which has only the id of its call."""
-
-    id: str
-    output: str
-
-
-class PatchOutput(_Output, tag="apply_patch_call_output", kw_only=True):
-    """The outcome of a change."""
-
-    call_id: str
-    status: str
-    output: str | None = None
-
-
-class Thought(Struct, gc=False):
-    """A part of reasoning."""
-
-    text: str
-
-
-class ReasoningItem(Item, tag="reasoning", kw_only=True):
-    """Reasoning of the model."""
-
-    id: str | None = None
-    summary: list[Thought] | None = None
-    content: list[Thought] | None = None
-    encrypted_content: str | None = None
-
-
-class AdditionalTools(Item, tag="additional_tools", kw_only=True):
-    """Tools that a conversation adds."""
-
-    role: Any = None
-    tools: list[Raw] | None = None
-
-
-class ConfigurationUpdate(Item, tag="configuration_update", kw_only=True):
-    """Settings that a conversation changes."""
-
-    reasoning: Reasoning | None = None
-    text: TextSettings | None = None
-
-
-class ItemReference(Item, tag="item_reference", kw_only=True):
-    """An item in the vendor's store."""
-
-
-class UnknownItem(Unknown, tag=""):
-    """An item that is carried whole, or not known."""
-
-    @classmethod
-    def implied(cls, value: dict[str, Any]) -> str | None:
-        """The types of messages and references may be left out."""
-        if value.get("role") is not None:
-            return "message"
-        return None if value.get("id") is None else "item_reference"
-
-
-AnyItem: TypeAlias = (
-    Message
-    | FunctionCall
-    | CustomCall
-    | ShellCall
-    | LocalShellCall
-    | PatchCall
-    | FunctionOutput
-    | CustomOutput
-    | ShellOutput
-    | LocalShellOutput
-    | PatchOutput
-    | ReasoningItem
-    | AdditionalTools
-    | ConfigurationUpdate
-    | ItemReference
-    | UnknownItem
-)
 
 # --- the request --------------------------------------------------------------------------------
 
@@ -475,12 +378,15 @@ class StreamOptions(Shape, kw_only=True):
     )
 
 
-class Request(Shape, kw_only=True):
-    """A request. The items of its input and its tools, some of which are carried whole, are read
-    one by one."""
+ItemT = TypeVar("ItemT", Item, Raw)
+
+
+class Request(Shape, Generic[ItemT], kw_only=True):
+    """A request. Its tools, many of which are carried whole, are read one by one, and so are the
+    items of an input that has unusual ones."""
 
     model: Name
-    input: str | list[Raw] | None = None
+    input: str | list[ItemT] | None = None
     instructions: str | None = None
     tools: list[Raw] | None = None
     tool_choice: str | dict[str, Any] | None = None

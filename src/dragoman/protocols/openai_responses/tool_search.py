@@ -14,6 +14,7 @@ from dragoman.canonical.blocks import ToolCall, ToolReference, ToolResult
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, FunctionTool, HostedTool, Tool
 from dragoman.jsontext import JsonError, decode
+from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import shapes
 from dragoman.protocols.reading import Reader, carried_dict
@@ -48,13 +49,12 @@ def read_search_tool(value: JsonObject, path: str, extras: list[Extra]) -> Funct
 _tool = Reader(shapes.ClientSearch)
 
 
-def read_search_call(item: shapes.SearchCall, path: str) -> ToolCall:
+def read_search_call(item: shapes.Item, path: str) -> ToolCall:
     """A search in the history."""
-    arguments = bytes(item.arguments).decode()
     return ToolCall(
-        id=item.call_id,
+        id=item.call_id or "",
         name=TOOL_SEARCH,
-        arguments="{}" if arguments in ("", "null") else arguments,
+        arguments=to_json_text({} if item.arguments is None else item.arguments),
         form=TOOL_SEARCH,
         path=path,
     )
