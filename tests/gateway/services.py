@@ -108,8 +108,10 @@ class Services:
         pass_fds: Sequence[int] = (),
         prefix: Sequence[str] = (),
         run: Sequence[str] = ("-m", "dragoman"),
+        options: Sequence[str] = ("--take-over",),
     ) -> Service:
-        """Start one; it has bound or taken its sockets when this returns."""
+        """Start one; it has bound or taken its sockets when this returns, or logged what `serves`
+        matches."""
         name = f"gateway-{len(self.started)}"
         config = self.folder / f"{name}.toml"
         config.write_text(
@@ -120,7 +122,7 @@ class Services:
         log = self.folder / f"{name}.log"
         with log.open("wb") as errors:
             process = subprocess.Popen(
-                [*prefix, sys.executable, *run, "serve", "--config", str(config)],
+                [*prefix, sys.executable, *run, "serve", "--config", str(config), *options],
                 stderr=errors,
                 pass_fds=pass_fds,
             )

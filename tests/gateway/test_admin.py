@@ -527,3 +527,47 @@ def test_a_response_made_in_the_background_is_counted_once(gateway: RunningGatew
     assert (found["requests"], found["unmetered"]) == (1, 0)
     assert (found["input"], found["output"]) == (90, 8)
     assert b'{upstream="responses",kind="output"} 8\n' in metrics(gateway)
+
+
+def test_secrets_go_nowhere_else_without_being_given_again(gateway: RunningGateway) -> None:
+    """A proxy is sent the key, if the upstream is called over plain HTTP."""
+    made = {"name": "new", "upstream": "chat", "key": SECRET, "headers": {"x-team": "blue"}}
+    assert admin(gateway, "POST", "/accounts", made).status == 201
+    proxy, path = {"proxy": "http://elsewhere.example:3128"}, "/accounts/new"
+    error(admin(gateway, "PATCH", path, proxy), 400, "invalid_request", "key")
+    error(admin(gateway, "PATCH", path, {"upstream": "messages"}), 400, "invalid_request", "key")
+    error(
+        admin(gateway, "PATCH", path, {**proxy, "key": SECRET}), 400, "invalid_request", "headers"
+    )
+    secrets = {"key": SECRET, "headers": {"x-team": "blue"}}
+    assert admin(gateway, "PATCH", path, {**proxy, **secrets}).status == 200
+    # What sends them nowhere else needs none of them.
+    for change in (proxy, {"weight": 2}, {"proxy": None}):
+        assert admin(gateway, "PATCH", path, change).status == 200
+    listed = b"name,upstream,proxy\nnew,chat,http://elsewhere.example:3128\n"
+    answer = admin(
+        gateway, "POST", "/accounts/import?replace=true", listed, {"content-type": "text/csv"}
+    )
+    assert error(answer, 400, "bad_rows")["bad"][0]["faults"][0]["field"] == "key"
+
+
+def test_a_test_of_an_account_reads_nothing_out(
+    gateway: RunningGateway, simulator: RunningSimulator
+) -> None:
+    """Neither of an upstream nor of whatever a proxy leads to: status and cause."""
+    made = {"name": "new", "upstream": "chat", "key": SECRET}
+    assert admin(gateway, "POST", "/accounts", made).status == 201
+    model = {"model": "sim-error?status=418&message=inner%20words"}
+    shown = call(
+        gateway.base_url, "POST", "/v1/chat/completions", body("chat", f"chat/{model['model']}")
+    )
+    assert b"inner words" in shown.body
+    answers = [
+        admin(gateway, "POST", "/accounts/new/test", model),
+        admin(gateway, "POST", "/accounts/test", {"names": ["new"], **model}),
+        admin(gateway, "POST", "/accounts/new/rotate", {"key": f"{SECRET}-2", **model}),
+    ]
+    assert [answer.status for answer in answers] == [200, 200, 409]
+    for answer in answers:
+        assert b"418" in answer.body
+        assert b"inner words" not in answer.body

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import socket
+import ssl
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +18,7 @@ from dragoman.lab.guides import GUIDES
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.administration import TOKEN
-from tests.gateway.conftest import config_for
+from tests.gateway.conftest import SERVER, config_for
 from tests.gateway.sessions import ask, made
 
 
@@ -77,6 +81,52 @@ def test_the_doctor_is_run_with_a_key_of_its_own(gateway: RunningGateway) -> Non
     changes = ask(gateway, "GET", "/audit?kind=key", key=TOKEN).json["changes"]
     assert [change["action"] for change in changes] == ["remove", "add"]
     assert changes[0]["name"] == changes[1]["name"]
+
+
+def test_the_doctor_goes_nowhere_but_to_its_own_listener(gateway: RunningGateway) -> None:
+    """Whatever the headers of the call say: it has a key with it."""
+    asked = {"model": "sim-text", "protocols": ["openai_chat"]}
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        place = f"127.0.0.1:{elsewhere.getsockname()[1]}"
+        headers = {"origin": f"http://{place}", "host": place, "x-forwarded-host": place}
+        answer = ask(gateway, "POST", "/doctor", asked, headers, key=TOKEN)
+        elsewhere.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
+    assert answer.status == 200, answer.body
+    assert b'{"broken":false}' in answer.body
+
+
+def test_the_doctor_trusts_the_certificate_of_its_own_listener(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    """Which is for the names that clients use, and not for the address that it listens on."""
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 "
+        "-subj /CN=gateway.example -addext subjectAltName=DNS:gateway.example "
+        f"-keyout {key} -out {certificate}"
+    )
+    subprocess.run(command.split(), check=True, capture_output=True)
+    server = replace(SERVER, tls_certificate=str(certificate), tls_key=str(key))
+    config = replace(
+        config_for(simulator.base_url, server=server),
+        storage=Storage(path=str(tmp_path / "store.db"), sync_s=0.05),
+        admin=Admin(key=Secret(TOKEN)),
+        routes=(Route(match="sim-text", upstream="messages"),),
+    )
+    context = ssl.create_default_context(cafile=str(certificate))
+    with running_gateway(config) as gateway:
+        called = http.client.HTTPSConnection("127.0.0.1", gateway.port, timeout=60)
+        called.sock = context.wrap_socket(
+            socket.create_connection(("127.0.0.1", gateway.port)), server_hostname="gateway.example"
+        )
+        asked = json.dumps({"model": "sim-text", "protocols": ["openai_chat"]})
+        headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+        called.request("POST", "/admin/doctor", asked, headers)
+        told = called.getresponse().read()
+        called.close()
+    assert b'{"broken":false}' in told
 
 
 def test_the_doctor_is_for_admins(gateway: RunningGateway) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Annotated, Any, Literal
 
 import pytest
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Raw
 
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
@@ -15,17 +15,14 @@ from dragoman.protocols.reading import (
     UNKNOWN,
     Lost,
     Reader,
+    Shape,
     Unknown,
     carried_object,
     report_lost,
 )
 
 
-class Shape(Struct, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class Text(Shape, tag_field="type", tag="text"):
+class Text(Shape, kw_only=True, tag_field="type", tag="text"):
     text: str
     number: int | None = None
 
@@ -62,10 +59,10 @@ class Tool(Shape):
         return {"name": "", "whole": value} if "type" in value else value
 
 
-class Question(Shape):
+class Question(Shape, kw_only=True):
     model: Annotated[str, Meta(min_length=1)]
     content: str | list[Part] | None = None
-    steps: list[Call | Result] = []
+    steps: tuple[Call | Result, ...] = ()
     word: Literal["low", "high"] | None = None
     limit: Annotated[int, Meta(ge=1)] | None = None
     heat: Annotated[float, Meta(ge=0, le=2)] | None = None
@@ -73,7 +70,7 @@ class Question(Shape):
     stop: str | tuple[str, ...] = ()
     schema: Raw = Raw()
     carried: Any = None
-    tools: list[Tool] = []
+    tools: tuple[Tool, ...] = ()
     seed: Annotated[int | None, Lost(LossKind.KNOB, "not here", neutral=(0,))] = None
     bias: Annotated[dict[str, Any] | None, Lost(LossKind.CONTENT, code="odd")] = None
 
@@ -148,7 +145,7 @@ def test_the_type_that_an_element_implies_is_read() -> None:
 
 def test_an_object_is_adapted_to_its_shape() -> None:
     given, extras = read({**NAMED, "tools": [{"name": "f"}, {"type": "new", "x": 1}]})
-    assert given.tools == [Tool(name="f"), Tool(name="", whole={"type": "new", "x": 1})]
+    assert given.tools == (Tool(name="f"), Tool(name="", whole={"type": "new", "x": 1}))
     assert extras == []
 
 
@@ -170,7 +167,7 @@ def test_whole_floats_are_integers(member: dict[str, Any], read_as: int | None) 
 
 def test_null_is_absent() -> None:
     given, extras = read({**NAMED, "steps": None, "stop": None, "seed": None, "what": None})
-    assert (given.steps, given.stop, extras) == ([], (), [])
+    assert (given.steps, given.stop, extras) == ((), (), [])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from dragoman.accounts.decide.states import AccountState
 from dragoman.accounts.store import StoreError
@@ -92,7 +93,13 @@ async def _probed(call: Call, name: str, model: str | None) -> Finding:
         outcome = transition
         # Through the store: the account may be so new that this worker does not know it yet.
         await call.in_store(lambda context: context.accounts.observe(outcome))
-    return finding
+    return _without_words(finding)
+
+
+def _without_words(finding: Finding) -> Finding:
+    """A finding without the words of an upstream that answered: the URL of a proxy may lead to any
+    service of an inner network, which is not read out over HTTP."""
+    return replace(finding, message="") if finding.status else finding
 
 
 @operation(
@@ -146,8 +153,10 @@ async def _rotate(call: Call, asked: RotateAccount) -> Rotated:
             who="operator",
             model=asked.model,
         )
+        finding = _without_words(finding)
         if not finding.passed:
-            message = f"The new key does not work, and the old one stays: {finding.message}"
+            cause = finding.message or f"{finding.why} (status {finding.status})"
+            message = f"The new key does not work, and the old one stays: {cause}"
             raise Refusal(409, "conflict", message, "key", {"finding": finding})
     view = await call.in_store(lambda context: context.accounts.change(changes))
     return Rotated(view, finding)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import ssl
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from dragoman.admin.replies import EventStream, Refusal, Write
 from dragoman.audit import Change
 from dragoman.config import Config
 from dragoman.config.limits import Limit
+from dragoman.http import Request
 from dragoman.lab.doctor import PROTOCOLS, NoModel, Unreachable, examine
 from dragoman.lab.doctor.report import Finding
 from dragoman.lab.guides import GUIDES, Guide, base_url, filled, model_name
@@ -102,13 +104,44 @@ async def _guides(call: Call, asked: AskGuides) -> Guides:
     return Guides(url, model, models, [_filled(guide, url, model) for guide in GUIDES])
 
 
+def _listener(call: Call) -> str:
+    """The address on which this instance was called: no header of the call says where else a fresh
+    key would go.
+
+    Raises:
+        Refusal: it is a Unix socket.
+    """
+    sink = call.incoming.sink
+    transport = sink.transport if isinstance(sink, Request) else None
+    name = None if transport is None else transport.get_extra_info("sockname")
+    if not isinstance(name, tuple):
+        message = "The gateway listens on a Unix socket: run `dragoman doctor URL` instead."
+        raise Refusal(409, "conflict", message)
+    host, port = name[:2]
+    return f"{_scheme(call)}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _tls(call: Call) -> ssl.SSLContext | None:
+    """What trusts the certificate of this instance, whatever its names; None without one."""
+    certificate = call.gateway.config.server.tls_certificate
+    if certificate is None:
+        return None
+    context = ssl.create_default_context(cafile=certificate)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.check_hostname = False
+    return context
+
+
+def _scheme(call: Call) -> str:
+    return "https" if call.gateway.config.server.tls_certificate else "http"
+
+
 def _own_url(call: Call) -> str:
     """The address by which the operator reaches this instance."""
     headers = call.incoming.headers
     if origin := headers.get(b"origin"):
         return origin.decode("latin-1")
-    scheme = "https" if call.gateway.config.server.tls_certificate else "http"
-    return f"{scheme}://{headers.get(b'host', b'127.0.0.1').decode('latin-1')}"
+    return f"{_scheme(call)}://{headers.get(b'host', b'127.0.0.1').decode('latin-1')}"
 
 
 @operation(
@@ -126,10 +159,7 @@ async def _doctor(call: Call, asked: RunDoctor) -> EventStream:
     running = call.gateway.observed.running
     if running[_DOCTOR]:
         raise Refusal(409, "conflict", "The doctor is running already.")
-    try:
-        url = base_url(_own_url(call))
-    except ValueError as error:
-        raise Refusal(400, "invalid_request", str(error)) from None
+    url = _listener(call)
     running[_DOCTOR] = 1
     try:
         after = {"protocols": list(asked.protocols)}
@@ -147,7 +177,7 @@ async def _examine(call: Call, url: str, asked: RunDoctor, write: Write) -> None
     name = "" if call.gateway.keys.is_open else f"doctor-{secrets.token_hex(4)}"
     key = await _make_key(call, name) if name else ""
     lines: asyncio.Queue[object] = asyncio.Queue()
-    task = asyncio.create_task(_find(url, key, asked, lines))
+    task = asyncio.create_task(_find(url, key, asked, lines, _tls(call)))
     try:
         while (line := await lines.get()) is not None:
             await write(b"data: %b\n\n" % msgspec.json.encode(line))
@@ -160,14 +190,20 @@ async def _examine(call: Call, url: str, asked: RunDoctor, write: Write) -> None
                 await call.in_store(lambda context: context.keys.remove([name]))
 
 
-async def _find(url: str, key: str, asked: RunDoctor, lines: asyncio.Queue[object]) -> None:
+async def _find(
+    url: str,
+    key: str,
+    asked: RunDoctor,
+    lines: asyncio.Queue[object],
+    tls: ssl.SSLContext | None,
+) -> None:
     """Run the checks, and report what is done and found; None at the end."""
 
     def report(line: str) -> None:
         lines.put_nowait({"doing": line})
 
     try:
-        findings = await examine(url, key, asked.model, asked.protocols, report)
+        findings = await examine(url, key, asked.model, asked.protocols, report, tls)
     except Unreachable as error:
         lines.put_nowait({"failed": f"nothing answers at {url}: {error}"})
     except NoModel as error:

@@ -24,8 +24,19 @@ _PORT = click.IntRange(0, 65535)
 @click.option(
     "--workers", type=click.IntRange(1), help="Processes, over those of the configuration."
 )
-def serve(config: Path, host: str | None, port: int | None, workers: int | None) -> None:
-    """Serve the gateway until interrupted."""
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="Take the place of a gateway on this address that serves another configuration file.",
+)
+def serve(
+    config: Path, host: str | None, port: int | None, workers: int | None, take_over: bool
+) -> None:
+    """Serve the gateway until interrupted.
+
+    One that runs on the same address, with the same configuration file, is taken over from without
+    a refused connection.
+    """
     given = {"host": host, "port": port, "workers": workers}
     server = {name: value for name, value in given.items() if value is not None}
     settings = read_config(config, server=server)
@@ -34,7 +45,8 @@ def serve(config: Path, host: str | None, port: int | None, workers: int | None)
 
     listens = settings.server
     with _serving(listens.unix_socket or f"{listens.host}:{listens.port}"):
-        service.serve(settings, source=Source(str(config), server))
+        source = Source(str(config), server)
+        service.serve(settings, source=source, takes_over=take_over)
 
 
 @click.command()

@@ -82,7 +82,8 @@ class AccountService:
         Raises:
             Unknown: there is none of this name.
             Conflict: it is one of the configuration file, or its secrets cannot be read.
-            InvalidInput: the upstream is not configured.
+            InvalidInput: the upstream is not configured, or secrets are missing that would be sent
+                elsewhere.
         """
         self._check_stored(changes.name)
         self._check_upstream(changes)
@@ -254,6 +255,8 @@ class AccountService:
         else:
             old = self._queries.opened(before)
         new = changes.changed(old)
+        if self._actor.origin == "admin":
+            _check_secrets_given(changes.fields, old, new)
         key = fingerprint(new.key)
         change = changed("change", "account", new.name, described(old), described(new, old))
         if "key" not in changes.fields or key == fingerprint(old.key):
@@ -301,6 +304,20 @@ class AccountService:
         upstream = changes.fields.get("upstream")
         if upstream is not None:
             self._queries.check_upstream(upstream)
+
+
+def _check_secrets_given(fields: Mapping[str, Any], old: Account, new: Account) -> None:
+    """Make sure that whoever sends the secrets of an account elsewhere has them: they are stored so
+    that nobody else can read them.
+
+    Raises:
+        InvalidInput: one is missing.
+    """
+    moves = new.upstream != old.upstream or (bool(new.proxy) and new.proxy != old.proxy)
+    missing = [name for name in ("key", "headers") if getattr(old, name) and name not in fields]
+    if moves and missing:
+        message = "required with another proxy or upstream, which is sent it"
+        raise InvalidInput.of(missing[0], message)
 
 
 def described(account: Account, before: Account | None = None) -> dict[str, Any]:

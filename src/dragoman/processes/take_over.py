@@ -56,27 +56,34 @@ _START_S = 120.0
 """Seconds in which the gateway that takes over has to be ready; then another may ask."""
 
 
-class _Distrusted(OSError):
-    """The other side is run by somebody else."""
-
-
 class _Given(Struct, frozen=True):
-    """What comes with some sockets. `left` is how many are to follow."""
+    """What comes with some sockets. `left` is how many are to follow, `config` the path of the
+    configuration file, empty if there is none."""
 
     pid: int
     left: int
+    config: str = ""
 
 
 _read_given = decoder(_Given)
 
 
 class Predecessor:
-    """The gateway that runs on an address, and whose sockets this one has."""
+    """The gateway that runs on an address, and whose sockets this one has. `config` is the path of
+    its configuration file, empty if there is none."""
 
-    def __init__(self, link: socket.socket, pid: int, sockets: list[socket.socket]) -> None:
+    def __init__(
+        self, link: socket.socket, pid: int, sockets: list[socket.socket], config: str = ""
+    ) -> None:
         self._link = link
         self.pid = pid
         self.sockets = sockets
+        self.config = config
+
+    def leave(self) -> None:
+        """Let it serve on: nothing has happened."""
+        for sock in (*self.sockets, self._link):
+            sock.close()
 
     def stop(self) -> None:
         """Have it take no connections any more, since this one does: it ends when what it has
@@ -94,7 +101,8 @@ class Predecessor:
 
 
 def ask(address: tuple[str, int]) -> Predecessor | None:
-    """The gateway that runs on `address`, if there is one that offers its sockets.
+    """The gateway that runs on `address`, if there is one that offers its sockets. Another user who
+    has its name keeps nobody from serving: the address itself tells whether it is free.
 
     Raises:
         OSError: there is one, and it does not give them.
@@ -111,7 +119,9 @@ def ask(address: tuple[str, int]) -> Predecessor | None:
             link.close()
             return None
         if not _is_trusted(link):
-            raise _Distrusted(errno.EADDRINUSE, "another user's gateway has this address")
+            link.close()
+            _log.warning("another user has the name by which gateways take over from one another")
+            return None
         link.send(_ASK)
         while True:
             data, files, _, _ = socket.recv_fds(
@@ -120,12 +130,10 @@ def ask(address: tuple[str, int]) -> Predecessor | None:
             sockets += [socket.socket(fileno=number) for number in files]
             given = _read_given(data)
             if not given.left:
-                return Predecessor(link, given.pid, sockets)
-    except (OSError, JsonError) as error:
+                return Predecessor(link, given.pid, sockets, given.config)
+    except (OSError, JsonError):
         for sock in (link, *sockets):
             sock.close()
-        if isinstance(error, _Distrusted):
-            raise
         message = "the gateway that runs there did not hand over its sockets"
         raise OSError(errno.EADDRINUSE, message) from None
 
@@ -146,7 +154,7 @@ def ask_to_reload(address: tuple[str, int]) -> bytes | None:
         except ConnectionRefusedError:
             return None
         if not _is_trusted(link):
-            raise _Distrusted(errno.EPERM, "another user's gateway has this address")
+            raise OSError(errno.EPERM, "another user's gateway has this address")
         link.send(_RELOAD)
         report = link.recv(_REPORT_BYTES)
         if not report:
@@ -178,7 +186,8 @@ def ask_for_limits(address: tuple[str, int], question: bytes) -> bytes | None:
 class Offer:
     """The running gateway's side. `on_taken` is called when another has taken over, `on_reload`
     when its configuration is to be read anew, with what takes the answer; `on_look` answers
-    questions for the states of limits.
+    questions for the states of limits; `config` is the path of the configuration file, if it came
+    from one.
 
     It is driven by whatever loop the process has: `work` is to be called when `fileno` is readable.
     """
@@ -189,8 +198,10 @@ class Offer:
         on_taken: Callable[[], None],
         on_reload: Callable[[Callable[[bytes], None]], None] | None = None,
         on_look: Callable[[bytes], bytes] | None = None,
+        config: str = "",
     ) -> None:
         self._sockets = sockets
+        self._config = config
         self.given = False
         """Whether another gateway was given the sockets, and may take connections from them."""
         self._on_taken = on_taken
@@ -292,6 +303,8 @@ class Offer:
             self._release(peer)
             _answer(peer, self._on_look(message.removeprefix(_LOOK)))
             return
+        elif not message and peer is self._taker:
+            self.given = False
         self._drop(peer)
 
     def _is_taken_by(self, peer: socket.socket) -> bool:
@@ -309,7 +322,7 @@ class Offer:
         files = [sock.fileno() for sock in self._sockets]
         for start in range(0, len(files), _MOST_FILES):
             some = files[start : start + _MOST_FILES]
-            given = _Given(os.getpid(), len(files) - start - len(some))
+            given = _Given(os.getpid(), len(files) - start - len(some), self._config)
             socket.send_fds(peer, [msgspec.json.encode(given)], some)
 
     def _release(self, peer: socket.socket) -> None:

@@ -4,12 +4,13 @@ other words (protocols.md 3.2.1)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Thinking
 
-EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+EFFORTS: Final[tuple[str, ...]] = get_args(Effort)
 """The efforts from least to most (shared/reasoning_effort.py of openai). `none`: no reasoning."""
 
 _OF_BUDGET = ((2048, "low"), (12288, "medium"), (32768, "high"))

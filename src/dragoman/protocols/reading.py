@@ -2,9 +2,6 @@
 
 A protocol declares its objects in `shapes.py` as msgspec Structs that forbid unknown members:
 
-    class Shape(Struct, kw_only=True, forbid_unknown_fields=True):
-        pass
-
     class TextPart(Shape, tag_field="type", tag="text"):
         text: str
 
@@ -89,6 +86,10 @@ UNKNOWN = Lost(LossKind.KNOB, "unknown field")
 """Members in no shape: passed through in the same protocol, reported otherwise."""
 
 
+class Shape(Struct, forbid_unknown_fields=True):
+    """An object with the members that a subclass declares, and no others."""
+
+
 class Unknown(Struct, forbid_unknown_fields=True, tag_field="type", tag=""):
     """An element of a union with a tag that the union does not know: the tag and all of it.
 
@@ -145,28 +146,48 @@ class Reader(Generic[T]):
             raise mismatch(error) from None
 
 
-def report_lost(
-    given: Struct, path: str, extras: list[Extra], read: Collection[str] | None = None
-) -> None:
-    """Add the members of `given` that are declared as `Lost` to the extras; `path` is its own. Of
-    an object whose kind decides what is read, all but the members `read` are added."""
-    values, absent, members = _lost(type(given))
-    if read is None and values(given) == absent:
+def report_lost(given: Struct, path: str, extras: list[Extra]) -> None:
+    """Add the members of `given` that are declared as `Lost` to the extras; `path` is its own."""
+    values_of, absent, members = _lost(type(given))
+    values = values_of(given)
+    if values == absent:
         return
-    if read is not None:
-        declared = {name: lost for name, _, lost in members}
-        members = tuple(
-            (name, encoded, declared.get(name, UNKNOWN))
-            for name, encoded in zip(
-                given.__struct_fields__, given.__struct_encode_fields__, strict=True
-            )
-            if name not in read
-        )
-    for attribute, name, lost in members:
-        value = getattr(given, attribute)
+    for value, (name, lost) in zip(values, members, strict=True):
         if value is not None and not is_neutral(value, lost.neutral):
             at = f"{path}.{name}" if path else name
             extras.append(Extra(at, value, lost.kind, lost.detail, lost.code))
+
+
+def is_neutral(value: Any, neutral: Iterable[Any]) -> bool:
+    """Whether a value is one of those without an effect, of the same type."""
+    return any(type(value) is type(same) and value == same for same in neutral)
+
+
+def lost_in(member: structs.FieldInfo) -> Lost | None:
+    """The meaning of losing a member; None if it has a canonical counterpart."""
+    notes = getattr(member.type, "__metadata__", ())
+    return next((note for note in notes if isinstance(note, Lost)), None)
+
+
+@cache
+def _lost(
+    kind: type[Struct],
+) -> tuple[Callable[[Struct], tuple[Any, ...]], tuple[None, ...], tuple[tuple[str, Lost], ...]]:
+    """The members declared as `Lost`: a function that takes their values, the values if all are
+    absent, and name and meaning of each."""
+    found = [
+        (member.name, member.encode_name, lost)
+        for member in structs.fields(kind)
+        if (lost := lost_in(member)) is not None
+    ]
+    names = [attribute for attribute, _, _ in found]
+    # With a single name an attrgetter returns no tuple.
+    values_of = (
+        attrgetter(*names)
+        if len(found) > 1
+        else lambda given: tuple(getattr(given, name) for name in names)
+    )
+    return values_of, (None,) * len(found), tuple((name, lost) for _, name, lost in found)
 
 
 def text(value: Any, path: str, name: str) -> str:
@@ -191,25 +212,6 @@ def needed(value: str | None, path: str, name: str) -> str:
         problem = "is required" if value is None else "must not be empty"
         raise InvalidRequest.at(f"{path}.{name}", problem)
     return value
-
-
-def is_neutral(value: Any, neutral: Iterable[Any]) -> bool:
-    """Whether a value is one of those without an effect, of the same type."""
-    return any(type(value) is type(same) and value == same for same in neutral)
-
-
-@cache
-def _lost(kind: type[Struct]) -> tuple[attrgetter[Any], Any, tuple[tuple[str, str, Lost], ...]]:
-    """The members declared as `Lost`: a getter of their values, its result where all are absent,
-    and attribute, name and meaning of each."""
-    found = tuple(
-        (member.name, member.encode_name, lost)
-        for member in structs.fields(kind)
-        for lost in getattr(member.type, "__metadata__", ())
-        if isinstance(lost, Lost)
-    )
-    values = attrgetter(*(name for name, _, _ in found))
-    return values, (None,) * len(found) if len(found) > 1 else None, found
 
 
 def carried_value(raw: Raw, path: str) -> Any:
@@ -249,15 +251,8 @@ def carried_dict(raw: Raw, path: str) -> JsonObject | None:
     Raises:
         InvalidRequest: naming `path`.
     """
-    value = carried_value(raw, path)
-    if value is None:
-        return None
-    if type(value) is not dict:
-        raise InvalidRequest.at(path, "must be an object")
-    text = bytes(raw)
-    if text.count(b"{") + text.count(b"[") > MAX_DEPTH:
-        check_depth(value, path)
-    return value
+    carried = carried_object(raw, path)
+    return None if carried is None else carried_value(carried, path)
 
 
 # --- the walk along a shape ---------------------------------------------------------------------

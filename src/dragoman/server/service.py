@@ -73,12 +73,14 @@ def serve(
     source: Source | None = None,
     announce: Callable[[str], None] | None = None,
     as_service: bool = True,
+    takes_over: bool = False,
 ) -> None:
     """Serve until SIGINT or SIGTERM; returns once requests in flight are over.
 
-    A service takes over from one that runs on the same address, can be followed in the same way,
-    and reads its configuration from `source` anew at SIGHUP, where there is one; what is none dies
-    with its terminal. `announce` is called with the base URL as soon as the socket is bound.
+    A service takes over from one that runs on the same address with the same configuration file, or
+    with another if it `takes_over`. It can be followed in the same way, and reads its configuration
+    from `source` anew at SIGHUP, where there is one; what is no service dies with its terminal.
+    `announce` is called with the base URL as soon as the socket is bound.
 
     Raises:
         OSError: the address is taken or not there.
@@ -95,7 +97,7 @@ def serve(
     record_start(config)
     _raise_file_limit()
     tls = server_tls(config.server) is not None
-    opened = _open(config, as_service)
+    opened = _open(config, _path(source), as_service=as_service, takes_over=takes_over)
     sockets = opened.sockets
     url = url_of(sockets[0], "https" if tls else "http")
     _log.info("serving on %s: %s", url, summary(config, kept))
@@ -113,6 +115,11 @@ def serve(
                 os.unlink(config.server.unix_socket)
 
 
+def _path(source: Source | None) -> str:
+    """The path of a configuration file, empty without one."""
+    return "" if source is None else os.path.realpath(source.path)
+
+
 class _Opened(Struct, frozen=True):
     """The sockets to listen on. `is_sole`: no other process had them before;
     `predecessor` is the gateway that has them too, if there is one."""
@@ -122,20 +129,27 @@ class _Opened(Struct, frozen=True):
     predecessor: Predecessor | None = None
 
 
-def _open(config: Config, as_service: bool) -> _Opened:
-    """The sockets to listen on.
+def _open(config: Config, path: str, *, as_service: bool, takes_over: bool) -> _Opened:
+    """The sockets to listen on, for the configuration file at `path`.
 
     Raises:
         OSError: the address is taken or not there, or would let anyone in from other machines.
     """
-    host, port, path = config.server.host, config.server.port, config.server.unix_socket
+    host, port, unix_path = config.server.host, config.server.port, config.server.unix_socket
     given = given_by_systemd()
     predecessor = None
-    if path is not None and not given:
-        return _Opened([bind_unix(path)])
+    if unix_path is not None and not given:
+        return _Opened([bind_unix(unix_path)])
     if as_service and (given or port):
         predecessor = ask(address_of(given[0]) if given else resolve(host, port))
     if predecessor is not None:
+        if predecessor.config != path and predecessor.config and not takes_over:
+            predecessor.leave()
+            message = (
+                f"address in use, by process {predecessor.pid}, which serves {predecessor.config}; "
+                "--take-over takes its place"
+            )
+            raise OSError(errno.EADDRINUSE, message)
         _log.info("process %d serves there already; taking over", predecessor.pid)
         for sock in given:
             sock.close()
@@ -171,6 +185,7 @@ def _run_alone(served: ServedConfiguration, opened: _Opened, as_service: bool) -
                 server.stop,
                 partial(_answer_reload, owned.reload),
                 owned.common.limits.look,
+                _path(served.source),
             )
             told_to_stop = False
 
@@ -224,6 +239,7 @@ def _run_workers(served: ServedConfiguration, opened: _Opened, as_service: bool)
         lambda: supervisor.stop(),
         partial(_answer_reload, owned.reload),
         owned.common.limits.look,
+        _path(served.source),
     )
     supervisor = Supervisor(
         table,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -53,11 +54,13 @@ async def examine(
     model: str | None = None,
     protocols: Iterable[str] = PROTOCOLS,
     report: Callable[[str], None] = lambda line: None,
+    tls: ssl.SSLContext | None = None,
 ) -> Findings:
     """Play the clients of `protocols` against the instance at `url`.
 
     `model` is by default the first one that the instance lists. About five short answers are
-    asked for in each protocol. `report` is called with what is being done.
+    asked for in each protocol. `report` is called with what is being done. `tls` is as
+    for `UpstreamClient`.
 
     Raises:
         Unreachable: there is no answer at all.
@@ -67,7 +70,7 @@ async def examine(
     wanted = [PROTOCOL_CHECKS[protocol] for protocol in protocols]
     findings = Findings([*GENERAL, *(check for _, checks in wanted for check in checks)])
     names = [name for name, _ in wanted]
-    async with UpstreamClient() as client:
+    async with UpstreamClient(tls=tls) as client:
         caller = Caller(client, url, key)
         listed = await _look_at_models(caller, findings, named=model is not None)
         asked = model or (listed[0] if listed else None)

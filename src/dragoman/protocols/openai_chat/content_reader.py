@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import binascii
-from typing import Any
+from collections.abc import Sequence
 
 from dragoman.canonical.blocks import (
     Audio,
@@ -19,116 +19,66 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.requests import Extra
-from dragoman.protocols.fields import Fields
-from dragoman.protocols.openai_chat import wire
-
-TEXT_PARTS = frozenset({"text"})
-USER_PARTS = frozenset({"text", "image_url", "input_audio", "file"})
-ASSISTANT_PARTS = frozenset({"text", "refusal"})
-TOOL_PARTS = USER_PARTS
-"""Officially text alone; some clients and servers put images and files there too."""
+from dragoman.protocols.openai_chat import shapes, wire
+from dragoman.protocols.reading import UNKNOWN
 
 
-def read_content(
-    value: Any, path: str, allowed: frozenset[str], extras: list[Extra]
-) -> tuple[Block, ...]:
-    """The blocks of a message's `content`: a string, or an array of parts of the allowed types.
+def read_content(content: str | Sequence[shapes.AnyPart], path: str) -> tuple[Block, ...]:
+    """The blocks of a message's `content`: a string, or parts.
 
     Raises:
-        InvalidRequest: naming the part or the field in it.
+        InvalidRequest: naming the member of a part that is at fault.
     """
-    if type(value) is str:
-        return (Text(text=value, path=path),)
-    if type(value) is not list:
-        raise InvalidRequest.at(path, "must be a string or an array of content parts")
-    return tuple(
-        [_read_part(part, f"{path}[{n}]", allowed, extras) for n, part in enumerate(value)]
-    )
+    if isinstance(content, str):
+        return (Text(text=content, path=path),)
+    return tuple([_read_part(part, f"{path}[{n}]") for n, part in enumerate(content)])
 
 
-def _read_part(part: Any, path: str, allowed: frozenset[str], extras: list[Extra]) -> Block:
-    fields = Fields(part, path)
-    kind = fields.need_str("type")
-    if kind not in allowed:
-        fields.fail("type", f"must be one of {', '.join(sorted(allowed))} here")
-    cache = _read_cache(fields, extras)
-    match kind:
-        case "text":
-            block: Block = Text(text=fields.need_str("text"), path=path, cache=cache)
-        case "refusal":
-            block = Refusal(text=fields.need_str("refusal"), path=path, cache=cache)
-        case "image_url":
-            block = _read_image(fields, cache, extras)
-        case "input_audio":
-            block = _read_audio(fields, cache, extras)
-        case _:
-            block = _read_file(fields, cache, extras)
-    fields.rest(extras)
-    return block
+def _read_part(part: shapes.AnyPart, path: str) -> Block:
+    mark = part.prompt_cache_breakpoint
+    cache = None if mark is None else CacheMark(mark.ttl)
+    match part:
+        case shapes.TextPart():
+            return Text(text=part.text, path=path, cache=cache)
+        case shapes.RefusalPart():
+            return Refusal(text=part.refusal, path=path, cache=cache)
+        case shapes.ImagePart():
+            return _read_image(part.image_url, path, cache)
+        case shapes.AudioPart(input_audio=audio):
+            data = _checked_base64(audio.data, f"{path}.input_audio.data")
+            return Audio(data=data, format=audio.format, path=path, cache=cache)
+    return _read_file(part.file, path, cache)
 
 
-def _read_cache(fields: Fields, extras: list[Extra]) -> CacheMark | None:
-    mark = fields.take_fields("prompt_cache_breakpoint")
-    if mark is None:
-        return None
-    mark.take_choice("mode", ("explicit",))
-    ttl = mark.take_str("ttl")
-    mark.rest(extras)
-    return CacheMark(ttl)
+def _read_image(image: str | shapes.ImageUrl, path: str, cache: CacheMark | None) -> Image:
+    url, detail = (image, None) if isinstance(image, str) else (image.url, image.detail)
+    at = f"{path}.image_url.url"
+    source = _read_data_url(url, at) if _is_data_url(url) else _read_url(url, at)
+    return Image(source=source, detail=detail, path=path, cache=cache)
 
 
-def _read_image(fields: Fields, cache: CacheMark | None, extras: list[Extra]) -> Image:
-    given = fields.take("image_url")
-    if type(given) is str:  # the older form, still sent by some clients
-        given = {"url": given}
-    image = Fields(given, fields.at("image_url"))
-    url = image.need_str("url")
-    detail = image.take_choice("detail", wire.DETAILS)
-    image.rest(extras)
-    path = image.at("url")
-    source = _read_data_url(url, path) if _is_data_url(url) else _read_url(url, path)
-    return Image(source=source, detail=detail, path=fields.path, cache=cache)
-
-
-def _read_audio(fields: Fields, cache: CacheMark | None, extras: list[Extra]) -> Audio:
-    audio = needed(fields, "input_audio")
-    data = _checked_base64(audio.need_str("data"), audio.at("data"))
-    form = audio.take_choice("format", wire.AUDIO_FORMATS)
-    if form is None:
-        audio.fail("format", "is required")
-    audio.rest(extras)
-    return Audio(data=data, format=form, path=fields.path, cache=cache)
-
-
-def _read_file(fields: Fields, cache: CacheMark | None, extras: list[Extra]) -> Document:
-    file = needed(fields, "file")
-    name = file.take_str("filename")
-    data = file.take_str("file_data")
+def _read_file(file: shapes.File, path: str, cache: CacheMark | None) -> Document:
+    at = f"{path}.file.file_data"
+    data = file.file_data
     source: Base64 | FileId
     if data is None:
-        file_id = file.take_str("file_id")
-        if file_id is None:
-            file.fail("file_data", "is required, or file_id")
-        source = FileId(file_id, wire.VENDOR)
+        if file.file_id is None:
+            raise InvalidRequest.at(at, "is required, or file_id")
+        source = FileId(file.file_id, wire.VENDOR)
     elif _is_data_url(data):
-        source = _read_data_url(data, file.at("file_data"))
+        source = _read_data_url(data, at)
     else:
-        data = _checked_base64(data, file.at("file_data"))
-        source = Base64(_guess_media_type(data, name), data)
-    file.rest(extras)
-    return Document(source=source, title=name, path=fields.path, cache=cache)
+        data = _checked_base64(data, at)
+        source = Base64(_guess_media_type(data, file.filename), data)
+    return Document(source=source, title=file.filename, path=path, cache=cache)
 
 
-def needed(fields: Fields, name: str) -> Fields:
-    """The object `name`, which must be there.
-
-    Raises:
-        InvalidRequest: it is not.
-    """
-    value = fields.take(name)
-    if value is None:
-        fields.fail(name, "is required")
-    return Fields(value, fields.at(name))
+def report_other(given: shapes.Tool | shapes.ToolCall, path: str, extras: list[Extra]) -> None:
+    """Report the member of a tool or call that is not of its type."""
+    name = "function" if given.type == "custom" else "custom"
+    value = getattr(given, name)
+    if value is not None:
+        extras.append(Extra(f"{path}.{name}", value, UNKNOWN.kind, UNKNOWN.detail))
 
 
 def _is_data_url(url: str) -> bool:

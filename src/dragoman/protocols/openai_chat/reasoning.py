@@ -16,12 +16,14 @@ from msgspec.structs import replace
 
 from dragoman.canonical.blocks import Block, Opaque, Reasoning
 from dragoman.canonical.envelope import MARKER, Sealer
+from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra
 from dragoman.jsontext import JsonError, decode
 from dragoman.protocols.base import to_json_text
-from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
+from dragoman.protocols.openai_chat.shapes import AssistantMessage
 
 BREAK = "\n\n"
 """The separator of two readable pieces of reasoning in one text field."""
@@ -34,9 +36,6 @@ TEXT_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_text")
 
 _TEXTS = ("text", "content", "thinking", "reasoning", "summary")
 """Members with the text of a part of it."""
-
-_FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_details"})
-"""Fields of an assistant message with reasoning."""
 
 _STATE = ("signature", "data")
 """The fields of an entry that only its maker can read."""
@@ -115,49 +114,55 @@ def _opaque_of(entries: Sequence[JsonObject], account: str) -> Opaque | None:
 # --- history sent by clients --------------------------------------------------------------------
 
 
-def read_reasoning(fields: Fields, sealer: Sealer, extras: list[Extra]) -> list[Reasoning]:
+def read_reasoning(
+    message: AssistantMessage, path: str, sealer: Sealer, extras: list[Extra]
+) -> list[Reasoning]:
     """The reasoning of an assistant message, from whichever fields have it.
 
     Entries of `reasoning_details` with the gateway's envelope become the block that was sealed; a
     text field that only repeats their text is used once."""
-    if not fields.has_any(_FIELDS):
-        return []
-    details = fields.take_list("reasoning_details")
-    first = fields.take_str("reasoning_content")
-    second = fields.take("reasoning")
+    details, first, second = (
+        message.reasoning_details,
+        message.reasoning_content,
+        message.reasoning,
+    )
     text = pick_text(first, second)
+    if not text and not details:
+        return []
     name = "reasoning_content" if first else "reasoning"
     if first and second and second != first:
-        extras.append(
-            Extra(fields.at("reasoning"), second, LossKind.KNOB, "reasoning_content is used")
-        )
-    blocks = _read_details(details, fields.at("reasoning_details"), sealer) if details else []
+        detail = "reasoning_content is used"
+        extras.append(Extra(f"{path}.reasoning", second, LossKind.KNOB, detail))
+    blocks = _read_details(details, f"{path}.reasoning_details", sealer) if details else []
     if not text or text == BREAK.join(block.text for block in blocks if block.parts):
         return blocks
+    at = f"{path}.{name}"
     if not blocks:
-        return [Reasoning(parts=(text,), style="raw", path=fields.at(name))]
+        return [Reasoning(parts=(text,), style="raw", path=at)]
     if not any(block.parts for block in blocks):
         head, *rest = blocks
         if head.opaque is not None and head.opaque.origin == wire.NAME:
             return [replace(head, parts=(text,), style="raw"), *rest]
-        return [Reasoning(parts=(text,), style="raw", path=fields.at(name)), *blocks]
-    extras.append(Extra(fields.at(name), text, LossKind.KNOB, "reasoning_details are used"))
+        return [Reasoning(parts=(text,), style="raw", path=at), *blocks]
+    extras.append(Extra(at, text, LossKind.KNOB, "reasoning_details are used"))
     return blocks
 
 
-def _read_details(entries: list[Any], path: str, sealer: Sealer) -> list[Reasoning]:
+def _read_details(entries: list[JsonObject], path: str, sealer: Sealer) -> list[Reasoning]:
     blocks: list[Reasoning] = []
     foreign: list[JsonObject] = []
-    for number, value in enumerate(entries):
-        entry = Fields(value, f"{path}[{number}]")
-        token = entry.take_str("signature") or entry.take_str("data") or ""
+    for number, entry in enumerate(entries):
+        at = f"{path}[{number}]"
+        token = next(filter(None, map(entry.get, _STATE)), "")
+        if not isinstance(token, str):
+            raise InvalidRequest.at(at, "the signature must be a string")
         sealed = sealer.open(token)
         if sealed is None:
-            foreign.append(value)
+            foreign.append(entry)
             continue
-        text = readable(value)
+        text = readable(entry)
         parts = (text,) if not sealed.parts and text else sealed.parts
-        blocks.append(replace(sealed, parts=parts, path=entry.path))
+        blocks.append(replace(sealed, parts=parts, path=at))
     if foreign:
         blocks.append(_foreign_block(foreign, path))
     return blocks

@@ -2,164 +2,100 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.losses import LossKind
-from dragoman.canonical.requests import Extra, OutputFormat, Request, Thinking
-from dragoman.canonical.requests import JsonObject as AnyJsonObject
-from dragoman.protocols.efforts import EFFORTS
-from dragoman.protocols.fields import (
-    Fields,
-    Readers,
-    boolean,
-    carried,
-    choice,
-    decode_object,
-    number,
-    string,
-    whole,
+from dragoman.canonical.requests import (
+    Extra,
+    JsonObject,
+    JsonSchema,
+    OutputFormat,
+    Request,
+    Thinking,
 )
-from dragoman.protocols.openai_chat import wire
-from dragoman.protocols.openai_chat.content_reader import needed
+from dragoman.protocols.fields import check_depth
+from dragoman.protocols.openai_chat import shapes
 from dragoman.protocols.openai_chat.messages_reader import MessagesReader
 from dragoman.protocols.openai_chat.tools import read_tool_choice, read_tools
-from dragoman.protocols.openai_settings import LABELS, read_schema
+from dragoman.protocols.openai_settings import read_labels
+from dragoman.protocols.reading import Reader, report_lost
 
 _PATHS = {
     "output_format": "response_format",
     "thinking": "reasoning_effort",
     "include_usage": "stream_options.include_usage",
 }
+_request = Reader(shapes.Request)
 
 
 def read_request(body: bytes, sealer: Sealer) -> Request:
-    """A client's request in canonical form; every field of it is accounted for.
+    """A client's request in canonical form; every member of it is accounted for.
 
     Raises:
-        InvalidRequest: naming the field at fault.
+        InvalidRequest: naming the member at fault.
     """
-    fields = Fields(decode_object(body))
     extras: list[Extra] = []
+    given = _request.read(body, extras)
     paths = _PATHS.copy()
-    model = fields.need_str("model")
-    if not model:
-        fields.fail("model", "must not be empty")
-    messages = fields.take_list("messages")
-    if not messages:
-        fields.fail("messages", "is required" if messages is None else "must not be empty")
     reader = MessagesReader(sealer, extras)
-    turns = tuple([reader.read(message, f"messages[{n}]") for n, message in enumerate(messages)])
-    if fields.has("function_call") and not fields.has("tool_choice"):
+    turns = tuple(
+        [reader.read(message, f"messages[{n}]") for n, message in enumerate(given.messages)]
+    )
+    if given.function_call is not None and given.tool_choice is None:
         paths["tool_choice"] = "function_call"
-    given = fields.take_given(_FIRST, extras)
-    effort, top_k = given.get("effort"), given.get("top_k")
-    tools = read_tools(fields, extras)
-    tool_choice = read_tool_choice(fields, extras)
-    parallel = fields.take_bool("parallel_tool_calls")
-    limit = _read_limit(fields, extras, paths)
-    settings = fields.take_given(_SETTINGS, extras)
-    if effort is not None:
-        settings["thinking"] = Thinking(effort=effort)
-    # The servers that know top_k turn it off with 0 or -1.
-    if top_k is not None and top_k > 0:
-        settings["top_k"] = top_k
-    settings.update(fields.take_given(_LABELS, extras))
+    check_depth(given.prompt_cache_options, "prompt_cache_options")
+    tools = read_tools(given, extras)
+    tool_choice = read_tool_choice(given, extras)
+    limit = _read_limit(given, extras, paths)
+    stop, top_k, options = given.stop, given.top_k, given.stream_options
+    if options is not None:
+        report_lost(options, "stream_options", extras)
+    report_lost(given, "", extras)
     return Request(
-        model=model,
-        turns=turns,
+        model=given.model,
+        turns=tuple(turns),
         tools=tools,
         tool_choice=tool_choice,
-        parallel_tool_calls=parallel,
+        parallel_tool_calls=given.parallel_tool_calls,
         max_output_tokens=limit,
+        temperature=given.temperature,
+        top_p=given.top_p,
+        # The servers that know top_k turn it off with 0 or -1.
+        top_k=top_k if top_k is not None and top_k > 0 else None,
+        stop=(stop,) if isinstance(stop, str) else stop or (),
+        logprobs=given.logprobs or False,
+        top_logprobs=given.top_logprobs,
+        output_format=_read_format(given),
+        verbosity=given.verbosity,
+        thinking=None
+        if given.reasoning_effort is None
+        else Thinking(effort=given.reasoning_effort),
+        stream=given.stream or False,
+        include_usage=options is not None and options.include_usage is True,
+        prompt_cache_options=given.prompt_cache_options,
         paths=paths,
-        extras=_leftovers(fields, extras),
-        **settings,
+        extras=tuple(extras),
+        **read_labels(given),
     )
 
 
-def _read_limit(fields: Fields, extras: list[Extra], paths: dict[str, str]) -> int | None:
-    newer = fields.take_int("max_completion_tokens", 1)
-    older = fields.take_int("max_tokens", 1)
+def _read_limit(given: shapes.Request, extras: list[Extra], paths: dict[str, str]) -> int | None:
+    newer, older = given.max_completion_tokens, given.max_tokens
     paths["max_output_tokens"] = "max_tokens" if newer is None else "max_completion_tokens"
     if newer is not None and older not in (None, newer):
         extras.append(Extra("max_tokens", older, LossKind.KNOB, "max_completion_tokens is used"))
     return older if newer is None else newer
 
 
-def _read_stop(fields: Fields, name: str, _: list[Extra]) -> tuple[str, ...]:
-    stop = fields.take(name)
-    if type(stop) is str:
-        return (stop,)
-    if type(stop) is not list:
-        fields.fail("stop", "must be a string or an array of strings")
-    for position, value in enumerate(stop):
-        if type(value) is not str:
-            fields.fail(f"stop[{position}]", "must be a string")
-    return tuple(stop)
-
-
-def _read_format(fields: Fields, name: str, extras: list[Extra]) -> OutputFormat | None:
-    form = needed(fields, name)
-    kind = form.take_choice("type", ("text", "json_object", "json_schema"))
-    if kind is None:
-        form.fail("type", "is required")
-    read: OutputFormat | None = AnyJsonObject() if kind == "json_object" else None
-    if kind == "json_schema":
-        inner = needed(form, "json_schema")
-        read = read_schema(inner, inner.take_object("schema") or {})
-        inner.rest(extras)
-    form.rest(extras)
-    return read
-
-
-def _read_stream_options(fields: Fields, name: str, extras: list[Extra]) -> bool:
-    options = needed(fields, name)
-    include_usage = options.take_bool("include_usage") or False
-    options.rest(extras, wire.STREAM_OPTIONS)
-    return include_usage
-
-
-def _leftovers(fields: Fields, extras: list[Extra]) -> tuple[Extra, ...]:
-    """All extras, after the fields with a canonical counterpart were read.
-
-    Fields that no other protocol has are still validated, so that mistakes in them are reported.
-    """
-    checked = fields.take_given(_CHECKED, extras)
-    if checked:
-        Fields(checked).rest(extras, wire.REQUEST)
-    fields.rest(extras, wire.REQUEST)
-    return tuple(extras)
-
-
-def _take_list(fields: Fields, name: str, _: list[Extra]) -> list[Any] | None:
-    return fields.take_list(name)
-
-
-# In the order in which mistakes are reported.
-_FIRST: Readers = {
-    "reasoning_effort": ("effort", choice(*EFFORTS)),
-    "top_k": ("top_k", whole()),
-}
-_SETTINGS: Readers = {
-    "temperature": ("temperature", number(0, 2)),
-    "top_p": ("top_p", number(0, 1)),
-    "stop": ("stop", _read_stop),
-    "logprobs": ("logprobs", boolean),
-    "top_logprobs": ("top_logprobs", whole(0)),
-    "response_format": ("output_format", _read_format),
-    "verbosity": ("verbosity", string),
-    "stream": ("stream", boolean),
-    "stream_options": ("include_usage", _read_stream_options),
-}
-_LABELS: Readers = {**LABELS, "prompt_cache_options": ("prompt_cache_options", carried)}
-_CHECKED: Readers = {
-    "n": ("n", whole(1)),
-    "seed": ("seed", whole()),
-    "frequency_penalty": ("frequency_penalty", number(-2, 2)),
-    "presence_penalty": ("presence_penalty", number(-2, 2)),
-    "logit_bias": ("logit_bias", carried),
-    "prediction": ("prediction", carried),
-    "audio": ("audio", carried),
-    "modalities": ("modalities", _take_list),
-}
+def _read_format(given: shapes.Request) -> OutputFormat | None:
+    match given.response_format:
+        case shapes.JsonOutput():
+            return JsonObject()
+        case shapes.SchemaOutput(json_schema=asked):
+            check_depth(asked.schema, "response_format.json_schema.schema")
+            return JsonSchema(
+                schema=asked.schema or {},
+                name=asked.name,
+                description=asked.description,
+                strict=asked.strict,
+            )
+    return None

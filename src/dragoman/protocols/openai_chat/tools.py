@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import (
@@ -19,14 +17,15 @@ from dragoman.canonical.requests import (
     ToolRef,
 )
 from dragoman.protocols.base import Outbound
-from dragoman.protocols.fields import Fields, JsonObject
-from dragoman.protocols.openai_chat import wire
-from dragoman.protocols.openai_chat.content_reader import needed
+from dragoman.protocols.fields import JsonObject, check_depth
+from dragoman.protocols.openai_chat import shapes, wire
+from dragoman.protocols.openai_chat.content_reader import report_other
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.openai_schemas import (
     is_strict,
     write_parameters,
 )
+from dragoman.protocols.reading import UNKNOWN
 from dragoman.protocols.searches import CONTEXT_SIZES, PLACES
 from dragoman.protocols.tools import (
     NO_TOOLS,
@@ -41,25 +40,22 @@ from dragoman.protocols.tools import (
 # --- reading ------------------------------------------------------------------------------------
 
 
-def read_tools(fields: Fields, extras: list[Extra]) -> tuple[Tool, ...]:
+def read_tools(given: shapes.Request, extras: list[Extra]) -> tuple[Tool, ...]:
     """The tools of a request: `tools`, the older `functions`, and the vendor's web search.
 
     Raises:
-        InvalidRequest: naming the tool or the field in it.
+        InvalidRequest: naming the tool or the member in it.
     """
     tools: list[Tool] = []
-    for n, tool in enumerate(fields.take_list("tools") or ()):
+    for n, tool in enumerate(given.tools or ()):
         tools.append(_read_tool(tool, f"tools[{n}]", extras))
-    functions = fields.take_list("functions")
-    if functions:
-        legacy = wire.LEGACY_FUNCTIONS
-        extras.append(Extra("functions", None, legacy.kind, legacy.detail))
-        tools += [
-            _read_function(Fields(function, f"functions[{n}]"), extras)
-            for n, function in enumerate(functions)
-        ]
-    search = fields.take_object(wire.WEB_SEARCH)
+    if given.functions:
+        detail = "sent as tools; answers carry tool_calls"
+        extras.append(Extra("functions", None, LossKind.CONVERTED, detail))
+        tools += [_function(tool, f"functions[{n}]") for n, tool in enumerate(given.functions)]
+    search = given.web_search_options
     if search is not None:
+        check_depth(search, wire.WEB_SEARCH)
         tools.append(
             HostedTool(
                 origin=wire.NAME,
@@ -72,154 +68,83 @@ def read_tools(fields: Fields, extras: list[Extra]) -> tuple[Tool, ...]:
     return tuple(tools)
 
 
-def _read_search(value: JsonObject) -> SearchTool:
-    """The options in canonical form; unknown ones are among the extras."""
-    fields = Fields(value, wire.WEB_SEARCH)
-    extras: list[Extra] = []
-    size, where = fields.take("search_context_size"), fields.take("user_location")
-    if size is not None and size not in CONTEXT_SIZES:
-        extras.append(Extra(fields.at("search_context_size"), size, LossKind.KNOB))
-        size = None
+def _read_search(options: JsonObject) -> SearchTool:
+    """The options in canonical form; others are among the extras."""
+    size, where = options.get("search_context_size"), options.get("user_location")
     place = where.get("approximate") if isinstance(where, dict) else None
     places = place if isinstance(place, dict) else {}
-    location = {name: text for name, text in places.items() if isinstance(text, str)}
-    known = {name: text for name, text in location.items() if name in PLACES}
-    asked = {"type": "approximate", "approximate": known}
-    if where not in (None, asked):
-        extras.append(Extra(fields.at("user_location"), where, LossKind.KNOB))
-    fields.rest(extras)
-    return SearchTool(
-        location=None if where is None else known, context_size=size, extras=tuple(extras)
+    known = {
+        name: text for name, text in places.items() if isinstance(text, str) and name in PLACES
+    }
+    lost = []
+    if size is not None and size not in CONTEXT_SIZES:
+        lost.append(Extra(f"{wire.WEB_SEARCH}.search_context_size", size, LossKind.KNOB))
+        size = None
+    if where not in (None, {"type": "approximate", "approximate": known}):
+        lost.append(Extra(f"{wire.WEB_SEARCH}.user_location", where, LossKind.KNOB))
+    for name, value in options.items():
+        if name not in ("search_context_size", "user_location") and value is not None:
+            lost.append(Extra(f"{wire.WEB_SEARCH}.{name}", value, UNKNOWN.kind, UNKNOWN.detail))
+    location = None if where is None else known
+    return SearchTool(location=location, context_size=size, extras=tuple(lost))
+
+
+def _read_tool(tool: shapes.Tool, path: str, extras: list[Extra]) -> Tool:
+    report_other(tool, path, extras)
+    if tool.type == "custom":
+        if tool.custom is None:
+            raise InvalidRequest.at(f"{path}.custom", "is required")
+        return _custom(tool.custom, f"{path}.custom")
+    if tool.function is None:
+        raise InvalidRequest.at(f"{path}.function", "is required")
+    return _function(tool.function, f"{path}.function")
+
+
+def _function(function: shapes.Function, path: str) -> FunctionTool:
+    check_depth(function.parameters, f"{path}.parameters")
+    return FunctionTool(
+        name=function.name,
+        description=function.description,
+        schema=function.parameters,
+        strict=function.strict,
+        path=path,
     )
 
 
-def _read_tool(value: Any, path: str, extras: list[Extra]) -> Tool:
-    fields = Fields(value, path)
-    kind = fields.take_choice("type", ("function", "custom")) or "function"
-    inner = needed(fields, kind)
-    fields.rest(extras)
-    return _read_function(inner, extras) if kind == "function" else _read_custom(inner, extras)
-
-
-def _read_function(fields: Fields, extras: list[Extra]) -> FunctionTool:
-    tool = FunctionTool(
-        name=_read_name(fields),
-        description=fields.take_str("description"),
-        schema=fields.take_object("parameters"),
-        strict=fields.take_bool("strict"),
-        path=fields.path,
-    )
-    fields.rest(extras)
-    return tool
-
-
-def _read_custom(fields: Fields, extras: list[Extra]) -> CustomTool:
-    tool = CustomTool(
-        name=_read_name(fields),
-        description=fields.take_str("description"),
-        grammar=_read_grammar(fields, extras),
-        path=fields.path,
-    )
-    fields.rest(extras)
-    return tool
-
-
-def _read_grammar(fields: Fields, extras: list[Extra]) -> Grammar | None:
-    form = fields.take_fields("format")
-    if form is None:
-        return None
-    kind = form.take_choice("type", ("text", "grammar"))
-    if kind is None:
-        form.fail("type", "is required")
+def _custom(custom: shapes.Custom, path: str) -> CustomTool:
     grammar = None
-    if kind == "grammar":
-        inner = needed(form, "grammar")
-        syntax = inner.take_choice("syntax", wire.GRAMMARS)
-        if syntax is None:
-            inner.fail("syntax", "is required")
-        grammar = Grammar(syntax, inner.need_str("definition"))
-        inner.rest(extras)
-    form.rest(extras)
-    return grammar
+    if isinstance(custom.format, shapes.GrammarFormat):
+        given = custom.format.grammar
+        grammar = Grammar(given.syntax, given.definition)
+    return CustomTool(name=custom.name, description=custom.description, grammar=grammar, path=path)
 
 
-def _read_name(fields: Fields) -> str:
-    name = fields.need_str("name")
-    if not name:
-        fields.fail("name", "must not be empty")
-    return name
-
-
-def read_tool_choice(fields: Fields, extras: list[Extra]) -> ToolChoice | None:
-    """`tool_choice`, else the older `function_call`.
-
-    Raises:
-        InvalidRequest: a word or type that is not known, or a field in it.
-    """
-    choice = fields.take("tool_choice")
-    legacy = fields.take("function_call")
+def read_tool_choice(given: shapes.Request, extras: list[Extra]) -> ToolChoice | None:
+    """`tool_choice`, else the older `function_call`."""
+    choice, legacy = given.tool_choice, given.function_call
+    path = "tool_choice"
     if choice is None:
-        return None if legacy is None else _read_legacy_choice(legacy, extras)
+        path = "function_call"
+        if legacy is None:
+            return None
+        if isinstance(legacy, str):
+            return ToolChoice(mode=legacy, path=path)
+        return ToolChoice(mode="tool", tool=ToolRef(legacy.name), path=path)
     if legacy is not None:
         extras.append(Extra("function_call", legacy, LossKind.KNOB, "tool_choice is used"))
-    path = fields.at("tool_choice")
-    if type(choice) is str:
-        match choice:
-            case "auto" | "none" | "required":
-                return ToolChoice(mode=choice, path=path)
-        raise InvalidRequest.at(path, "must be one of auto, none, required, or an object")
-    inner = Fields(choice, path)
-    kind = inner.take_choice("type", ("function", "custom", "allowed_tools"))
-    if kind is None:
-        inner.fail("type", "is required")
-    read = (
-        _read_allowed(inner, extras)
-        if kind == "allowed_tools"
-        else ToolChoice(mode="tool", tool=_read_ref(inner, kind, extras), path=path)
-    )
-    inner.rest(extras)
-    return read
+    if isinstance(choice, str):
+        return ToolChoice(mode=choice, path=path)
+    if isinstance(choice, shapes.AllowedTools):
+        allowed = choice.allowed_tools
+        refs = tuple(map(_ref_of, allowed.tools))
+        return ToolChoice(mode=allowed.mode or "auto", allowed=refs, path=path)
+    return ToolChoice(mode="tool", tool=_ref_of(choice), path=path)
 
 
-def _read_allowed(fields: Fields, extras: list[Extra]) -> ToolChoice:
-    inner = needed(fields, "allowed_tools")
-    mode = inner.take_choice("mode", ("auto", "required"))
-    listed = inner.take_list("tools")
-    if listed is None:
-        inner.fail("tools", "is required")
-    refs: list[ToolRef] = []
-    for n, value in enumerate(listed):
-        entry = Fields(value, f"{inner.path}.tools[{n}]")
-        kind = entry.take_choice("type", ("function", "custom"))
-        if kind is None:
-            entry.fail("type", "is required")
-        # The other OpenAI protocol wants a flat `name` along with the nested one.
-        entry.ignore("name")
-        refs.append(_read_ref(entry, kind, extras))
-        entry.rest(extras)
-    inner.rest(extras)
-    return ToolChoice(
-        mode="required" if mode == "required" else "auto", allowed=tuple(refs), path=fields.path
-    )
-
-
-def _read_ref(fields: Fields, kind: str, extras: list[Extra]) -> ToolRef:
-    inner = needed(fields, kind)
-    name = _read_name(inner)
-    inner.rest(extras)
-    return ToolRef(name, custom=kind == "custom")
-
-
-def _read_legacy_choice(value: Any, extras: list[Extra]) -> ToolChoice:
-    path = "function_call"
-    if value == "auto" or value == "none":
-        return ToolChoice(mode=value, path=path)
-    if type(value) is not dict:
-        raise InvalidRequest.at(path, "must be auto, none, or an object with a name")
-    fields = Fields(value, path)
-    name = _read_name(fields)
-    fields.rest(extras)
-    return ToolChoice(mode="tool", tool=ToolRef(name), path=path)
+def _ref_of(choice: shapes.FunctionChoice | shapes.CustomChoice) -> ToolRef:
+    if isinstance(choice, shapes.CustomChoice):
+        return ToolRef(choice.custom.name, custom=True)
+    return ToolRef(choice.function.name)
 
 
 # --- writing ------------------------------------------------------------------------------------

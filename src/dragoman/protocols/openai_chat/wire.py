@@ -18,57 +18,13 @@ VENDOR = "openai"
 """Whose file store `file_id` names."""
 
 KNOB, CONTENT = LossKind.KNOB, LossKind.CONTENT
-_EXTENSION = "an extension of compatible servers"
 
 # --- requests -----------------------------------------------------------------------------------
-
-REQUEST: dict[str, Field] = {
-    "n": Field(CONTENT, "only one choice can be translated", neutral=(1,)),
-    "modalities": Field(CONTENT, "only text can be translated", neutral=(["text"], [])),
-    "audio": Field(CONTENT, "audio output has no counterpart upstream"),
-    "seed": Field(KNOB),
-    "logit_bias": Field(KNOB, neutral=({},)),
-    "frequency_penalty": Field(KNOB, neutral=(0, 0.0)),
-    "presence_penalty": Field(KNOB, neutral=(0, 0.0)),
-    "prediction": Field(KNOB),
-    "min_p": Field(KNOB, _EXTENSION, neutral=(0, 0.0)),
-    "repetition_penalty": Field(KNOB, _EXTENSION, neutral=(1, 1.0)),
-    "chat_template_kwargs": Field(KNOB, _EXTENSION, neutral=({},)),
-    "enable_thinking": Field(KNOB, _EXTENSION),
-    "thinking": Field(KNOB, _EXTENSION),
-    "reasoning": Field(KNOB, _EXTENSION, neutral=({},)),
-    "include_reasoning": Field(KNOB, _EXTENSION, neutral=(True,)),
-    "guided_json": Field(KNOB, _EXTENSION),
-    "guided_regex": Field(KNOB, _EXTENSION),
-    "guided_choice": Field(KNOB, _EXTENSION),
-    "guided_grammar": Field(KNOB, _EXTENSION),
-    "extra_body": Field(KNOB, _EXTENSION, neutral=({},)),
-}
-"""Top-level request fields without a canonical home."""
 
 WEB_SEARCH = "web_search_options"
 """Turns on the vendor's own search, as a hosted tool does in the other protocols."""
 
-STREAM_OPTIONS: dict[str, Field] = {
-    "include_obfuscation": Field(KNOB, "streams are not padded", neutral=(False,)),
-}
-
-ASSISTANT: dict[str, Field] = {
-    "annotations": Field(KNOB, "citations of earlier answers are not sent", neutral=([],)),
-}
-"""Fields of an assistant message without a canonical home."""
-
-TOOL_MESSAGE: dict[str, Field] = {"name": Field(KNOB, "the call names the tool")}
-
-LEGACY_FUNCTIONS = Field(LossKind.CONVERTED, "sent as tools; answers carry tool_calls")
-
-NO_TABLE: dict[str, Field] = {}
-"""For objects with all fields canonical: any other field is unknown."""
-
 ROLES = ("developer", "system", "user", "assistant", "tool", "function")
-DETAILS = ("auto", "low", "high", "original")
-AUDIO_FORMATS = ("wav", "mp3")
-GRAMMARS = ("lark", "regex")
 SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 CACHE_TTLS = frozenset({"30m", "12h"})
 

@@ -39,7 +39,15 @@ from dragoman.protocols.openai_responses.machine_tools import (
 from dragoman.protocols.openai_responses.tool_search import read_search_call, search_result
 from dragoman.protocols.openai_responses.tools import read_tools
 from dragoman.protocols.openai_responses.web_search import WEB_SEARCH, read_web_search
-from dragoman.protocols.reading import Reader, needed, report_lost, text
+from dragoman.protocols.reading import (
+    UNKNOWN,
+    Reader,
+    is_neutral,
+    lost_in,
+    needed,
+    report_lost,
+    text,
+)
 
 
 class ItemReader:
@@ -78,7 +86,14 @@ class ItemReader:
                 return
         known.read(self, item, path)
         if known.unread(item) != known.absent:
-            report_lost(item, path, self._extras, known.members)
+            self._report(item, known, path)
+
+    def _report(self, item: shapes.Item, kind: _Kind, path: str) -> None:
+        """Account for the members of an item that its reader does not read."""
+        for value, (name, lost) in zip(kind.unread(item), kind.lost, strict=True):
+            if value is not None and not is_neutral(value, lost.neutral):
+                where = f"{path}.{name}"
+                self._extras.append(Extra(where, value, lost.kind, lost.detail, lost.code))
 
     def _carry(self, kind: str, value: JsonObject, path: str) -> None:
         if kind == "shell_call_output":
@@ -244,7 +259,7 @@ _shell_output = Reader(shapes.ShellOutput)
 class _Kind:
     """A type of items: its reader, and the members that this reads."""
 
-    __slots__ = ("absent", "is_search", "members", "read", "unread")
+    __slots__ = ("absent", "is_search", "lost", "read", "unread")
 
     def __init__(
         self,
@@ -253,13 +268,19 @@ class _Kind:
         search: bool = False,
     ) -> None:
         self.read = read
-        self.members = frozenset({"type", "id", *members})
         self.is_search = search
         """Whether it is of a search, which may be the vendor's."""
-        unread = [name for name in shapes.Item.__struct_fields__ if name not in self.members]
-        self.unread: Callable[[shapes.Item], tuple[Any, ...]] = attrgetter(*unread)
-        self.absent = (None,) * len(unread)
+        others = [
+            member
+            for member in structs.fields(shapes.Item)
+            if member.name not in ("type", "id", *members)
+        ]
+        self.unread: Callable[[shapes.Item], tuple[Any, ...]] = attrgetter(
+            *[member.name for member in others]
+        )
+        self.absent = (None,) * len(others)
         """The values of the other members, where they are absent."""
+        self.lost = [(member.encode_name, lost_in(member) or UNKNOWN) for member in others]
 
 
 _CALL = ("call_id", "name", "namespace")

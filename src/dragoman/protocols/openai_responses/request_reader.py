@@ -26,6 +26,7 @@ from dragoman.protocols.openai_responses import shapes, wire
 from dragoman.protocols.openai_responses.item_reader import ItemReader
 from dragoman.protocols.openai_responses.tools import read_tool_choice, read_tools
 from dragoman.protocols.openai_responses.web_search import SOURCES, with_choice
+from dragoman.protocols.openai_settings import Labels
 from dragoman.protocols.reading import REFUSED, Reader, carried_dict, report_lost
 
 _INSTEAD_OF_INPUT = ("previous_response_id", "conversation", "prompt")
@@ -90,20 +91,13 @@ def read_request(body: bytes, sealer: Sealer) -> Request:
 
 
 _SAME = (
+    *Labels.__struct_fields__,
     "parallel_tool_calls",
     "max_output_tokens",
     "temperature",
     "top_p",
     "top_logprobs",
     "stream",
-    "metadata",
-    "user",
-    "safety_identifier",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "service_tier",
-    "moderation",
-    "store",
 )
 """Settings that are in a canonical request as they are."""
 

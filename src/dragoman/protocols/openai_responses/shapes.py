@@ -13,7 +13,8 @@ from msgspec import Meta, Raw, Struct, field
 
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.openai_responses import wire
-from dragoman.protocols.reading import Lost, Unknown
+from dragoman.protocols.openai_settings import Labels
+from dragoman.protocols.reading import Lost, Shape, Unknown
 
 _KNOB = LossKind.KNOB
 _CONTENT = LossKind.CONTENT
@@ -28,10 +29,6 @@ Verbosity: TypeAlias = Literal["low", "medium", "high"]
 
 BACKGROUND_DETAIL: Final = "answers are made at once, each for itself"
 """Members for background requests, without meaning for a synchronous answer."""
-
-
-class Shape(Struct, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """An object all of whose members are known."""
 
 
 # --- content parts ------------------------------------------------------------------------------
@@ -381,7 +378,7 @@ class StreamOptions(Shape, kw_only=True):
 ItemT = TypeVar("ItemT", Item, Raw)
 
 
-class Request(Shape, Generic[ItemT], kw_only=True):
+class Request(Labels, Generic[ItemT], kw_only=True):
     """A request. Its tools, many of which are carried whole, are read one by one, and so are the
     items of an input that has unusual ones."""
 
@@ -400,15 +397,7 @@ class Request(Shape, Generic[ItemT], kw_only=True):
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    metadata: dict[str, str] | None = None
-    user: str | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_retention: str | None = None
     prompt_cache_options: dict[str, Any] | None = None
-    service_tier: str | None = None
-    moderation: dict[str, Any] | None = None
-    store: bool | None = None
     previous_response_id: Annotated[
         Any,
         Lost(

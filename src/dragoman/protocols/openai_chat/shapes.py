@@ -1,0 +1,287 @@
+"""The objects of Chat requests (`types/chat/*` of the `openai` package 3.54.0), and what compatible
+servers add to them: the members, their types, and what the loss of one means."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Meta
+
+from dragoman.canonical.losses import LossKind
+from dragoman.protocols.efforts import Effort
+from dragoman.protocols.openai_settings import Labels
+from dragoman.protocols.reading import Lost, Shape, Unknown
+
+_KNOB, _CONTENT = LossKind.KNOB, LossKind.CONTENT
+_EXTENSION = "an extension of compatible servers"
+
+_Name: TypeAlias = Annotated[str, Meta(min_length=1)]
+_Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+_Penalty: TypeAlias = Annotated[float, Meta(ge=-2, le=2)]
+_Object: TypeAlias = dict[str, Any]
+
+
+# --- content ------------------------------------------------------------------------------------
+
+
+class CacheBreakpoint(Shape):
+    mode: Literal["explicit"] | None = None
+    ttl: str | None = None
+
+
+class Part(Shape):
+    """A part of a message's content."""
+
+    prompt_cache_breakpoint: CacheBreakpoint | None = None
+
+
+class TextPart(Part, kw_only=True, tag_field="type", tag="text"):
+    text: str
+
+
+class RefusalPart(Part, kw_only=True, tag_field="type", tag="refusal"):
+    refusal: str
+
+
+class ImageUrl(Shape):
+    url: str
+    detail: Literal["auto", "low", "high", "original"] | None = None
+
+
+class ImagePart(Part, kw_only=True, tag_field="type", tag="image_url"):
+    image_url: str | ImageUrl
+    """The string is the older form, still sent by some clients."""
+
+
+class InputAudio(Shape):
+    data: str
+    format: Literal["wav", "mp3"]
+
+
+class AudioPart(Part, kw_only=True, tag_field="type", tag="input_audio"):
+    input_audio: InputAudio
+
+
+class File(Shape):
+    filename: str | None = None
+    file_data: str | None = None
+    file_id: str | None = None
+
+
+class FilePart(Part, kw_only=True, tag_field="type", tag="file"):
+    file: File
+
+
+AnyPart: TypeAlias = TextPart | RefusalPart | ImagePart | AudioPart | FilePart
+_Media: TypeAlias = TextPart | ImagePart | AudioPart | FilePart
+
+# --- messages -----------------------------------------------------------------------------------
+
+
+class SystemMessage(Shape, tag_field="role", tag="system"):
+    content: str | Annotated[list[TextPart], Meta(min_length=1)]
+    name: str | None = None
+
+
+class DeveloperMessage(SystemMessage, tag_field="role", tag="developer"):
+    pass
+
+
+class UserMessage(Shape, tag_field="role", tag="user"):
+    content: str | Annotated[list[_Media], Meta(min_length=1)]
+    name: str | None = None
+
+
+class CalledFunction(Shape):
+    name: str
+    arguments: str
+
+
+class CalledCustom(Shape):
+    name: str
+    input: str
+
+
+class ToolCall(Shape):
+    id: str
+    type: Literal["function", "custom"] | None = None
+    function: CalledFunction | None = None
+    custom: CalledCustom | None = None
+    index: Any = None
+    """Left over from a stream that a client accumulated."""
+
+
+class AssistantMessage(Shape, tag_field="role", tag="assistant"):
+    content: str | list[TextPart | RefusalPart] | None = None
+    refusal: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    function_call: _Object | None = None
+    audio: _Object | None = None
+    name: str | None = None
+    annotations: Annotated[
+        Any, Lost(_KNOB, "citations of earlier answers are not sent", neutral=([],))
+    ] = None
+    reasoning_content: str | None = None
+    reasoning: Any = None
+    reasoning_details: list[_Object] | None = None
+
+
+class ToolMessage(Shape, tag_field="role", tag="tool"):
+    tool_call_id: str
+    content: str | list[_Media] | None = None
+    """Officially text alone; some clients and servers put images and files there too."""
+    name: Annotated[Any, Lost(_KNOB, "the call names the tool")] = None
+
+
+class OtherMessage(Unknown, tag_field="role", tag=""):
+    pass
+
+
+Message: TypeAlias = (
+    SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage | OtherMessage
+)
+
+# --- tools --------------------------------------------------------------------------------------
+
+
+class Named(Shape):
+    name: _Name
+
+
+class Function(Named):
+    description: str | None = None
+    parameters: _Object | None = None
+    strict: bool | None = None
+
+
+class Grammar(Shape):
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+class TextFormat(Shape, tag_field="type", tag="text"):
+    pass
+
+
+class GrammarFormat(Shape, tag_field="type", tag="grammar"):
+    grammar: Grammar
+
+
+class Custom(Named):
+    description: str | None = None
+    format: TextFormat | GrammarFormat | None = None
+
+
+class Tool(Shape):
+    type: Literal["function", "custom"] | None = None
+    function: Function | None = None
+    custom: Custom | None = None
+
+
+class FunctionChoice(Shape, tag_field="type", tag="function"):
+    function: Named
+
+
+class CustomChoice(Shape, tag_field="type", tag="custom"):
+    custom: Named
+
+
+class FunctionRef(FunctionChoice, tag_field="type", tag="function"):
+    name: Any = None
+    """Repeated for the other OpenAI protocol, which wants it here."""
+
+
+class CustomRef(CustomChoice, tag_field="type", tag="custom"):
+    name: Any = None
+
+
+class Allowed(Shape):
+    tools: list[FunctionRef | CustomRef]
+    mode: Literal["auto", "required"] | None = None
+
+
+class AllowedTools(Shape, tag_field="type", tag="allowed_tools"):
+    allowed_tools: Allowed
+
+
+# --- requests -----------------------------------------------------------------------------------
+
+
+class JsonSchema(Shape):
+    name: str
+    description: str | None = None
+    schema: _Object | None = None
+    strict: bool | None = None
+
+
+class TextOutput(Shape, tag_field="type", tag="text"):
+    pass
+
+
+class JsonOutput(Shape, tag_field="type", tag="json_object"):
+    pass
+
+
+class SchemaOutput(Shape, tag_field="type", tag="json_schema"):
+    json_schema: JsonSchema
+
+
+class StreamOptions(Shape):
+    include_usage: bool | None = None
+    include_obfuscation: Annotated[Any, Lost(_KNOB, "streams are not padded", neutral=(False,))] = (
+        None
+    )
+
+
+class Request(Labels, kw_only=True):
+    model: _Name
+    messages: Annotated[list[Message], Meta(min_length=1)]
+    tools: list[Tool] | None = None
+    functions: list[Function] | None = None
+    web_search_options: _Object | None = None
+    tool_choice: (
+        Literal["auto", "none", "required"] | FunctionChoice | CustomChoice | AllowedTools | None
+    ) = None
+    function_call: Literal["auto", "none"] | Named | None = None
+    parallel_tool_calls: bool | None = None
+    max_completion_tokens: _Positive | None = None
+    max_tokens: _Positive | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_k: int | None = None
+    stop: str | tuple[str, ...] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Meta(ge=0)] | None = None
+    response_format: TextOutput | JsonOutput | SchemaOutput | None = None
+    reasoning_effort: Effort | None = None
+    verbosity: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    prompt_cache_options: _Object | None = None
+
+    n: Annotated[
+        _Positive | None, Lost(_CONTENT, "only one choice can be translated", neutral=(1,))
+    ] = None
+    modalities: Annotated[
+        list[Any] | None, Lost(_CONTENT, "only text can be translated", neutral=(["text"], []))
+    ] = None
+    audio: Annotated[_Object | None, Lost(_CONTENT, "audio output has no counterpart upstream")] = (
+        None
+    )
+    seed: Annotated[int | None, Lost(_KNOB)] = None
+    logit_bias: Annotated[_Object | None, Lost(_KNOB, neutral=({},))] = None
+    frequency_penalty: Annotated[_Penalty | None, Lost(_KNOB, neutral=(0.0,))] = None
+    presence_penalty: Annotated[_Penalty | None, Lost(_KNOB, neutral=(0.0,))] = None
+    prediction: Annotated[_Object | None, Lost(_KNOB)] = None
+    min_p: Annotated[Any, Lost(_KNOB, _EXTENSION, neutral=(0, 0.0))] = None
+    repetition_penalty: Annotated[Any, Lost(_KNOB, _EXTENSION, neutral=(1, 1.0))] = None
+    chat_template_kwargs: Annotated[Any, Lost(_KNOB, _EXTENSION, neutral=({},))] = None
+    enable_thinking: Annotated[Any, Lost(_KNOB, _EXTENSION)] = None
+    thinking: Annotated[Any, Lost(_KNOB, _EXTENSION)] = None
+    reasoning: Annotated[Any, Lost(_KNOB, _EXTENSION, neutral=({},))] = None
+    include_reasoning: Annotated[Any, Lost(_KNOB, _EXTENSION, neutral=(True,))] = None
+    guided_json: Annotated[Any, Lost(_KNOB, _EXTENSION)] = None
+    guided_regex: Annotated[Any, Lost(_KNOB, _EXTENSION)] = None
+    guided_choice: Annotated[Any, Lost(_KNOB, _EXTENSION)] = None
+    guided_grammar: Annotated[Any, Lost(_KNOB, _EXTENSION)] = None
+    extra_body: Annotated[Any, Lost(_KNOB, _EXTENSION, neutral=({},))] = None
