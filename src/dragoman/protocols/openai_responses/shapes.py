@@ -1,4 +1,4 @@
-"""The objects of a Responses request as types: what is read, what is only carried (`Raw`), and what
+"""The objects of Responses as types: what is read, what is only carried (`Raw`), and what
 losing a member means (`Lost`).
 
 Sources: the types of openai-python (`openai/types/responses`), the Open Responses schema, and what
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
-from msgspec import Meta, Raw, Struct, field
+from msgspec import Meta, Raw, Struct, field, json
 
 from dragoman.canonical.losses import LossKind
+from dragoman.protocols.efforts import Effort
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_settings import Labels
 from dragoman.protocols.reading import Lost, Shape, Unknown
@@ -22,7 +23,6 @@ _CONTENT = LossKind.CONTENT
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1)]
 Role: TypeAlias = Literal["user", "assistant", "system", "developer"]
-Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Summary: TypeAlias = Literal["auto", "concise", "detailed"]
 Detail: TypeAlias = Literal["auto", "low", "high", "original"]
 Verbosity: TypeAlias = Literal["low", "medium", "high"]
@@ -35,8 +35,6 @@ BACKGROUND_DETAIL: Final = "answers are made at once, each for itself"
 
 
 class Breakpoint(Shape, kw_only=True):
-    """A cache mark."""
-
     mode: Literal["explicit"] | None = None
     ttl: str | None = None
 
@@ -48,38 +46,30 @@ class Part(Shape, tag_field="type", kw_only=True):
 
 
 class TextPart(Part, tag="text", kw_only=True):
-    """A text, in the words of other protocols."""
-
     text: str
     annotations: list[dict[str, Any]] | None = None
     logprobs: list[Any] | None = None
 
 
 class InputText(TextPart, tag="input_text", kw_only=True):
-    """A text of the client."""
+    pass
 
 
 class OutputText(TextPart, tag="output_text", kw_only=True):
-    """A text of the model."""
+    pass
 
 
 class RefusalPart(Part, tag="refusal", kw_only=True):
-    """A refusal of the model."""
-
     refusal: str
 
 
 class ImagePart(Part, tag="input_image", kw_only=True):
-    """An image."""
-
     detail: Detail | None = None
     image_url: str | None = None
     file_id: str | None = None
 
 
 class FilePart(Part, tag="input_file", kw_only=True):
-    """A file."""
-
     filename: str | None = None
     file_data: str | None = None
     file_url: str | None = None
@@ -88,21 +78,15 @@ class FilePart(Part, tag="input_file", kw_only=True):
 
 
 class AudioData(Shape, kw_only=True):
-    """The sound of an audio part."""
-
     data: str
     format: str
 
 
 class AudioPart(Part, tag="input_audio", kw_only=True):
-    """A recording."""
-
     input_audio: AudioData
 
 
 class ReasoningText(Part, tag="reasoning_text", kw_only=True):
-    """A part of readable reasoning."""
-
     text: str
 
 
@@ -139,23 +123,17 @@ class _Callable(_Tool, tag_field="type", kw_only=True):
 
 
 class Function(_Callable, tag="function", kw_only=True):
-    """A tool with JSON arguments."""
-
     parameters: Raw = Raw()
     strict: bool | None = None
 
 
 class Grammar(Shape, kw_only=True):
-    """The form of a custom tool's input."""
-
     type: Literal["text", "grammar"] | None = None
     syntax: Literal["lark", "regex"] | None = None
     definition: str | None = None
 
 
 class Custom(_Callable, tag="custom", kw_only=True):
-    """A tool with free text."""
-
     format: Grammar | None = None
 
 
@@ -184,8 +162,6 @@ Tool: TypeAlias = Function | Custom | Namespace | UnknownTool
 
 
 class MachineTool(_Tool, kw_only=True):
-    """The declaration of a tool on the client's machine."""
-
     type: str
 
 
@@ -206,8 +182,6 @@ class WebSearchTool(Shape, kw_only=True):
 
 
 class WebFilters(Shape, kw_only=True):
-    """The domains of a web search."""
-
     allowed_domains: Any = None
     blocked_domains: Annotated[
         Any, Lost(_CONTENT, "no domain can be kept out upstream", neutral=([],))
@@ -221,16 +195,12 @@ class ToolKind(Shape, kw_only=True):
 
 
 class NamedTool(Shape, kw_only=True):
-    """A tool in a choice."""
-
     type: str
     name: str
     namespace: str | None = None
 
 
 class AllowedTools(Shape, kw_only=True):
-    """A choice of several tools."""
-
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"] | None = None
     tools: list[dict[str, Any]] | None = None
@@ -240,8 +210,6 @@ class AllowedTools(Shape, kw_only=True):
 
 
 class Reasoning(Shape, kw_only=True):
-    """How the model is to reason."""
-
     effort: Effort | None = None
     summary: Summary | None = None
     generate_summary: Summary | None = None
@@ -250,16 +218,14 @@ class Reasoning(Shape, kw_only=True):
 
 
 class PlainFormat(Shape, tag_field="type", tag="text", kw_only=True):
-    """An answer of text."""
+    pass
 
 
 class ObjectFormat(Shape, tag_field="type", tag="json_object", kw_only=True):
-    """An answer of JSON."""
+    pass
 
 
 class SchemaFormat(Shape, tag_field="type", tag="json_schema", kw_only=True):
-    """An answer of JSON that conforms to a schema."""
-
     name: str
     schema: Raw
     description: str | None = None
@@ -267,8 +233,6 @@ class SchemaFormat(Shape, tag_field="type", tag="json_schema", kw_only=True):
 
 
 class TextSettings(Shape, kw_only=True):
-    """The form of the answer."""
-
     format: PlainFormat | ObjectFormat | SchemaFormat | None = None
     verbosity: Verbosity | None = None
 
@@ -282,8 +246,6 @@ _CALLER = Lost(_KNOB, neutral=({"type": "direct"},))
 
 
 class SummaryPart(Struct):
-    """A part of the summary of reasoning."""
-
     text: str
 
 
@@ -338,23 +300,17 @@ def is_clients_search(item: dict[str, Any]) -> bool:
 
 
 class ShellOutcome(Struct):
-    """How a command ended."""
-
     type: Any = None
     exit_code: Any = None
 
 
 class ShellChunk(Shape, kw_only=True):
-    """What a command printed."""
-
     stdout: str | None = None
     stderr: str | None = None
     outcome: ShellOutcome | None = None
 
 
 class ShellOutput(Shape, kw_only=True):
-    """The output of the client's shell."""
-
     type: Any
     call_id: str
     id: Any = None
@@ -368,8 +324,6 @@ class ShellOutput(Shape, kw_only=True):
 
 
 class StreamOptions(Shape, kw_only=True):
-    """How the answer is streamed."""
-
     include_obfuscation: Annotated[Any, Lost(_KNOB, "streams are not padded", neutral=(False,))] = (
         None
     )
@@ -432,3 +386,34 @@ class Request(Labels, Generic[ItemT], kw_only=True):
     client_metadata: Annotated[Any, Lost(_KNOB, "telemetry of the client", neutral=({},))] = None
     presence_penalty: Annotated[Any, Lost(_KNOB, neutral=(0, 0.0))] = None
     frequency_penalty: Annotated[Any, Lost(_KNOB, neutral=(0, 0.0))] = None
+
+
+# --- the commonest events of a stream -----------------------------------------------------------
+
+
+class ItemDelta(Shape, kw_only=True):
+    """A further piece of an item."""
+
+    output_index: int
+    delta: str
+    item_id: str | None = None
+    sequence_number: int = -1
+    obfuscation: str | None = None
+
+
+class TextDelta(ItemDelta, kw_only=True):
+    type: Literal["response.output_text.delta"]
+    content_index: int
+    logprobs: list[Any] | None = None
+
+
+class ArgumentsDelta(ItemDelta, kw_only=True):
+    type: Literal["response.function_call_arguments.delta"]
+
+
+TEXT_DELTA: Final = b"response.output_text.delta"
+ARGUMENTS_DELTA: Final = b"response.function_call_arguments.delta"
+
+read_text_delta: Final = json.Decoder(TextDelta).decode
+read_arguments_delta: Final = json.Decoder(ArgumentsDelta).decode
+"""Decoders of events without unusual members; they raise one of `REFUSED`."""
