@@ -82,6 +82,8 @@ def options(arguments: Sequence[str] | None = None) -> Options:
     try:
         gateways = tuple(parsed(spec) for spec in chosen.gateway)
         cells = tuple(cell_of(text) for text in chosen.cells)
+        if not all(gateway.target.pid for gateway in gateways):
+            raise ValueError("--gateway: pid missing")
     except ValueError as error:
         parser.error(str(error))
     installed = [name for name, recipe in RECIPES.items() if recipe.is_installed()]

@@ -5,7 +5,8 @@ import json
 from typing import Any
 
 _TOOLS = 18
-_TURNS = 22
+TURNS = 22
+"""Turns of a session whose request has 120 KB."""
 
 
 def small(protocol: str, model: str, *, stream: bool, pace: str = "", **more: Any) -> bytes:
@@ -47,12 +48,13 @@ def image(protocol: str, model: str, size: int) -> bytes:
     return _body(protocol, model, [("user", parts)], stream=False)
 
 
-def agent(protocol: str, model: str, **fields: Any) -> bytes:
-    """What a coding agent sends deep in a session: about 120 KB of instructions, tools, turns."""
+def agent(protocol: str, model: str, count: int = TURNS, **fields: Any) -> bytes:
+    """What a coding agent sends deep in a session: about 120 KB of instructions, tools, turns, or
+    more with more turns."""
     system = "You are a careful engineer. Read before you write, and test what you change. " * 100
     tools = [_tool(protocol, number) for number in range(_TOOLS)]
     turns: list[Any] = [("user", "Please find out why the test fails and mend it.")]
-    for number in range(_TURNS):
+    for number in range(count):
         turns.extend(_tool_turn(protocol, number))
     more: dict[str, Any] = {"tools": tools, **fields}
     if protocol == "openai_chat":

@@ -16,7 +16,8 @@ a gateway that runs already, its upstreams set to the load upstream (see --upstr
 given several times. SPEC is KEY=VALUE, separated by commas:
   name=NAME          what tables call it
   url=URL            http://127.0.0.1:PORT, with a path if its own come after one
-  pid=PID            the process whose CPU time and memory count, with its children
+  pid=PID            the process whose CPU time and memory count, with its children; without it
+                     only `bench.compare` measures it, and only what clients see
   chat=MODEL         the model that leads to the upstream of Chat Completions,
   messages=MODEL     to that of Messages,
   responses=MODEL    to that of Responses; at least one of the three
@@ -58,10 +59,10 @@ def parsed(spec: str) -> Gateway:
             raise ValueError(f"{key!r} is there twice")
         values.setdefault(key, []).append(value)
     single = {key: found[0] for key, found in values.items()}
-    missing = [key for key in ("name", "url", "pid") if key not in single]
+    missing = [key for key in ("name", "url") if key not in single]
     if missing:
         raise ValueError(f"{', '.join(missing)} missing in {spec!r}")
-    if not single["pid"].isdecimal():
+    if not single.get("pid", "0").isdecimal():
         raise ValueError(f"pid={single['pid']} is not a number")
     port, base = _place(single["url"])
     models = {name: single[short] for short, name in LONG_NAMES.items() if short in single}
@@ -78,7 +79,7 @@ def parsed(spec: str) -> Gateway:
     target = Target(
         name=single["name"],
         port=port,
-        pid=int(single["pid"]),
+        pid=int(single.get("pid", "0")),
         started=nan,
         access=access,
         caveats=tuple(values.get("note", ())),

@@ -34,9 +34,10 @@ class Cell:
         body = bodies.small(self.client, name, stream=stream, pace=pace, **more)
         return self.post(body, access)
 
-    def agent(self, access: Access = OURS) -> bytes:
+    def agent(self, access: Access = OURS, turns: int = bodies.TURNS) -> bytes:
         """The large request of a coding agent, ready to send."""
-        return self.post(bodies.agent(self.client, self.model(access), **self._more()), access)
+        body = bodies.agent(self.client, self.model(access), turns, **self._more())
+        return self.post(body, access)
 
     def image(self, size: int, access: Access = OURS) -> bytes:
         """A request with a picture of ``size`` bytes, ready to send."""

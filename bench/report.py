@@ -1,6 +1,8 @@
 """Tables of what was measured, for a terminal and as Markdown."""
 
 import platform
+import sysconfig
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -72,15 +74,15 @@ def _main(results: Results) -> list[list[str]]:
         table.append(
             [
                 row.name,
-                _number(figures.median("request") * 1e6),
-                _number(ratio(figures, floor_of(results, row), "request")),
-                _number(figures.median("event") * 1e6),
-                _number(ratio(figures, floor_of(results, row), "event")),
-                _number(median * 1e3),
-                _number(quantile(first, 0.99) * 1e3),
-                _number((median - direct) * 1e3 if first else nan),
-                _number(figures.agent * 1e3),
-                _number(over(figures.agent, floor_of(results, row).agent)),
+                number(figures.median("request") * 1e6),
+                number(ratio(figures, floor_of(results, row), "request")),
+                number(figures.median("event") * 1e6),
+                number(ratio(figures, floor_of(results, row), "event")),
+                number(median * 1e3),
+                number(quantile(first, 0.99) * 1e3),
+                number((median - direct) * 1e3 if first else nan),
+                number(figures.agent * 1e3),
+                number(over(figures.agent, floor_of(results, row).agent)),
             ]
         )
     return table
@@ -105,13 +107,13 @@ def _extremes(results: Results) -> list[list[str]]:
         table.append(
             [
                 name,
-                _number(found.started),
-                _number(found.idle / 1e6),
-                _number(found.per_connection / 1e3),
-                _number(found.per_stream / 1e3),
-                _number(found.slow_reader / 1e3),
-                *(_number(found.long_stream.get(n, nan) * 1e6) for n in (10_000, 100_000)),
-                *(_number(found.image.get(n, nan) * 1e3) for n in (1_000_000, 10_000_000)),
+                number(found.started),
+                number(found.idle / 1e6),
+                number(found.per_connection / 1e3),
+                number(found.per_stream / 1e3),
+                number(found.slow_reader / 1e3),
+                *(number(found.long_stream.get(n, nan) * 1e6) for n in (10_000, 100_000)),
+                *(number(found.image.get(n, nan) * 1e3) for n in (1_000_000, 10_000_000)),
             ]
         )
     return table
@@ -121,8 +123,8 @@ def _budgets(checked: list[Budget]) -> list[list[str]]:
     return [["budget", "limit", "worst", "that is", "where", ""]] + [
         [
             budget.what,
-            f"{_number(budget.limit)} {budget.unit}",
-            "-" if isnan(budget.worst) else f"{_number(budget.worst)} {budget.unit}",
+            f"{number(budget.limit)} {budget.unit}",
+            "-" if isnan(budget.worst) else f"{number(budget.worst)} {budget.unit}",
             budget.absolute or "-",
             budget.where or "-",
             budget.verdict,
@@ -149,7 +151,7 @@ def _peers(results: Results) -> list[Table]:
         rows = [["gateway", *cells.values(), "idle MB"]]
         for target in [name for name in OWN if name in results.extremes] + peers:
             shown = [_beside_ours(results, target, cell, name) for cell in cells]
-            rows.append([target, *shown, _number(results.extremes[target].idle / 1e6)])
+            rows.append([target, *shown, number(results.extremes[target].idle / 1e6)])
         found.append(Table(f"Other gateways: µs per {title} (times ours)", rows, notes))
     return found
 
@@ -159,7 +161,7 @@ def _beside_ours(results: Results, target: str, cell: Cell, name: str) -> str:
     if theirs is None or isnan(theirs.median(name)):
         return "-"
     times = ratio(theirs, ours, name) if ours is not None else nan
-    return f"{_number(theirs.median(name) * 1e6)} ({_number(times)})"
+    return f"{number(theirs.median(name) * 1e6)} ({number(times)})"
 
 
 def _failures(results: Results) -> list[list[str]]:
@@ -174,7 +176,8 @@ def _failures(results: Results) -> list[list[str]]:
     return [["row", "failure"], *failed] if failed else []
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """A figure for a table; a dash for none."""
     if isnan(value):
         return "-"
     return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
@@ -205,8 +208,6 @@ def as_markdown(found: list[Table], how: str) -> str:
     """The tables as a page of the documentation; ``how`` tells the command and its load."""
     when = datetime.now(UTC).strftime("%Y-%m-%d")
     lines = [
-        "# Benchmarks",
-        "",
         f"Written by `make bench` on {when}: {how}. {machine()}",
         "",
         "CPU time is that of the measured process alone, pinned to one core; the load runs on",
@@ -218,14 +219,22 @@ def as_markdown(found: list[Table], how: str) -> str:
         "`make bench ARGS=--quick` measures one small round, `ARGS=--write` writes this page.",
         "nginx and other gateways are measured too if they are installed.",
     ]
+    return "\n".join([*lines, *_lines(found, "##")]) + "\n"
+
+
+def markdown_of(found: list[Table], how: str) -> str:
+    """Tables as a section of the page; ``how`` tells the command, its load, and the machine."""
+    when = datetime.now(UTC).strftime("%Y-%m-%d")
+    return "\n".join([f"Written on {when} by {how}", *_lines(found, "###")]) + "\n"
+
+
+def _lines(found: list[Table], level: str) -> Iterator[str]:
     for table in found:
-        lines += ["", f"## {table.title}", ""]
-        lines.append("| " + " | ".join(table.rows[0]) + " |")
-        lines.append("|" + "---|" * len(table.rows[0]))
-        lines += ["| " + " | ".join(row) + " |" for row in table.rows[1:]]
+        yield from ("", f"{level} {table.title}", "", "| " + " | ".join(table.rows[0]) + " |")
+        yield "|" + "---|" * len(table.rows[0])
+        yield from ("| " + " | ".join(row) + " |" for row in table.rows[1:])
         if table.notes:
-            lines += ["", *(f"- {note}" for note in table.notes)]
-    return "\n".join(lines) + "\n"
+            yield from ("", *(f"- {note}" for note in table.notes))
 
 
 def machine() -> str:
@@ -241,4 +250,12 @@ def machine() -> str:
             packages.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             continue
-    return f"{model}, Python {platform.python_version()}, {', '.join(packages)}."
+    return f"{model}, Python {platform.python_version()} ({built()}), {', '.join(packages)}."
+
+
+def built() -> str:
+    """How the interpreter was optimised: one that a version manager builds often was not, and is a
+    tenth slower."""
+    flags = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
+    known = {"PGO": "--enable-optimizations", "LTO": "--with-lto"}
+    return ", ".join(name if flag in flags else f"no {name}" for name, flag in known.items())

@@ -195,14 +195,15 @@ def relay(folder: Path, cores: Cores, up: Upstreams) -> Iterator[Target]:
 
 
 @contextmanager
-def dragoman(folder: Path, cores: Cores, up: Upstreams) -> Iterator[Target]:
-    """The gateway, as a user starts it."""
+def dragoman(folder: Path, cores: Cores, up: Upstreams, root: Path = _ROOT) -> Iterator[Target]:
+    """The gateway of a checkout, as a user starts it."""
     port, config = free_port(), folder / "dragoman.toml"
     config.write_text(configuration(port, up))
     command = [sys.executable, "-m", "dragoman", "serve", "--config", str(config)]
-    env = _environment() | {"SSL_CERT_FILE": str(up.cert)}
+    env = _environment(root) | {"SSL_CERT_FILE": str(up.cert)}
+    name = "dragoman" if root == _ROOT else "before"
     with Child(command, core=cores.gateway, log=folder / "dragoman.log", env=env) as child:
-        yield Target("dragoman", port, child.pid, child.listening(port))
+        yield Target(name, port, child.pid, child.listening(port, 60.0))
 
 
 def configuration(port: int, up: Upstreams) -> str:
@@ -219,8 +220,8 @@ def configuration(port: int, up: Upstreams) -> str:
     return "\n".join([*lines, ""])
 
 
-def _environment() -> dict[str, str]:
-    return {"PYTHONPATH": os.pathsep.join([str(_ROOT), str(_ROOT / "src")])}
+def _environment(root: Path = _ROOT) -> dict[str, str]:
+    return {"PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}
 
 
 def _certificate(folder: Path) -> Path | None:

@@ -112,3 +112,22 @@ def number_of(value: str | None) -> float | None:
         return None
     number = float(value)
     return number if number <= _MOST else None
+
+
+TEMPLATE_TEXTS = (
+    "system message must be at the beginning",
+    "unexpected message role",
+    "unexpected reasoning effort",
+    "roles must alternate",
+    "no user query found in messages",
+    "system role not supported",
+    "only user, assistant and tool roles are supported",
+)
+"""Texts, in lower case, with which chat templates of models refuse a conversation. Servers send
+them with the status 400 or 500."""
+
+
+def is_refused_by_template(message: str) -> bool:
+    """Whether an error message is the refusal of a chat template."""
+    lowered = message.lower()
+    return any(text in lowered for text in TEMPLATE_TEXTS)

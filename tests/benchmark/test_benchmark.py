@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from bench import bodies, instructions, measure, targets
+from bench import bodies, compare, instructions, measure, targets
 from bench import page as page_module
 from bench.answers import ANSWERS, DELTA_TEXT
 from bench.budgets import budgets
 from bench.load_client import LoadError, checked, close, connect
-from bench.page import BY_HAND, POOL, write_main, write_pool
+from bench.page import BY_HAND, MAIN, POOL, TERMS, write_main, write_pool, write_terms
 from bench.plan import PROTOCOLS, Extremes, Figures, Results, Row, in_turn, rows_of
 from bench.report import as_markdown, as_text, tables
+from bench.terms import Terms, at_rate, longest_gap
 from tests.checkers import CHECKERS
 
 LOAD = measure.Load(requests=30, streams=4, rate=100, seconds=0.3, lone_requests=5)
@@ -212,8 +213,44 @@ def test_rounds_measure_what_is_compared_together_and_in_both_directions() -> No
 
 def test_the_page_keeps_what_is_written_by_hand(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"old figures\n{BY_HAND}\nby hand\n{POOL}\nold pool\n")
+    page.write_text(f"rules\n{TERMS}\nold{MAIN}\nold{BY_HAND}\nby hand\n{POOL}\nold\n")
     write_main("new figures\n", page)
     write_pool("new pool\n", page)
-    assert page.read_text() == f"new figures\n{BY_HAND}\nby hand\n{POOL}\nnew pool\n"
-    assert page_module.PAGE.read_text().count(BY_HAND) == 1
+    write_terms("new terms\n", page)
+    assert page.read_text() == (
+        f"rules\n{TERMS}\nnew terms\n{MAIN}\nnew figures\n{BY_HAND}\nby hand\n{POOL}\nnew pool\n"
+    )
+    for heading in (TERMS, MAIN, BY_HAND, POOL):
+        assert page_module.PAGE.read_text().count(heading) == 1
+
+
+def test_gateways_are_compared_with_ours_and_with_the_direct_call() -> None:
+    """Ratios are to our figures for the same cell; without a pid there is no CPU time."""
+    cell = measure.cell_of("chat:chat")
+
+    def terms(name: str, pid: int, alone: float, cpu: float) -> Terms:
+        found = Terms(targets.Target(name, 1, pid, nan), cell, alone=[[alone] * 100])
+        if pid:
+            found.cpu = {size: [cpu] for size in ("small", "120 KB", "1 MB")}
+        return found
+
+    direct = terms("direct", 0, 0.001, nan)
+    every = [
+        direct,
+        terms("dragoman", 2, 0.0015, 100e-6),
+        terms("other", 3, 0.003, 250e-6),
+        terms("far", 0, 0.004, nan),
+    ]
+    every[3].failure = "it broke"
+    cpu, seen = compare.tables(every)
+    assert cpu.rows[2] == ["other: chat → chat", *["0.25 (2.5 x)"] * 3]
+    assert cpu.rows[3] == ["far: chat → chat", "-", "-", "-"]
+    assert [row[1] for row in seen.rows[1:]] == ["0", "0.5", "2", "3"]
+    assert seen.notes == ["far: chat → chat failed: it broke"]
+
+
+async def test_requests_are_sent_when_they_are_due(relay: targets.Target) -> None:
+    """And streams are watched for the longest gap."""
+    cell = measure.cell_of("chat:chat")
+    assert len(await at_rate(relay.port, cell.request(stream=False), 100.0, 0.2)) == 20
+    assert await longest_gap(relay, cell, 2, 0.1) > 0

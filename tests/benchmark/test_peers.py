@@ -58,6 +58,16 @@ def test_a_gateway_is_named_by_url_pid_and_models() -> None:
     assert json.loads(body)["model"] == "gpt"
 
 
+def test_without_a_pid_only_what_clients_see_is_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spec = SPEC.replace("pid=12,", "")
+    assert parsed(spec).target.pid == 0
+    with pytest.raises(SystemExit):
+        options(["--gateway", spec])
+    assert "pid missing" in capsys.readouterr().err
+
+
 def test_the_cells_of_a_gateway_can_be_named() -> None:
     assert parsed(f"{SPEC},cells=messages:chat+chat:chat").cells == (MESSAGES_TO_CHAT, CHAT_TO_CHAT)
 

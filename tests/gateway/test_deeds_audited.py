@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.admin.gateway import ReloadRequest
 from dragoman.admin.table import OPERATIONS
 from dragoman.config import Admin, Config, Secret, Storage
 from dragoman.lab.simulator.testing import RunningSimulator
-from dragoman.processes.reload import Pending, Report
+from dragoman.processes.reload import Pending, ReloadRequest, Report
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.administration import TOKEN
 from tests.gateway.conftest import config_for
@@ -108,6 +107,7 @@ def _pending(_: Config) -> Pending:
 
 def test_each_deed_leaves_a_line(gateway: RunningGateway) -> None:
     admin = gateway.app._current.generation.admin
+    assert admin is not None
     admin._gateway = replace(admin._gateway, reload=ReloadRequest(_served, _pending))
     there = {
         f"{http.method} {re.sub(r'{[a-z]+}', '*', http.path)}": operation

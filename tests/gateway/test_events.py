@@ -174,7 +174,9 @@ def test_a_page_is_sent_away(gateway: RunningGateway) -> None:
     assert pages[0].events[-1] == ("bye", {"why": "stopping"})
     for one in pages[:2]:
         one.close()
-    eventually(lambda: not gateway.app._services.events.connections)
+    administration = gateway.app._services.administration
+    assert administration is not None
+    eventually(lambda: not administration.events.connections)
     gateway.app.draining = False
 
 

@@ -135,6 +135,16 @@ def test_many_objects_are_much_work_however_they_are_spaced(spacing: int) -> Non
         assert is_large(made[: 500 * 1024])
 
 
+def test_many_objects_are_found_wherever_they_are_put() -> None:
+    """By somebody who knows of which bytes a former version looked: of every 97th and 101st."""
+    made = bytearray(b'{"y":"\\ud800","x":[')
+    while len(made) < 500 * 1024:
+        at = len(made)
+        made += b" " if at % 97 == 0 or at % 101 == 0 else b"{},"
+    for _ in range(100):
+        assert is_large(bytes(made) + b"0]}")
+
+
 def test_many_lists_are_as_well() -> None:
     assert is_large(b'{"messages":[' + b"[]," * 20_000 + b"[]]}")
 

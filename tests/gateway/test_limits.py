@@ -740,7 +740,7 @@ def test_what_an_upstream_remembers_is_not_taken_for_what_bytes_come_to(
             return answer.json
 
         last = asked("Hello")
-        expected = gateway.app._services._admission.expected._estimates.input
+        expected = gateway.app._services.admission.expected._estimates.input
         before = expected("tester", "responses", "sim-text", 10_000)
         for _ in range(5):
             last = asked("[[sim: input=90000]]", previous_response_id=last["id"])

@@ -354,12 +354,13 @@ class StreamReader:
             yield Closed(self._blocks)
 
 
-def read_response(body: JsonObject, inbound: Inbound) -> Iterable[Event]:
+def read_response(body: bytes, inbound: Inbound) -> Iterable[Event]:
     """The events of a whole answer: what its stream would say in one frame."""
-    if "says" not in body and "trouble" not in body:
+    answer = inbound.decode_answer(body)
+    if "says" not in answer and "trouble" not in answer:
         raise UpstreamError.unreadable("it says nothing")
     try:
-        return [*StreamReader(inbound).said(body), Ended()]
+        return [*StreamReader(inbound).said(answer), Ended()]
     except (KeyError, TypeError):
         raise UpstreamError.unreadable("it is not of the protocol") from None
 

@@ -97,7 +97,7 @@ def write_whole(protocol: str, answer: Response) -> dict[str, Any]:
 
 def read_whole(protocol: str, body: dict[str, Any]) -> Response:
     """An answer body, folded."""
-    events = CODECS[protocol].translate.read_response(body, inbound())
+    events = CODECS[protocol].translate.read_response(msgspec.json.encode(body), inbound())
     return fold(restored(events))
 
 

@@ -13,7 +13,7 @@ from dragoman.protocols.openai_responses.websocket import read_event
 from dragoman.server.testing import RunningGateway
 from tests.gateway.conftest import Start
 from tests.gateway.services import until
-from tests.websocket.client import BINARY, TEXT, Socket, frame, opened, text_of
+from tests.websocket.client import BINARY, TEXT, Closed, Socket, frame, opened, text_of
 
 DEFLATE = "permessage-deflate"
 HALF_CHARACTER = b'"\\ud800"'
@@ -76,6 +76,22 @@ def test_blanks_and_broken_json(gateway: RunningGateway, read_here: list[int], o
             sock.sock.sendall(packed(data, opcode))
             assert refused(sock)["status"] == 400
     assert not read_here
+    until(lambda: not gateway.server.http.budget.used)
+
+
+@pytest.mark.parametrize("size", [33 * 1024 * 1024, 2**30, 2**62, 2**63])
+@pytest.mark.parametrize("begun", [b"", frame(b"x" * 1000, first=0)])
+def test_a_frame_that_announces_too_much_is_answered_at_its_header(
+    gateway: RunningGateway, size: int, begun: bytes
+) -> None:
+    """Nobody waits for the bytes, of a first frame or of one that goes on."""
+    opcode = b"\x80" if begun else b"\x81"
+    with opened(gateway) as sock:
+        sock.sock.sendall(begun + opcode + b"\xff" + size.to_bytes(8, "big"))
+        assert refused(sock)["status"] == 413
+        with pytest.raises(Closed) as closed:
+            sock.event()
+    assert closed.value.code == 1009
     until(lambda: not gateway.server.http.budget.used)
 
 

@@ -10,14 +10,13 @@ from msgspec import NODEFAULT, UNSET, Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
 from dragoman.admin.call import Call
-from dragoman.admin.gateway import ReloadRequest
 from dragoman.admin.replies import Refusal
 from dragoman.audit import Change
 from dragoman.config import Config, Secret
 from dragoman.config.changes import needs_restart, restart_fields
 from dragoman.operations.configuration_log import version_of
 from dragoman.operations.operation import Command, Http, Nothing, operation, operations_in
-from dragoman.processes.reload import Pending, Report
+from dragoman.processes.reload import Pending, ReloadRequest, Report
 
 MASK = "•••"
 """Shown in place of a secret."""

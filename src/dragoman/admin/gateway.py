@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
 
 import msgspec
 from msgspec import Struct
@@ -16,19 +15,11 @@ from dragoman.config import Config
 from dragoman.edge.auth import Keyring
 from dragoman.observability.metrics.scrape import Scrape
 from dragoman.prices.lookup import Prices
-from dragoman.processes.reload import Pending, Report
+from dragoman.processes.reload import ReloadRequest
 from dragoman.serving.limits.simulation import SimulatedAdmission
 from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.request_log import RequestLogFiles
 from dragoman.storage.series import SeriesFile
-
-
-class ReloadRequest(Struct, frozen=True):
-    """How the configuration is read again: `reload` does it for all workers, `pending` returns what
-    that would change of the one that is served, and changes nothing."""
-
-    reload: Callable[[], Awaitable[Report]]
-    pending: Callable[[Config], Pending]
 
 
 class Observed(Struct, frozen=True):

@@ -57,15 +57,9 @@ class Operators:
     ) -> None:
         key = settings.key
         self._digest = None if key is None else digest_of(key.reveal().encode())
-        self._enabled = settings.enabled
         self._account_sync = account_sync
         self._sessions = sessions
         self._proxies = proxies
-
-    @property
-    def is_served(self) -> bool:
-        """Whether there is an administration."""
-        return self._digest is not None or self._enabled
 
     async def identify(self, incoming: IncomingRequest) -> Operator:
         """Who calls. A session is used by that.

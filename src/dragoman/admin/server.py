@@ -86,11 +86,6 @@ class Admin:
         self._repeated = repeated
         self._operators = gateway.operators
 
-    @property
-    def is_served(self) -> bool:
-        """Whether there is an administration."""
-        return self._operators.is_served
-
     async def admits(self, incoming: IncomingRequest) -> bool:
         """Whether a request to read comes from an operator."""
         try:

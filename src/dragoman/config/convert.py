@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import types
 from collections.abc import Callable, Iterable, Mapping
@@ -184,6 +183,8 @@ def _unknown(path: Path, known: Iterable[str]) -> str:
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """The end of a message: the known word closest to `word`, or nothing."""
+    import difflib  # seldom needed
+
     near = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {near[0]}?" if near else ""
 

@@ -2,3 +2,7 @@
 
 Browsers run the JavaScript below `static` as it is written here: nothing is built.
 """
+
+from typing import Final
+
+PATH: Final = "/ui"

@@ -15,7 +15,8 @@ from typing import Final
 
 from msgspec import Struct
 
-PATH: Final = "/ui"
+from dragoman.dashboard import PATH
+
 FOLDER: Final = Path(__file__).with_name("static")
 PAGE: Final = "index.html"
 _SCRIPTS = frozenset({"app.js", "theme.js"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from email.utils import formatdate
 
+from dragoman.http.head import http_date
 from dragoman.http.limits import Budget, Limits
 from dragoman.http.problems import Refuse
 from dragoman.http.request import Link, Request
@@ -83,4 +83,4 @@ class Context:
 
     def set_date(self) -> None:
         """Set the `Date` of answers to the current second."""
-        self.date = b"date: %b\r\n" % formatdate(time.time(), usegmt=True).encode()
+        self.date = b"date: %b\r\n" % http_date(time.time()).encode()

@@ -9,7 +9,8 @@ twice, and a length beside a transfer coding.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from http import HTTPStatus
 from urllib.parse import unquote_to_bytes
@@ -26,6 +27,9 @@ _SINGLE = frozenset({b"host", b"content-type", b"content-encoding", b"expect"})
 _MOST_FIELDS = 256
 _REMEMBERED = 128
 """Longest target that is remembered with its parts."""
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode())
@@ -141,6 +145,12 @@ def _path(given: bytes) -> str:
     return path
 
 
+def asks_for_websocket(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether the head of a request (lower-case names) asks for a WebSocket."""
+    upgrade = headers.get(b"upgrade", b"")
+    return b"websocket" in [token.strip().lower() for token in upgrade.split(b",")]
+
+
 def header_lines(headers: Fields) -> bytes:
     """Header lines for an answer, each with its line end.
 
@@ -154,6 +164,13 @@ def header_lines(headers: Fields) -> bytes:
     if lines.count(b"\n") != count or lines.count(b"\r") != count or lines.find(b"\0") >= 0:
         raise ValueError("a header of the answer has a line break or a null character")
     return lines
+
+
+def http_date(seconds: float) -> str:
+    """The value of `Date` for a time in seconds (RFC 9110, 5.6.7)."""
+    at = time.gmtime(seconds)
+    day, month = _DAYS[at.tm_wday], _MONTHS[at.tm_mon - 1]
+    return f"{day}, {at.tm_mday:02} {month} {at.tm_year} {time.strftime('%H:%M:%S', at)} GMT"
 
 
 def status_line(status: int) -> bytes:

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.config import Config
 from dragoman.config.changes import Changes
 from dragoman.config.source import Snapshot, stamp
 from dragoman.link.messages import LinkError, Notice, Peer, Question
@@ -53,6 +54,14 @@ class Pending(Struct, frozen=True, omit_defaults=True):
     changes: Changes = Changes()
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+class ReloadRequest(Struct, frozen=True):
+    """How the configuration is read again: `reload` does it for all workers, `pending` returns what
+    that would change of the one that is served, and changes nothing."""
+
+    reload: Callable[[], Awaitable[Report]]
+    pending: Callable[[Config], Pending]
 
 
 class ReloadError(Exception):

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.canonical.envelope import Sealer
-from dragoman.canonical.errors import Fault
+from dragoman.canonical.errors import Fault, UpstreamError
 from dragoman.canonical.events import Event
 from dragoman.canonical.halves import MENDED, Halves
 from dragoman.canonical.losses import Ledger, LossKind
@@ -66,6 +66,31 @@ class Inbound(Struct, frozen=True):
             if self.halves is not None:
                 self.halves.seen = True
             return value
+
+    def decode_answer(self, body: bytes) -> JsonObject:
+        """The JSON object of a whole answer, with lone surrogates in its texts repaired.
+
+        Raises:
+            UpstreamError: it is not a JSON object.
+        """
+        try:
+            value = strict(body)
+        except JsonTooDeep:
+            raise UpstreamError.unreadable("it is not JSON") from None
+        except JsonError:
+            value = self._mended(body)
+        if not isinstance(value, dict):
+            raise UpstreamError.unreadable("it is not a JSON object")
+        return value
+
+    def _mended(self, body: bytes) -> Any:
+        try:
+            value, was_mended = decode_mended(body)
+        except JsonError:
+            raise UpstreamError.unreadable("it is not JSON") from None
+        if was_mended:
+            self.ledger.add("text", LossKind.REPAIRED, MENDED)
+        return value
 
 
 NO_PIECES: frozenset[str] = frozenset()
@@ -529,7 +554,7 @@ class Translate(Struct, frozen=True, kw_only=True):
     """A body in canonical form. Raises InvalidRequest naming the field."""
     write_request: Callable[[Request, Outbound], JsonObject]
     """The upstream's body. Parts of the request that it does not carry are in the ledger."""
-    read_response: Callable[[JsonObject, Inbound], Iterable[Event]]
+    read_response: Callable[[bytes, Inbound], Iterable[Event]]
     """A whole answer as the events of its stream. Raises UpstreamError if it is unusable."""
     stream_reader: Callable[[Inbound], StreamReader]
     answer_writer: Callable[[Reply, bool], AnswerWriter]

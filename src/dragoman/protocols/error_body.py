@@ -129,7 +129,7 @@ def error_in(error: Any) -> JsonObject:
     if not isinstance(error, dict):
         return {}
     if _is_filled(error.get("message")):
-        return error
+        return _with_raw(error)
     names = (*_MESSAGES, "error")
     detail = next((error[name] for name in names if _is_filled(error.get(name))), None)
     if detail is error.get("errors"):
@@ -138,6 +138,23 @@ def error_in(error: Any) -> JsonObject:
         # Proxies put the upstream's body, with an error of its own, into theirs.
         detail = detail.get("message") or detail
     return error if detail is None else {**error, "message": detail}
+
+
+def _with_raw(error: JsonObject) -> JsonObject:
+    """The error with the message of the provider behind a router, which puts the provider's body
+    as text into `metadata.raw`."""
+    metadata = error.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    if not isinstance(raw, str):
+        return error
+    try:
+        inner = decode(raw.encode())
+    except JsonError:
+        inner = raw
+    message = error_in(_error_of(inner) if isinstance(inner, dict) else inner).get("message")
+    if not isinstance(message, str) or message == error["message"]:
+        return error
+    return {**error, "message": f"{error['message']}: {message}"}
 
 
 def report_of(error: Any) -> ErrorReport:

@@ -7,12 +7,13 @@ OpenAI's guide to error codes, `responses/response_error.py` of openai, `types/s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dragoman.canonical.errors import FaultKind
+from dragoman.failing import is_refused_by_template
 from dragoman.protocols.base import to_json_text
+from dragoman.protocols.overflow import CODES, is_too_long
 
 _BY_STATUS: Mapping[int, FaultKind] = {
     401: FaultKind.UNAUTHENTICATED,
@@ -70,7 +71,7 @@ REQUEST_CODES = frozenset(
 _BY_WORD: Mapping[str, FaultKind] = {
     **dict.fromkeys(REQUEST_CODES, FaultKind.INVALID_REQUEST),
     "invalid_request_error": FaultKind.INVALID_REQUEST,
-    "context_length_exceeded": FaultKind.CONTEXT_TOO_LONG,
+    **dict.fromkeys(CODES, FaultKind.CONTEXT_TOO_LONG),
     "authentication_error": FaultKind.UNAUTHENTICATED,
     "invalid_api_key": FaultKind.UNAUTHENTICATED,
     "billing_error": FaultKind.PAYMENT_REQUIRED,
@@ -112,12 +113,9 @@ _BY_WORD: Mapping[str, FaultKind] = {
 }
 """Error types and codes. Unlisted ones (`api_error`, `server_error`) are unspecific."""
 
-_TOO_LONG = re.compile(
-    r"maximum context length|context (window|length|limit)|prompt is too long", re.IGNORECASE
-)
-
 FIXED_STATUS = frozenset(
     {
+        FaultKind.CONTEXT_TOO_LONG,
         FaultKind.PAYMENT_REQUIRED,
         FaultKind.OVERLOADED,
         FaultKind.NO_ACCOUNT,
@@ -135,8 +133,10 @@ def kind_of(status: int | None, words: Iterable[Any], message: str) -> FaultKind
     `status` is None inside a stream and in an answer of status 200; `words` are its codes and
     types, the most specific first (values other than strings are ignored)."""
     kind = _kind(status, [_meaning(word) for word in words if type(word) is str])
-    if kind in (FaultKind.INVALID_REQUEST, FaultKind.TOO_LARGE) and _TOO_LONG.search(message):
+    if kind in (FaultKind.INVALID_REQUEST, FaultKind.TOO_LARGE) and is_too_long(message):
         return FaultKind.CONTEXT_TOO_LONG
+    if status is not None and status >= 500 and is_refused_by_template(message):
+        return FaultKind.INVALID_REQUEST
     return kind
 
 
@@ -177,4 +177,12 @@ def message_of(error: Mapping[str, Any], status: int | None) -> str:
         if status is None:
             return "The upstream reported an error."
         return f"The upstream answered with status {status}."
+    if is_refused_by_template(message):
+        message = f"{message[:_MAX_MESSAGE]} {_TEMPLATE_HINT}"
     return message[:_MAX_MESSAGE]
+
+
+_TEMPLATE_HINT = (
+    "(The model's chat template refuses the conversation: the operator of the gateway can set the"
+    " upstream's capabilities `late_system`, `alternating_turns` or `efforts`.)"
+)

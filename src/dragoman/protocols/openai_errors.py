@@ -18,6 +18,9 @@ from dragoman.protocols.faults import FIXED_STATUS, client_status, kind_of, mess
 _USED_UP = "usage_limit_reached"
 """Type of the error, which has no code, for a used-up window of a ChatGPT subscription."""
 
+_TOO_LONG = "context_length_exceeded"
+"""The code by which clients recognise it, whatever the upstream's is."""
+
 _READ = frozenset({"message", "type", "param", "code", "detail", "object", "sequence_number"})
 _OF_ACCOUNT = frozenset({"plan_type", "resets_at", "resets_in_seconds"})
 """Members about the account; they are not for clients."""
@@ -52,6 +55,7 @@ def fault_of(
         retry_after = _resets(error) if retry_after is None else retry_after
     message = message_of(error, status)
     kind = kind_of(status, (code, word), message)
+    is_long = kind is FaultKind.CONTEXT_TOO_LONG
     param = error.get("param")
     details = {
         name: value
@@ -62,7 +66,7 @@ def fault_of(
         kind,
         message,
         param=param if type(param) is str and param else None,
-        code=code if type(code) is str and code else None,
+        code=_TOO_LONG if is_long else code if type(code) is str and code else None,
         status=client_status(kind, status),
         retry_after=retry_after,
         details=details or None,

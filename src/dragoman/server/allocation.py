@@ -42,8 +42,10 @@ def _is_set() -> bool:
 
 def _keep_some() -> None:
     try:
-        mallopt = ctypes.CDLL(None).mallopt
+        library = ctypes.CDLL(None)
+        mallopt, trim = library.mallopt, library.malloc_trim
     except (OSError, AttributeError):
         return  # another C library
+    trim(0)
     mallopt(_M_TRIM_THRESHOLD, _TRIM_ABOVE)
     mallopt(_M_MMAP_THRESHOLD, _MAP_ABOVE)

@@ -11,11 +11,12 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
-from dragoman.admin.gateway import ReloadRequest
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.edge.auth import Caller, Guessed, presented_key
@@ -27,19 +28,22 @@ from dragoman.edge.paths import implied_codec, normal_path
 from dragoman.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
 from dragoman.http import ClientGone, Request
 from dragoman.http.addresses import Proxies
-from dragoman.http.websocket import is_requested
+from dragoman.http.head import asks_for_websocket
 from dragoman.link.messages import Handlers, Peer
 from dragoman.observability.metrics.exposition import content_type, takes_openmetrics
 from dragoman.observability.metrics.scrape import WorkerSlot
+from dragoman.processes.reload import ReloadRequest
 from dragoman.protocols.base import to_json
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
-from dragoman.responses.websocket.service import WebSockets
 from dragoman.server.common import Common
 from dragoman.server.front_page import front_page
 from dragoman.server.routes import Route, Routes
 from dragoman.server.services import Generation, Services
 from dragoman.serving.exchange import SHUTTING_DOWN
+
+if TYPE_CHECKING:
+    from dragoman.responses.websocket.service import WebSockets
 
 _log = logging.getLogger("dragoman")
 
@@ -108,12 +112,26 @@ class Gateway:
         self._recorder = services.recorder
         self._current = self._with_routes(services.generation)
         self._recorder.fixed_paths = frozenset(self._current.routes)
-        self.websockets = WebSockets(config, self.answer, services.large, lambda: self.draining)
+        self._websocket = config.websocket
 
     @property
     def config(self) -> Config:
         """The configuration that is served."""
         return self._current.generation.config
+
+    @cached_property
+    def websockets(self) -> WebSockets:
+        """The connections of clients over WebSocket. What they need takes 4 MB, and is imported
+        with the first."""
+        from dragoman.responses.websocket.service import WebSockets
+
+        return WebSockets(
+            self._websocket,
+            lambda: self.config.server,
+            self.answer,
+            self._services.large,
+            lambda: self.draining,
+        )
 
     @property
     def pool(self) -> AccountPool:
@@ -141,7 +159,6 @@ class Gateway:
     def adopt(self, serving: Serving) -> None:
         """Serve what was prepared, from the next request on."""
         self._services.adopt(serving.generation)
-        self.websockets.follow(serving.generation.config)
         self._current = serving
 
     def _with_routes(self, generation: Generation) -> Serving:
@@ -204,7 +221,7 @@ class Gateway:
         if self.draining:
             incoming.shared.append((b"connection", b"close"))
         operators = path.startswith(_OPERATORS)
-        admin = operators and now.admin.is_served and (path == "/admin" or path.startswith(_ADMIN))
+        admin = now.admin if path == "/admin" or path.startswith(_ADMIN) else None
         is_open = now.keys.is_open
         if now.config.server.cors and not is_open and not operators:
             if incoming.method == "OPTIONS":
@@ -216,9 +233,9 @@ class Gateway:
                 check_unkeyed(incoming)
             elif path.startswith(_FOR_OPERATORS):
                 check_host(incoming)
-            if admin:
+            if admin is not None:
                 address = _address(incoming, now)
-                record.error = await now.admin.serve(incoming, address, self._logins.failed)
+                record.error = await admin.serve(incoming, address, self._logins.failed)
             else:
                 await self._answer(incoming, now, route, record)
         except ClientGone:
@@ -252,12 +269,12 @@ class Gateway:
             return
         if route is None:
             message = f"Unknown path: {incoming.method} {incoming.path[:200]}"
-            if not now.admin.is_served and incoming.path.startswith(("/ui", "/admin")):
+            if now.admin is None and incoming.path.startswith(("/ui", "/admin")):
                 message += ": switch it on with [admin] key in the configuration"
             raise refusal(FaultKind.NOT_FOUND, message, code="not_found")
         handler = route.methods.get(incoming.method)
-        wants_socket = handler is None and is_requested(incoming.headers)
-        if wants_socket and route.upgrades and self.websockets.is_served:
+        wants_socket = handler is None and asks_for_websocket(incoming.headers)
+        if wants_socket and route.upgrades and self._websocket.enabled:
             handler = self.websockets.serve
         if handler is None:
             if wants_socket:
@@ -325,7 +342,7 @@ class Gateway:
 
     async def _metrics(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         admin = self._current.generation.admin
-        if not (incoming.is_local or await admin.admits(incoming)):
+        if not (incoming.is_local or (admin is not None and await admin.admits(incoming))):
             if presented_key(incoming.headers) is not None:
                 self._count_wrong_key(incoming, self._current.generation)
             incoming.shared.append((b"www-authenticate", b"Bearer"))

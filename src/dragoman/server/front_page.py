@@ -4,7 +4,6 @@ configuration."""
 from __future__ import annotations
 
 from functools import cache
-from html import escape
 
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
@@ -47,6 +46,8 @@ def _document() -> bytes:
 
 
 def _page() -> bytes:
+    from html import escape  # its table of entities is large, and seldom needed
+
     endpoints = "".join(f"<li><code>POST {escape(path)}</code></li>" for path in _endpoints())
     links = "".join(
         f'<li><a href="{escape(target)}">{escape(name)}</a></li>'

@@ -8,10 +8,10 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman import dashboard
 from dragoman.admin import own_usage
 from dragoman.admin.self_service import SelfService
 from dragoman.canonical.errors import FaultKind
-from dragoman.dashboard import files as dashboard
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest
@@ -64,7 +64,7 @@ class Routes:
         self.fixed["/v1/key"] = _reading(SelfService(services.limits).key, None)
         for path, handler in open_handlers.items():
             self.fixed[path] = _open(handler)
-        if services.admin.is_served:
+        if services.admin is not None:
             self.fixed[dashboard.PATH] = _open(_dashboard)
 
     def find(self, path: str) -> Route | None:
@@ -151,7 +151,9 @@ async def _refuse(message: str, incoming: IncomingRequest, caller: Caller, recor
 
 async def _dashboard(incoming: IncomingRequest, caller: Caller, record: Record) -> None:
     """Serve a file of the dashboard. None of them holds a secret, so no key is needed."""
-    file = dashboard.load_files().find(incoming.path)
+    from dragoman.dashboard.files import load_files
+
+    file = load_files().find(incoming.path)
     if file is None:
         raise refusal(FaultKind.NOT_FOUND, "There is no such file.", code="not_found")
     body, headers = file.body, file.headers

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 import uvloop
 from msgspec import Struct
 
-from dragoman.admin.gateway import ReloadRequest
 from dragoman.config import Config
 from dragoman.config import Server as Settings
 from dragoman.config.changes import usable_now
@@ -25,7 +24,7 @@ from dragoman.http.server import Listener
 from dragoman.link.messages import Peer
 from dragoman.observability.metrics.scrape import WorkerSlot
 from dragoman.prices.loading import price_faults
-from dragoman.processes.reload import ReloadError
+from dragoman.processes.reload import ReloadError, ReloadRequest
 from dragoman.server.app import Gateway, Serving
 
 

@@ -20,7 +20,6 @@ import msgspec
 import uvloop
 from msgspec import Struct
 
-from dragoman.admin.gateway import ReloadRequest
 from dragoman.config import Config, LogFormat
 from dragoman.config.source import Source
 from dragoman.config.summary import summary
@@ -47,7 +46,7 @@ from dragoman.processes.listening import (
     resolve,
     url_of,
 )
-from dragoman.processes.reload import Report, WorkerReload
+from dragoman.processes.reload import ReloadRequest, Report, WorkerReload
 from dragoman.processes.supervisor import Supervisor
 from dragoman.processes.table import WorkerTable
 from dragoman.processes.take_over import Offer, Predecessor, ask

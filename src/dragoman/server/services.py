@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import isfinite
+from typing import TYPE_CHECKING
 from weakref import finalize
 
 from msgspec import Struct
@@ -19,14 +20,7 @@ from dragoman.accounts.decide.alerts import of_limit
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
-from dragoman.admin.events import Events
-from dragoman.admin.gateway import Gateway, Observed, ReloadRequest
-from dragoman.admin.operators import Operators
 from dragoman.admin.own_usage import OwnUsage
-from dragoman.admin.repeated import RepeatedPosts
-from dragoman.admin.server import Admin
-from dragoman.admin.sessions import Sessions
-from dragoman.admin.workbench.sending import Bench
 from dragoman.config import Config
 from dragoman.edge.auth import Keyring
 from dragoman.edge.incoming import IncomingRequest
@@ -51,6 +45,7 @@ from dragoman.observability.webhook import Alerts
 from dragoman.prices.loading import load_prices
 from dragoman.prices.lookup import Prices
 from dragoman.prices.rates import PICO
+from dragoman.processes.reload import ReloadRequest
 from dragoman.responses.background import Background, BackgroundTasks
 from dragoman.responses.conversations import StoredConversations
 from dragoman.responses.response_store import ResponseStoreThread
@@ -77,7 +72,6 @@ from dragoman.serving.limits.budgets import budgets
 from dragoman.serving.limits.client import Limits
 from dragoman.serving.limits.exchange import LedgerExchange
 from dragoman.serving.limits.history import UsageHistory, UsedSince, UsersSince
-from dragoman.serving.limits.simulation import SimulatedAdmission
 from dragoman.serving.prober import Prober
 from dragoman.serving.resolver import RequestResolver
 from dragoman.serving.routing import Router
@@ -92,13 +86,17 @@ from dragoman.storage.opening import (
 )
 from dragoman.upstream.client import UpstreamClient
 
+if TYPE_CHECKING:
+    from dragoman.admin.server import Admin
+    from dragoman.server.administration import Administration
+
 _log = logging.getLogger("dragoman")
 
 
 class Generation(Struct, frozen=True, kw_only=True):
     """What one configuration is made into: all that is prepared of it, once. A request takes it at
     its start, and ends on it, whatever is served meanwhile. `number` counts the configurations of
-    this gateway, from 1."""
+    this gateway, from 1. `admin` is None if there is no administration."""
 
     number: int
     config: Config
@@ -112,8 +110,8 @@ class Generation(Struct, frozen=True, kw_only=True):
     stored: StoredResponses
     counter: Counter
     catalogue: Catalogue
-    admin: Admin
     own_usage: OwnUsage
+    admin: Admin | None = None
 
 
 class Services:
@@ -143,7 +141,11 @@ class Services:
         """
         self._log = log
         self._reload = reload
-        self._repeated = RepeatedPosts()
+        self._link = link
+        self._workers = 1 if slot is None else slot.total
+        self._is_draining = is_draining
+        self.administration: Administration | None = None
+        """What the administrations of all configurations share, once one has any."""
         self.client = UpstreamClient(max_idle=idle_connections(config))
         self.meter = Meter(named_models(config))
         self.keys = KeyRing(fixed_keys(config), fixed_teams(config))
@@ -172,7 +174,7 @@ class Services:
             self.scrape.limits_away = lambda: self.limits.away_since
         self.scrape.limit_reserved = lambda: self.limits.reserved_cost / PICO
         self.scrape.budgets = lambda: budgets(self.keys.callers(), self.limits)
-        self._admission = Admission(self.limits)
+        self.admission = Admission(self.limits)
         self.keys.on_changed = self.limits.retire
         if self.account_sync is not None:
             self.account_sync.settled = self.limits
@@ -195,29 +197,13 @@ class Services:
             self._watching.series, self.scrape.counts, lambda: self.current.generation.number
         )
         self._keeps_series = is_watched and (slot is None or not slot.number)
-        self.events = Events(
-            self.current,
-            self.scrape,
-            self._watching.series,
-            None if self.request_log is None else self.request_log.files,
-            1 if slot is None else slot.total,
-            is_draining,
-        )
         self.recorder = RequestRecorder(
             self.scrape.metrics,
             None if self.account_sync is None else self.meter,
-            self._admission.settle,
+            self.admission.settle,
             self._traces,
             None if self.request_log is None else self.request_log.add,
         )
-        self._observed = Observed(
-            self.scrape,
-            None if self.request_log is None else self.request_log.files,
-            self._watching.bodies,
-            self._watching.series,
-            self.events,
-        )
-        self._sessions = Sessions(link)
         self._own_usage = OwnUsage(self.account_sync)
         self.generation = self._made(config, number, None, pool)
         self.current.generation = self.generation
@@ -226,14 +212,14 @@ class Services:
         self.alerts = Alerts(self.current, self.account_sync, self.client, self.scrape.metrics)
         self.limits.on_reached = self._report_reached
         self.limits.on_found = self._alert_of_limit
-        self._admission.on_refused = self._alert_of_refusal
+        self.admission.on_refused = self._alert_of_refusal
         self.prober = Prober(
             self.current,
             self.client,
             self.scrape.metrics,
             self.account_sync,
             worker=0 if slot is None else slot.number,
-            workers=1 if slot is None else slot.total,
+            workers=self._workers,
         )
 
     def _observe_stores(self) -> None:
@@ -294,7 +280,7 @@ class Services:
                 self.large,
                 prices,
                 self._foreign,
-                self._admission,
+                self.admission,
                 None if self.account_sync is None else Attributor(config.usage),
                 shows_cost=config.pricing.header,
                 traces=self._traces,
@@ -321,7 +307,7 @@ class Services:
             self._record_background,
             config,
         )
-        return Generation(
+        generation = Generation(
             number=number,
             config=config,
             pool=pool,
@@ -349,21 +335,35 @@ class Services:
                 time.monotonic,
                 None if former is None else former.catalogue,
             ),
-            admin=Admin(
-                Gateway(
-                    Bench(config, router, upstreams, prices, exchange_of, self._count, sealer.key),
-                    self.account_sync,
-                    keys,
-                    SimulatedAdmission(
-                        self.keys, router, prices, self.limits, self._admission.expected.output
-                    ),
-                    Operators(config.admin, self.account_sync, self._sessions, proxies),
-                    self._observed,
-                    self._reload,
-                ),
-                self._repeated,
-            ),
         )
+        if not config.admin.is_served:
+            return generation
+        from dragoman.admin.workbench.sending import Bench
+
+        bench = Bench(config, router, upstreams, prices, exchange_of, self._count, sealer.key)
+        admin = self._administration().admin_of(bench, keys, proxies)
+        return replace(generation, admin=admin)
+
+    def _administration(self) -> Administration:
+        if self.administration is None:
+            from dragoman.server.administration import Administration, Parts
+
+            parts = Parts(
+                current=self.current,
+                scrape=self.scrape,
+                watching=self._watching,
+                requests=None if self.request_log is None else self.request_log.files,
+                account_sync=self.account_sync,
+                keys=self.keys,
+                limits=self.limits,
+                admission=self.admission,
+                link=self._link,
+                workers=self._workers,
+                reload=self._reload,
+                is_draining=self._is_draining,
+            )
+            self.administration = Administration(parts)
+        return self.administration
 
     def _record_background(self, incoming: IncomingRequest, record: Record) -> None:
         """Record and log a response that was made in the background."""

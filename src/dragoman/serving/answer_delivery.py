@@ -313,19 +313,26 @@ async def _end(delivery: Delivery, data: bytes) -> None:
     await delivery.end(data[sent:] if sent else data)
 
 
+_OF_REQUEST = (FaultKind.INVALID_REQUEST, FaultKind.CONTEXT_TOO_LONG)
+"""Faults of a request that some servers report with a status of 500."""
+
+
 async def deliver_refusal(context: RequestContext, failure: Failure) -> None:
     """Send the client the upstream's own error: the request itself is at fault."""
     context.record.error = failure.fault.kind
+    is_of_request = failure.status >= 500 and failure.fault.kind in _OF_REQUEST
     verbatim = (
         context.call.passes_through
         and 400 <= failure.status < 600
+        and failure.fault.kind is not FaultKind.CONTEXT_TOO_LONG
+        and not is_of_request
         and is_error_object(failure.body)
     )
     if verbatim and await _is_uncommitted(context):
         await context.incoming.reply(failure.status, failure.body)
         return
     fault = failure.fault
-    if failure.status >= 500 and fault.status is None:
+    if failure.status >= 500 and fault.status is None and not is_of_request:
         # A rule has it returned to the client, so it keeps its status.
         fault = replace(fault, status=min(failure.status, 599))
     await deliver_fault(context, fault)

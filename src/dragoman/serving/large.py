@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
+from random import random
 from typing import Any, TypeVar, TypeVarTuple
 
 from msgspec import Raw
@@ -44,9 +45,10 @@ _PARTS = 2000
 """A body that is not small may be large in what it holds: an object or list takes three
 microseconds, however short it is."""
 
-_STRIDES = (97, 101)
-"""Every so many bytes one is looked at, for looking at all would take a tenth of what the work
-does. Both are primes: parts that neither meets are at least 9,797 bytes apart, so they are few."""
+_WINDOWS = 32
+_WINDOW = 128
+"""So many pieces of so many bytes are looked at, for looking at all would take a tenth of what the
+work does. Where they are is left to chance: whoever knew could put what takes long elsewhere."""
 
 _PART = re.compile(rb'\{["}\s]|\[["{\[\]\s\d\-tfn]')
 """How an object or list begins. In a string a quote or line end would be escaped."""
@@ -57,20 +59,22 @@ def is_large(body: bytes) -> bool:
     size = len(body)
     if size <= _MIXED:
         return False
-    return size > _LARGE or any(_has_many_parts(body, stride) for stride in _STRIDES)
+    return size > _LARGE or _has_many_parts(body)
 
 
-def _has_many_parts(body: bytes, stride: int) -> bool:
+def _has_many_parts(body: bytes) -> bool:
     """Whether JSON text seems to hold many objects and lists."""
-    some = body[::stride]
-    most = _PARTS // stride
+    last = len(body) - _WINDOW
+    starts = [int(random() * last) for _ in range(_WINDOWS)]
+    some = b"".join([body[start : start + _WINDOW] for start in starts])
+    most = _PARTS * len(some) // len(body)
     if some.count(b"{") + some.count(b"[") <= most:
         return False
     found = 0
     for bracket in (b"{", b"["):
         at = some.find(bracket)
         while at >= 0 and found <= most:
-            found += _PART.match(body, at * stride) is not None
+            found += _PART.match(some, at) is not None
             at = some.find(bracket, at + 1)
     return found > most
 

@@ -12,7 +12,7 @@ import logging
 import random
 import time
 from collections.abc import Coroutine, Iterable, Iterator
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,7 +30,6 @@ from dragoman.canonical.requests import Request, Turn
 from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
-from dragoman.operations.context import StoreContext
 from dragoman.operations.errors import NoModel
 from dragoman.printable import printable
 from dragoman.serving.answers import holds_events, read_error
@@ -39,6 +38,9 @@ from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequest
 from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError, TotalTimeout
+
+if TYPE_CHECKING:
+    from dragoman.operations.context import StoreContext
 
 T = TypeVar("T")
 

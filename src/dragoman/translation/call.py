@@ -11,7 +11,6 @@ from typing import Any
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from dragoman import jsontext
 from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest, UpstreamError
@@ -25,7 +24,6 @@ from dragoman.canonical.requests import CustomTool, Extra, FunctionTool, Request
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.stops import cut_whole, emulated
 from dragoman.canonical.tools import ToolRestorer
-from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import (
     AnswerWriter,
@@ -424,7 +422,7 @@ class Call:
         return self._whole(events, outcome or Outcome())
 
     def _events(self, body: bytes) -> Iterable[Event]:
-        return self.codec.translate.read_response(decode_answer(body, self.ledger), self._inbound())
+        return self.codec.translate.read_response(body, self._inbound())
 
     def _whole(self, events: Iterable[Event], outcome: Outcome) -> bytes:
         writer = self._source.codec.translate.answer_writer(self._reply(), False)
@@ -627,30 +625,3 @@ def tool_names(request: Request, upstream: Codec) -> ToolNames:
                     ref = ToolRef(block.name, block.custom, space, block.form)
                     refs[space, block.name] = ref
     return ToolNames(refs.values(), upstream.translate.tool_name_limit)
-
-
-def decode_answer(body: bytes, ledger: Ledger) -> JsonObject:
-    """The JSON object of an upstream's whole answer, with lone surrogates in its texts repaired.
-
-    Raises:
-        UpstreamError: it is not a JSON object.
-    """
-    try:
-        value = jsontext.strict(body)
-    except jsontext.JsonTooDeep:
-        raise UpstreamError.unreadable("it is not JSON") from None
-    except JsonError:
-        value = _mended(body, ledger)
-    if not isinstance(value, dict):
-        raise UpstreamError.unreadable("it is not a JSON object")
-    return value
-
-
-def _mended(body: bytes, ledger: Ledger) -> Any:
-    try:
-        value, was_mended = jsontext.decode_mended(body)
-    except JsonError:
-        raise UpstreamError.unreadable("it is not JSON") from None
-    if was_mended:
-        ledger.add("text", LossKind.REPAIRED, MENDED)
-    return value

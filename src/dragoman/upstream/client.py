@@ -1,10 +1,12 @@
 """The one way to call an upstream."""
 
+from __future__ import annotations
+
 import asyncio
 import ssl
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -34,10 +36,12 @@ from dragoman.upstream.request import (
     render_head,
 )
 from dragoman.upstream.response import UpstreamResponse
-from dragoman.upstream.socket_pool import SocketPool, handshake_of
-from dragoman.upstream.sockets import SocketConnection
 
-C = TypeVar("C", Connection, SocketConnection)
+if TYPE_CHECKING:
+    from dragoman.upstream.socket_pool import SocketPool
+    from dragoman.upstream.sockets import SocketConnection
+
+C = TypeVar("C", "Connection", "SocketConnection")
 
 
 class Caller(Protocol):
@@ -91,7 +95,7 @@ class UpstreamClient:
             expiry=self._idle_expiry,
             max_age=self._max_age,
         )
-        self._sockets = SocketPool(self.clock, self._lost)
+        self._sockets: SocketPool | None = None
         self._tls_lock = asyncio.Lock()
         self._buffer = memoryview(bytearray(READ_BUFFER))
         self._turns = Turns(self._loop)
@@ -190,6 +194,11 @@ class UpstreamClient:
         on_silent: Callable[[], bool] | None,
         caller: Caller | None,
     ) -> IncomingResponse | None:
+        # Imported with the first call of its kind: WebSocket takes 4 MB.
+        from dragoman.upstream.socket_pool import SocketPool, handshake_of
+
+        if self._sockets is None:
+            self._sockets = SocketPool(self.clock, self._lost)
         handshake = prepared(handshake_of(request))
         limits = replace(request.timeouts, idle=request.timeouts.socket_idle)
 

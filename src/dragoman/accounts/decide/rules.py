@@ -19,7 +19,7 @@ from typing import Literal
 from msgspec import Struct
 
 from dragoman.accounts.decide.limits import WINDOW_SPENT
-from dragoman.failing import Rule, Verdict
+from dragoman.failing import TEMPLATE_TEXTS, Rule, Verdict
 
 _QUOTA_WORDS = (
     # OpenAI
@@ -153,6 +153,18 @@ DEFAULT = RuleSet(
         Rule(Verdict.COOL, "the upstream is overloaded", statuses=(503, 529), soft=True),
         Rule(Verdict.TRY_NEXT, "the upstream gave up waiting", statuses=(408, 425)),
         Rule(Verdict.TRY_NEXT, "the host does not serve this name", statuses=(421,)),
+        Rule(
+            Verdict.RETURN_TO_CLIENT,
+            "the model's chat template refuses the conversation",
+            statuses=(500,),
+            texts=TEMPLATE_TEXTS,
+        ),
+        Rule(
+            Verdict.RETURN_TO_CLIENT,
+            "the conversation is too long",
+            statuses=(500,),
+            words=("exceed_context_size_error", "context_length_exceeded"),
+        ),
         Rule(Verdict.COOL, "the upstream failed", statuses=tuple(range(500, 600)), soft=True),
         _UNREACHABLE,
         # A redirect, an informational status or one beyond HTTP is no answer of an API.

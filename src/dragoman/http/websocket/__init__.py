@@ -22,7 +22,6 @@ from dragoman.http.websocket.handshake import (
     BadHandshake,
     WebSocketLimits,
     accept,
-    is_requested,
 )
 from dragoman.http.websocket.messages import text_frame
 
@@ -33,6 +32,5 @@ __all__ = [
     "WebSocket",
     "WebSocketLimits",
     "accept",
-    "is_requested",
     "text_frame",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 from websockets.datastructures import Headers
@@ -61,12 +61,6 @@ class Accepted(Struct, frozen=True):
     head: bytes
     protocol: Protocol
     limits: WebSocketLimits
-
-
-def is_requested(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether the head of a request (lower-case names) asks for a WebSocket."""
-    upgrade = headers.get(b"upgrade", b"")
-    return b"websocket" in [token.strip().lower() for token in upgrade.split(b",")]
 
 
 def accept(request: Request, limits: WebSocketLimits, lines: bytes = b"") -> Accepted:

@@ -9,7 +9,8 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from dragoman.http import BodyRefused, ClientGone, Request
-from dragoman.http.websocket import BadHandshake, accept, is_requested
+from dragoman.http.head import asks_for_websocket
+from dragoman.http.websocket import BadHandshake, accept
 from dragoman.lab.simulator.connection import Connection
 from dragoman.lab.simulator.control import control
 from dragoman.lab.simulator.delivery import Reply
@@ -83,7 +84,7 @@ class Simulator(State):
         self.received += 1
         self.requests.add(record)
         if path in self._posts:
-            if method == "GET" and is_requested(request.headers):
+            if method == "GET" and asks_for_websocket(request.headers):
                 self._upgrade(context, request)
                 return
             if method != "POST":

@@ -9,7 +9,7 @@ from dragoman.canonical.blocks import Opaque, Reasoning, Text, UrlCitation
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Annotated, Closed, Delta, Event, Opened, Sealed
 from dragoman.canonical.losses import LossKind
-from dragoman.protocols.anthropic_messages import search_blocks, wire
+from dragoman.protocols.anthropic_messages import search_blocks, shapes, wire
 from dragoman.protocols.anthropic_messages.annotations import read_annotation
 from dragoman.protocols.anthropic_messages.call_blocks import NO_INPUT, CallBlocks
 from dragoman.protocols.anthropic_messages.loose import (
@@ -131,6 +131,31 @@ class Blocks:
             events += self._close(index)
             if isinstance(block, dict):
                 self._repetitions[index] = Repetition(block)
+        return events
+
+    def take_exact(self, content: Iterable[shapes.AnswerBlock]) -> list[Event]:
+        """Read the blocks of a whole message in the exact form."""
+        events: list[Event] = []
+        for block in content:
+            number = self.take_number()
+            if type(block) is shapes.AnswerText:
+                events.append(Opened(number, _NO_TEXT))
+                if block.text:
+                    events.append(Delta(number, block.text))
+                for citation in block.citations or ():
+                    events += self._annotated(number, citation)
+            elif type(block) is shapes.AnswerCall:
+                events.append(self._called.open(number, block.name, block.id))
+                events.append(Delta(number, to_json_text(block.input)))
+            elif type(block) is shapes.Thinking:
+                events.append(Opened(number, Reasoning()))
+                if block.thinking:
+                    events.append(Delta(number, block.thinking))
+                events += self._sealed(number, block.signature)
+            elif type(block) is shapes.RedactedThinking:
+                events.append(Opened(number, Reasoning(redacted=True)))
+                events += self._sealed(number, block.data)
+            events.append(Closed(number))
         return events
 
     def complete(self, content: list[Any]) -> list[Event]:

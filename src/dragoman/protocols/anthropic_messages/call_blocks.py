@@ -32,12 +32,23 @@ class CallBlocks:
         """Inputs in the starts of calls, and the pieces that repeat them, by number."""
 
     def begin(self, number: int, block: JsonObject) -> Event:
-        """A call begins.
+        """A call begins, with the start `block`.
 
         Raises:
             UpstreamError: it has no name.
         """
-        name, identifier = block.get("name"), block.get("id")
+        given = object_of(block.get("input"))
+        if given:
+            self._given[number] = given, []
+        self._inputs[number] = to_json_text(given or {})
+        return self.open(number, block.get("name"), block.get("id"))
+
+    def open(self, number: int, name: Any, identifier: Any) -> Event:
+        """The beginning of a call.
+
+        Raises:
+            UpstreamError: it has no name.
+        """
         if not isinstance(name, str) or not name:
             raise UpstreamError.unreadable("a tool call has no name")
         if not isinstance(identifier, str) or not identifier:
@@ -47,10 +58,6 @@ class CallBlocks:
             self._inbound.ledger.add(
                 f"content[{number}].id", LossKind.REPAIRED, "two calls had one id"
             )
-        given = object_of(block.get("input"))
-        if given:
-            self._given[number] = given, []
-        self._inputs[number] = to_json_text(given or {})
         return Opened(number, ToolCall(id=call_id, name=name))
 
     def lacks_input(self, number: int) -> bool:

@@ -12,6 +12,7 @@ from dragoman.protocols.base import OFFICIAL, Rendered, to_json
 from dragoman.protocols.error_body import error_in, read_error_body, report_of
 from dragoman.protocols.faults import FIXED_STATUS, client_status, kind_of, message_of
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.overflow import message_for_messages
 from dragoman.protocols.retrying import worded_for_stream
 from dragoman.sse import encode
 
@@ -46,9 +47,6 @@ _BUDGET_TYPES = {
     429: "rate_limit_error",
 }
 """The type that belongs to each status of a spent budget."""
-
-_TOO_LONG = "prompt is too long"
-"""How the service's own message begins; agents start to compact the conversation on it."""
 
 _CODES = {
     FaultKind.CONTEXT_TOO_LONG: "context_length_exceeded",
@@ -100,8 +98,8 @@ def fault_of(
 def error_object(fault: Fault) -> JsonObject:
     """The `error` member of an error body or event."""
     message = fault.message
-    if fault.kind is FaultKind.CONTEXT_TOO_LONG and _TOO_LONG not in message.lower():
-        message = f"{_TOO_LONG}: {message}"
+    if fault.kind is FaultKind.CONTEXT_TOO_LONG:
+        message = message_for_messages(message)
     error: JsonObject = {"type": _SHOWN[fault.kind][1], "message": message}
     if fault.details is not None:
         error["details"] = fault.details

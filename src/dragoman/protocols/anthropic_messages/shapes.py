@@ -353,3 +353,47 @@ class Request(Shape):
         Any, Lost(_CONTENT, "remote MCP servers have no counterpart upstream", neutral=([],))
     ] = None
     safeguards: _Knob = None
+
+
+# --- answers ------------------------------------------------------------------------------------
+#
+# The exact form. The stream reader takes whatever else servers send.
+
+
+class DirectCaller(Shape):
+    """The model itself."""
+
+    type: Literal["direct"]
+
+
+class AnswerCall(Shape, tag_field="type", tag="tool_use"):
+    """A call of a tool."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+    caller: DirectCaller | None = None
+
+
+AnswerBlock: TypeAlias = AnswerText | Thinking | RedactedThinking | AnswerCall
+
+
+class Answer(Shape):
+    """A whole answer that is no refusal."""
+
+    id: str
+    type: Literal["message"]
+    role: Literal["assistant"]
+    model: str
+    content: list[AnswerBlock]
+    stop_reason: Literal[
+        "end_turn",
+        "max_tokens",
+        "stop_sequence",
+        "tool_use",
+        "pause_turn",
+        "model_context_window_exceeded",
+    ]
+    stop_sequence: str | None = None
+    stop_details: None = None
+    usage: dict[str, Any] | None = None

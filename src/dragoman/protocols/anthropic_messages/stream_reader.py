@@ -20,7 +20,7 @@ from dragoman.canonical.events import (
 from dragoman.canonical.losses import LossKind, Policy
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
-from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages import shapes, wire
 from dragoman.protocols.anthropic_messages.blocks import Blocks
 from dragoman.protocols.anthropic_messages.errors import fault_of
 from dragoman.protocols.anthropic_messages.finish import (
@@ -94,6 +94,14 @@ class MessagesReader:
             self._over = True
             return (Failed(error.fault),)
 
+    def exact(self, answer: shapes.Answer) -> list[Event]:
+        """The canonical events of a whole answer in the exact form."""
+        merge_usage(self._usage, answer.usage)
+        events = self._begin(answer.id, answer.model)
+        events += self._blocks.take_exact(answer.content)
+        self._stop = {"stop_reason": answer.stop_reason, "stop_sequence": answer.stop_sequence}
+        return events + self._message_stop({})
+
     def whole(self, message: JsonObject, stop: JsonObject) -> list[Event]:
         """The canonical events of a whole message that ended as in `stop`.
 
@@ -154,24 +162,31 @@ class MessagesReader:
             ):
                 raise UpstreamError.unreadable(_SECOND)
             return self._content(message)
-        self._started = True
         report_unknown(ledger, message, wire.MESSAGE_FIELDS)
-        tier = read_tier(self._usage, self._inbound.options.map_fast)
-        usage = self._counted() if self._usage else None
         if message.get("stop_reason") is not None:
             self._stop["stop_reason"] = message["stop_reason"]
         identifier, model = message.get("id"), message.get("model")
-        self._id = identifier if isinstance(identifier, str) else ""
-        self._blocks.message_id = self._id
-        name = model if isinstance(model, str) else ""
-        events: list[Event] = [Started(self._id, name, service_tier=tier, usage=usage)]
+        events = self._begin(
+            identifier if isinstance(identifier, str) else "",
+            model if isinstance(model, str) else "",
+        )
+        return events + self._content(message)
+
+    def _begin(self, identifier: str, model: str) -> list[Event]:
+        """The beginning of the answer, with the usage known so far."""
+        self._started = True
+        self._id = self._blocks.message_id = identifier
+        tier = read_tier(self._usage, self._inbound.options.map_fast)
+        usage = self._counted() if self._usage else None
+        events: list[Event] = [Started(identifier, model, service_tier=tier, usage=usage)]
         if usage is not None:
+            ledger = self._inbound.ledger
             report_unknown(ledger, self._usage, wire.USAGE_FIELDS, "usage.")
             lost = lost_tier_field(self._usage, tier)
             if lost is not None:
                 ledger.add(f"usage.{lost}", LossKind.KNOB, NO_COUNTERPART)
             events.append(Metered(usage, tier))
-        return events + self._content(message)
+        return events
 
     def _content(self, message: JsonObject) -> list[Event]:
         """Read the blocks in a message start. Events that spell them again are repetitions."""

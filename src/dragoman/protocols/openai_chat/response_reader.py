@@ -14,14 +14,14 @@ from dragoman.protocols.openai_chat.whole_message import numbered
 from dragoman.protocols.openai_errors import fault_of
 
 
-def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
+def read_response(body: bytes, inbound: Inbound) -> list[Event]:
     """A whole answer as the events of its stream: it is read as a stream of one chunk.
 
     Raises:
         UpstreamError: it is an error, has no choice or several answers, or did not finish.
     """
     reader = ChatReader(inbound, "message")
-    events = reader.take(_as_chunk(body))
+    events = reader.take(_as_chunk(inbound.decode_answer(body)))
     events += reader.finish()
     if reader.fault is not None:
         raise UpstreamError(reader.fault)

@@ -106,21 +106,23 @@ def metered(response: JsonObject, inbound: Inbound) -> list[Event]:
     return [] if usage is None else [Metered(usage, tier)]
 
 
-def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
+def read_response(body: bytes, inbound: Inbound) -> list[Event]:
     """A whole answer as the events of its stream.
 
     Raises:
         UpstreamError: the answer failed, is not finished, or is not an answer.
     """
-    status, error = body.get("status"), body.get("error")
+    response = inbound.decode_answer(body)
+    status, error = response.get("status"), response.get("error")
     if status not in _FAILED and not (error and is_error(error)):
-        if not isinstance(body.get("output"), list) and (error := stray_error(body)) is not None:
+        has_output = isinstance(response.get("output"), list)
+        if not has_output and (error := stray_error(response)) is not None:
             raise UpstreamError(fault_of(error))
         if status not in _FINISHED:
             raise UpstreamError(unknown_finish(status))
-        if not isinstance(body.get("output"), list):
+        if not has_output:
             raise UpstreamError.unreadable("it has no output")
-    return ResponsesReader(inbound).whole(body)
+    return ResponsesReader(inbound).whole(response)
 
 
 _FAILED = ("failed", "cancelled")

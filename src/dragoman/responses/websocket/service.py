@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from dragoman.canonical.errors import FaultKind
-from dragoman.config import Config
+from dragoman.config import Server, WebSocket
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import refusal
 from dragoman.edge.incoming import IncomingRequest, Received
@@ -61,41 +61,27 @@ class WebSockets:
 
     def __init__(
         self,
-        config: Config,
+        settings: WebSocket,
+        server: Callable[[], Server],
         answer: Callable[[Received], Awaitable[None]],
         large: LargeBodies,
         is_draining: Callable[[], bool],
     ) -> None:
         """
         Args:
-            config: with the limits of connections.
+            settings: the limits of connections.
+            server: returns the limits of bodies, which are those of messages.
             answer: answers one of their requests.
             large: reads large messages.
             is_draining: whether the worker is shutting down.
         """
-        settings = config.websocket
-        self.is_served = settings.enabled
         self._settings = settings
+        self._server = server
         self._answer = answer
         self._large = large
         self._is_draining = is_draining
-        self.follow(config)
         self._sessions: set[Session] = set()
         self._by_client: Counter[str] = Counter()
-
-    def follow(self, config: Config) -> None:
-        """Give connections from now on what this configuration allows a message."""
-        settings = self._settings
-        self._limits = WebSocketLimits(
-            message_bytes=config.server.body_limit_bytes + _OVERHEAD,
-            message_s=config.server.body_timeout_s,
-            ping_s=PING_S,
-        )
-        self._terms = Terms(
-            age_s=MAX_AGE_S,
-            idle_s=settings.idle_timeout_s,
-            memory_bytes=MEMORY_BYTES,
-        )
 
     @property
     def open(self) -> int:
@@ -113,15 +99,24 @@ class WebSockets:
         request = incoming.sink
         assert isinstance(request, Request)
         self._admit(caller)
+        server = self._server()
+        limits = WebSocketLimits(
+            message_bytes=server.body_limit_bytes + _OVERHEAD,
+            message_s=server.body_timeout_s,
+            ping_s=PING_S,
+        )
+        terms = Terms(
+            age_s=MAX_AGE_S, idle_s=self._settings.idle_timeout_s, memory_bytes=MEMORY_BYTES
+        )
         try:
             lines = incoming.lines + header_lines(incoming.shared)
-            accepted = accept(request, self._limits, lines)
+            accepted = accept(request, limits, lines)
         except BadHandshake as bad:
             incoming.shared += bad.headers
             kind = FaultKind.UPGRADE_REQUIRED if bad.status == 426 else FaultKind.INVALID_REQUEST
             raise refusal(kind, bad.message) from None
         session = Session(
-            accepted, self._terms, incoming.clock, request.budget, _client(incoming, caller), self
+            accepted, terms, incoming.clock, request.budget, _client(incoming, caller), self
         )
         self._sessions.add(session)
         self._by_client[caller.name] += 1
