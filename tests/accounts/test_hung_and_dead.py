@@ -24,9 +24,12 @@ from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config import Account, Config, Route, Upstream
 from dragoman.config.settings import Fallback
 from dragoman.edge.record import Record
+from dragoman.keys.ring import Caller
+from dragoman.prices.lookup import Prices
 from dragoman.serving import attempts as attempts_module
 from dragoman.serving.attempts import Attempts
 from dragoman.serving.failures import Failure
+from dragoman.serving.plan import Plans
 from dragoman.serving.routing import Router, Target
 
 pytestmark = pytest.mark.slow
@@ -86,7 +89,8 @@ class World:
         route = Route(match="m", upstream="main", fallbacks=(Fallback(upstream="other"),))
         config = Config(upstreams=(main, other), accounts=tuple(accounts), routes=(route,))
         self.pool = AccountPool(config, clock=lambda: self.now, spread=self.chance.random)
-        self.target = Router(config).resolve("m")
+        plans = Plans(Router(config), self.pool, Prices({}, ""), shows_cost=False)
+        self.plan = plans.of(Caller("me"), "m")
         names = [account.name for account in accounts[:ACCOUNTS]]
         self.chance.shuffle(names)
         self.hung = set(names[:HUNG])
@@ -140,16 +144,16 @@ class World:
         request = Request(self.now)
         self.requests.append(request)
         attempts = Attempts(self.pool, Record())
-        targets = [self.target, *self.target.fallbacks]
-        targets.sort(key=lambda target: self.pool.avoids(target.upstream.name))
-        for number, target in enumerate(targets, 1):
-            if target is not self.target and not attempts.in_time(target.upstream):
+        plans = [self.plan, *self.plan.fallbacks]
+        plans.sort(key=lambda plan: self.pool.avoids(plan.upstream.name))
+        for number, plan in enumerate(plans, 1):
+            if plan is not self.plan and not attempts.in_time(plan.upstream):
                 continue
-            attempts.start(target, following=targets[number:])
+            attempts.start(plan, following=plans[number:])
             while (lease := at_once(attempts.next())) is not None:
                 request.attempts = attempts.made
                 try:
-                    yield from self.attempt(request, target, lease, attempts.patience())
+                    yield from self.attempt(request, plan.target, lease, attempts.patience())
                     return
                 except Failure as failure:
                     request.failed = failure

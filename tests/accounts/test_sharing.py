@@ -125,3 +125,33 @@ async def test_what_others_give_back_goes_to_who_waits_here() -> None:
     await settle()
     pool.apply(Changes(version=2))
     (await waiting).give_back()
+
+
+class TakenSlots:
+    """Slots of which each is taken by somebody else between being lent and being used."""
+
+    def __init__(self) -> None:
+        self.lent = 0
+
+    def take(self, name: str, most: int) -> bool:
+        return False
+
+    def give_back(self, name: str) -> None:
+        raise AssertionError("nothing was taken")
+
+    def return_free(self, name: str) -> None:
+        self.lent = 0
+
+    async def borrow(self, name: str, most: int) -> bool:
+        self.lent += 1
+        return True
+
+
+async def test_whoever_leaves_while_others_have_their_turn_keeps_no_slot() -> None:
+    pool, slots = pool_of("a", max_concurrent=1), TakenSlots()
+    pool.share(slots)
+    asking = asyncio.create_task(pool.acquire(M))
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    assert not slots.lent

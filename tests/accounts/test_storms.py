@@ -111,7 +111,7 @@ class Storm:
 
     def nobody_waits_in_vain(self) -> None:
         """Whoever waits could not be served now."""
-        for model, tried in [(waiter.model, waiter.tried) for waiter in self.queue.waiters]:
+        for model, tried in [(waiter.wanted.model, waiter.tried) for waiter in self.queue.waiters]:
             try:
                 self.pool.lease(LeaseRequest("one", model), tried)
             except AllBusy:

@@ -28,7 +28,8 @@ def test_every_vendor_gives_a_usable_configuration(name: str) -> None:
     assert loaded.warnings == ()
     (upstream,) = loaded.config.upstreams
     assert (upstream.name, upstream.protocol) == (name, VENDORS[name].protocol)
-    assert [route.upstream for route in loaded.config.routes] == [name]
+    routed = [name] if VENDORS[name].match else []  # else as NAME/MODEL
+    assert [route.upstream for route in loaded.config.routes] == routed
     (account,) = loaded.config.accounts
     assert (account.key is None) == (not VENDORS[name].variable)
 
@@ -40,7 +41,10 @@ def test_all_vendors_stand_together() -> None:
     )
     loaded = parse_config(text, environ=KEYS)
     assert loaded.warnings == ()
-    assert len(loaded.config.upstreams) == len(loaded.config.routes) == len(VENDORS)
+    assert len(loaded.config.upstreams) == len(VENDORS)
+    patterns = [vendor.match for vendor in VENDORS.values() if vendor.match]
+    assert {route.match for route in loaded.config.routes} == set(patterns)
+    assert len(loaded.config.routes) == len(set(patterns))
     assert [key.reveal() for client in loaded.config.clients for key in client.secrets] == [
         'a"b\\c-0123456789'
     ]

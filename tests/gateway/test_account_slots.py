@@ -13,7 +13,8 @@ import pytest
 from dragoman.accounts.pool import AccountPool, LeaseRequest, NoAccount
 from dragoman.config import Account, Config, Upstream
 from dragoman.limits.ledgers import Away, Decide, Ledger
-from dragoman.link.messages import Handlers
+from dragoman.limits.messages import Admit, Decision, Defined, Granted, Refused, Room
+from dragoman.link.messages import Handlers, Peer
 from dragoman.link.owner import Owner
 from dragoman.serving.account_slots import AccountSlots
 from dragoman.serving.limits import borrowing, questions
@@ -22,6 +23,7 @@ from dragoman.serving.limits.service import LimitService
 
 MOST = 4
 ASKED = LeaseRequest("u", "m")
+REFUSED = Refused(0, 1, 0, 1, 0.0, 0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -181,3 +183,32 @@ def test_who_has_slots_asks_nobody() -> None:
     play(ledgers, what, machines=1)
     # The first, and what is given back at the end.
     assert ledgers.exchanges <= 20
+
+
+def test_room_that_is_told_while_several_ask_is_missed_by_none() -> None:
+    """Whoever was refused before that asks again, though another began to ask after it."""
+
+    async def run() -> None:
+        owner, asked = Owner(), []
+        owner.handlers.answer(questions.DEFINE, lambda _, message: Defined((1,)))
+
+        def admit(worker: Peer, message: Admit) -> asyncio.Future[Decision]:
+            asked.append((worker, asyncio.get_running_loop().create_future()))
+            return asked[-1][1]
+
+        owner.handlers.answer(questions.ADMIT, admit)
+        slots = AccountSlots(owner.join(Handlers()), lambda name: None)
+        first = asyncio.create_task(slots.borrow("a", 1))
+        await asyncio.sleep(0)
+        worker, answer = asked[0]
+        worker.report(questions.ROOM, Room(1))
+        second = asyncio.create_task(slots.borrow("a", 1))
+        await asyncio.sleep(0)
+        answer.set_result(REFUSED)
+        asked[1][1].set_result(REFUSED)
+        assert not await second
+        assert len(asked) == 3
+        asked[2][1].set_result(Granted(0.0, (1,), (0,), (0,)))
+        assert await first
+
+    asyncio.run(run())

@@ -3,6 +3,7 @@ rest of their requests keeps its bytes."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -47,6 +48,7 @@ CUSTOM = {"type": "custom", "custom": {"name": "patch"}}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 CALLED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "r"}
+SHORT = hashlib.sha256(b"call_1").hexdigest()[:9]
 LEVELS = {"efforts": ("low", "medium", "xhigh")}
 
 ROWS = [
@@ -199,6 +201,45 @@ ROWS = [
         {"replay_reasoning": "tool_turns"},
         {},
         {},
+    ),
+    Row(
+        "neighbouring user messages, where they must alternate",
+        C,
+        {"messages": [HI, HI, CALLED, RESULT, HI], "seed": 1},
+        {"alternating_turns": True},
+        {
+            "messages": [
+                {"role": "user", "content": "hi\n\nhi"},
+                CALLED,
+                {**RESULT, "content": "r\n\nhi"},
+            ]
+        },
+        {},
+    ),
+    Row(
+        "ids of calls for a vendor of short ones",
+        C,
+        {"messages": [HI, CALLED, RESULT]},
+        {"short_call_ids": True},
+        {
+            "messages": [
+                HI,
+                {**CALLED, "tool_calls": [{**CALL, "id": SHORT}]},
+                {**RESULT, "tool_call_id": SHORT},
+            ]
+        },
+        {},
+    ),
+    *(
+        Row(
+            "members of every body",
+            protocol,
+            {"vendor": {"a": 1, "b": 1}, "flag": 1},
+            {"body": {"vendor": {"b": 2}, "flag": 2, "split": True}},
+            {"vendor": {"a": 1, "b": 2}, "flag": 2, "split": True},
+            {"vendor.b": KNOB, "flag": KNOB},
+        )
+        for protocol in (C, A, R)
     ),
     Row(
         "a budget for a server with efforts alone",

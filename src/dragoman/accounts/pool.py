@@ -129,15 +129,7 @@ class AccountPool(SuccessiveRoster):
             self._collect()
         if pool.wait_queue.waiters:
             pool.wait_queue.catch_up()
-        return pool.choose(
-            wanted.model,
-            wanted.pin,
-            tried,
-            self._clock(),
-            wanted.account,
-            proven=wanted.proven,
-            lent=lent,
-        )
+        return pool.choose(wanted, tried, self._clock(), lent)
 
     def standing(self, lease: Lease) -> Standing:
         """Among how many accounts a lease was just chosen, and why others were left out."""
@@ -170,7 +162,7 @@ class AccountPool(SuccessiveRoster):
         if not isinstance(shortage, AllBusy) or is_full or seconds <= 0:
             raise shortage
         self._loop = asyncio.get_running_loop()
-        return await pool.wait_queue.wait(wanted.model, wanted.pin, tried, seconds, wanted.account)
+        return await pool.wait_queue.wait(wanted, tried, seconds)
 
     async def _borrow(
         self, pool: UpstreamPool, wanted: LeaseRequest, tried: Collection[str]
@@ -179,11 +171,13 @@ class AccountPool(SuccessiveRoster):
         lent = ""
         asked = 0
         while isinstance(found := self._choose(pool, wanted, tried, lent), Lacking):
+            if lent:
+                # First: whoever is cancelled below keeps no slot.
+                pool.return_free(lent)
+                lent = ""
             asked += 1
             if asked % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            if lent:
-                pool.return_free(lent)
             lent = found.name if await pool.borrow(found) else ""
         if lent and (found is None or found.account.name != lent):
             pool.return_free(lent)
@@ -204,7 +198,7 @@ class AccountPool(SuccessiveRoster):
                 pool.has_room(name)
 
     def _lend(
-        self, pool: UpstreamPool, choice: Choice, model: str, pin: bytes, now: float, moved: bool
+        self, pool: UpstreamPool, choice: Choice, wanted: LeaseRequest, now: float, moved: bool
     ) -> Lease:
         """The lease of an account that was chosen."""
         name = choice.member.name
@@ -215,15 +209,11 @@ class AccountPool(SuccessiveRoster):
             self._tell_kin(name)
         self._batch.used[name] = choice.member.used
         account = self._accounts[name]
-        proxy = account.proxy or pool.upstream.proxy
-        index = -1  # of no rotating set
+        lease = Lease(self, pool, choice, account, wanted, now, moved)
         if account.proxy is None and pool.proxies is not None:
             index = pool.proxies.choose(now)
-            proxy = pool.upstream.proxies[index]
-        counted = pool.slots is not None and choice.member.settings.max_concurrent is not None
-        return Lease(
-            self, choice, account, model, pin, proxy, index, now, moved, pool.waits, counted
-        )
+            lease.take_proxy(pool.upstream.proxies[index], index)
+        return lease
 
     # Outcomes of leases
 
@@ -232,7 +222,7 @@ class AccountPool(SuccessiveRoster):
         member, pool = lease.choice.member, self._pools[lease.account.upstream]
         self._one_less(member.name)
         pool.rotation.returned(lease.choice)
-        pool.returned(member, had_slot=lease.counted)
+        pool.returned(member, had_slot=lease.has_slot)
         if self._kin:
             self._tell_kin(member.name)
 

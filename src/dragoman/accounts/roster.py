@@ -54,6 +54,10 @@ class Roster:
         """The rule set of the upstream, its own rows first."""
         return self._pools[upstream].rules
 
+    def accounts_of(self, upstream: str) -> UpstreamPool:
+        """The accounts of the upstream."""
+        return self._pools[upstream]
+
     def upstreams(self) -> list[str]:
         """The names of all upstreams."""
         return list(self._pools)
@@ -93,10 +97,6 @@ class Roster:
     def others(self, wanted: LeaseRequest, tried: Collection[str]) -> int:
         """How many accounts that are not in `tried` could serve, now or when they are free."""
         return self._pools[wanted.upstream].others(wanted.model, tried)
-
-    def has_choice(self, upstream: str) -> bool:
-        """Whether the upstream has more than one account, so that it matters which is used."""
-        return len(self._pools[upstream].rotation) > 1
 
     def size(self, upstream: str) -> int:
         """How many accounts the upstream has."""

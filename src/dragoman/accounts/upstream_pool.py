@@ -18,7 +18,7 @@ from dragoman.accounts.decide.refusals import Refusals
 from dragoman.accounts.decide.rotation import Choice, Rotation
 from dragoman.accounts.decide.rules import table
 from dragoman.accounts.decide.shortage import AllBusy, NoAccount, no_account
-from dragoman.accounts.lease import Lease
+from dragoman.accounts.lease import Lease, LeaseRequest
 from dragoman.accounts.silence import UsualWait
 from dragoman.accounts.slots import Slots
 from dragoman.accounts.wait_queue import Waiter, WaitQueue
@@ -125,34 +125,23 @@ class UpstreamPool:
         return self.host(self.upstream.proxy)
 
     def choose(
-        self,
-        model: str,
-        pin: bytes,
-        tried: Collection[str],
-        now: float,
-        account: str = "",
-        *,
-        proven: bool = False,
-        lent: str = "",
+        self, wanted: LeaseRequest, tried: Collection[str], now: float, lent: str = ""
     ) -> Lease | Lacking | None:
-        """A lease of an account for `model` that is not in `tried`; None if there is none at
-        `now`, and `Lacking` if there is none before a slot of an account was asked for. `pin` is
-        the digest of the conversation's key, empty for none; `account` goes before the account that
-        is remembered for it, if it can serve. Where `proven`, accounts that were avoided and have
-        not answered since come last. The account `lent`, of which a slot is free here, comes
-        first."""
-        pinned = ""
-        if pin and self.upstream.affinity != "off":
+        """A lease of an account as `wanted` that is not in `tried`; None if there is none at `now`,
+        and `Lacking` if there is none before a slot of an account was asked for. The account
+        `lent`, of which a slot is free here, comes first."""
+        model, account, pinned = wanted.model, wanted.account, ""
+        if wanted.pin and self.upstream.affinity != "off":
             pinned = account
             if not account or account in tried or not self.rotation.can_serve(account, model, now):
-                pinned = self.affinity.account(pin, now) or account
+                pinned = self.affinity.account(wanted.pin, now) or account
         choice = self._choose(model, tried, now, lent or pinned)
-        if proven and isinstance(choice, Choice) and choice.member.avoidance is not None:
+        if wanted.proven and isinstance(choice, Choice) and choice.member.avoidance is not None:
             choice = self._choose_proven(choice, model, tried, now)
         if not isinstance(choice, Choice):
             return choice
         moved = bool(pinned) and (account or pinned) != choice.member.name
-        return self._make_lease(self, choice, model, pin, now, moved)
+        return self._make_lease(self, choice, wanted, now, moved)
 
     def _choose_proven(
         self, choice: Choice, model: str, tried: Collection[str], now: float
@@ -282,7 +271,7 @@ class UpstreamPool:
         def suits(waiter: Waiter[Lease]) -> bool:
             if member.name in waiter.tried:
                 return False
-            return self.rotation.can_serve(member.name, waiter.model, now)
+            return self.rotation.can_serve(member.name, waiter.wanted.model, now)
 
         self._offered = member.name
         self.wait_queue.offer(suits, lambda: not member.blocked)
@@ -292,14 +281,7 @@ class UpstreamPool:
 
     def lend(self, waiter: Waiter[Lease]) -> Lease | None:
         """A lease for the waiter, None if there is none for it now."""
-        found = self.choose(
-            waiter.model,
-            waiter.pin,
-            waiter.tried,
-            self._clock(),
-            waiter.account,
-            lent=self._offered,
-        )
+        found = self.choose(waiter.wanted, waiter.tried, self._clock(), self._offered)
         if isinstance(found, Lacking):
             self._ask_for_waiters(found)
             return None
@@ -309,7 +291,7 @@ class UpstreamPool:
         """The error for a waiter that is to wait no longer; None if it should, unless `final`."""
         if self._asking and not final:
             return None
-        error = self.shortage(waiter.model, waiter.tried, self._clock())
+        error = self.shortage(waiter.wanted.model, waiter.tried, self._clock())
         return None if isinstance(error, AllBusy) and not final else error
 
     def next_wake(self) -> float | None:
@@ -318,9 +300,9 @@ class UpstreamPool:
         return None if due is None else due - self._clock()
 
 
-LeaseMaker = Callable[[UpstreamPool, Choice, str, bytes, float, bool], Lease]
-"""The upstream, the account chosen, the model, the digest of the conversation's key, the time, and
-whether the conversation was with another account before."""
+LeaseMaker = Callable[[UpstreamPool, Choice, LeaseRequest, float, bool], Lease]
+"""The accounts of the upstream, that which was chosen, for what, when, and whether the conversation
+was with another account before."""
 
 
 def _nothing(name: str) -> int:

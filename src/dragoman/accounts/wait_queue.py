@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Generic, Protocol, TypeVar
 
+from dragoman.accounts.lease import LeaseRequest
+
 _TIMER_SLACK_S = 0.001
 
 
@@ -20,24 +22,16 @@ T = TypeVar("T", bound=Returnable)
 
 
 class Waiter(Generic[T]):
-    """A request for an account for `model`, other than those `tried`, that waits for `future`.
-    `pin` and `account` identify the account of its conversation."""
+    """A request for an account as `wanted`, other than those `tried`, that waits for `future`."""
 
-    __slots__ = ("account", "future", "model", "pin", "tried")
+    __slots__ = ("future", "tried", "wanted")
 
     def __init__(
-        self,
-        model: str,
-        pin: bytes,
-        tried: Collection[str],
-        future: asyncio.Future[T],
-        account: str = "",
+        self, wanted: LeaseRequest, tried: Collection[str], future: asyncio.Future[T]
     ) -> None:
-        self.model = model
-        self.pin = pin
+        self.wanted = wanted
         self.tried = tuple(tried)
         self.future = future
-        self.account = account
 
 
 class Supplier(Protocol[T]):
@@ -65,9 +59,7 @@ class WaitQueue(Generic[T]):
         """Who waits. To look at."""
         self._timer: asyncio.TimerHandle | None = None
 
-    async def wait(
-        self, model: str, pin: bytes, tried: Collection[str], seconds: float, account: str = ""
-    ) -> T:
+    async def wait(self, wanted: LeaseRequest, tried: Collection[str], seconds: float) -> T:
         """Stand last, and wait so many seconds at most.
 
         Raises:
@@ -75,7 +67,7 @@ class WaitQueue(Generic[T]):
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        waiter = Waiter(model, pin, tried, future, account)
+        waiter = Waiter(wanted, tried, future)
         self.waiters[waiter] = None
         self._set_timer()
         timeout = loop.call_later(seconds, self._time_out, waiter)

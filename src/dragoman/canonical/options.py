@@ -114,5 +114,13 @@ class Capabilities(Extensible, frozen=True, kw_only=True):
     the beginning becomes one message. Chat upstreams other than OpenAI's own and Azure's have
     `user` if it is not set, since the chat templates of many models refuse or ignore such
     messages."""
+    tools_without_reasoning: bool = True
+    """The upstream takes function tools if it is asked not to reason. Where it takes none, as
+    OpenAI's newest models by the Chat protocol, `reasoning_with_tools_via` serves all requests with
+    tools."""
+    body: dict[str, Any] = {}
+    """Members added to the body of every request, such as `chat_template_kwargs` or
+    `reasoning_split`. Tables are merged with the request's own; in place of any other value that a
+    client gave, these are sent, and that is reported."""
     prompt_cache_breakpoints: bool = False
     """OpenAI-shaped upstream takes explicit prompt cache breakpoints on content parts."""

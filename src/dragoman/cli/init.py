@@ -28,7 +28,8 @@ OWN = "local"
     "names",
     multiple=True,
     help="A service to call, several times for several: openai, anthropic, gemini, deepseek, "
-    "openrouter, ollama.",
+    "moonshot, zai, qwen, minimax, mistral, xai, groq, azure, openrouter; or a server of your own: "
+    "vllm, sglang, llamacpp, lmstudio, ollama.",
 )
 @click.option("--url", help="Base URL of a server of your own.")
 @click.option("--protocol", type=PROTOCOL, default="openai_chat", help="What that server speaks.")

@@ -116,6 +116,7 @@ marked "needs a restart", which it names and leaves unchanged.
 """
 
 _WORDS: Final[dict[Any, str]] = {
+    Any: "any value",
     str: "text",
     int: "whole number",
     float: "number",

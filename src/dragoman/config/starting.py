@@ -9,14 +9,19 @@ from msgspec import Struct
 
 
 class Vendor(Struct, frozen=True):
-    """A widely used service: its protocol and address, the environment variable in which its users
-    have its key (empty: no key needed), and the names of its models as a route pattern."""
+    """A widely used service, or a server of one's own at its usual port: its protocol and address,
+    the environment variable in which its users have its key (empty: no key needed), and the names
+    of its models as a route pattern (empty: models are asked for as `NAME/MODEL`)."""
 
     name: str
     protocol: str
     base_url: str
     variable: str
     match: str
+
+
+def _chat(name: str, base_url: str, variable: str, match: str) -> Vendor:
+    return Vendor(name, "openai_chat", base_url, variable, match)
 
 
 VENDORS: Mapping[str, Vendor] = {
@@ -32,31 +37,42 @@ VENDORS: Mapping[str, Vendor] = {
             "ANTHROPIC_API_KEY",
             "claude-*",
         ),
-        Vendor(
+        _chat(
             "gemini",
-            "openai_chat",
             "https://generativelanguage.googleapis.com/v1beta/openai",
             "GEMINI_API_KEY",
             "gemini-*",
         ),
-        Vendor(
-            "deepseek",
-            "openai_chat",
-            "https://api.deepseek.com/v1",
-            "DEEPSEEK_API_KEY",
-            "deepseek-*",
+        _chat("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek-*"),
+        _chat("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "kimi-*"),
+        _chat("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", "glm-*"),
+        _chat(
+            "qwen",
+            "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+            "DASHSCOPE_API_KEY",
+            "qwen*",
         ),
-        Vendor(
-            "openrouter",
-            "openai_chat",
-            "https://openrouter.ai/api/v1",
-            "OPENROUTER_API_KEY",
-            "*/*",
+        _chat("minimax", "https://api.minimax.io/v1", "MINIMAX_API_KEY", "MiniMax-*"),
+        _chat("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "*stral-*"),
+        _chat("xai", "https://api.x.ai/v1", "XAI_API_KEY", "grok-*"),
+        _chat("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", ""),
+        # The part RESOURCE is the customer's own.
+        _chat(
+            "azure",
+            "https://RESOURCE.openai.azure.com/openai/v1",
+            "AZURE_OPENAI_API_KEY",
+            "",
         ),
-        Vendor("ollama", "openai_chat", "http://127.0.0.1:11434/v1", "", "*"),
+        _chat("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "*/*"),
+        _chat("vllm", "http://127.0.0.1:8000/v1", "", "*"),
+        _chat("sglang", "http://127.0.0.1:30000/v1", "", "*"),
+        _chat("llamacpp", "http://127.0.0.1:8080/v1", "", "*"),
+        _chat("lmstudio", "http://127.0.0.1:1234/v1", "", "*"),
+        _chat("ollama", "http://127.0.0.1:11434/v1", "", "*"),
     )
 }
-"""The services that `dragoman init` knows, most specific pattern first."""
+"""The services and servers that `dragoman init` knows, most specific pattern first. What they and
+their models take is known by address and model (`protocols/presets.py`)."""
 
 
 class Client(Struct, frozen=True):
@@ -80,11 +96,18 @@ def starting_configuration(
     for vendor in vendors:
         reference = (keys or {}).get(vendor.name) or (vendor.variable and f"env:{vendor.variable}")
         parts.append(_upstream(vendor, reference))
-    # A pattern that matches everything must be the last.
-    ordered = sorted(vendors, key=lambda vendor: vendor.match == "*")
-    parts.append(_routes(ordered))
+    # Patterns that match much must be the last, and there is one that matches everything.
+    ordered = sorted(vendors, key=lambda vendor: ("", "*/*", "*").index(_breadth(vendor.match)))
+    everything = [vendor for vendor in ordered if vendor.match == "*"]
+    routed = [vendor for vendor in ordered if vendor.match and vendor not in everything[1:]]
+    parts.append(_routes(routed))
     parts.append(_OPTIONAL)
     return "\n".join(parts)
+
+
+def _breadth(match: str) -> str:
+    """A pattern that matches what others match, too; empty for any other."""
+    return match if match in ("*", "*/*") else ""
 
 
 def _head(host: str, port: int) -> str:
@@ -134,7 +157,7 @@ base_url = {_quoted(vendor.base_url)}
 def _routes(vendors: Sequence[Vendor]) -> str:
     head = (
         "# Where a model's name leads: the first match wins, * stands for any text.\n"
-        '# model = "name" in a route sends another name upstream.\n'
+        '# model = "name" in a route sends another name upstream; UPSTREAM/MODEL needs no route.\n'
     )
     return head + "\n".join(
         f"[[routes]]\nmatch = {_quoted(vendor.match)}\nupstream = {_quoted(vendor.name)}\n"

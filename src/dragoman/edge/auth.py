@@ -103,9 +103,10 @@ def presented_key(headers: Mapping[bytes, bytes]) -> bytes | None:
     for name in _key_headers(tuple(CODECS)):
         if name in headers and (key := headers[name].strip()):
             return key
-    scheme, _, token = headers.get(b"authorization", b"").strip().partition(b" ")
-    if scheme.lower() == b"bearer" and (key := token.strip()):
-        return key
+    if b"authorization" in headers:
+        scheme, _, token = headers[b"authorization"].strip().partition(b" ")
+        if scheme.lower() == b"bearer" and (key := token.strip()):
+            return key
     for name in _OTHER_HEADERS:
         if name in headers and (key := headers[name].strip()):
             return key

@@ -36,6 +36,7 @@ _HEADER_BYTES = 1024
 _SERVER_ERROR = 500
 _PATH_LENGTH = 120
 _LOGGED_LOSSES = 50
+_LONGEST_MODEL = 200
 _HERE = "127.0.0.1"
 _UNPRINTABLE = re.compile(r"[^\x21-\x2b\x2d-\x3a\x3c-\x7e]")
 
@@ -218,26 +219,30 @@ class Record(Struct, eq=False):
             status,
             # `round` takes four times as long.
             int((time.perf_counter() - self.started) * 10_000) / 10,
+            UNSET if self.address in ("", _HERE) else self.address,
+            self.model[:_LONGEST_MODEL] or UNSET,
+            self.stream if self.model else UNSET,
+            self.upstream or UNSET,
+            self.upstream_model[:_LONGEST_MODEL] if self.upstream else UNSET,
+            self.account if self.upstream else UNSET,
+            self.attempts if self.upstream else UNSET,
+            usage=UNSET if self.usage is None else self.usage,
         )
-        if self.address and self.address != _HERE:
-            line.address = self.address
-        if self.model:
-            line.model = self.model[:200]
-            line.stream = self.stream
-        if self.upstream:
-            line.upstream = self.upstream
-            line.upstream_model = self.upstream_model[:200]
-            line.account = self.account
-            line.attempts = self.attempts
-            if self.failed:
-                line.accounts = self.accounts
-                line.failed = list(self.failed)
+        if self.failed or self.in_vain or self.estimated or self.charge is not None:
+            self._add_attempts(line)
+        if self.limit or self.exceeded or self.losses or self.error or self.trace_id:
+            self._add_findings(line)
+        return escape(_encoder.encode(line))
+
+    def _add_attempts(self, line: _Line) -> None:
+        """Complete a line with the attempts that were in vain, and the cost of all."""
+        if self.failed and self.upstream:
+            line.accounts = self.accounts
+            line.failed = list(self.failed)
         if self.in_vain:
             line.in_vain = [_paid_in_vain(one) for one in self.in_vain]
-        if self.usage is not None:
-            line.usage = self.usage
-            if self.estimated:
-                line.estimated = True
+        if self.estimated and self.usage is not None:
+            line.estimated = True
         if (cost := self.cost) is not None:
             line.cost_usd = dollars(cost)
         if self.charge is not None:
@@ -245,6 +250,9 @@ class Record(Struct, eq=False):
                 line.unpriced = True
             if not self.charge.billed:
                 line.subscription = True
+
+    def _add_findings(self, line: _Line) -> None:
+        """Complete a line with what went wrong, and the trace."""
         if self.limit:
             line.limit = self.limit
         if self.exceeded:
@@ -256,7 +264,6 @@ class Record(Struct, eq=False):
             line.error = self.error
         if self.trace_id:
             line.trace_id = f"{self.trace_id:032x}"
-        return escape(_encoder.encode(line))
 
 
 def log_line(line: bytes) -> None:

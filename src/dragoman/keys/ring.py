@@ -132,6 +132,7 @@ class Caller:
         "dialect",
         "ends",
         "is_limited",
+        "is_ruled",
         "keeps_bodies",
         "limits",
         "lists",
@@ -184,6 +185,8 @@ class Caller:
         """Whether there are models that the caller may not ask for, by their names."""
         self.restricted = self.names_models or self.upstreams is not None
         """Whether there are any, by their names or their upstreams."""
+        self.is_ruled = self.is_limited or self.most_output is not None or keeps_bodies
+        """Whether there is anything to do with a request before it is sent on."""
         access = [Access(one) for one in given]
         self._access = tuple(one for one in access if not one.is_open)
 

@@ -1,4 +1,7 @@
-"""What is known of upstreams by their address and by the names of their models."""
+"""What is known of upstreams by their address and by the names of their models.
+
+A setting of the configuration takes precedence over all of it.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +23,76 @@ CHAT: Final = "openai_chat"
 class Known(Struct, frozen=True, kw_only=True):
     """Capabilities of the upstreams of `protocol` whose host is in one of the domains `hosts`
     (empty: any) and in none of `other_than`, with models that match one of the patterns `models`,
-    in lower case."""
+    in lower case. `source` is where that is from."""
 
-    protocol: str
+    protocol: str = CHAT
     capabilities: Mapping[str, Any]
     hosts: tuple[str, ...] = ()
     other_than: tuple[str, ...] = ()
     models: tuple[str, ...] = ("*",)
+    source: str
 
 
 OPENAI: Final = ("openai.com", "openai.azure.com")
 """Domains of the hosts on which OpenAI's models are served by its own Chat protocol."""
 
 KNOWN: Final = (
-    # Templates of Qwen 3.5 to 3.8 and of Mistral Medium 3.5 refuse a later system message; those of
-    # gpt-oss and MiniMax M2 leave it out, that of DeepSeek V4 puts it into the user's text.
     Known(
-        protocol=CHAT,
         other_than=OPENAI,
         capabilities={"late_system": "user", "custom_tools_native": False},
+        source="chat templates: those of Qwen 3.5 to 3.8 and Mistral refuse later system messages,"
+        " those of gpt-oss and MiniMax M2 leave them out, that of DeepSeek V4 gives them as user"
+        " text; custom tools are OpenAI's own",
+    ),
+    Known(
+        hosts=(
+            "deepseek.com",
+            "moonshot.ai",
+            "moonshot.cn",
+            "z.ai",
+            "bigmodel.cn",
+            "minimax.io",
+            "minimaxi.com",
+            "mistral.ai",
+            "aliyuncs.com",
+        ),
+        capabilities={"max_tokens_field": "max_tokens"},
+        source="the vendors' references of their APIs",
+    ),
+    Known(
+        models=("*deepseek-v4*", "*deepseek-reasoner*", "*kimi-k2*", "*kimi-k3*"),
+        other_than=OPENAI,
+        capabilities={"replay_reasoning": "tool_turns"},
+        source="the vendors refuse a message with calls that has no `reasoning_content`",
+    ),
+    Known(
+        models=("*qwen3.8*", "*qwen-3.8*"),
+        other_than=OPENAI,
+        capabilities={"efforts": ("low", "medium", "xhigh")},
+        source="the model's chat template refuses all other words",
+    ),
+    Known(
+        models=("*gpt-oss*",),
+        other_than=OPENAI,
+        capabilities={"efforts": ("low", "medium", "high")},
+        source="the model's format of conversations has these three",
+    ),
+    Known(
+        models=("*mistral*", "*ministral*", "*magistral*", "*gemma-2*", "*gemma2*"),
+        other_than=OPENAI,
+        capabilities={"alternating_turns": True},
+        source="the models' chat templates refuse anything else",
+    ),
+    Known(
+        hosts=("mistral.ai",),
+        capabilities={"short_call_ids": True, "alternating_turns": True},
+        source="the vendor's service refuses other ids",
+    ),
+    Known(
+        models=("gpt-6-astra*",),
+        hosts=OPENAI,
+        capabilities={"tools_without_reasoning": False},
+        source="the vendor refuses tools with and without reasoning there",
     ),
 )
 """In this order; later ones take precedence."""

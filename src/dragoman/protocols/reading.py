@@ -86,7 +86,7 @@ UNKNOWN = Lost(LossKind.KNOB, "unknown field")
 """Members in no shape: passed through in the same protocol, reported otherwise."""
 
 
-class Shape(Struct, forbid_unknown_fields=True):
+class Shape(Struct, forbid_unknown_fields=True, gc=False):
     """An object with the members that a subclass declares, and no others."""
 
 

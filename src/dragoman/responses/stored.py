@@ -100,8 +100,8 @@ class StoredResponses:
     ) -> Coroutine[Any, Any, None]:
         """What answers a request, to be awaited."""
         request = asked
-        target = self._resolver.resolve(request, caller, record)
-        settings = self._resolver.settings(incoming, caller, target)
+        plan = self._resolver.resolve(incoming, request, caller, record)
+        target, settings = plan.target, plan.settings_for(incoming)
         continuation = incoming.continuation
         if is_left_to(target.upstream, settings.options) and (
             continuation is None or not _is_own(request, continuation)
@@ -124,8 +124,8 @@ class StoredResponses:
             else:
                 recorder = SteerableRecorder(self._conversations, pending)
         # With what it goes on from it may lead elsewhere than without.
-        resolved = target if request is asked else None
-        return self._exchange.serve(incoming, caller, record, request, recorder, resolved)
+        found = plan if request is asked else None
+        return self._exchange.serve(incoming, caller, record, request, recorder, found)
 
     async def _prepare(
         self, incoming: IncomingRequest, request: ClientRequest, pending: PendingResponse | None

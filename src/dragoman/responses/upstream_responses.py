@@ -167,7 +167,7 @@ class UpstreamResponses:
             DragomanError: it goes on from what is not its client's, or not there.
         """
         if request.member("conversation") is not None and (
-            not self._alone or self._pool.has_choice(upstream.name)
+            not self._alone or self._pool.size(upstream.name) > 1
         ):
             raise no_conversations()
         previous = request.member("previous_response_id")

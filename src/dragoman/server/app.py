@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
 from dragoman.server.common import Common
 from dragoman.server.front_page import front_page
-from dragoman.server.routes import Route, Routes
+from dragoman.server.routes import Handler, Route, Routes
 from dragoman.server.services import Generation, Services
 from dragoman.serving.exchange import SHUTTING_DOWN
 
@@ -196,9 +196,9 @@ class Gateway:
         if self.common is not None:
             await self.common.close()
 
-    async def __call__(self, request: Request) -> None:
+    def __call__(self, request: Request) -> Awaitable[None]:
         """Answer a request of HTTP."""
-        await self.answer(Received.by_http(request))
+        return self.answer(Received.by_http(request))
 
     async def answer(self, received: Received) -> None:
         """Answer a request, whatever happens."""
@@ -237,7 +237,13 @@ class Gateway:
                 address = _address(incoming, now)
                 record.error = await admin.serve(incoming, address, self._logins.failed)
             else:
-                await self._answer(incoming, now, route, record)
+                answering = self._handled(incoming, now, route, record)
+                is_counted = incoming.method == "POST"
+                self._serving += is_counted
+                try:
+                    await answering
+                finally:
+                    self._serving -= is_counted
         except ClientGone:
             record.error = CLIENT_GONE
             incoming.status = incoming.status or _STATUS_CLIENT_GONE
@@ -261,38 +267,25 @@ class Gateway:
                 route_name = f"{incoming.method} {path[:200]}"
                 self._log(record.line(incoming.request_id, route_name, incoming.status))
 
-    async def _answer(
+    def _handled(
         self, incoming: IncomingRequest, now: Generation, route: Route | None, record: Record
-    ) -> None:
-        if incoming.method == "OPTIONS":
-            await incoming.reply(200, b"")
-            return
+    ) -> Awaitable[None]:
+        """What answers a request, to be awaited at once.
+
+        Raises:
+            DragomanError: nothing does, or not for this caller, or not now.
+        """
+        method = incoming.method
+        if method == "OPTIONS":
+            return incoming.reply(200, b"")
         if route is None:
-            message = f"Unknown path: {incoming.method} {incoming.path[:200]}"
+            message = f"Unknown path: {method} {incoming.path[:200]}"
             if now.admin is None and incoming.path.startswith(("/ui", "/admin")):
                 message += ": switch it on with [admin] key in the configuration"
             raise refusal(FaultKind.NOT_FOUND, message, code="not_found")
-        handler = route.methods.get(incoming.method)
-        wants_socket = handler is None and asks_for_websocket(incoming.headers)
-        if wants_socket and route.upgrades and self._websocket.enabled:
-            handler = self.websockets.serve
-        if handler is None:
-            if wants_socket:
-                incoming.shared.append((b"upgrade", b"HTTP/1.1"))
-                incoming.shared.append((b"connection", b"close"))
-                raise refusal(
-                    FaultKind.UPGRADE_REQUIRED, "Websockets are not served here; use POST."
-                )
-            with suppress(DragomanError):
-                self._identify(incoming, now)
-            incoming.shared.append((b"allow", ", ".join([*route.methods, "OPTIONS"]).encode()))
-            raise refusal(
-                FaultKind.METHOD_NOT_ALLOWED,
-                f"{incoming.method} is not allowed on {incoming.path[:200]}.",
-            )
+        handler = route.methods.get(method) or self._upgrading(incoming, now, route)
         if route.open:
-            await handler(incoming, Caller(""), record)
-            return
+            return handler(incoming, Caller(""), record)
         try:
             caller = self._identify(incoming, now)
         except DragomanError:
@@ -302,18 +295,34 @@ class Gateway:
         if caller.paths and not route.for_all and not caller.may_call(incoming.path):
             message = f"This API key may not be used for {incoming.path[:200]}."
             raise refusal(FaultKind.FORBIDDEN, message, code="path_not_allowed")
-        if incoming.method != "POST":
-            await handler(incoming, caller, record)
-            return
-        check_content_type(incoming.headers.get(b"content-type"))
-        if self._serving >= now.config.server.max_concurrent:
-            incoming.shared.append((b"retry-after", b"%d" % _BUSY_RETRY_S))
-            raise refusal(FaultKind.OVERLOADED, "The gateway serves as many requests as it may.")
-        self._serving += 1
-        try:
-            await handler(incoming, caller, record)
-        finally:
-            self._serving -= 1
+        if method == "POST":
+            check_content_type(incoming.headers.get(b"content-type"))
+            if self._serving >= now.config.server.max_concurrent:
+                incoming.shared.append((b"retry-after", b"%d" % _BUSY_RETRY_S))
+                message = "The gateway serves as many requests as it may."
+                raise refusal(FaultKind.OVERLOADED, message)
+        return handler(incoming, caller, record)
+
+    def _upgrading(self, incoming: IncomingRequest, now: Generation, route: Route) -> Handler:
+        """What serves a WebSocket on a route that has no handler for the method.
+
+        Raises:
+            DragomanError: METHOD_NOT_ALLOWED, or UPGRADE_REQUIRED where WebSockets are not served.
+        """
+        wants_socket = asks_for_websocket(incoming.headers)
+        if wants_socket and route.upgrades and self._websocket.enabled:
+            return self.websockets.serve
+        if wants_socket:
+            incoming.shared.append((b"upgrade", b"HTTP/1.1"))
+            incoming.shared.append((b"connection", b"close"))
+            raise refusal(FaultKind.UPGRADE_REQUIRED, "Websockets are not served here; use POST.")
+        with suppress(DragomanError):
+            self._identify(incoming, now)
+        incoming.shared.append((b"allow", ", ".join([*route.methods, "OPTIONS"]).encode()))
+        raise refusal(
+            FaultKind.METHOD_NOT_ALLOWED,
+            f"{incoming.method} is not allowed on {incoming.path[:200]}.",
+        )
 
     def _identify(self, incoming: IncomingRequest, now: Generation) -> Caller:
         """Who calls. From here on, errors have the form of that client's dialect.

@@ -26,6 +26,7 @@ from dragoman.serving.attempts import Attempts
 from dragoman.serving.failures import Failure, failed_call, refused, unusable
 from dragoman.serving.large import LargeBodies
 from dragoman.serving.large_body_tasks import Source, request_of
+from dragoman.serving.plan import Plan
 from dragoman.serving.resolver import RequestResolver
 from dragoman.serving.routing import Target
 from dragoman.serving.upstreams import Upstreams
@@ -64,8 +65,8 @@ class Counter:
             ClientGone: the client left.
         """
         request = await self._resolver.read(incoming)
-        target = self._resolver.resolve(request, caller, record)
-        settings = self._resolver.settings(incoming, caller, target)
+        plan = self._resolver.resolve(incoming, request, caller, record)
+        target, settings = plan.target, plan.settings_for(incoming)
         only = ""
         if request.codec.endpoint.stores_responses:
             if is_left_to(target.upstream, settings.options):
@@ -79,20 +80,19 @@ class Counter:
                 )
         # Nothing is answered, so nothing is refused: what cannot be translated is not counted.
         lenient = replace(settings, options=replace(settings.options, policy=Policy.LENIENT))
-        await while_connected(
-            incoming, self._count(incoming, request, target, lenient, record, only)
-        )
+        await while_connected(incoming, self._count(incoming, request, plan, lenient, record, only))
 
     async def _count(
         self,
         incoming: IncomingRequest,
         request: ClientRequest,
-        target: Target,
+        plan: Plan,
         settings: CallSettings,
         record: Record,
         only: str,
     ) -> None:
         """Ask one account after another for the count; estimate it where none can count."""
+        target = plan.target
         codec, attempts = target.upstream.codec, Attempts(self._upstreams.pool, record)
         clients, counting = incoming.codec.endpoint.counting, codec.endpoint.counting
         assert clients is not None
@@ -104,7 +104,7 @@ class Counter:
                 )
             else:
                 body = body_to_count(request, codec.name, settings)
-            attempts.start(target, only=only)
+            attempts.start(plan, only=only)
             while count is None and (lease := await attempts.next()) is not None:
                 try:
                     attempt = self._attempt(incoming, target, counting, body, lease)

@@ -65,13 +65,15 @@ from dragoman.server.models import Catalogue, fetch_models
 from dragoman.serving.account_slots import AccountSlots
 from dragoman.serving.affinity import ForeignReasoning
 from dragoman.serving.attribution import Attributor
-from dragoman.serving.exchange import Exchange
+from dragoman.serving.conversations import Conversations
+from dragoman.serving.exchange import Exchange, Noted
 from dragoman.serving.large import LargeBodies
 from dragoman.serving.limits.admission import Admission, is_reported, log_reached
 from dragoman.serving.limits.budgets import budgets
 from dragoman.serving.limits.client import Limits
 from dragoman.serving.limits.exchange import LedgerExchange
 from dragoman.serving.limits.history import UsageHistory, UsedSince, UsersSince
+from dragoman.serving.plan import Plans
 from dragoman.serving.prober import Prober
 from dragoman.serving.resolver import RequestResolver
 from dragoman.serving.routing import Router
@@ -270,22 +272,23 @@ class Services:
         router = Router(config, sealer)
 
         keeps = self.request_log is not None and config.storage.key is not None
-        kept_bytes = config.request_log.body_bytes if keeps else 0
+        noted = Noted(
+            None if self.account_sync is None else Attributor(config.usage),
+            self._traces,
+            config.request_log.body_bytes if keeps else 0,
+            explains=self.request_log is not None,
+        )
 
         def exchange_of(router: Router, upstreams: Upstreams, prices: Prices = prices) -> Exchange:
+            plans = Plans(router, upstreams.pool, prices, shows_cost=config.pricing.header)
             return Exchange(
                 server,
-                RequestResolver(router, self.large, server.body_limit_bytes),
+                RequestResolver(plans, self.large, server.body_limit_bytes),
                 upstreams,
                 self.large,
-                prices,
-                self._foreign,
+                Conversations(upstreams.pool, self.large, self._foreign),
                 self.admission,
-                None if self.account_sync is None else Attributor(config.usage),
-                shows_cost=config.pricing.header,
-                traces=self._traces,
-                kept_bytes=kept_bytes,
-                explains=self.request_log is not None,
+                noted,
             )
 
         exchange = exchange_of(router, upstreams)

@@ -7,6 +7,7 @@ database is away each machine holds to the number by itself; so does a worker wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from dragoman.config.limits import Limit
@@ -36,8 +37,8 @@ class AccountSlots:
         self._names: dict[int, str] = {}
         self._free: dict[str, int] = {}
         self._in_use: dict[str, int] = {}
-        self._has_room: set[str] = set()
-        """Accounts of which there was room since a slot was asked for last."""
+        self._rooms: Counter[str] = Counter()
+        """How often there was room again of each account."""
         owner.handlers.receive(questions.ROOM, self._room)
         owner.handlers.on_closed(self._closed)
 
@@ -64,7 +65,7 @@ class AccountSlots:
     async def borrow(self, name: str, most: int) -> bool:
         """See `Slots.borrow`."""
         while True:
-            self._has_room.discard(name)
+            rooms = self._rooms[name]
             try:
                 decision = await self._ask(name, most)
             except LinkError:
@@ -72,7 +73,7 @@ class AccountSlots:
             if isinstance(decision, Granted):
                 self._free[name] = self._free.get(name, 0) + 1
                 return True
-            if name not in self._has_room:
+            if self._rooms[name] == rooms:
                 return False
             # There was room again before this refusal was read.
 
@@ -106,7 +107,7 @@ class AccountSlots:
 
     def _room(self, owner: Peer, message: Room) -> None:
         if (name := self._names.get(message.number)) is not None:
-            self._has_room.add(name)
+            self._rooms[name] += 1
             self._on_room(name)
 
     def _closed(self, owner: Peer) -> None:

@@ -21,7 +21,9 @@ from dragoman.serving.answers import (
     drain,
     is_error_object,
     is_stream,
+    translate_whole,
 )
+from dragoman.serving.attempts import note_failure
 from dragoman.serving.context import RequestContext
 from dragoman.serving.failures import Failure, broken_thought, failed_call
 from dragoman.serving.large import is_large
@@ -65,22 +67,23 @@ async def deliver_whole(
         UpstreamError: the answer is an error, or unusable.
         CallError: the answer broke off.
     """
-    hold = context.incoming.reserve
-    seconds = time.perf_counter() - context.record.sent_at
-    body = await answer.read(MOST_BYTES, hold)
-    _note_names(context, body, mask)
-    _begins(context, lease, seconds)
+    incoming, record, recorder = context.incoming, context.record, context.recorder
+    seconds = time.perf_counter() - record.sent_at
+    body = await answer.read(MOST_BYTES, incoming.reserve)
+    _begins(context, lease, seconds, body, mask)
     call, outcome = context.call, context.outcome
-    reply, name = await context.large.answer(call, body, mask, outcome, streamed=False)
-    _report_success(lease, outcome)
-    context.remember_account(lease)
-    if context.recorder is not None:
-        await context.recorder.begun(lease.account.name, name or response_id(body))
-        reply = await context.recorder.whole(reply)
+    if is_large(body):
+        reply, name = await context.large.answer(call, body, mask, outcome, streamed=False)
+    else:
+        reply, name = translate_whole(call, mask.secrets_in(body), mask, outcome), ""
+    _answered(context, lease)
+    if recorder is not None:
+        await recorder.begun(lease.account.name, name or response_id(body))
+        reply = await recorder.whole(reply)
     if len(reply) > _SMALL:
-        hold(len(reply))
+        incoming.reserve(len(reply))
     context.note_usage()
-    await context.incoming.reply(200, reply, context.headers())
+    await incoming.reply(200, reply, context.headers())
 
 
 async def deliver_stream(
@@ -103,7 +106,6 @@ async def deliver_stream(
         chunk = await beginning(answer)
         streams = is_stream(answer, chunk)
         if streams:
-            _note_names(context, chunk, mask)
             stream = context.call.open_stream()
             context.read_from(stream)
             held = await _hold_back(context, stream, answer, chunk)
@@ -117,13 +119,14 @@ async def deliver_stream(
     if not streams:
         await _deliver_whole_as_stream(context, delivery, lease, answer, chunk, mask, seconds)
         return
-    _begins(context, lease, time.perf_counter() - context.record.sent_at)
+    _begins(context, lease, time.perf_counter() - context.record.sent_at, chunk, mask)
     context.start_stream(stream)
     thoughts = b"".join(held) if context.may_go_on and stream.thinks else b""
     if not thoughts:
         context.release()
     lease.succeeded()
-    context.remember_account(lease)
+    for key in context.keys.aliases:
+        lease.pin(key)
     if context.recorder is not None:
         await context.recorder.begun(lease.account.name, stream.answer_id)
     try:
@@ -136,7 +139,7 @@ async def deliver_stream(
         _report_success(lease, stream.outcome)
     else:
         context.record.error = fault.kind
-        context.attempts.broke_off(lease, fault, cause)
+        note_failure(context.record, context.plan, lease, cause or fault.kind, fault.status or 0)
         _blame(lease, fault)
 
 
@@ -152,12 +155,13 @@ async def _deliver_whole_as_stream(
     """Send the answer of an upstream that did not stream although it was asked to. `chunk` is what
     was read of it, which began after so many seconds."""
     body = chunk + await answer.read(MOST_BYTES, context.incoming.reserve)
-    _note_names(context, body, mask)
-    _begins(context, lease, seconds)
+    _begins(context, lease, seconds, body, mask)
     call, outcome = context.call, context.outcome
-    events, name = await context.large.answer(call, body, mask, outcome, streamed=True)
-    _report_success(lease, outcome)
-    context.remember_account(lease)
+    if is_large(body):
+        events, name = await context.large.answer(call, body, mask, outcome, streamed=True)
+    else:
+        events, name = call.response_as_stream(mask.secrets_in(body), outcome), ""
+    _answered(context, lease)
     if context.recorder is not None:
         await context.recorder.begun(lease.account.name, name or response_id(body))
         events = await context.recorder.stream(events)
@@ -179,7 +183,7 @@ async def _hold_back(
         CallError: it broke off.
         DragomanError: OVERLOADED: there is no memory for what is held back.
     """
-    limit = context.target.upstream.timeouts.first_byte_s
+    limit = context.plan.upstream.timeouts.first_byte_s
     held = [stream.feed(chunk)]
     size, paid = len(held[0]), _STEP
     while not stream.begun and not stream.over and size <= _MOST_HELD:
@@ -287,7 +291,7 @@ async def _relay(
                 cause = "cut_off"
                 break
     except CallError as error:
-        data = stream.fail(failed_call(error, context.target.upstream.name).fault)
+        data = stream.fail(failed_call(error, context.plan.upstream.name).fault)
         cause = error.cause
     fault = stream.outcome.fault
     if thoughts and stream.thinks and fault is not None and fault.kind in _PASSING:
@@ -377,6 +381,13 @@ def _report_success(lease: Lease, outcome: Outcome) -> None:
     lease.succeeded(0.0 if usage is None else usage.input + usage.output)
 
 
+def _answered(context: RequestContext, lease: Lease) -> None:
+    """The account of the lease has given a whole answer: remember it for the conversation."""
+    _report_success(lease, context.outcome)
+    for key in context.keys.aliases:
+        lease.pin(key)
+
+
 class _Ending:
     """Ends a call after so many seconds, unless it is cancelled before."""
 
@@ -398,7 +409,7 @@ class _Ending:
 def _ending(context: RequestContext, answer: UpstreamResponse) -> _Ending | None:
     """What ends the call if nothing of an answer comes for long after its head; None where
     `idle_s` does it. Over WebSocket an upstream may be silent for longer than that."""
-    upstream = context.target.upstream
+    upstream = context.plan.upstream
     limits = upstream.timeouts
     bounded = 0 < limits.idle_s <= limits.first_byte_s and upstream.websocket == "off"
     if not limits.first_byte_s or bounded:
@@ -406,30 +417,27 @@ def _ending(context: RequestContext, answer: UpstreamResponse) -> _Ending | None
     return _Ending(context.incoming.clock, answer, limits.first_byte_s)
 
 
-def _note_names(context: RequestContext, data: bytes, mask: Mask) -> None:
-    """An answer begins so. What it is known by is recorded where it is traced, or where one of
-    several models may be the one that answers."""
-    record, trace = context.record, context.record.trace
+def _begins(context: RequestContext, lease: Lease, seconds: float, data: bytes, mask: Mask) -> None:
+    """A good answer began after so many seconds, with `data`. What it is known by is recorded where
+    it is traced, or where one of several models may be the one that answers."""
+    record, attempts = context.record, context.attempts
     named = record.admitted is not None and record.admitted.expected.named
-    if (named or (trace is not None and trace.sampled)) and not is_large(data):
-        context.record.answered = names_in(mask.secrets_in(data))
-
-
-def _begins(context: RequestContext, lease: Lease, seconds: float) -> None:
-    """A good answer began after so many seconds."""
+    is_traced = record.trace is not None and record.trace.sampled
+    if (named or is_traced) and not is_large(data):
+        record.answered = names_in(mask.secrets_in(data))
     if not context.thought:
-        context.record.first_at = time.perf_counter()
-    if context.attempts.limit is not None:
-        context.attempts.begun()
+        record.first_at = time.perf_counter()
+    if attempts is not None:
+        attempts.begun()
     lease.began(seconds, stream=context.call.streams)
 
 
 def _nothing_came(context: RequestContext) -> Failure:
-    limit = context.target.upstream.timeouts.first_byte_s
+    limit = context.plan.upstream.timeouts.first_byte_s
     fault = _timeout(context, f"nothing of an answer came within {limit:g} s")
     return Failure(fault, UNREACHABLE, cause="first_byte_timeout", silent=True)
 
 
 def _timeout(context: RequestContext, late: str) -> Fault:
-    message = f"The upstream {context.target.upstream.name} did not answer in time: {late}."
+    message = f"The upstream {context.plan.upstream.name} did not answer in time: {late}."
     return Fault(FaultKind.UPSTREAM_TIMEOUT, message, code="timeout")

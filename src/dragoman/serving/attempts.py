@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dragoman.accounts.decide.decisions import fitting
 from dragoman.accounts.decide.states import Decision
 from dragoman.accounts.decide.symptoms import UNREACHABLE, Symptom
-from dragoman.accounts.pool import AccountPool, Lease, LeaseRequest, NoAccount
+from dragoman.accounts.pool import AccountPool, Lease, NoAccount
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config import Upstream
 from dragoman.edge.record import FailedAttempt, Record
@@ -30,7 +30,7 @@ from dragoman.serving.failures import (
     more_informative,
     none_left,
 )
-from dragoman.serving.routing import Target
+from dragoman.serving.plan import Plan
 
 E = TypeVar("E", bound=Exception)
 T = TypeVar("T")
@@ -67,7 +67,7 @@ _NO_RULING = Ruling()
 class Attempts:
     """The attempts at one request, at one upstream after another.
 
-        attempts.start(target)
+        attempts.start(plan)
         while (lease := await attempts.next()) is not None:
             try:
                 return await attempts.within(lease, ask(lease))
@@ -83,6 +83,8 @@ class Attempts:
     An attempt may take as long as the limits of the call allow if there is time for another
     afterwards. Else it is ended after half of the time that is left, unless an answer has `begun`,
     so that an account that hangs never uses up the time while others are left.
+
+    A first attempt needs none of this (see `Exchange`): `begin_after` takes over when it failed.
     """
 
     __slots__ = (
@@ -92,11 +94,11 @@ class Attempts:
         "_host_down",
         "_hung",
         "_in_vain",
+        "_plan",
         "_pool",
         "_record",
         "_remaining",
         "_started",
-        "_target",
         "_tried",
         "_unconnected",
         "_unreached",
@@ -111,7 +113,7 @@ class Attempts:
         self._explains = explains
         self._pool = pool
         self._record = record
-        self._started = time.monotonic()
+        self._started = record.sent_at or time.perf_counter()
         self.limit: asyncio.Timeout | None = None
         self._in_vain = False
         self._hung = False
@@ -123,27 +125,32 @@ class Attempts:
 
     def start(
         self,
-        target: Target,
+        plan: Plan,
         conversation: ConversationKeys = NO_KEYS,
         only: str = "",
-        following: Sequence[Target] = (),
+        following: Sequence[Plan] = (),
     ) -> None:
-        """Go on with the accounts of the target's upstream. `conversation` identifies its
+        """Go on with the accounts of the plan's upstream. `conversation` identifies its
         conversation; `only` is the name of the one account that may be asked, empty for any;
-        `following` are the targets that are left if none of these answers."""
-        upstream = target.upstream
-        self._target = target
+        `following` are the plans that are left if none of these answers."""
+        self._plan = plan
         self._following = following
-        self._wanted = LeaseRequest(
-            upstream.name, target.model, conversation.lookup, conversation.account, self._hung
+        self._wanted = replace(
+            plan.wanted, pin=conversation.lookup, account=conversation.account, proven=self._hung
         )
-        self._tried = self._other_accounts(upstream, only) if only else []
+        self._tried = self._other_accounts(plan.upstream, only) if only else []
         self._unreached: list[str] = []
         self._unconnected = 0
         self._host_down = False
-        self._remaining = upstream.attempts
+        self._remaining = plan.upstream.attempts
         self._failure: Failure | None = None
         self.gave_up: GaveUp | None = None
+
+    def begin_after(self, lease: Lease) -> None:
+        """The first attempt, with this lease, was made without asking `next`."""
+        self._remaining -= 1
+        self.made = 1
+        self._tried.append(lease.account.name)
 
     async def next(self) -> Lease | None:
         """A lease of the next account, to be given back by the caller. None if nothing more can be
@@ -156,7 +163,7 @@ class Attempts:
         if not self._remaining:
             self._give_up(ALL_TRIED)
             return None
-        if self._tried and self._seconds_left(self._target.upstream) <= 0:
+        if self._tried and self._seconds_left(self._plan.upstream) <= 0:
             self._give_up(OUT_OF_TIME)
             return None
         lease = None if self._unreached else self._pool.lend(self._wanted, self._tried)
@@ -166,22 +173,21 @@ class Attempts:
             except NoAccount as shortage:
                 self._give_up(NONE_LEFT, without_traceback(shortage))
                 return None
-        name, record = lease.account.name, self._record
-        record.moved = lease.moved
         self._remaining -= 1
         self.made += 1
         if self._explains and not self._tried:
-            record.standing = self._pool.standing(lease)
-        self._tried.append(name)
-        record.account, record.attempts = name, self.made
+            self._record.standing = self._pool.standing(lease)
+        self._tried.append(lease.account.name)
+        record = self._record
+        record.account, record.attempts, record.moved = lease.account.name, self.made, lease.moved
         return lease
 
     def patience(self) -> float:
         """The seconds after which the attempt that was begun last is to end, unless an answer has
         begun: infinity if the limits of the call are enough, or nothing else could be tried."""
-        longest = self._target.longest_silence_s
-        targets = (self._target, *self._following)
-        lefts = [self._seconds_left(target.upstream) for target in targets]
+        longest = self._plan.target.longest_silence_s
+        plans = (self._plan, *self._following)
+        lefts = [self._seconds_left(plan.upstream) for plan in plans]
         if min(lefts) > longest:
             return inf
         if not (self._remaining and self._pool.others(self._wanted, self._tried)):
@@ -195,10 +201,8 @@ class Attempts:
         Raises:
             Failure: when awaited: it was ended. Or as `attempt`.
         """
-        target = self._target
-        within, longest = target.upstream.attempts_within_s, target.longest_silence_s
-        if self.made == 1 and not self._following and (longest < within or not within):
-            return attempt  # as nearly always
+        if self.made == 1 and not self._plan.is_bounded:
+            return attempt
         seconds = self.patience()
         return attempt if seconds == inf else self._within(seconds, lease, attempt)
 
@@ -216,7 +220,7 @@ class Attempts:
 
     def _late(self, lease: Lease, seconds: float) -> Failure:
         message = (
-            f"The upstream {self._target.upstream.name} did not answer in time: nothing of an "
+            f"The upstream {self._plan.upstream.name} did not answer in time: nothing of an "
             f"answer came within {seconds:.3g} s, and others can still be asked."
         )
         return Failure(
@@ -232,24 +236,16 @@ class Attempts:
         if self.limit is not None and not self.limit.expired():
             self.limit.reschedule(None)
 
-    def abandoned(self, lease: Lease) -> None:
-        """The request ended during the attempt with this lease, since its client left. If nothing
-        of an answer had come for far too long, the account has failed."""
-        seconds = time.time() - lease.taken
-        if not lease.has_begun and lease.is_late(seconds, stream=self._record.stream):
-            self._record_failure(lease, SILENT, 0)
-            lease.fell_silent(ended=True)
-
     def failed(self, lease: Lease, failure: Failure) -> None:
         """The attempt with this lease failed. The pool decides whether another account is asked. A
         call that did not get through its proxy counts against the proxy."""
         without_traceback(failure)
         kind = failure.cause or failure.fault.kind
         if failure.by_model:
-            self._record_failure(lease, kind, failure.status)
+            note_failure(self._record, self._plan, lease, kind, failure.status)
             self._failed_by_model(failure)
             return
-        upstream = self._target.upstream
+        upstream = self._plan.upstream
         if failure.unanswered:
             lease.proxy_failed()
             if failure.at_proxy and _has_other_proxy(upstream, lease):
@@ -260,24 +256,17 @@ class Attempts:
             self._wanted = replace(self._wanted, proven=True)
         if failure.unreached:
             self._host_unreached(lease, failure)
-        ended = time.time()
         decision = lease.failed(failure.symptom)
-        self._record_failure(
-            lease, kind, failure.status, ended, self._ruling(failure.symptom, decision)
-        )
+        ruling = self._ruling(failure.symptom, decision)
+        note_failure(self._record, self._plan, lease, kind, failure.status, ruling)
         if decision.tries_next:
             self._failure = more_informative(self._failure, failure)
         else:
             self.gave_up = GaveUp(failure.fault, failure)
 
-    def broke_off(self, lease: Lease, fault: Fault, cause: str) -> None:
-        """The answer of this lease ended in an error after the client was sent its beginning.
-        `cause` is as in `Failure`."""
-        self._record_failure(lease, cause or fault.kind, fault.status or 0)
-
     def _ruling(self, symptom: Symptom, decision: Decision) -> Ruling:
         """What was decided upon a failure, and after which row of the rules."""
-        upstream = self._target.upstream
+        upstream = self._plan.upstream
         rules = self._pool.rules(upstream.name).rules
         fitted = fitting(symptom, rules)
         row = 0 if fitted is None else rules.index(fitted) + 1
@@ -290,35 +279,6 @@ class Attempts:
             "own" if is_own else upstream.account_rules if row else "",
             None if decision.rest is None else round(decision.rest, 3),
         )
-
-    def _record_failure(
-        self,
-        lease: Lease,
-        kind: str,
-        status: int,
-        ended: float = 0.0,
-        ruling: Ruling | None = None,
-    ) -> None:
-        name, record, now = lease.account.upstream, self._record, ended or time.time()
-        ruling = ruling or _NO_RULING
-        attempt = FailedAttempt(
-            upstream=name,
-            account=lease.account.name,
-            model=lease.model[:_LONGEST_MODEL],
-            kind=kind,
-            status=status,
-            at=round(now, 3),
-            ms=round(max(0.0, now - lease.taken) * 1000, 1),
-            verdict=ruling.verdict,
-            why=ruling.why,
-            row=ruling.row,
-            table=ruling.table,
-            rest_s=ruling.rest_s,
-            bytes_up=record.bytes_up,
-            bytes_down=record.bytes_down,
-        )
-        record.failed = (*record.failed, attempt)
-        record.accounts = self._pool.size(name)
 
     def _host_unreached(self, lease: Lease, failure: Failure) -> None:
         """There was no connection, and another account of the upstream may do no better."""
@@ -338,10 +298,10 @@ class Attempts:
         self._failure = more_informative(self._failure, failure)
 
     def _give_up(self, ending: str, shortage: NoAccount | None = None) -> None:
-        rules = self._pool.rules(self._target.upstream.name)
+        rules = self._pool.rules(self._plan.upstream.name)
         if self._failure is not None:
-            name = self._target.upstream.name
-            made = self._target.upstream.attempts - self._remaining
+            name = self._plan.upstream.name
+            made = self._plan.upstream.attempts - self._remaining
             ending = f"{ending}, {made} of {self._pool.size(name)} tried"
             fault = final_fault(rules, self._failure, ending, shortage)
         else:
@@ -354,7 +314,7 @@ class Attempts:
         limit = upstream.attempts_within_s
         if not limit or not self.made:
             return inf
-        return limit - (time.monotonic() - self._started)
+        return limit - (time.perf_counter() - self._started)
 
     def _other_accounts(self, upstream: Upstream, only: str) -> list[str]:
         return [
@@ -369,7 +329,7 @@ class Attempts:
         Raises:
             NoAccount: there is none.
         """
-        left = self._seconds_left(self._target.upstream)
+        left = self._seconds_left(self._plan.upstream)
         if self._following:
             left /= 2  # for those that could answer while the accounts of this one are busy
         asked = time.perf_counter()
@@ -388,6 +348,46 @@ class Attempts:
         reached = [name for name in self._tried if name not in self._unreached]
         self._unreached.clear()
         return await self._pool.acquire(self._wanted, reached, most_s)
+
+
+def note_failure(
+    record: Record,
+    plan: Plan,
+    lease: Lease,
+    kind: str,
+    status: int,
+    ruling: Ruling = _NO_RULING,
+) -> None:
+    """Record that the attempt with this lease failed, for a cause or kind of fault, with the status
+    of the answer, or 0."""
+    now = time.time()
+    attempt = FailedAttempt(
+        upstream=lease.account.upstream,
+        account=lease.account.name,
+        model=lease.model[:_LONGEST_MODEL],
+        kind=kind,
+        status=status,
+        at=round(now, 3),
+        ms=round(max(0.0, now - lease.taken) * 1000, 1),
+        verdict=ruling.verdict,
+        why=ruling.why,
+        row=ruling.row,
+        table=ruling.table,
+        rest_s=ruling.rest_s,
+        bytes_up=record.bytes_up,
+        bytes_down=record.bytes_down,
+    )
+    record.failed = (*record.failed, attempt)
+    record.accounts = len(plan.accounts.rotation.members)
+
+
+def note_abandoned(record: Record, plan: Plan, lease: Lease) -> None:
+    """The request ended during the attempt with this lease, since its client left. If nothing of an
+    answer had come for far too long, the account has failed."""
+    seconds = time.time() - lease.taken
+    if not lease.has_begun and lease.is_late(seconds, stream=record.stream):
+        note_failure(record, plan, lease, SILENT, 0)
+        lease.fell_silent(ended=True)
 
 
 def _has_other_proxy(upstream: Upstream, lease: Lease) -> bool:

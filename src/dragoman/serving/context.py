@@ -13,15 +13,15 @@ from dragoman.edge.delivery import Delivery
 from dragoman.edge.errors import Headers
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import InVain, Record, losses_header
-from dragoman.prices.lookup import Charge, Prices
+from dragoman.prices.lookup import Charge
 from dragoman.prices.rates import dollars
 from dragoman.serving.affinity import NO_KEYS
 from dragoman.serving.attempts import Attempts
 from dragoman.serving.large import LargeBodies
 from dragoman.serving.limits.responses import budget_headers
 from dragoman.serving.limits.use import amounts_spent
+from dragoman.serving.plan import Plan
 from dragoman.serving.recorder import AnswerRecorder
-from dragoman.serving.routing import Target
 from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome
 from dragoman.translation.estimate import (
     LONG_BODY,
@@ -42,11 +42,11 @@ class RequestContext:
     """What belongs to one request while it is served.
 
     - `recorder` records the answer, None if it is not to be stored.
-    - `target` is where the request goes, `call` the request as translated for it.
-    - `has_choice`: more than one account of the target's upstream can be asked.
+    - `plan` is where the request goes and how, `call` the request as translated for it.
+    - `attempts` decides what follows a failed attempt, None while there was none.
+    - `has_choice`: more than one account of the plan's upstream can be asked.
     - `keys` are the keys of the conversation there.
     - `large` works on large bodies.
-    - `prices` are those of the upstreams, and `shows_cost` whether the client is told the cost.
     - `is_called`: an upstream has the request, and has not failed.
     - `reading` is the stream that is read, also before anything of it is sent.
     - `stream` is the answer that the client is sent, once it has begun. `call` and `request`, which
@@ -70,14 +70,12 @@ class RequestContext:
         "large",
         "ledger",
         "outcome",
-        "prices",
+        "plan",
         "reading",
         "record",
         "recorder",
         "request",
-        "shows_cost",
         "stream",
-        "target",
         "thought",
     )
 
@@ -87,20 +85,14 @@ class RequestContext:
         caller: Caller,
         record: Record,
         request: ClientRequest,
-        attempts: Attempts,
         large: LargeBodies,
         recorder: AnswerRecorder | None = None,
-        *,
-        prices: Prices,
-        shows_cost: bool = False,
     ) -> None:
-        self.prices = prices
-        self.shows_cost = shows_cost
         self.incoming = incoming
         self.caller = caller
         self.record = record
         self.request = request
-        self.attempts = attempts
+        self.attempts: Attempts | None = None
         self.large = large
         self.recorder = recorder
         self.delivery: Delivery | None = None
@@ -108,22 +100,26 @@ class RequestContext:
         self.outcome = Outcome()
         self.reading: AnswerStream | None = None
         self.is_called = False
-        self.has_choice = False
-        self.keys = NO_KEYS
         self._noted: Usage | None = None
         """The usage that is recorded, as it was reported."""
         self.thought = b""
 
-    def retarget(self, target: Target, call: Call, *, is_fallback: bool = False) -> None:
-        """Send the request to `target`, translated as in `call`."""
-        self.target = target
+    def follow(self, plan: Plan, call: Call, *, is_fallback: bool = False) -> None:
+        """Send the request where `plan` leads, translated as in `call`."""
+        self.plan = plan
         self.call = call
         self.fell_back = is_fallback
+        self.keys, self.has_choice = NO_KEYS, False
         self.ledger = call.ledger
-        record = self.record
+        record, target = self.record, plan.target
         record.upstream, record.upstream_model = target.upstream.name, target.model
         if self.delivery is not None:
             self.update_headers()
+
+    @property
+    def only(self) -> str:
+        """Name of the one account that can answer, empty if any can."""
+        return "" if self.recorder is None else self.recorder.only
 
     def update_headers(self) -> None:
         """Give the current headers to a stream whose head was not sent yet."""
@@ -135,9 +131,9 @@ class RequestContext:
         is told what the answer costs, once that is known."""
         headers = losses_header(tuple(self.ledger)) if self.ledger else []
         if self.fell_back:
-            headers.append((FALLBACK_HEADER, self.target.upstream.name.encode()))
+            headers.append((FALLBACK_HEADER, self.plan.upstream.name.encode()))
         charge = self.record.charge
-        if self.shows_cost and charge is not None and charge.cost is not None:
+        if self.plan.shows_cost and charge is not None and charge.cost is not None:
             headers.append((COST_HEADER, dollars(self.record.cost or 0).encode()))
             admitted = self.record.admitted
             if admitted is not None:
@@ -163,6 +159,7 @@ class RequestContext:
         if self.is_called and (outcome.usage is None or not outcome.ended or unreported):
             self._estimate(outcome, unreported)
         self.note_usage()
+        self.record.losses = tuple(self.ledger)
 
     def _estimate(self, outcome: Outcome, unreported: int = 0) -> None:
         """Complete the usage of an answer that was not told whole. What was told counts where it
@@ -197,18 +194,17 @@ class RequestContext:
     def _charge(self, usage: Usage) -> Charge:
         """What an answer costs: by the price of the model that answered, where the request named
         several; where it is not known which did, by that of the dearest."""
-        record, now = self.record, time.time()
-        charge = self.prices.charge(record.upstream, record.upstream_model, usage, now)
+        plan, record, now = self.plan, self.record, time.time()
+        charge = plan.charge(usage, now)
         admitted, answered = record.admitted, record.answered[1]
-        if admitted is None or not admitted.expected.named or answered == record.upstream_model:
+        if admitted is None or not admitted.expected.named or answered == plan.target.model:
             return charge
+        upstream, prices = plan.upstream.name, plan.prices
         if answered:
-            other = self.prices.charge(record.upstream, answered, usage, now)
+            other = prices.charge(upstream, answered, usage, now)
             if other.cost is not None:
                 return other
-        others = [
-            self.prices.charge(record.upstream, one, usage, now) for one in admitted.expected.named
-        ]
+        others = [prices.charge(upstream, one, usage, now) for one in admitted.expected.named]
         return max([charge, *others], key=lambda one: one.cost or 0)
 
     def _believed(self, usage: Usage) -> Usage:
@@ -233,17 +229,12 @@ class RequestContext:
             self._estimate(self.outcome)
         record, usage = self.record, self.outcome.usage
         charge = None
-        upstream, model = record.upstream, record.upstream_model
         if usage is not None:
             usage = consistent(self._believed(usage))
             charge = self._charge(usage)
-        one = InVain(upstream, lease.account.name, model[:200], usage, charge)
+        model = record.upstream_model[:200]
+        one = InVain(record.upstream, lease.account.name, model, usage, charge)
         record.in_vain = (*record.in_vain, one)
-
-    def remember_account(self, lease: Lease) -> None:
-        """The account of the lease has answered: remember it for the whole conversation."""
-        for key in self.keys.aliases:
-            lease.pin(key)
 
     def start_stream(self, stream: AnswerStream) -> None:
         """The client is sent `stream` from here on; no other account can be tried, unless it

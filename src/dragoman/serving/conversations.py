@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from dragoman.accounts.pool import AccountPool, Lease
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.serving.affinity import (
-    NO_KEYS,
     ForeignReasoning,
     conversation_keys,
     reasoning_account,
@@ -30,16 +29,14 @@ class Conversations:
         self._foreign = foreign
 
     def identify(self, context: RequestContext) -> None:
-        """Find the keys of the request's conversation at its target, if they matter there.
+        """Find the keys of the request's conversation at the upstream of its plan, which has more
+        than one account.
 
         Raises:
             InvalidRequest: it is one that no account but its own could go on with.
         """
-        upstream, request = context.target.upstream, context.request
-        context.keys = NO_KEYS
-        context.has_choice = self._pool.has_choice(upstream.name)
-        if not context.has_choice:
-            return
+        upstream, request = context.plan.upstream, context.request
+        context.has_choice = True
         passes_through = context.call.passes_through
         if passes_through:
             request.codec.passthrough.check_conversation(request.members)
@@ -48,11 +45,13 @@ class Conversations:
             headers, client = context.incoming.headers, context.caller.name
             keys = conversation_keys(headers, request, client, upstream.name, native)
             if keys.lookup and not keys.named and not passes_through:
-                sealer, origin = context.target.settings.sealer, context.call.codec.name
+                sealer, origin = context.plan.settings.sealer, context.call.codec.name
                 tag = reasoning_account(request.read(sealer), origin)
                 if tag:
                     keys = replace(keys, account=self._pool.tagged(tag))
             context.keys = keys
+            if keys.lookup:
+                context.record.conversation = "named" if keys.named else "recognised"
 
     async def drop_foreign_reasoning(self, context: RequestContext, lease: Lease) -> int:
         """Leave out reasoning that the account of the lease cannot use. The body is written again
@@ -62,7 +61,7 @@ class Conversations:
             Refused: the policy does not allow the loss.
         """
         call, key = context.call, context.keys.lookup
-        bound = context.has_choice and context.target.upstream.binds_reasoning
+        bound = context.has_choice and context.plan.upstream.binds_reasoning
         least = self._foreign.count(key) if key and call.passes_through else 0
         dropped = await self._drop(context, bound=bound, moved=lease.moved, least=least)
         if dropped and call.passes_through:

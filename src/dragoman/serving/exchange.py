@@ -13,11 +13,11 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import (
-    DragomanError,
     Fault,
     FaultKind,
     InvalidRequest,
@@ -32,8 +32,7 @@ from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.edge.record import Record
 from dragoman.edge.trace_context import HEADER as TRACEPARENT
 from dragoman.observability.traces.traces import Traces
-from dragoman.prices.lookup import Prices
-from dragoman.serving.affinity import ForeignReasoning, digest
+from dragoman.serving.affinity import digest
 from dragoman.serving.answer_delivery import (
     deliver_fault,
     deliver_refusal,
@@ -41,7 +40,7 @@ from dragoman.serving.answer_delivery import (
     deliver_whole,
 )
 from dragoman.serving.answers import read_error
-from dragoman.serving.attempts import Attempts, GaveUp
+from dragoman.serving.attempts import Attempts, GaveUp, note_abandoned
 from dragoman.serving.attribution import Attributor
 from dragoman.serving.context import RequestContext
 from dragoman.serving.conversations import Conversations
@@ -57,14 +56,12 @@ from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.serving.idempotency import key_for
 from dragoman.serving.large import LargeBodies
 from dragoman.serving.limits.admission import Admission, capped
+from dragoman.serving.plan import POLICY, Plan
 from dragoman.serving.recorder import AnswerRecorder
 from dragoman.serving.resolver import RequestResolver
-from dragoman.serving.routing import (
-    Target,
-)
 from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.serving.upstreams import Upstreams
-from dragoman.translation import ClientRequest
+from dragoman.translation import Call, ClientRequest
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import SocketUse, UpstreamRequest
 
@@ -78,6 +75,16 @@ that was reserved."""
 SHUTTING_DOWN = Fault(FaultKind.OVERLOADED, "The gateway is shutting down.", code="server_error")
 
 
+class Noted(Struct, frozen=True):
+    """What is noted of requests besides their records: the end user and tags, traces, `kept_bytes`
+    of each body for keys that keep these, and from which accounts one was chosen (`explains`)."""
+
+    attributor: Attributor | None = None
+    traces: Traces | None = None
+    kept_bytes: int = 0
+    explains: bool = False
+
+
 class Exchange:
     """Answers requests for generation. `resolver` reads them, and finds where they go."""
 
@@ -87,30 +94,17 @@ class Exchange:
         resolver: RequestResolver,
         upstreams: Upstreams,
         large: LargeBodies,
-        prices: Prices,
-        foreign: ForeignReasoning,
+        conversations: Conversations,
         admission: Admission,
-        attributor: Attributor | None = None,
-        *,
-        shows_cost: bool = False,
-        traces: Traces | None = None,
-        kept_bytes: int = 0,
-        explains: bool = False,
+        noted: Noted,
     ) -> None:
-        """`kept_bytes` of each body are kept for keys that have that, 0 for none; `explains`: it is
-        noted what accounts are chosen from."""
-        self._explains = explains
-        self._kept_bytes = kept_bytes
-        self._traces = traces
-        self._attributor = attributor
-        self._prices = prices
-        self._admission = admission
-        self._shows_cost = shows_cost
         self._server = server
-        self._large = large
         self.resolver = resolver
         self._upstreams = upstreams
-        self._conversations = Conversations(upstreams.pool, large, foreign)
+        self._large = large
+        self._conversations = conversations
+        self._admission = admission
+        self.noted = noted
 
     async def serve(
         self,
@@ -119,11 +113,11 @@ class Exchange:
         record: Record,
         request: ClientRequest | None = None,
         recorder: AnswerRecorder | None = None,
-        target: Target | None = None,
+        plan: Plan | None = None,
     ) -> None:
         """Read, forward and answer one request. `request` is None if it was not read yet, and
-        admitted if `record` says so; `recorder` records the answer; `target` is where the request
-        goes, None if it was not resolved yet.
+        admitted if `record` says so; `recorder` records the answer; `plan` is None if it was not
+        looked up yet.
 
         Raises:
             DragomanError: the request cannot be forwarded; nothing was sent to the client.
@@ -131,44 +125,20 @@ class Exchange:
         """
         if request is None:
             request = await self.resolver.read(incoming)
-        if self._attributor is not None:
-            self._attributor.attribute(record, incoming.codec, incoming.headers, request.members)
-        if target is None:
-            target = self.resolver.resolve(request, caller, record)
-        if self._traces is not None:
-            self._traces.begin(incoming, record, request)
-        if caller.most_output is not None and record.admitted is None:
-            request = capped(incoming, request, caller.most_output)
-        if caller.is_limited and record.admitted is None:
-            try:
-                request = await self._admission.admit(
-                    incoming, caller, record, request, target, self._prices
-                )
-            except DragomanError:
-                # The error is told as the route has it.
-                self.resolver.settings(incoming, caller, target)
-                raise
-        if record.admitted is not None and incoming.continuation is not None:
-            incoming.continuation.admit = partial(self._admission.admit_more, record)
-        if caller.keeps_bodies and self._kept_bytes:
-            kept = record.bodies = BodyCopies(self._kept_bytes)
-            kept.add("client_request", request.body)
-            incoming.observer = kept
-        attempts = Attempts(self._upstreams.pool, record, explains=self._explains)
-        context = RequestContext(
-            incoming,
-            caller,
-            record,
-            request,
-            attempts,
-            self._large,
-            recorder,
-            prices=self._prices,
-            shows_cost=self._shows_cost,
-        )
+        noted = self.noted
+        if noted.attributor is not None:
+            noted.attributor.attribute(record, incoming.codec, incoming.headers, request.members)
+        if plan is None:
+            plan = self.resolver.resolve(incoming, request, caller, record)
+        if noted.traces is not None:
+            noted.traces.begin(incoming, record, request)
+        if caller.is_ruled:
+            request = await self._ruled(incoming, caller, record, request, plan)
+        context = RequestContext(incoming, caller, record, request, self._large, recorder)
         # From here on the context alone holds the request, and releases it in time.
         del request
-        await self._retarget(context, target)
+        await self._follow(context, plan)
+        linger = None
         if record.stream:
             context.delivery = Delivery(
                 incoming,
@@ -179,17 +149,55 @@ class Exchange:
                 else self._server.keepalive_s,
                 commit_after_s=self._server.commit_after_s,
             )
+        if caller.is_limited or (record.stream and plan.upstream.websocket != "off"):
+            linger = partial(_lingers, context)
         try:
-            linger = None
-            if caller.is_limited or (record.stream and target.upstream.websocket != "off"):
-                linger = partial(_lingers, context)
             await while_connected(incoming, self._forward(context), linger)
         finally:
             if context.delivery is not None:
                 context.delivery.close()
             context.settle()
-            if context.ledger:
-                record.losses = tuple(context.ledger)
+
+    async def _ruled(
+        self,
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+        request: ClientRequest,
+        plan: Plan,
+    ) -> ClientRequest:
+        """A request as the rules of its caller have it: its output limit lowered, admitted by the
+        caller's limits unless that was done before, its bodies kept.
+
+        Raises:
+            DragomanError: a limit refuses it.
+            ClientGone: the client left while it waited for its turn.
+        """
+        if record.admitted is None:
+            request = await self._admitted(incoming, caller, record, request, plan)
+        if record.admitted is not None and incoming.continuation is not None:
+            incoming.continuation.admit = partial(self._admission.admit_more, record)
+        if caller.keeps_bodies and self.noted.kept_bytes:
+            kept = record.bodies = BodyCopies(self.noted.kept_bytes)
+            kept.add("client_request", request.body)
+            incoming.observer = kept
+        return request
+
+    async def _admitted(
+        self,
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+        request: ClientRequest,
+        plan: Plan,
+    ) -> ClientRequest:
+        if caller.most_output is not None:
+            request = capped(incoming, request, caller.most_output)
+        if not caller.is_limited:
+            return request
+        return await self._admission.admit(
+            incoming, caller, record, request, plan.target, plan.prices
+        )
 
     async def admit(
         self, incoming: IncomingRequest, caller: Caller, record: Record, request: ClientRequest
@@ -203,44 +211,48 @@ class Exchange:
         """
         if not caller.is_limited:
             return request
-        if self._attributor is not None:
-            self._attributor.attribute(record, incoming.codec, incoming.headers, request.members)
-        target = self.resolver.resolve(request, caller, record)
-        if caller.most_output is not None:
-            request = capped(incoming, request, caller.most_output)
-        return await self._admission.admit(incoming, caller, record, request, target, self._prices)
+        attributor = self.noted.attributor
+        if attributor is not None:
+            attributor.attribute(record, incoming.codec, incoming.headers, request.members)
+        plan = self.resolver.resolve(incoming, request, caller, record)
+        return await self._admitted(incoming, caller, record, request, plan)
 
-    async def _retarget(
-        self, context: RequestContext, target: Target, *, is_fallback: bool = False
+    async def _follow(
+        self, context: RequestContext, plan: Plan, *, is_fallback: bool = False
     ) -> None:
-        """Translate the request for `target`.
+        """Translate the request for the upstream of `plan`.
 
         Raises:
             InvalidRequest: the request is malformed, or the policy refuses what would be lost.
             DragomanError: TOO_LARGE.
         """
-        settings = self.resolver.settings(context.incoming, context.caller, target)
-        request, upstream = context.request, target.upstream.protocol
-        call = await self._large.translate(request, upstream, settings)
+        settings = plan.settings
+        if POLICY in context.incoming.headers:
+            settings = plan.settings_for(context.incoming)
+        request, upstream = context.request, plan.upstream.protocol
+        if request.is_large:
+            call = await self._large.translate(request, upstream, settings)
+        else:
+            call = Call(request, upstream, settings)
         call.request_id = context.incoming.request_id
         if context.recorder is not None:
             call.response_id = context.recorder.response_id
-        context.retarget(target, call, is_fallback=is_fallback)
+        context.follow(plan, call, is_fallback=is_fallback)
 
     async def _forward(self, context: RequestContext) -> None:
-        """Ask the accounts of the request's target, then those of its fallbacks, and deliver the
+        """Ask the accounts of the request's plan, then those of its fallbacks, and deliver the
         answer, or the error. Once the head of a stream was sent, errors go into the stream."""
         try:
-            first, gave_up = context.target, None
-            order: Iterable[tuple[Target, Sequence[Target]]]
+            first, gave_up = context.plan, None
+            order: Iterable[tuple[Plan, Sequence[Plan]]]
             order = self._in_order(first) if first.fallbacks else ((first, ()),)
-            for target, following in order:
-                if target is not first:
-                    if await self._try_fallback(context, target, following):
+            for plan, following in order:
+                if plan is not first:
+                    if await self._try_fallback(context, plan, following):
                         return
                     continue
-                if context.target is not first:
-                    await self._retarget(context, first)
+                if context.plan is not first:
+                    await self._follow(context, first)
                 gave_up = await self._try_accounts(context, following)
                 if gave_up is None:
                     return
@@ -250,7 +262,7 @@ class Exchange:
             assert gave_up is not None
             context.record.blame_last()
             # Of several errors the client is sent that of the upstream it asked for.
-            if self._server.retry_headers and context.attempts.made > 1:
+            if self._server.retry_headers and context.record.attempts > 1:
                 context.incoming.shared.append((b"x-should-retry", b"false"))
             await deliver_fault(context, gave_up.fault)
         except asyncio.CancelledError:
@@ -265,8 +277,8 @@ class Exchange:
             if not context.incoming.gone:
                 await deliver_fault(context, fault_of(error, context.incoming.request_id))
 
-    def _in_order(self, first: Target) -> Iterator[tuple[Target, Sequence[Target]]]:
-        """A target and its fallbacks in the order in which they are asked, each with those that are
+    def _in_order(self, first: Plan) -> Iterator[tuple[Plan, Sequence[Plan]]]:
+        """A plan and its fallbacks in the order in which they are asked, each with those that are
         left if it does not answer. If the host of the first cannot be reached, those that can be go
         before it. Hosts are looked at when it matters, as a look may begin a trial."""
         avoids = self._upstreams.pool.avoids
@@ -281,51 +293,89 @@ class Exchange:
             yield left.pop(0), left
 
     async def _try_fallback(
-        self, context: RequestContext, fallback: Target, following: Sequence[Target]
+        self, context: RequestContext, fallback: Plan, following: Sequence[Plan]
     ) -> bool:
         """Whether a fallback answered. It is not asked if there is no time left, or if the request
         cannot be translated for it."""
-        if not context.attempts.in_time(fallback.upstream):
+        attempts = context.attempts
+        if attempts is not None and not attempts.in_time(fallback.upstream):
             return False
-        if self._admission.refuses_target(context.record, fallback, self._prices):
+        if self._admission.refuses_target(context.record, fallback.target, fallback.prices):
             return False
         try:
-            await self._retarget(context, fallback, is_fallback=True)
+            await self._follow(context, fallback, is_fallback=True)
             return await self._try_accounts(context, following) is None
         except InvalidRequest:
             return False
 
     async def _try_accounts(
-        self, context: RequestContext, following: Sequence[Target]
+        self, context: RequestContext, following: Sequence[Plan]
     ) -> GaveUp | None:
-        """Ask one account of the target's upstream after another until one answers. Returns why
+        """Ask one account of the plan's upstream after another until one answers. Returns why
         none did, None if one did.
+
+        A first attempt with an account that is free is made at once. What decides between attempts
+        is there once one has failed, or had to wait.
 
         Raises:
             InvalidRequest: the request cannot be sent there.
         """
-        self._conversations.identify(context)
-        attempts, recorder, keys = context.attempts, context.recorder, context.keys
-        if keys.lookup:
-            context.record.conversation = "named" if keys.named else "recognised"
-        only = "" if recorder is None else recorder.only
-        attempts.start(context.target, context.keys, only, following)
-        # Nobody waits for another attempt at what is only read on for its usage.
-        while not context.incoming.gone and (lease := await attempts.next()) is not None:
+        plan = context.plan
+        if len(plan.accounts.rotation.members) > 1:
+            self._conversations.identify(context)
+        attempts = None
+        if following or plan.is_bounded or context.attempts is not None or context.only:
+            lease = None
+        else:
+            lease = self._first_lease(context)
+        if lease is None:
+            attempts = self._attempts(context, following)
+            lease = await attempts.next()
+        while lease is not None:
             try:
-                await attempts.within(lease, self._attempt(context, lease))
+                attempt = self._attempt(context, lease)
+                await (attempt if attempts is None else attempts.within(lease, attempt))
                 return None
             except Failure as failure:
                 if failure.by_model:
                     context.note_in_vain(lease)
                 context.forget_attempt()
+                if attempts is None:
+                    attempts = self._attempts(context, following)
+                    attempts.begin_after(lease)
                 attempts.failed(lease, failure)
             except asyncio.CancelledError:
-                attempts.abandoned(lease)
+                note_abandoned(context.record, plan, lease)
                 raise
             finally:
                 lease.give_back()
+            # Nobody waits for another attempt at what is only read on for its usage.
+            lease = None if context.incoming.gone else await attempts.next()
+        assert attempts is not None
         return attempts.gave_up
+
+    def _first_lease(self, context: RequestContext) -> Lease | None:
+        """A lease for the first attempt, if an account is free."""
+        plan, keys, record, pool = context.plan, context.keys, context.record, self._upstreams.pool
+        wanted = plan.wanted
+        if keys.lookup or keys.account:
+            wanted = replace(wanted, pin=keys.lookup, account=keys.account)
+        lease = pool.lend(wanted)
+        if lease is not None:
+            record.account, record.attempts, record.moved = lease.account.name, 1, lease.moved
+            if self.noted.explains:
+                record.standing = pool.standing(lease)
+        return lease
+
+    def _attempts(self, context: RequestContext, following: Sequence[Plan]) -> Attempts:
+        """What decides between the attempts at the accounts of the plan's upstream."""
+        attempts = context.attempts
+        if attempts is None:
+            attempts = context.attempts = Attempts(
+                self._upstreams.pool, context.record, explains=self.noted.explains
+            )
+        attempts.start(context.plan, context.keys, context.only, following)
+        return attempts
 
     async def _attempt(self, context: RequestContext, lease: Lease) -> None:
         """Call the upstream with one account and deliver its answer. If the account refuses the
@@ -340,7 +390,7 @@ class Exchange:
             client = ObservedClient(client, context.record.bodies)
         context.call.account, context.call.mask = builder.tag, builder.mask
         dropped = 0
-        if context.has_choice or context.attempts.made > 1:
+        if context.has_choice or context.record.attempts > 1:
             # Else there is no other account that reasoning could be of.
             dropped = await self._conversations.drop_foreign_reasoning(context, lease)
         repeated = False
@@ -368,7 +418,7 @@ class Exchange:
                     answer.close()
                 return
             except CallError as error:
-                raise failed_call(error, context.target.upstream.name) from None
+                raise failed_call(error, context.plan.upstream.name) from None
             except UpstreamError as error:
                 raise unusable(builder.mask.fault(error.fault)) from None
             except Failure as failure:
@@ -402,8 +452,8 @@ def _upstream_request(
 ) -> UpstreamRequest:
     """The request to the upstream. It holds the body: no reference may outlast the sending."""
     call, trace = context.call, context.record.trace
-    route = context.target.headers
-    if trace is not None and context.target.upstream.propagate_trace:
+    route = context.plan.target.headers
+    if trace is not None and context.plan.upstream.propagate_trace:
         route = {**(route or {}), TRACEPARENT.decode(): trace.call().header()}
     return builder.post(
         call.path,
@@ -412,7 +462,9 @@ def _upstream_request(
         stream=call.streams,
         route=route,
         proxy=lease.proxy,
-        idempotency_key=_idempotency_key(context, lease),
+        idempotency_key=_idempotency_key(context, lease)
+        if IDEMPOTENCY_KEY in context.incoming.headers
+        else "",
         socket=_socket_use(context) if call.streams else None,
     )
 
@@ -420,7 +472,7 @@ def _upstream_request(
 def _socket_use(context: RequestContext) -> SocketUse | None:
     """Whose connections the call may go over: those of its conversation with the account, as far as
     it is known, and never those of another client."""
-    upstream, continuation = context.target.upstream, context.incoming.continuation
+    upstream, continuation = context.plan.upstream, context.incoming.continuation
     if continuation is not None:
         continuation.add = None
     turn = upstream.codec.endpoint.socket_turn

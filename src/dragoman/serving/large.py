@@ -15,7 +15,6 @@ from dragoman.canonical.masking import Mask
 from dragoman.processes.helper import Unfinished
 from dragoman.processes.helpers import Helpers
 from dragoman.protocols.base import Operation
-from dragoman.serving.answers import translate_whole
 from dragoman.serving.large_body_tasks import (
     Source,
     answered,
@@ -155,16 +154,11 @@ class LargeBodies:
     async def answer(
         self, call: Call, body: bytes, mask: Mask, outcome: Outcome, *, streamed: bool
     ) -> tuple[bytes, str]:
-        """What the client is sent, and the id of the answer where that was looked for.
+        """What the client is sent for a large answer, and the id of that.
 
         Raises:
             UpstreamError: as `Call.translate_response`.
         """
-        if not is_large(body):
-            body = mask.secrets_in(body)
-            if streamed:
-                return call.response_as_stream(body, outcome), ""
-            return translate_whole(call, body, mask, outcome), ""
         call.reduce()
         try:
             given, made = await self.helpers.run(answered, body, call, mask, streamed)

@@ -12,12 +12,10 @@ from msgspec.structs import replace
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.options import Capabilities, Options
-from dragoman.canonical.requests import Request
 from dragoman.config import Config, Fallback, Route, Upstream, matches
 from dragoman.edge.auth import Caller
 from dragoman.keys.ring import ModelList
 from dragoman.protocols.presets import completed
-from dragoman.serving.named_models import models_besides
 from dragoman.translation import CallSettings, ClientRequest
 
 _REMEMBERED = 4096
@@ -183,18 +181,6 @@ class Router:
         )
 
 
-def detoured(target: Target, request: ClientRequest) -> Target:
-    """Where a request goes that leads to `target`, with its fallbacks: its detour, if the request
-    has tools and asks the model to think.
-
-    Raises:
-        InvalidRequest: the request is malformed, where it had to be read.
-    """
-    if target.detour is None or not _thinks_with_tools(request.read(target.settings.sealer)):
-        return target
-    return target.detour
-
-
 def may_use(caller: Caller, name: str, target: Target) -> bool:
     """Whether a client may ask for the model `name`, which leads to `target`.
 
@@ -223,20 +209,14 @@ def _allowed_by(models: ModelList, name: str, target: Target) -> bool:
     return not target.addressed or models.allows_below(target.name, target.model)
 
 
-def check_allowed(caller: Caller, name: str, router: Router, request: ClientRequest) -> None:
-    """Make sure that a client may ask for the model `name`, and for those that its request names
-    besides.
+def check_allowed(caller: Caller, name: str, target: Target) -> None:
+    """Make sure that a client may ask for the model `name`, which leads to `target`.
 
     Raises:
         DragomanError: MODEL_NOT_FOUND.
-        InvalidRequest: one of its members is not JSON text.
     """
-    if not caller.allows(name) or not may_use(caller, name, router.resolve(name)):
+    if not caller.allows(name) or not may_use(caller, name, target):
         raise model_not_found(name)
-    if caller.names_models:
-        for other in models_besides(request):
-            if not caller.allows(other):
-                raise model_not_found(other)
 
 
 def within_reach(caller: Caller, name: str, target: Target) -> Target:
@@ -255,7 +235,18 @@ def _is_within_reach(caller: Caller, target: Target) -> bool:
     return caller.may_reach(target.upstream.name) and not caller.denies(*_names_of(target))
 
 
-def _thinks_with_tools(request: Request) -> bool:
+def takes_detour(target: Target, asked: ClientRequest) -> bool:
+    """Whether a request goes to the target's detour: it has tools and asks the model to think, or
+    it has tools that the target never takes.
+
+    Raises:
+        InvalidRequest: the request is malformed, where it had to be read.
+    """
+    if target.detour is None:
+        return False
+    request = asked.read(target.settings.sealer)
+    if not target.capabilities.tools_without_reasoning:
+        return bool(request.tools)
     thinking = request.thinking
     if not request.tools or thinking is None or thinking.mode == "disabled":
         return False

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from dragoman import jsontext
 from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest, UpstreamError
@@ -234,8 +235,28 @@ class Call:
         unfit = self.codec.passthrough.unfit(source.members, settings.capabilities)
         if unfit:
             body = self._adapted(body, frozenset(unfit))
+        if settings.capabilities.body:
+            body = to_json(self._completed(jsontext.members(body)))
         self.ledger.enforce(settings.options.policy)
         return body
+
+    def _completed(self, members: Mapping[str, Any]) -> dict[str, Any]:
+        """The members of a body, with those that are added to every one."""
+        completed = dict(members)
+        for name, value in self.settings.capabilities.body.items():
+            given = completed.get(name, value)
+            given = jsontext.decode(given) if isinstance(given, Raw) else given
+            if type(given) is dict and type(value) is dict:
+                completed[name] = {**given, **value}
+                changed = [
+                    f"{name}.{key}" for key in value if given.get(key, value[key]) != value[key]
+                ]
+            else:
+                completed[name] = value
+                changed = [name] if given != value else []
+            for path in changed:
+                self.ledger.add(path, LossKind.KNOB, "a value of the upstream's settings is sent")
+        return completed
 
     def _adapted(self, body: bytes, unfit: frozenset[str]) -> bytes:
         """A body for an upstream of the client's protocol, its members `unfit` written anew. One
@@ -287,6 +308,8 @@ class Call:
         if self.streams is not request.stream:
             request = replace(request, stream=self.streams)
         body = self.codec.translate.write_request(request, self._outbound(self.ledger))
+        if settings.capabilities.body:
+            body = self._completed(body)
         self.ledger.enforce(settings.options.policy)
         return to_json(body)
 
@@ -603,7 +626,8 @@ _LETTERS = bytes.maketrans(b"0123456789abcdef", b"abcdefghijklmnop")
 def mint_request_id() -> str:
     """A fresh id for a request, in letters: Messages errors contain it, and agents that look for
     "502" anywhere in an error (opencode, pi) would retry a refused request."""
-    return "req_" + mint("").encode().translate(_LETTERS).decode()
+    number = int(time.time() * 1000) << 48 | random.getrandbits(48)
+    return "req_" + (b"%024x" % number).translate(_LETTERS).decode()
 
 
 def tool_names(request: Request, upstream: Codec) -> ToolNames:

@@ -52,7 +52,7 @@ class Rotation:
 
     def __init__(self, settings: Iterable[MemberSettings] = (), order: Order | None = None) -> None:
         self._order: Order = LeastRecentlyUsed() if order is None else order
-        self._members: dict[str, Member] = {}
+        self.members: dict[str, Member] = {}
         self._allow_lists = AllowLists()
         self._availability = Availability(self._allow_lists)
         self._queues: OrderedDict[ServingLists | str, tuple[MemberQueue, ServingLists]] = (
@@ -65,10 +65,10 @@ class Rotation:
             self.define(entry, 0.0)
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self.members)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._members
+        return name in self.members
 
     def member(self, name: str) -> Member:
         """The account of that name.
@@ -76,7 +76,7 @@ class Rotation:
         Raises:
             KeyError: there is none.
         """
-        return self._members[name]
+        return self.members[name]
 
     def choose(
         self, model: str, tried: Container[str], now: float, pinned: str = ""
@@ -92,7 +92,7 @@ class Rotation:
         model_rests = self._availability.by_model.get(model)
         favourite = None
         if pinned and pinned not in tried:
-            favourite = self._members.get(pinned)
+            favourite = self.members.get(pinned)
             if favourite is not None and not self._availability.serves(favourite, model):
                 favourite = None
             elif favourite is not None and self._availability.next_alarm <= now:
@@ -113,7 +113,7 @@ class Rotation:
         """Whether `choose` could choose this account."""
         if not self._now <= now < self._availability.next_alarm:
             self._advance(now)
-        member = self._members.get(name)
+        member = self.members.get(name)
         if member is None or not self._availability.serves(member, model):
             return False
         return self._may_serve(member, self._availability.by_model.get(model))
@@ -142,7 +142,7 @@ class Rotation:
         `former` is what `withdraw` returned for an account that comes back. Its state
         starts anew, but its requests in flight are still its own.
         """
-        member = self._members.get(settings.name)
+        member = self.members.get(settings.name)
         if member is not None:
             self._remove(member)
             if settings.balance != member.settings.balance:
@@ -163,31 +163,31 @@ class Rotation:
         Raises:
             KeyError: there is none of that name.
         """
-        member = self._members[name]
+        member = self.members[name]
         self._remove(member)
         member.removed = True
         return member
 
     def put(self, name: str, state: AccountState, now: float) -> None:
         """What is known of the account has changed."""
-        member = self._members[name]
+        member = self.members[name]
         member.state = state
         self._refresh(member, self._reach(now))
 
     def avoid(self, name: str, rest: Rest | None, now: float) -> None:
         """Avoid the account for a reason that is none of its own (None: no longer)."""
-        member = self._members[name]
+        member = self.members[name]
         member.avoidance = rest
         self._refresh(member, self._reach(now))
 
     def used_elsewhere(self, name: str, at: float) -> None:
         """Another worker chose the account at that time."""
-        member = self._members[name]
+        member = self.members[name]
         member.used = max(member.used, at)
 
     def in_flight_elsewhere(self, name: str, count: int) -> None:
         """The requests that other workers have in flight with the account."""
-        member = self._members[name]
+        member = self.members[name]
         fewer = count < member.in_flight_elsewhere
         member.in_flight_elsewhere = count
         member.background = min(member.background, count)
@@ -197,14 +197,14 @@ class Rotation:
 
     def balance(self, name: str, balance: float | None) -> None:
         """The tokens that are left to the account."""
-        member = self._members[name]
+        member = self.members[name]
         if balance != member.balance:
             member.balance = balance
             self._moved_up(member)
 
     def quota(self, name: str, used: float) -> None:
         """The share of the account's quota that is used."""
-        member = self._members[name]
+        member = self.members[name]
         if used != member.quota_used:
             member.quota_used = used
             self._moved_up(member)
@@ -214,13 +214,13 @@ class Rotation:
         is reached over the next calls."""
         if self._availability.next_alarm <= now:
             self._advance(now)
-        return len(self._members) - self._availability.out
+        return len(self.members) - self._availability.out
 
     def usable(self, now: float) -> bool:
         """Whether any account serves some model."""
-        while self._availability.out == len(self._members) and self._availability.next_alarm <= now:
+        while self._availability.out == len(self.members) and self._availability.next_alarm <= now:
             self._advance(now)
-        return self._availability.out < len(self._members)
+        return self._availability.out < len(self.members)
 
     def next_wake(self) -> float | None:
         """When the next rest ends, in seconds of the clock; None: none will by itself."""
@@ -229,7 +229,7 @@ class Rotation:
 
     def shortage(self, model: str, tried: Collection[str] = ()) -> Shortage:
         """Why `choose` has just found no account: the reasons of all accounts of the upstream."""
-        return self._availability.shortage(model, tried, self._members)
+        return self._availability.shortage(model, tried, self.members)
 
     # Choosing
 
@@ -327,7 +327,7 @@ class Rotation:
     ) -> MemberQueue:
         queue = MemberQueue(self._order.key)
         ready: list[Member] = []
-        for member in self._members.values():
+        for member in self.members.values():
             if member.allow_list not in serving.lists:
                 continue
             if member.blocked or member.soft is not None:
@@ -344,7 +344,7 @@ class Rotation:
         queue, _ = self._queues.pop(key)
         if isinstance(key, str):
             self._availability.by_model[key].queue = None
-        for member in self._members.values():
+        for member in self.members.values():
             member.dropped_from.pop(queue, None)
 
     def _drop_queues(self) -> None:
@@ -366,7 +366,7 @@ class Rotation:
         if new:
             self._drop_queues()
         self._availability.add(member)
-        self._members[member.name] = member
+        self.members[member.name] = member
         self._order.joined(member)
         for queue, serving in self._queues.values():
             if member.allow_list in serving.lists:
@@ -378,7 +378,7 @@ class Rotation:
         member.dropped_from.clear()
         for queue, _ in self._queues.values():
             queue.discard(member)
-        del self._members[member.name]
+        del self.members[member.name]
         if self._allow_lists.remove(member.allow_list):
             self._drop_queues()
 
@@ -394,7 +394,7 @@ class Rotation:
         """End the rests that are over at `now`, the first to end first."""
         if now < self._now - _CLOCK_SLACK:
             self._now = now
-            for member in self._members.values():
+            for member in self.members.values():
                 self._refresh(member, now)
         self._now = max(self._now, now)
         for member in islice(self._availability.due(now), _AT_ONCE):

@@ -23,7 +23,7 @@ from dragoman.prices.lookup import Prices
 from dragoman.protocols import CODECS, ProtocolName
 from dragoman.serving.copies import ObservedClient
 from dragoman.serving.exchange import Exchange
-from dragoman.serving.resolver import POLICY
+from dragoman.serving.plan import POLICY
 from dragoman.serving.routing import Router
 from dragoman.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.serving.upstreams import Upstreams

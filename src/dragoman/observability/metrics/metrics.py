@@ -88,22 +88,12 @@ class Metrics:
     ) -> None:
         """Count one request. `route` is of a bounded set of names without blanks, `usage` what is
         to be paid for it; `first_byte` is in seconds, None if the answer has no head."""
-        counts = self.counts
         name = route, status // 100, record.upstream
         series = self._series.get(name)
         if series is None:
             key = f"{route} {status // 100}xx {record.upstream}"
-            series = self._series[name] = counts.series.setdefault(key, Series())
+            series = self._series[name] = self.counts.series.setdefault(key, Series())
         series.requests += 1
-        attempts = record.attempts
-        if attempts:
-            if record.failed:
-                self._count_failed(record)
-            if attempts > len(record.failed):
-                sums = self._accounts.get(record.account)
-                if sums is None:
-                    sums = self._count_account(record.upstream, record.account)
-                sums[0] += 1
         trace_id = record.trace_id
         at = time.time() if trace_id else 0.0
         series.latency.observe(LATENCIES, seconds, trace_id, at)
@@ -111,6 +101,19 @@ class Metrics:
             series.first_byte.observe(FIRST_BYTES, first_byte, trace_id, at)
         if self._records_series and route not in UNRECORDED:
             self._count_outcome(status, record, usage, seconds)
+        if record.error or record.losses or record.limit or record.exceeded:
+            self._count_findings(record)
+        if record.attempts:
+            if record.failed:
+                self._count_failed(record)
+            if record.attempts > len(record.failed):
+                self._count_account(record.upstream, record.account)[0] += 1
+            if not record.deferred:
+                self._count_model(record, usage, seconds, first_byte, at)
+
+    def _count_findings(self, record: Record) -> None:
+        """Count the error of a request, its losses, and what limits said of it."""
+        counts = self.counts
         if record.error:
             one_more(counts.errors, f"{record.upstream} {record.error}")
         for loss in record.losses:
@@ -119,8 +122,6 @@ class Metrics:
             one_more(counts.limits, f"{record.limit} enforce")
         for exceeded in record.exceeded:
             one_more(counts.limits, exceeded)
-        if attempts and not record.deferred:
-            self._count_model(record, usage, seconds, first_byte, at)
 
     def _count_model(
         self,
@@ -131,21 +132,24 @@ class Metrics:
         at: float,
     ) -> None:
         """Count a request that an upstream was asked to answer, for its model and its key."""
-        sums = self._model(record.upstream, record.upstream_model)
-        key = self.counts.keys.get(record.caller) or self._key(record.caller)
+        counts, error = self.counts, record.error
+        model = record.upstream, record.upstream_model
+        sums = self._models.get(model) or self._model(*model)
+        key = counts.keys.get(record.caller) or self._key(record.caller)
         sums.requests += 1
         key.requests += 1
-        if record.error:
-            sums.errors += record.error != CLIENT_GONE
+        if error:
+            sums.errors += error != CLIENT_GONE
             if record.stream and first_byte is not None:
-                side = "client" if record.error == CLIENT_GONE else "upstream"
-                one_more(self.counts.aborts, f"{record.upstream} {side}")
-        if record.attempts == 1 and record.sent_at:
-            self.counts.overhead.observe(OVERHEADS, record.sent_at - record.started)
-        if record.sent_at and not record.error:
+                side = "client" if error == CLIENT_GONE else "upstream"
+                one_more(counts.aborts, f"{record.upstream} {side}")
+        if record.sent_at:
             waited = record.sent_at - record.started
-            sums.upstream.observe(LATENCIES, max(0.0, seconds - waited))
-        if record.stream and first_byte is not None and not record.error:
+            if record.attempts == 1:
+                counts.overhead.observe(OVERHEADS, waited)
+            if not error:
+                sums.upstream.observe(LATENCIES, max(0.0, seconds - waited))
+        if record.stream and first_byte is not None and not error:
             sums.first_token.observe(FIRST_TOKENS, first_byte, record.trace_id, at)
             if usage is not None and 1 < usage.output <= _MOST:
                 sums.per_token.observe(PER_TOKEN, (seconds - first_byte) / (usage.output - 1))

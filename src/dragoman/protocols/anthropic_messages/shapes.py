@@ -8,21 +8,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import Meta, Raw, Struct, field
+from msgspec import Meta, Raw, field
 
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.reading import Lost, Unknown
+from dragoman.protocols.reading import Lost, Shape, Unknown
 
 _CONTENT = LossKind.CONTENT
 _KNOB = LossKind.KNOB
 
 _Knob: TypeAlias = Annotated[Any, Lost(_KNOB)]
 _Direct: TypeAlias = Annotated[Any, Lost(_KNOB, neutral=([], ["direct"]))]
-
-
-class Shape(Struct, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """An object with all of its known members."""
 
 
 class CacheControl(Shape):
@@ -231,7 +227,7 @@ class Tool(Shape):
     name: Annotated[str, Meta(min_length=1)]
     type: Literal["custom"] | None = None
     description: str | None = None
-    input_schema: dict[str, Any] | None = None
+    input_schema: Raw = Raw()
     strict: bool | None = None
     defer_loading: bool | None = None
     cache_control: CacheControl | None = None

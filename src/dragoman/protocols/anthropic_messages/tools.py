@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import (
@@ -22,8 +23,8 @@ from dragoman.protocols.anthropic_messages.caching import mark
 from dragoman.protocols.anthropic_messages.content_reader import cache_mark
 from dragoman.protocols.anthropic_messages.schemas import is_enforceable
 from dragoman.protocols.base import Outbound
-from dragoman.protocols.fields import JsonObject, check_depth
-from dragoman.protocols.reading import UNKNOWN, Reader, report_lost
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.reading import UNKNOWN, Reader, carried_object, report_lost
 from dragoman.protocols.tools import (
     NO_TOOLS,
     NOT_OFFERED,
@@ -55,12 +56,11 @@ def _read_tool(tool: shapes.Tool, path: str, extras: list[Extra]) -> Tool:
     if tool.hosted is not None:
         return _read_hosted(tool.hosted, path)
     report_lost(tool, path, extras)
-    if tool.input_schema is not None:
-        check_depth(tool.input_schema, f"{path}.input_schema")
+    schema = carried_object(tool.input_schema, f"{path}.input_schema")
     return FunctionTool(
         name=tool.name,
         description=tool.description,
-        schema=tool.input_schema,
+        schema=None if schema is None else jsontext.decode(schema),
         strict=tool.strict,
         deferred=tool.defer_loading or False,
         cache=cache_mark(tool.cache_control),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 
 from msgspec import Raw, Struct
 
@@ -56,18 +58,34 @@ def _has_unfit_messages(raw: Raw | None, capabilities: Capabilities, own: ChatCa
         not own.chat_files and holds(raw, b'"file"')
     ):
         return True
+    if own.short_call_ids and _LONG_ID.search(bytes(raw)):
+        return True
     places = capabilities.late_system != "message"
     replays = own.replay_reasoning != "never"
-    if not places and not replays:
+    if not places and not replays and not own.alternating_turns:
         return False
     try:
         messages = _messages(raw)
     except JsonError:
         return False
-    return (places and _is_misplaced(messages, own.system_role)) or (
-        replays
-        and any(message.tool_calls and not message.reasoning_content for message in messages)
-    )
+    if places and _is_misplaced(messages, own.system_role):
+        return True
+    if own.alternating_turns and _has_neighbours([message.role for message in messages]):
+        return True
+    return replays and any(map(_lacks_reasoning, messages))
+
+
+_LONG_ID = re.compile(rb'"tool_call_id"\s*:\s*"(?![A-Za-z0-9]{9}")')
+
+
+def _has_neighbours(roles: Sequence[str]) -> bool:
+    """Whether a user's message follows another, or the results of tools."""
+    return any(role == "user" and before in ("user", "tool") for before, role in pairwise(roles))
+
+
+def _lacks_reasoning(message: _Message) -> bool:
+    """Whether a message has calls, and no reasoning beside them."""
+    return bool(message.tool_calls) and not message.reasoning_content
 
 
 def _is_misplaced(messages: Sequence[_Message], role: str) -> bool:

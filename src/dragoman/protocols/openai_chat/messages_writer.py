@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -185,14 +187,19 @@ class _MessagesWriter:
         return [_Attachments(block.call_id, names, moved)] if moved else []
 
     def _answer(self, block: ToolResult, content: Any) -> None:
-        call_id = _call_id(block.call_id)
+        call_id = self._call_id(block.call_id)
         message = {"role": "tool", "tool_call_id": call_id, "content": content}
         self.messages.append(self._outbound.with_unknown(message, block.path))
+
+    def _call_id(self, value: str) -> str:
+        return _short_id(value) if self._own.short_call_ids else _call_id(value)
 
     def _attachment_notice(self, result: _Attachments) -> str:
         tool = self._tool_of.get(result.call_id)
         of_tool = f" of {tool}" if tool else ""
-        return f"[Attached by the result{of_tool} ({_call_id(result.call_id)}): {result.names}]"
+        return (
+            f"[Attached by the result{of_tool} ({self._call_id(result.call_id)}): {result.names}]"
+        )
 
     # --- assistant turns ------------------------------------------------------------------------
 
@@ -239,7 +246,7 @@ class _MessagesWriter:
         self._tool_of[block.id] = name
         if block.cache is not None:
             self._lose(block.path, LossKind.KNOB, "the cache mark is not sent")
-        call_id = _call_id(block.id)
+        call_id = self._call_id(block.id)
         if not block.custom:
             # Some servers parse the arguments of earlier calls and fail on empty text.
             arguments = block.arguments if block.arguments.strip() else "{}"
@@ -288,6 +295,14 @@ class _MessagesWriter:
     # --------------------------------------------------------------------------------------------
 
     def _append(self, role: str, content: Any, name: str | None) -> None:
+        if self._own.alternating_turns and role == "user" and self.messages:
+            last = self.messages[-1]
+            if last["role"] == "user":
+                last["content"] = _joined(last["content"], content)
+                return
+            if last["role"] == "tool" and type(content) is str:
+                last["content"] = _joined(last["content"], content)
+                return
         message: JsonObject = {"role": role, "content": content}
         if name is not None:
             message["name"] = name
@@ -295,6 +310,17 @@ class _MessagesWriter:
 
     def _lose(self, path: str, kind: LossKind, detail: str) -> None:
         self._ledger.add(path, kind, detail)
+
+
+def _joined(first: Any, second: Any) -> Any:
+    """The contents of two messages as that of one."""
+    if type(first) is str and type(second) is str:
+        return f"{first}\n\n{second}"
+    return [*_as_parts(first), *_as_parts(second)]
+
+
+def _as_parts(content: Any) -> list[JsonObject]:
+    return content if type(content) is list else [text_part(content)]
 
 
 def _as_content(parts: list[JsonObject]) -> Any:
@@ -315,6 +341,16 @@ def _are_plain(parts: list[JsonObject]) -> bool:
 def _function_call(call_id: str, name: str, arguments: str) -> JsonObject:
     function = {"name": name, "arguments": arguments}
     return {"id": call_id, "type": "function", "function": function}
+
+
+_SHORT_ID = re.compile(r"[A-Za-z0-9]{9}")
+
+
+def _short_id(value: str) -> str:
+    """An id of nine letters or digits, the same for the same value."""
+    if _SHORT_ID.fullmatch(value):
+        return value
+    return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:9]
 
 
 def _call_id(value: str) -> str:

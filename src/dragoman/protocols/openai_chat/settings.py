@@ -19,6 +19,11 @@ class ChatCapabilities(Struct, frozen=True, kw_only=True):
 
     system_role: Literal["system", "developer"] = "system"
     """Role of leading system text toward Chat upstreams."""
+    alternating_turns: bool = False
+    """The model's chat template wants user and assistant messages in turn: neighbouring user
+    messages are joined, and user text after tool results is put into the last of them."""
+    short_call_ids: bool = False
+    """Chat upstream takes only ids of tool calls of nine letters or digits: others are hashed."""
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
     """Name of the output limit toward Chat upstreams."""
     stream_usage: bool = True
