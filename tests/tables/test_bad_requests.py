@@ -351,7 +351,6 @@ FROM_RESPONSES: list[tuple[JsonObject, str]] = [
     (item(role="user", content=5), "input[0].content"),
     (item(role="user", content=["hi"]), "input[0].content[0]"),
     (item(role="user", content=[{}]), "input[0].content[0].type"),
-    (item(type="telepathy"), "input[0].type"),
     (part(type="telepathy"), "input[0].content[0].type"),
     (part(type="input_text"), "input[0].content[0].text"),
     (part(type="input_text", text=5), "input[0].content[0].text"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from msgspec import structs
 from msgspec.structs import replace
@@ -38,6 +38,7 @@ from dragoman.protocols.openai_responses.machine_tools import (
 )
 from dragoman.protocols.openai_responses.tool_search import read_search_call, search_result
 from dragoman.protocols.openai_responses.tools import read_tools
+from dragoman.protocols.openai_responses.unknown_items import Side, read_unknown_item
 from dragoman.protocols.openai_responses.web_search import WEB_SEARCH, read_web_search
 from dragoman.protocols.reading import (
     UNKNOWN,
@@ -48,6 +49,7 @@ from dragoman.protocols.reading import (
     report_lost,
     text,
 )
+from dragoman.protocols.unknown_text import UNKNOWN_TYPE
 
 
 class ItemReader:
@@ -60,7 +62,7 @@ class ItemReader:
         self._sealer = sealer
         self._extras = extras
         self._turns: list[Turn] = []
-        self._side: Literal["assistant", "user"] | None = None
+        self._side: Side | None = None
         self._blocks: list[Block] = []
         self._path = ""
         self.tools: list[Tool] = []
@@ -79,9 +81,12 @@ class ItemReader:
             if item.role is None and item.id is None:
                 raise InvalidRequest.at(f"{path}.type", "is required")
         known = _KINDS.get(kind)
-        if item.carried is not None or known is None or known.is_search:
-            value = item.carried or _whole(item)
-            if known is None or item.carried is not None or not shapes.is_clients_search(value):
+        if item.carried is not None:
+            self._carry(kind, item.carried, path)
+            return
+        if known is None or kind in shapes.SEARCH_TYPES:
+            value = _whole(item)
+            if known is None or not shapes.is_clients_search(value):
                 self._carry(kind, value, path)
                 return
         known.read(self, item, path)
@@ -96,24 +101,20 @@ class ItemReader:
                 self._extras.append(Extra(where, value, lost.kind, lost.detail, lost.code))
 
     def _carry(self, kind: str, value: JsonObject, path: str) -> None:
+        """Take an item that is not read by its members."""
         if kind == "shell_call_output":
             output = _shell_output.convert(value, path, self._extras)
             self._add("user", read_shell_output(output, path))
             report_lost(output, path, self._extras)
-        else:
-            self._foreign(kind, value, path)
-
-    def _foreign(self, kind: str, value: JsonObject, path: str) -> None:
-        side: Literal["assistant", "user"]
-        if kind in wire.FOREIGN_ASSISTANT_ITEMS:
-            side = "assistant"
-        elif kind in wire.FOREIGN_USER_ITEMS:
-            side = "user"
-        else:
-            raise InvalidRequest.at(f"{path}.type", f"unknown item type {kind!r}")
+            return
         check_depth(value, path)
-        means = (read_web_search(value),) if kind == WEB_SEARCH else None
-        block = Foreign(origin=wire.NAME, type=kind, raw=value, means=means, path=path)
+        if kind in wire.FOREIGN_ASSISTANT_ITEMS or kind in wire.FOREIGN_USER_ITEMS:
+            side: Side = "assistant" if kind in wire.FOREIGN_ASSISTANT_ITEMS else "user"
+            means = (read_web_search(value),) if kind == WEB_SEARCH else None
+            block = Foreign(origin=wire.NAME, type=kind, raw=value, means=means, path=path)
+        else:
+            self._extras.append(Extra(path, value, LossKind.KNOB, UNKNOWN_TYPE))
+            side, block = read_unknown_item(value, kind, path)
         self._add(side, block)
 
     def finish(self) -> tuple[Turn, ...]:
@@ -121,12 +122,12 @@ class ItemReader:
         self._flush()
         return tuple(self._turns)
 
-    def _add(self, side: Literal["assistant", "user"], block: Block) -> None:
+    def _add(self, side: Side, block: Block) -> None:
         if side != self._side:
             self._begin(side, block.path)
         self._blocks.append(block)
 
-    def _begin(self, side: Literal["assistant", "user"], path: str) -> None:
+    def _begin(self, side: Side, path: str) -> None:
         self._flush()
         self._side = side
         self._path = path
@@ -258,17 +259,14 @@ _shell_output = Reader(shapes.ShellOutput)
 class _Kind:
     """A type of items: its reader, and the members that this reads."""
 
-    __slots__ = ("absent", "is_search", "lost", "read", "unread")
+    __slots__ = ("absent", "lost", "read", "unread")
 
     def __init__(
         self,
         read: Callable[[ItemReader, shapes.Item, str], None],
         *members: str,
-        search: bool = False,
     ) -> None:
         self.read = read
-        self.is_search = search
-        """Whether it is of a search, which may be the vendor's."""
         others = [
             member
             for member in structs.fields(shapes.Item)
@@ -290,12 +288,8 @@ _KINDS: Final = {
     "function_call_output": _Kind(ItemReader._output, "call_id", "output"),
     "custom_tool_call_output": _Kind(ItemReader._output, "call_id", "output"),
     "reasoning": _Kind(ItemReader._reasoning, "summary", "content", "encrypted_content"),
-    "tool_search_call": _Kind(
-        ItemReader._search_call, "call_id", "execution", "arguments", search=True
-    ),
-    "tool_search_output": _Kind(
-        ItemReader._search_output, "call_id", "execution", "tools", search=True
-    ),
+    "tool_search_call": _Kind(ItemReader._search_call, "call_id", "execution", "arguments"),
+    "tool_search_output": _Kind(ItemReader._search_output, "call_id", "execution", "tools"),
     "shell_call": _Kind(ItemReader._machine_call, "call_id", "action"),
     "local_shell_call": _Kind(ItemReader._machine_call, "call_id", "action"),
     "apply_patch_call": _Kind(ItemReader._machine_call, "call_id", "operation"),

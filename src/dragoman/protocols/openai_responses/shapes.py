@@ -13,7 +13,6 @@ from msgspec import Meta, Raw, Struct, field, json
 
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.efforts import Effort
-from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_settings import Labels
 from dragoman.protocols.reading import Lost, Shape, Unknown
 
@@ -284,14 +283,33 @@ class Item(Shape, kw_only=True):
     def adapted(cls, value: dict[str, Any]) -> dict[str, Any]:
         """The members of an item; all of it is one, if it is of a type that is carried."""
         kind = value.get("type")
-        is_carried = type(kind) is str and kind in CARRIED and not is_clients_search(value)
-        return {"type": kind, "*": value} if is_carried else value
+        if type(kind) is not str or kind in ITEM_TYPES:
+            return value
+        is_read = kind in SEARCH_TYPES and is_clients_search(value)
+        return value if is_read else {"type": kind, "*": value}
 
 
-CARRIED: Final = (
-    wire.FOREIGN_ASSISTANT_ITEMS | wire.FOREIGN_USER_ITEMS | frozenset({"shell_call_output"})
+ITEM_TYPES: Final = frozenset(
+    {
+        "message",
+        "function_call",
+        "custom_tool_call",
+        "function_call_output",
+        "custom_tool_call_output",
+        "reasoning",
+        "shell_call",
+        "local_shell_call",
+        "apply_patch_call",
+        "local_shell_call_output",
+        "apply_patch_call_output",
+        "additional_tools",
+        "configuration_update",
+        "item_reference",
+    }
 )
-"""Types of items that are carried whole, or read from what was carried."""
+"""The types of items that are read."""
+SEARCH_TYPES: Final = frozenset({"tool_search_call", "tool_search_output"})
+"""Types of items that are read where the client searches, and carried where the vendor does."""
 
 
 def is_clients_search(item: dict[str, Any]) -> bool:
