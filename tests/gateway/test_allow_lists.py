@@ -118,7 +118,6 @@ def test_a_fallback_of_the_configuration_is_allowed(
         ("chat", {"models": [OPEN, DEAR]}),
         ("chat", {"plugins": [{"id": "some", "model": DEAR}]}),
         ("chat", {"provider": {"experts": {"allowed_models": [OPEN, DEAR]}}}),
-        ("chat", {"Model": DEAR}),
         ("messages", {"fallback_model": DEAR}),
         ("responses", {"extra_body": {"mod\\u0065l": DEAR}}),
         ("messages", {"fallbacks": [{"model": DEAR}]}),

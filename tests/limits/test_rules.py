@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
 import re
 from datetime import datetime
@@ -25,7 +26,7 @@ from dragoman.protocols.openai_limits import limit_lines
 from dragoman.serving.limits.responses import refused
 from dragoman.serving.limits.use import spent_by
 from dragoman.translation import ClientRequest
-from dragoman.translation.estimate import Files, may_have_files
+from dragoman.translation.estimate import Files
 
 NOW = 1_795_000_000.0
 
@@ -317,21 +318,54 @@ def test_tokens_from_a_cache_count_where_that_is_wanted() -> None:
 PICTURE = random.Random(1).randbytes(60_000)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        base64.b64encode(PICTURE),
-        base64.b64encode(PICTURE).replace(b"/", b"\\/"),
-    ],
-    ids=["plain", "slashes escaped"],
-)
-def test_a_file_in_a_prompt_is_no_text(data: bytes) -> None:
-    """However a client writes it: PHP escapes slashes."""
-    picture = b'{"type":"image_url","image_url":{"url":"data:image/png;base64,%b"}}' % data
-    body = b'{"model":"m","messages":[{"role":"user","content":[%b]}]}' % picture
-    files = ClientRequest("openai_chat", body).files()
-    assert files.tokens == 3000
-    assert files.bytes >= len(base64.b64encode(PICTURE))
+DATA = base64.b64encode(PICTURE)
+MEDIA = [
+    ("openai_chat", {"type": "image_url", "image_url": {"url": "http://a/b.png"}}, 3000, False),
+    ("openai_chat", {"type": "file", "file": {"file_id": "file-1"}}, 40_000, False),
+    (
+        "openai_chat",
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DATA.decode()}"}},
+        3000,
+        True,
+    ),
+    (
+        "anthropic_messages",
+        {
+            "type": "tool_result",
+            "tool_use_id": "t",
+            "content": [
+                {
+                    "type": "image",
+                    "source": {"type": "base64", "media_type": "image/png", "data": DATA.decode()},
+                }
+            ],
+        },
+        3000,
+        True,
+    ),
+    (
+        "anthropic_messages",
+        {"type": "document", "source": {"type": "url", "url": "http://a/b.pdf"}},
+        40_000,
+        False,
+    ),
+    ("openai_responses", {"type": "input_image", "image_url": "http://a/b.png"}, 3000, False),
+]
+
+
+@pytest.mark.parametrize(("protocol", "part", "tokens", "inline"), MEDIA)
+@pytest.mark.parametrize("slashes", [b"/", b"\\/"])
+def test_a_file_in_a_prompt_is_no_text(
+    protocol: str, part: dict[str, Any], tokens: int, inline: bool, slashes: bytes
+) -> None:
+    """However a client writes it, and wherever its bytes are: PHP escapes slashes."""
+    member = "input" if protocol == "openai_responses" else "messages"
+    asked = {"model": "m", "max_tokens": 9, member: [{"role": "user", "content": [part]}]}
+    if protocol == "openai_responses":
+        del asked["max_tokens"]
+    files = ClientRequest(protocol, json.dumps(asked).encode().replace(b"/", slashes)).files()
+    assert files.tokens == tokens
+    assert files.bytes == (len(DATA) if inline else 0)
 
 
 LETTERS = b"abcdefgh" * 5000
@@ -349,7 +383,6 @@ ELSEWHERE = [
 @pytest.mark.parametrize("message", [one for one, _ in ELSEWHERE], ids=[it for _, it in ELSEWHERE])
 def test_what_only_looks_like_a_file_is_text(message: bytes) -> None:
     body = b'{"model":"m","messages":[%b]}' % (message % LETTERS)
-    assert may_have_files(body)
     assert ClientRequest("openai_chat", body).files() == Files()
 
 

@@ -603,6 +603,8 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     ]
     """The client's top-level members without those that this upstream would refuse or must not see.
     Other values byte for byte. The flag: the output limit is lower than the client's."""
+    has_media: Callable[[Mapping[str, msgspec.Raw]], bool] = _no_usage
+    """Whether there may be pictures, files or recordings in a client's conversation."""
     unfit: Callable[[Mapping[str, msgspec.Raw], Capabilities], Collection[str]] = _all_fit
     """The names of the members that an upstream of these capabilities would refuse or misread as
     they are, and of those to be written instead: they are read, and written as for a client of

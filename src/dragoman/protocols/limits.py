@@ -9,7 +9,7 @@ from msgspec import Raw
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.jsontext import JsonError, decoder
 
-_integer = decoder(int)
+_number = decoder(float)
 
 
 def within(
@@ -43,22 +43,23 @@ def lowered_to(*names: str) -> Callable[[Mapping[str, Raw], int], Mapping[str, R
 
     def lowered(members: Mapping[str, Raw], most: int) -> Mapping[str, Raw]:
         given = [name for name in names if name in members] or names[:1]
-        asked = [whole(members.get(name)) for name in given]
-        above = [
-            name
-            for name, one in zip(given, asked, strict=True)
-            if one is None or not 0 <= one <= most
-        ]
-        return {**members, **dict.fromkeys(above, Raw(b"%d" % most))} if above else members
+        changed = {}
+        for name in given:
+            asked = whole(members.get(name))
+            if asked is None or not 0 < asked <= most:
+                # 0 means no limit to other protocols.
+                changed[name] = Raw(b"1" if asked == 0 else b"%d" % most)
+        return {**members, **changed} if changed else members
 
     return lowered
 
 
 def whole(raw: Raw | None) -> int | None:
-    """An integer; None if `raw` is none."""
+    """A whole number, also one that is written `5.0` or `5e3`; None if `raw` is none."""
     if raw is None:
         return None
     try:
-        return _integer(raw)
+        number = _number(raw)
     except JsonError:
         return None
+    return int(number) if number.is_integer() else None

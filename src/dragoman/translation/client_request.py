@@ -20,7 +20,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Beginning, Codec, Operation, to_json
 from dragoman.protocols.fields import check_shape, decode_object
-from dragoman.translation.estimate import Files, files_in, may_have_files
+from dragoman.translation.estimate import Files, files_in
 
 
 class Outline(Struct, frozen=True):
@@ -261,7 +261,7 @@ class ClientRequest:
         """The files in it. Of one that cannot be read everything is text."""
         if self._files is None:
             self._files = Files()
-            if may_have_files(self.body):
+            if self.codec.passthrough.has_media(self.members):
                 with suppress(InvalidRequest):
                     self._files = files_in(self.codec.translate.read_request(self.body, Sealer()))
         return self._files

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-import string
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -61,15 +60,6 @@ _PIECE = 64
 _FILE_BYTES = 45
 """Bytes of a base64 file that cost as much as one byte of text: a picture of a megapixel has about
 200 kB, and costs `IMAGE_TOKENS`."""
-
-FILE_RUN = 2000
-"""How many bytes a file in a body has at least: as text, a shorter one costs little."""
-_SAMPLED_EACH = 31
-"""A prime: in text whose lines are of one length, the samples are not all of one column."""
-_SIGNS = (string.ascii_letters + string.digits + "+/-_\\").encode()
-"""What a file may consist of: also for URLs, and with slashes or ends of lines that are escaped."""
-_LIKE_BASE64 = bytes(ord("a") if one in _SIGNS else ord(" ") for one in range(256))
-_LIKE_A_FILE = b"a" * (FILE_RUN // _SAMPLED_EACH)
 
 _WORDS = re.compile(r"[A-Za-z]+|[0-9]+|[^\sA-Za-z0-9]")
 _SAMPLES = 32
@@ -125,14 +115,6 @@ class Files(Struct, frozen=True):
 
     bytes: int = 0
     tokens: int = 0
-
-
-def may_have_files(body: bytes) -> bool:
-    """Whether a file may be in a body. Of so many bytes that all could belong to one, every 31st is
-    looked at."""
-    if len(body) < FILE_RUN:
-        return False
-    return body[::_SAMPLED_EACH].translate(_LIKE_BASE64).find(_LIKE_A_FILE) >= 0
 
 
 def files_in(request: Request) -> Files:

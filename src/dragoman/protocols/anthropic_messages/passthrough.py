@@ -30,6 +30,7 @@ from dragoman.protocols.anthropic_messages.thinking import (
 from dragoman.protocols.anthropic_messages.threads import check_thread
 from dragoman.protocols.base import Passthrough, to_json
 from dragoman.protocols.limits import whole, within
+from dragoman.protocols.media import media_in
 from dragoman.protocols.raw import (
     join_list,
     join_object,
@@ -155,6 +156,7 @@ _NAMES = Names(
 
 PASSTHROUGH = Passthrough(
     check_names=_NAMES.check,
+    has_media=media_in("messages", "image", "document"),
     shape=jsontext.decoder(_Shape),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,

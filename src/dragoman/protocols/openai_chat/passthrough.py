@@ -18,6 +18,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Passthrough, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.limits import within
+from dragoman.protocols.media import media_in
 from dragoman.protocols.openai_chat.continuation import continuation
 from dragoman.protocols.openai_chat.fitting import unfit
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
@@ -137,6 +138,7 @@ _NAMES = Names(
 
 PASSTHROUGH = Passthrough(
     check_names=_NAMES.check,
+    has_media=media_in("messages", "image_url", "input_audio", "file"),
     shape=jsontext.decoder(_Shape),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,

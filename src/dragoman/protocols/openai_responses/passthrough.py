@@ -14,10 +14,11 @@ from dragoman.canonical.options import Capabilities
 from dragoman.jsontext import decoder
 from dragoman.protocols.base import Beginning, Passthrough, to_json
 from dragoman.protocols.limits import within
+from dragoman.protocols.media import media_in
 from dragoman.protocols.openai_responses.fitting import unfit
 from dragoman.protocols.openai_responses.matcher import ResponsesMatcher, match_response
 from dragoman.protocols.openai_responses.settings import suits
-from dragoman.protocols.openai_responses.wire import BACKGROUND_DETAIL
+from dragoman.protocols.openai_responses.shapes import BACKGROUND_DETAIL
 from dragoman.protocols.raw import (
     is_text,
     join_list,
@@ -185,6 +186,7 @@ _NAMES = Names(
 
 PASSTHROUGH = Passthrough(
     check_names=_NAMES.check,
+    has_media=media_in("input", "input_image", "input_file", "input_audio"),
     suits=suits,
     shape=decoder(_Shape),
     without_envelopes=without_envelopes,

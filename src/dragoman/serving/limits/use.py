@@ -25,6 +25,9 @@ _LONGEST_OUTPUT = 4096
 """Tokens of an answer that every model may give, for one whose output limit is not known: to a
 higher limit some say no."""
 
+_LEAST_LIMIT = 16
+"""The lowest output limit that every service takes."""
+
 _MOST_OUTPUT = 10**7
 """Tokens of output that are reserved at most, whatever a client asks for."""
 
@@ -172,7 +175,9 @@ def asked_output(request: ClientRequest) -> int | None:
     """The output limit that a client gives; None if it gives none."""
     if not request.body:
         return request.read(_UNSEALED).max_output_tokens
-    return request.codec.endpoint.limits(request.members)
+    asked = request.codec.endpoint.limits(request.members)
+    # Of 0 other protocols make no limit, and some have a least one.
+    return max(asked, _LEAST_LIMIT) if asked else None
 
 
 def amounts_spent(admitted: Admitted, record: Record) -> Amounts:

@@ -1,0 +1,1 @@
+"""Programs that attack limits and budgets."""
