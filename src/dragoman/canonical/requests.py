@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Raw, Struct, field
 
 from dragoman.canonical.blocks import Block, CacheMark, Text
 from dragoman.canonical.losses import UNSUPPORTED, LossKind
@@ -24,15 +24,16 @@ class Turn(Struct, frozen=True, kw_only=True):
 
 
 class FunctionTool(Struct, frozen=True, kw_only=True):
-    """A tool called with JSON arguments. `schema` is its JSON schema as given, None if none was;
-    `strict` is None when the client left the choice to the service. `deferred` tools are
-    hidden from the model until a tool search names them. `namespace` groups tools of a set.
-    `form` is the client's own type of a tool that is a function only to others.
+    """A tool called with JSON arguments. `schema` is its JSON schema as given, None if none was; it
+    is JSON text where no reader had to look into it. `strict` is None when the client left the
+    choice to the service. `deferred` tools are hidden from the model until a tool search names
+    them. `namespace` groups tools of a set. `form` is the client's own type of a tool that is a
+    function only to others.
     """
 
     name: str
     description: str | None = None
-    schema: dict[str, Any] | None = None
+    schema: dict[str, Any] | Raw | None = None
     strict: bool | None = None
     namespace: str | None = None
     deferred: bool = False

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Raw
+
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import FunctionTool
 from dragoman.protocols.base import Outbound
-from dragoman.protocols.tools import object_schema
+from dragoman.protocols.tools import decoded, object_schema, root_of
 
 JsonSchema = dict[str, Any]
 
@@ -41,9 +43,12 @@ _UNTYPED = frozenset({"anyOf", "$ref", "enum", "const"})
 _REFERENCE_MEMBERS = frozenset({"$ref", "$defs", "definitions"})
 
 
-def write_parameters(tool: FunctionTool, outbound: Outbound) -> JsonSchema:
+def write_parameters(tool: FunctionTool, outbound: Outbound) -> JsonSchema | Raw:
     """The schema of a tool's arguments: an object with properties, with `items` in every array."""
-    schema = object_schema(tool, outbound)
+    given = object_schema(tool, outbound)
+    if isinstance(given, Raw) and _is_complete(given):
+        return given
+    schema = known = decoded(given)
     if "properties" not in schema:
         # The services refuse an object without `properties`; empty ones have the same meaning.
         schema = {**schema, "properties": {}}
@@ -51,7 +56,14 @@ def write_parameters(tool: FunctionTool, outbound: Outbound) -> JsonSchema:
     if completed is not schema:
         detail = "arrays of the schema hold anything"
         outbound.ledger.add(tool.path, LossKind.REPAIRED, detail)
-    return completed
+    return given if completed is known else completed
+
+
+def _is_complete(schema: Raw) -> bool:
+    """Whether a schema needs nothing: a quick test of its text."""
+    text = bytes(schema)
+    is_listed = bytes(root_of(schema).properties) != b""
+    return is_listed and b'"array"' not in text and b"\\u" not in text
 
 
 def with_items(schema: JsonSchema) -> JsonSchema:
@@ -107,6 +119,8 @@ def is_strict(schema: Any) -> bool:
     type, the root is a plain object, and no keyword outside the subset is used (OpenAI's guide to
     structured outputs). Only then may `strict: true` be sent.
     """
+    if isinstance(schema, Raw):
+        schema = decoded(schema)
     if type(schema) is not dict or schema.get("type") != "object" or "anyOf" in schema:
         return False
     pending: list[Any] = [schema]

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import Raw, Struct
+
+from dragoman import jsontext
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import CustomTool, FunctionTool, HostedTool
 from dragoman.canonical.tools import CUSTOM_INPUT
@@ -46,9 +49,28 @@ def drop_mark(tool: FunctionTool, outbound: Outbound) -> None:
         outbound.ledger.add(f"{tool.path}.cache_control", LossKind.KNOB, detail)
 
 
-def object_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject:
+class SchemaRoot(Struct):
+    """The members at the root of a schema that services require."""
+
+    type: Raw = Raw()
+    properties: Raw = Raw()
+
+
+root_of = jsontext.decoder(SchemaRoot)
+
+
+def decoded(schema: JsonObject | Raw) -> JsonObject:
+    """A schema, to look into."""
+    return jsontext.decode(schema) if isinstance(schema, Raw) else schema
+
+
+def object_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject | Raw:
     """The schema of a tool's arguments, with an object at its root as all services require."""
     schema = tool.schema
+    if isinstance(schema, Raw):
+        if bytes(root_of(schema).type) == b'"object"':
+            return schema
+        schema = decoded(schema)
     if not schema:
         return CLOSED if tool.strict else EMPTY
     if schema.get("type") == "object":

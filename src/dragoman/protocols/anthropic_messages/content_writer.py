@@ -302,6 +302,9 @@ class BlockWriter:
     def _foreign(self, block: Foreign) -> Iterable[JsonObject]:
         if block.origin == wire.NAME:
             return (dict(block.raw),)
+        if block.text:
+            self._lose(block, LossKind.CONVERTED, f"the text of {block.type} is sent")
+            return self._plain(block.text, block)
         kind = block.loss_on(self._outbound.options)
         return self._lose(block, kind, f"{block.type} has no counterpart upstream")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dragoman import jsontext
+from msgspec import Raw
+
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import (
@@ -28,6 +29,7 @@ from dragoman.protocols.reading import UNKNOWN, Reader, carried_object, report_l
 from dragoman.protocols.tools import (
     NO_TOOLS,
     NOT_OFFERED,
+    decoded,
     drop_deferral,
     drop_hosted,
     drop_strict,
@@ -56,11 +58,10 @@ def _read_tool(tool: shapes.Tool, path: str, extras: list[Extra]) -> Tool:
     if tool.hosted is not None:
         return _read_hosted(tool.hosted, path)
     report_lost(tool, path, extras)
-    schema = carried_object(tool.input_schema, f"{path}.input_schema")
     return FunctionTool(
         name=tool.name,
         description=tool.description,
-        schema=None if schema is None else jsontext.decode(schema),
+        schema=carried_object(tool.input_schema, f"{path}.input_schema"),
         strict=tool.strict,
         deferred=tool.defer_loading or False,
         cache=cache_mark(tool.cache_control),
@@ -166,6 +167,7 @@ def _declaration(
     tool: FunctionTool | CustomTool, outbound: Outbound, reachable: bool
 ) -> JsonObject | None:
     description: str | None
+    schema: JsonObject | Raw
     if isinstance(tool, CustomTool):
         function = emulation_of(tool, outbound)
         if function is None:
@@ -178,7 +180,7 @@ def _declaration(
         entry["description"] = description
     entry["input_schema"] = schema
     if isinstance(tool, FunctionTool) and tool.strict:
-        if outbound.capabilities.strict_tools and is_enforceable(schema):
+        if outbound.capabilities.strict_tools and is_enforceable(decoded(schema)):
             entry["strict"] = True
         else:
             drop_strict(tool, outbound)

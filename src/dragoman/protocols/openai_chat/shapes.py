@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import Meta
+from msgspec import Meta, Raw
 
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.efforts import Effort
@@ -150,7 +150,7 @@ class Named(Shape):
 
 class Function(Named):
     description: str | None = None
-    parameters: _Object | None = None
+    parameters: Raw = Raw()
     strict: bool | None = None
 
 

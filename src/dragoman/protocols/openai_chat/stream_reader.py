@@ -40,6 +40,7 @@ from dragoman.protocols.fields import SPEAKING, UNKNOWN, Field, JsonObject
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
+from dragoman.protocols.openai_chat.call_state import call_entry, unread_members
 from dragoman.protocols.openai_chat.choices import Choices, has_content, indexed, with_own_delta
 from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, Details, text_in, text_of
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
@@ -404,6 +405,11 @@ class ChatReader:
         if self._tools is None:
             self._calling, self._tools = member, self._fragments(self._allocate)
         if member == self._calling:
+            for name in unread_members(fragment):
+                self._lose(f"choices[0].{self._source}.{member}.{name}", LossKind.KNOB)
+            entry = call_entry(fragment)
+            if entry is not None:
+                self._reason("", [entry], events)
             self._close(events)
             self._tools.add(fragment, events)
             return

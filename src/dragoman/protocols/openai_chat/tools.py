@@ -25,7 +25,7 @@ from dragoman.protocols.openai_schemas import (
     is_strict,
     write_parameters,
 )
-from dragoman.protocols.reading import UNKNOWN
+from dragoman.protocols.reading import UNKNOWN, carried_object
 from dragoman.protocols.searches import CONTEXT_SIZES, PLACES
 from dragoman.protocols.tools import (
     NO_TOOLS,
@@ -101,11 +101,10 @@ def _read_tool(tool: shapes.Tool, path: str, extras: list[Extra]) -> Tool:
 
 
 def _function(function: shapes.Function, path: str) -> FunctionTool:
-    check_depth(function.parameters, f"{path}.parameters")
     return FunctionTool(
         name=function.name,
         description=function.description,
-        schema=function.parameters,
+        schema=carried_object(function.parameters, f"{path}.parameters"),
         strict=function.strict,
         path=path,
     )
