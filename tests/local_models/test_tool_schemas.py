@@ -148,11 +148,8 @@ def calling(arguments: str) -> Any:
         if is_streamed(call):
             text = json.dumps(made)
             pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
-            parts = [
-                message_start(),
-                *tool_block(0, 1, *pieces, name="f"),
-                *message_end("tool_use"),
-            ]
+            made_block = tool_block(0, 1, *pieces, name="f")
+            parts = [message_start(), *made_block, *message_end("tool_use")]
             await call.send(streamed([event(part) for part in parts]))
         else:
             block = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": made}
