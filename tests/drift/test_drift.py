@@ -100,7 +100,7 @@ def _requests(name: str, params: Any) -> list[str]:
         (
             "responses",
             NewItems,
-            ["union member*whisper*", "union member*NewReasoning.effort refused*"],
+            ["union member Whisper*unknown*", "union member*NewReasoning.effort refused*"],
         ),
     ],
 )

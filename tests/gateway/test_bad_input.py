@@ -137,7 +137,7 @@ def test_fields(
 ITEMS: dict[str, tuple[dict[str, Any], str]] = {
     "no input": ({"input": 5}, "input"),
     "unknown role": ({"input": [{"role": "alien", "content": "x"}]}, "input[0].role"),
-    "unknown item": ({"input": [{"type": "hologram"}]}, "input[0]"),
+    "an item without type and role": ({"input": [{"text": "x"}]}, "input[0]"),
     "unknown part": (
         {"input": [{"role": "user", "content": [{"type": "hologram"}]}]},
         "input[0].content[0]",

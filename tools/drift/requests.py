@@ -14,7 +14,8 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from dragoman.canonical.errors import InvalidRequest
-from dragoman.protocols.fields import UNKNOWN
+from dragoman.protocols.reading import UNKNOWN
+from dragoman.protocols.unknown_text import UNKNOWN_TYPE
 from tests.library import translate_request
 from tests.losses.excused import REQUESTS, excuse
 from tests.losses.requests import PROTOCOLS, ROOTS, Case, Root, cases
@@ -61,6 +62,8 @@ def _unknown(case: Case, upstream: str) -> Iterator[Drift]:
         return
     for loss in call.losses:
         text = f"{case.client} {indexless(loss.path)}: {loss.detail}"
+        if loss.detail == UNKNOWN_TYPE and reason(text) is None:
+            yield _found(case, Kind.MEMBER, _owner(case), f"unknown: {indexless(loss.path)}")
         if loss.detail == UNKNOWN.detail and reason(text) is None:
             yield _found(case, Kind.FIELD, _owner(case), f"{indexless(loss.path)}: {loss.detail}")
 

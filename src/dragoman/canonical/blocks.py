@@ -230,13 +230,15 @@ class Foreign(Block, frozen=True, kw_only=True):
 
     `origin` names the protocol, `type` the wire type, `raw` the whole JSON value. `loss` is
     the kind of loss if it is left out. `means` is its equivalent for other protocols on routes that
-    map hosted tools: nothing by itself if empty (another block has it), unknown if None.
+    map hosted tools: nothing by itself if empty (another block has it), unknown if None. `text` is
+    the readable text in it, which other protocols are given in its place.
     """
 
     origin: str
     type: str
     raw: Any
     loss: LossKind = LossKind.CONTENT
+    text: str = ""
     means: tuple[WebSearch, ...] | None = None
 
     def loss_on(self, route: Options) -> LossKind:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from dragoman.http.limits import PROGRESS_S, Limits, seconds
+from dragoman.http.limits import PROGRESS_S, Limits
 
 _FRAMING = 4
 """Bytes of sizes, extensions and line ends that a byte of a body in chunks may take, over all."""
@@ -42,7 +42,7 @@ class Arrival:
 
     def start_waiting(self, received: int, now: float) -> float:
         """Wait for the body from `now` on. Returns when to check its progress."""
-        self._until = now + seconds(self._limits.body_s)
+        self._until = now + (self._limits.body_s or inf)
         self._mark = received
         return min(self._until, now + PROGRESS_S)
 

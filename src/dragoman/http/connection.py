@@ -27,7 +27,6 @@ from dragoman.http.head import (
     split_target,
     status_line,
 )
-from dragoman.http.limits import Budget, seconds
 from dragoman.http.problems import Problem
 from dragoman.http.request import Link, Request, UpgradedConnection
 from dragoman.http.sending import Sending
@@ -64,6 +63,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         "_upgraded",
         "_url",
         "address",
+        "budget",
         "context",
         "deadline",
         "loop",
@@ -82,6 +82,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.context = context
         self.loop = context.loop
         self.address = address
+        self.budget = context.budget
         self.state: State = "idle"
         self.deadline = inf
         """Loop time until which the client must send more."""
@@ -119,7 +120,7 @@ class Connection(asyncio.BufferedProtocol, Link):
             # The server went down during the handshake of TLS.
             transport.close()
         else:
-            self.deadline = self.loop.time() + seconds(self.context.limits.head_s)
+            self.deadline = self.loop.time() + (self.context.limits.head_s or inf)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._advance("lost")
@@ -223,7 +224,7 @@ class Connection(asyncio.BufferedProtocol, Link):
             self._discard(end)
         elif self._head_bytes and state == "idle":
             self._advance("began")
-            self.deadline = self.loop.time() + seconds(self.context.limits.head_s)
+            self.deadline = self.loop.time() + (self.context.limits.head_s or inf)
 
     def _handle_unparsed(self, data: memoryview) -> None:
         """Handle bytes that are not for the parser: of a later request, of another protocol, or to
@@ -405,11 +406,6 @@ class Connection(asyncio.BufferedProtocol, Link):
             self.sending.reset()
 
     @property
-    def budget(self) -> Budget:
-        """The memory for bodies and answers."""
-        return self.context.budget
-
-    @property
     def date(self) -> bytes:
         """The `Date` line of answers."""
         return self.context.date
@@ -475,7 +471,7 @@ class Connection(asyncio.BufferedProtocol, Link):
             self._end()
             return
         self.waits_since = now = self.loop.time()
-        self.deadline = now + seconds(self.context.limits.idle_s)
+        self.deadline = now + (self.context.limits.idle_s or inf)
         if self._ahead:
             ahead, self._ahead = self._ahead, b""
             self._pause_reading(False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-from math import inf
 
 from msgspec import Struct
 
@@ -48,11 +47,6 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 PROGRESS_S = 10.0
 """Seconds over which progress is measured."""
-
-
-def seconds(limit: float) -> float:
-    """A time limit of which 0 means none."""
-    return limit or inf
 
 
 def files_to_share() -> int | None:

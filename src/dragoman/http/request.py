@@ -37,14 +37,10 @@ class Link(ABC):
     __slots__ = ()
 
     address: str
+    budget: Budget
     loop: asyncio.AbstractEventLoop
     sending: Sending
     transport: asyncio.Transport | None
-
-    @property
-    @abstractmethod
-    def budget(self) -> Budget:
-        """The memory for bodies and answers."""
 
     @property
     @abstractmethod

@@ -9,7 +9,7 @@ import struct
 import termios
 from math import inf
 
-from dragoman.http.limits import Budget, Limits, seconds
+from dragoman.http.limits import Budget, Limits
 
 _RESET = struct.pack("ii", 1, 0)
 
@@ -94,7 +94,7 @@ class Sending:
     def watch(self) -> None:
         """Require progress of the client from now on."""
         self._unsent = self._waiting()
-        self.deadline = self._loop.time() + seconds(self._limits.send_s) if self._unsent else inf
+        self.deadline = self._loop.time() + (self._limits.send_s or inf) if self._unsent else inf
 
     def on_deadline(self) -> None:
         """Abort if the client has not read enough."""

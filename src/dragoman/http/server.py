@@ -9,12 +9,13 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import inf
 
 from dragoman.http.addresses import counted, is_here
 from dragoman.http.connection import Connection
 from dragoman.http.context import Application, Context
 from dragoman.http.head import status_line
-from dragoman.http.limits import Budget, Limits, connections_for, files_to_share, seconds
+from dragoman.http.limits import Budget, Limits, connections_for, files_to_share
 from dragoman.http.problems import Problem, Refuse, refuse_plainly
 from dragoman.http.request import Link
 
@@ -295,7 +296,7 @@ class Server:
             {}
             if tls is None
             else {
-                "ssl_handshake_timeout": min(seconds(limits.head_s), _LONGEST_S),
+                "ssl_handshake_timeout": min(limits.head_s or inf, _LONGEST_S),
                 "ssl_shutdown_timeout": limits.linger_s or 1.0,
             }
         )

@@ -1,7 +1,6 @@
 """Headers of an answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 
 
 class Headers(Mapping[str, str]):
@@ -28,7 +27,7 @@ class Headers(Mapping[str, str]):
     def get_all(self, name: str) -> list[str]:
         """Every value of a name, in order; empty where there is none."""
         # Most names asked for are there once or not at all, so nothing else is decoded.
-        wanted = _wanted(name)
+        wanted = name.lower().encode("latin-1", "replace")
         return [value.decode("latin-1").strip() for key, value in self._raw if key == wanted]
 
     def __getitem__(self, name: str) -> str:
@@ -48,11 +47,6 @@ class Headers(Mapping[str, str]):
 
     def __repr__(self) -> str:
         return f"Headers({sorted(self)})"
-
-
-@lru_cache(maxsize=256)
-def _wanted(name: str) -> bytes:
-    return name.lower().encode("latin-1", "replace")
 
 
 def _name(raw: bytes) -> str:

@@ -38,6 +38,7 @@ from dragoman.canonical.requests import Extra, Role
 from dragoman.protocols.anthropic_messages import shapes, wire
 from dragoman.protocols.anthropic_messages.web_search import Searches
 from dragoman.protocols.reading import carried_object, report_lost
+from dragoman.protocols.unknown_text import UNKNOWN_TYPE, text_in
 
 _FOREIGN = {
     "user messages": frozenset(wire.FOREIGN_BLOCKS),
@@ -109,7 +110,14 @@ class BlockReader:
         if kind not in _FOREIGN[place]:
             if kind in _KNOWN or kind in wire.FOREIGN_BLOCKS:
                 raise InvalidRequest.at(f"{path}.type", f"{kind} cannot stand in {place}")
-            raise InvalidRequest.at(f"{path}.type", "is not a known content block")
+            if place != "assistant messages":
+                raise InvalidRequest.at(f"{path}.type", "is not a known content block")
+            # The vendor made it, and the conversation has it for ever.
+            self._extras.append(Extra(path, block.value, LossKind.KNOB, UNKNOWN_TYPE))
+            text, loss = text_in(block.value), LossKind.KNOB
+            return Foreign(
+                origin=wire.NAME, type=kind[:64], raw=block.value, loss=loss, text=text, path=path
+            )
         self._searches = self._searches or Searches()
         means = self._searches.meaning(kind, block.value)
         loss = wire.FOREIGN_BLOCKS[kind]

@@ -112,6 +112,9 @@ class PartWriter:
                 self._lose(block.path, LossKind.CONVERTED, "a found tool is named in text")
                 name = self._names.outward(block.name, block.namespace)
                 return [text_part(f"The tool {name} is now available.")]
+            case Foreign() if block.text:
+                self._lose(block.path, LossKind.CONVERTED, f"the text of {block.type} is sent")
+                return [text_part(block.text)]
             case Foreign():
                 kind = block.loss_on(self._options)
                 self._lose(block.path, kind, f"{block.type} has no counterpart upstream")

@@ -25,6 +25,7 @@ from dragoman.canonical.tools import wrap_custom
 from dragoman.protocols.base import Outbound, to_json_text
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
+from dragoman.protocols.openai_chat.call_state import put_back, split_entries
 from dragoman.protocols.openai_chat.content_writer import PartWriter, bare_text, text_part
 from dragoman.protocols.openai_chat.reasoning import (
     is_foreign_state,
@@ -67,6 +68,7 @@ class _MessagesWriter:
         "_joins_system",
         "_ledger",
         "_names",
+        "_of_calls",
         "_options",
         "_outbound",
         "_own",
@@ -84,6 +86,8 @@ class _MessagesWriter:
         self._ledger = outbound.ledger
         self._names = outbound.names
         self._options = outbound.options
+        self._of_calls: list[JsonObject] = []
+        """Entries with state of the calls of the current message."""
         self._tool_of: dict[str, str] = {}
 
     def instructions(self, texts: Sequence[Text]) -> None:
@@ -234,7 +238,11 @@ class _MessagesWriter:
         if refusals:
             message["refusal"] = "".join(refusals)
         if calls:
+            if self._of_calls:
+                ids = [block.id for block in turn.blocks if type(block) is ToolCall]
+                put_back(self._of_calls, ids, calls)
             message["tool_calls"] = calls
+        self._of_calls.clear()
         if len(message) == 2 and message["content"] is None:
             if turn.blocks:
                 return
@@ -272,7 +280,9 @@ class _MessagesWriter:
         for block in thoughts:
             own = _is_own(block.opaque)
             if block.opaque is not None and own:
-                details += replayed_details(block.opaque)
+                own_details, of_calls = split_entries(replayed_details(block.opaque))
+                details += own_details
+                self._of_calls += of_calls
             lost_text = bool(block.parts) and not shown and not own
             lost_state = is_foreign_state(block.opaque) and not own
             if lost_text or lost_state:

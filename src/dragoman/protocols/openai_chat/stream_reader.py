@@ -36,10 +36,11 @@ from dragoman.canonical.losses import LossKind, Policy
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.error_body import is_error, stray_error
-from dragoman.protocols.fields import SPEAKING, UNKNOWN, Field, JsonObject
+from dragoman.protocols.fields import SPEAKING, JsonObject
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
+from dragoman.protocols.openai_chat.call_state import call_entry, unread_members
 from dragoman.protocols.openai_chat.choices import Choices, has_content, indexed, with_own_delta
 from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, Details, text_in, text_of
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
@@ -52,6 +53,7 @@ from dragoman.protocols.openai_chat.whole_message import (
     split_parts,
 )
 from dragoman.protocols.openai_errors import fault_of
+from dragoman.protocols.reading import UNKNOWN, Lost
 from dragoman.sse import DONE, Frame
 
 _NO_TEXT = Text(text="")
@@ -404,6 +406,11 @@ class ChatReader:
         if self._tools is None:
             self._calling, self._tools = member, self._fragments(self._allocate)
         if member == self._calling:
+            for name in unread_members(fragment):
+                self._lose(f"choices[0].{self._source}.{member}.{name}", LossKind.KNOB)
+            entry = call_entry(fragment)
+            if entry is not None:
+                self._reason("", [entry], events)
             self._close(events)
             self._tools.add(fragment, events)
             return
@@ -496,8 +503,8 @@ class ChatReader:
         value: JsonObject,
         known: frozenset[str],
         path: str,
-        table: Mapping[str, Field] = wire.ANSWER,
-        other: Field = UNKNOWN,
+        table: Mapping[str, Lost] = wire.ANSWER,
+        other: Lost = UNKNOWN,
     ) -> None:
         """Report the fields of an answer that have no counterpart in the canonical model."""
         for name, content in value.items():

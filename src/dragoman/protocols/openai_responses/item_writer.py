@@ -78,6 +78,10 @@ class ItemWriter:
         run: list[Text | Refusal] = []
         reasoned: list[str] = []
         for block in blocks:
+            if isinstance(block, Foreign) and block.origin != wire.NAME and block.text:
+                detail = f"the text of {block.type} is sent"
+                self._ledger.add(block.path, LossKind.CONVERTED, detail)
+                block = Text(text=block.text, path=block.path)
             if isinstance(block, _SPOKEN):
                 if run and _phase(block, run) != _phase(run[0], run):
                     self._write_message(run)
