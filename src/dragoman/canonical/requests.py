@@ -112,12 +112,14 @@ Tool: TypeAlias = FunctionTool | CustomTool | HostedTool
 
 
 class ToolRef(Struct, frozen=True):
-    """Names a declared tool."""
+    """Names a declared tool. `properties` are those of its schema that have another name upstream,
+    each with that name."""
 
     name: str
     custom: bool = False
     namespace: str | None = None
     form: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
 
 
 class ToolChoice(Struct, frozen=True, kw_only=True):
@@ -203,6 +205,8 @@ class Request(Struct, frozen=True, kw_only=True):
     speed: str | None = None
     moderation: dict[str, Any] | None = None
     store: bool | None = None
+    compacts: bool = False
+    """Whether the client wants the conversation summarised, for it to go on from."""
     extras: tuple[Extra, ...] = ()
     paths: dict[str, str] = field(default_factory=dict)
     """Canonical field name to the client's own name for it, where they differ
