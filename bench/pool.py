@@ -175,7 +175,7 @@ def alone(accounts: int) -> float:
 
     def turn() -> None:
         request, pin = next(turns), b""
-        if pool.has_choice("chat"):
+        if pool.size("chat") > 1:
             pin = conversation_keys({}, request, "bench", "chat", False).lookup
         with pool.lease(LeaseRequest("chat", name, pin)) as lease:
             builders.of(lease.account)
