@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 
 import pytest
 
 from dragoman.canonical.envelope import Sealer
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.operations.account_views import status_of
 from dragoman.protocols.base import to_json
+from dragoman.server.count import MOST_PER_MINUTE
 from dragoman.server.testing import RunningGateway
 from dragoman.translation import ClientRequest
 from dragoman.translation.estimate import IMAGE_TOKENS, PAGE_TOKENS, estimate_tokens
 from tests.gateway.clients import error_of
 from tests.gateway.conftest import Start
-from tests.gateway.http import call
+from tests.gateway.http import AUTH, JSON, Connection, call
 
 TOOL = {"name": "f", "description": "d", "input_schema": {"type": "object", "properties": {}}}
 
@@ -71,6 +75,38 @@ def test_the_next_account_counts(start: Start, api: str) -> None:
     answer = call(gateway.base_url, "POST", PATHS[api], prompt(api, "messages/sim-text"))
     assert answer.status == 200
     assert "x-dragoman-estimate" not in answer.headers
+
+
+@pytest.mark.parametrize("upstream", UPSTREAM_PATHS)
+@pytest.mark.parametrize("api", PATHS)
+@pytest.mark.parametrize("key", ["sk-sim-401", "sk-sim-402", "sk-sim-429", "sk-sim-500"])
+def test_a_count_says_nothing_of_an_account(
+    start: Start, api: str, upstream: str, key: str
+) -> None:
+    """Whatever the upstream answers to it: nobody's generation is refused for another's counts."""
+    gateway = start(keys=(key,))
+    for _ in range(5):
+        answer = call(gateway.base_url, "POST", PATHS[api], prompt(api, f"{upstream}/sim-text"))
+        assert answer.status == 200
+        assert answer.headers["x-dragoman-estimate"] == "true"
+    for account in gateway.app.pool.accounts():
+        status = status_of(gateway.app.pool.state(account.name), time.time())
+        assert status.state == "active", account.name
+
+
+@pytest.mark.parametrize("api", PATHS)
+def test_many_counts_of_a_caller_are_estimated(
+    start: Start, simulator: RunningSimulator, api: str
+) -> None:
+    gateway = start()
+    made = json.dumps(prompt(api, "messages/sim-text")).encode()
+    with Connection(gateway.base_url) as connection:
+        estimates = []
+        for _ in range(MOST_PER_MINUTE + 20):
+            connection.send("POST", PATHS[api], made, {**AUTH, **JSON})
+            estimates.append("x-dragoman-estimate" in connection.answer().headers)
+    assert estimates == [False] * MOST_PER_MINUTE + [True] * 20
+    assert len(simulator.requests) == MOST_PER_MINUTE
 
 
 @pytest.mark.parametrize("upstream", ["chat", "responses"])

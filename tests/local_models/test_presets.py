@@ -10,7 +10,7 @@ import pytest
 from dragoman.config import parse_config
 from dragoman.protocols.presets import completed
 from dragoman.protocols.settings import make_capabilities, setting
-from dragoman.serving.routing import Router, detoured
+from dragoman.serving.routing import Router, takes_detour
 from dragoman.translation import ClientRequest
 from tests.library import translate_request
 
@@ -126,4 +126,7 @@ def test_tools_alone_lead_to_responses_where_chat_takes_none(
     if effort is not None:
         asked["reasoning_effort"] = effort
     request = ClientRequest("openai_chat", json.dumps(asked).encode())
-    assert detoured(router.resolve(model), request).upstream.name == expected
+    target = router.resolve(model)
+    chosen = target.detour if takes_detour(target, request) else target
+    assert chosen is not None
+    assert chosen.upstream.name == expected

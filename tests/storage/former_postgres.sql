@@ -48,3 +48,5 @@ CREATE TRIGGER responses_counted AFTER INSERT OR DELETE OR UPDATE OF bytes ON re
 -- 2
 ALTER TABLE responses ADD COLUMN request BYTEA
 ALTER TABLE responses ADD COLUMN taken BIGINT NOT NULL DEFAULT 0
+-- 3
+CREATE INDEX responses_owned ON responses (owner, created, bytes)

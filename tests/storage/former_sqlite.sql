@@ -73,3 +73,5 @@ CREATE TABLE admins ( name TEXT PRIMARY KEY, role TEXT NOT NULL, digest TEXT NOT
 -- 11
 ALTER TABLE responses ADD COLUMN request BLOB
 ALTER TABLE responses ADD COLUMN taken INTEGER NOT NULL DEFAULT 0
+-- 12
+CREATE INDEX responses_owned ON responses (owner, created, bytes)

@@ -217,6 +217,24 @@ def test_the_oldest_make_room(make: Make, clock: Clock) -> None:
     assert "resp_9" in rows(make(most_bytes=3000))
 
 
+def test_whoever_stores_most_makes_room(make: Make, clock: Clock) -> None:
+    """Not whoever stored first: nobody drops another's responses by storing more than they do."""
+    store = make(most_bytes=10_000)
+    for number in range(3):
+        store.put(turn(number, clock, previous=None, response=b"x" * 700))
+    for number in range(10, 40):
+        theirs = turn(number, clock, owner="you", previous=None, response=b"x" * 700)
+        store.put(theirs)
+    mine = {f"resp_{number}" for number in range(3)}
+    assert rows(store) >= mine
+    assert store.get("resp_39", "you") is not None
+    assert store.get("resp_10", "you") is None
+    # Up to as much as they have, whoever has less is made room for.
+    for number in range(3, 5):
+        store.put(turn(number, clock, previous=None, response=b"x" * 700))
+    assert rows(store) >= mine | {"resp_3", "resp_4"}
+
+
 def test_one_may_be_too_large(make: Make, clock: Clock) -> None:
     store = make(largest_bytes=100)
     with pytest.raises(TooLarge):

@@ -384,7 +384,7 @@ FROM_RESPONSES: list[tuple[JsonObject, str]] = [
     (item(**{**OUTPUT, "output": {}}), "input[0].output"),
     (item(**{**OUTPUT, "output": [{"type": "x"}]}), "input[0].output[0].type"),
     (item(type="reasoning", summary="s"), "input[0].summary"),
-    (item(type="reasoning", summary=["s"]), "input[0].summary[0].text"),
+    (item(type="reasoning", summary=["s"]), "input[0].summary[0]"),
     (item(type="reasoning", summary=[], encrypted_content=5), "input[0].encrypted_content"),
     (item(type="web_search_call", action=deep(99)), "input[0]"),
     ({"tools": {}}, "tools"),

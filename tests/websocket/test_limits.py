@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Config
+from dragoman.config import Config, Storage
 from dragoman.config.limits import Limit
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway, running_gateway
@@ -31,6 +32,25 @@ def refused(sock: Socket, model: str) -> dict[str, Any]:
     assert event["type"] == "error"
     assert event["headers"] == event["error"]["headers"]
     return event
+
+
+def test_what_is_stored_without_an_answer_is_admitted(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    """`generate: false` asks no upstream, and takes room in the store: a request as any other."""
+    made = config(simulator.base_url, limit("requests", 3, "30s"))
+    made = replace(made, storage=Storage(path=str(tmp_path / "store.db")))
+    with running_gateway(made) as gateway, opened(gateway) as sock:
+        ends = [
+            sock.turn("chat/sim-text", "first", store=True, generate=False)[-1]["type"]
+            for _ in range(5)
+        ]
+        assert ends == ["response.completed"] * 3 + ["error"] * 2
+        # What is not stored is remembered by the connection alone, within its room.
+        unstored = sock.turn("chat/sim-text", "first", store=False, generate=False)
+        assert unstored[-1]["type"] == "response.completed"
+        assert told(gateway)["limits"][0]["remaining"] == 0
+    assert simulator.requests == []
 
 
 @pytest.mark.parametrize("kind", ["chat", "messages", "responses"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.protocols.openai_responses import errors, stream_reader, wire
-from dragoman.protocols.openai_responses.machine_tools import MACHINE_CALLS, MACHINE_OUTPUTS
+from dragoman.protocols.openai_responses.machine_tools import MACHINE_TOOLS
 from tools.drift.found import Kind
 from tools.drift.known import WHOLE, Known, Object, Tagged, Vocabulary, named
 
@@ -43,7 +43,8 @@ _ITEMS = Tagged(
     {
         **dict.fromkeys(wire.FOREIGN_ASSISTANT_ITEMS | wire.FOREIGN_USER_ITEMS, WHOLE),
         # What only a client of this protocol can do fails the answer; it is never asked for.
-        **dict.fromkeys((*MACHINE_CALLS, *MACHINE_OUTPUTS), WHOLE),
+        **dict.fromkeys((f"{form}_call" for form in MACHINE_TOOLS), WHOLE),
+        **dict.fromkeys((f"{form}_call_output" for form in MACHINE_TOOLS), WHOLE),
         # Items of a conversation's other side, repeated by the service: reported.
         "function_call_output": WHOLE,
         "custom_tool_call_output": WHOLE,

@@ -49,6 +49,7 @@ from dragoman.operations.inputs import (
     shortened,
 )
 from dragoman.operations.operation import Operation, Text, Upload
+from dragoman.serving.large_body_tasks import holds_more_values
 
 _log = logging.getLogger("dragoman.gateway")
 
@@ -58,6 +59,7 @@ _REMOVED = {
 }
 """Ends of paths that former versions had, and what to do instead."""
 _BODY_BYTES = 1024 * 1024
+_MOST_VALUES = 20_000
 _BODY_BYTES_OF_ANYONE = 4 * 1024
 """Bytes of a body that are read before it is determined who calls."""
 _COMPRESSED_FROM = 16 * 1024
@@ -325,6 +327,9 @@ async def _object(incoming: IncomingRequest, most: int, *, is_needed: bool) -> d
     body = await incoming.body(most)
     if not is_needed and not body.strip():
         return {}
+    if holds_more_values(body, _MOST_VALUES):
+        message = f"The body contains more than {_MOST_VALUES} values."
+        raise Refusal(413, "too_large", message)
     try:
         value = jsontext.decode(body)
     except JsonError:

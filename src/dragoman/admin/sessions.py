@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.accounts.store import StoreError
+from dragoman.edge.rates import PerMinute
 from dragoman.link.messages import (
     Answer,
     Asked,
@@ -30,7 +31,6 @@ MOST: Final = 16
 MOST_REFUSED: Final = 5
 """Sign-ins of one address in a minute, from the first, that are told why they are refused."""
 
-_REFUSED_S: Final = 60.0
 _MOST_ADDRESSES: Final = 256
 
 _WRITTEN_EVERY_S: Final = 60.0
@@ -94,8 +94,7 @@ class SessionOwner:
         self._clock = clock
         self._sessions: dict[bytes, Session] = {}
         self._written_at = 0.0
-        self._refused: dict[str, tuple[float, int]] = {}
-        """By address: when the first was within a minute, and how many there are."""
+        self._refused = PerMinute(_MOST_ADDRESSES, clock)
         handlers.answer(BEGIN, self._begin)
         handlers.answer(FIND, self._find)
         handlers.receive(END, self._end)
@@ -135,14 +134,7 @@ class SessionOwner:
             self._write()
 
     def _count_refusal(self, worker: Peer, message: Refused) -> Wait:
-        now = self._clock()
-        began, count = self._refused.pop(message.address, (now, 0))
-        if not 0 <= now - began < _REFUSED_S:
-            began, count = now, 0
-        if len(self._refused) >= _MOST_ADDRESSES:
-            del self._refused[min(self._refused, key=lambda one: self._refused[one][0])]
-        self._refused[message.address] = began, count + 1
-        return Wait(began + _REFUSED_S - now if count >= MOST_REFUSED else 0.0)
+        return Wait(self._refused.count(message.address, MOST_REFUSED))
 
     def _read(self) -> None:
         if self._file is not None and (found := self._file.changed()) is not None:

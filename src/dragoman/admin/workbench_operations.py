@@ -3,7 +3,6 @@ sent."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Annotated, cast
 
@@ -12,7 +11,7 @@ from msgspec import Meta, Struct
 from dragoman.admin.call import Call
 from dragoman.admin.replies import EventStream, Refusal
 from dragoman.admin.workbench.sending import MOST_AT_ONCE, Sending, SendRequest
-from dragoman.admin.workbench.translations import Translated, translations
+from dragoman.admin.workbench.translations import Toward, Translated, translations
 from dragoman.audit import Change
 from dragoman.canonical.errors import DragomanError
 from dragoman.canonical.losses import Policy
@@ -68,9 +67,14 @@ async def _translate(call: Call, asked: Translate) -> Translations:
     """Translate a request to each protocol, with what is lost. Nothing is sent."""
     bench = call.gateway.bench
     target = None if asked.model is None else _target(bench.router, asked.model)
-    body = _encoded(asked.body)
-    targets = await asyncio.to_thread(
-        translations, cast(ProtocolName, asked.source), body, target, bench.envelope_key
+    toward = None
+    if target is not None:
+        protocol = target.upstream.protocol
+        toward = Toward(protocol, target.model, target.options, target.capabilities)
+    source = cast(ProtocolName, asked.source)
+    # As often as there are targets and policies: in another process, whatever its size.
+    targets, _ = await bench.large.run(
+        translations, _encoded(asked.body), source, toward, bench.envelope_key
     )
     return Translations(
         source=asked.source,

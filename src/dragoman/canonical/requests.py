@@ -112,12 +112,14 @@ Tool: TypeAlias = FunctionTool | CustomTool | HostedTool
 
 
 class ToolRef(Struct, frozen=True):
-    """Names a declared tool."""
+    """Names a declared tool. `properties` are those of its schema that have another name upstream,
+    each with that name."""
 
     name: str
     custom: bool = False
     namespace: str | None = None
     form: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
 
 
 class ToolChoice(Struct, frozen=True, kw_only=True):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import ToolCall
@@ -32,15 +34,18 @@ class _Call:
     """What is known of a call while it streams. Its arguments are `held` as long as they are white
     space or a null, which may turn out to be all there is, or may not be that of JSON."""
 
-    __slots__ = ("emulated", "escapes", "head", "held", "pieces")
+    __slots__ = ("emulated", "escapes", "head", "held", "pieces", "properties")
 
-    def __init__(self, head: ToolCall, emulated: bool) -> None:
+    def __init__(self, head: ToolCall, emulated: bool, properties: Mapping[str, str]) -> None:
         self.escapes: Escapes | None = None
         """None before the first escape in arguments that are JSON."""
         self.head = head
         self.emulated = emulated
         self.held = emulated or not head.custom
         self.pieces: list[str] = []
+        self.properties = properties
+        """The client's names of properties that have others upstream, by these: then the arguments
+        are held until they are whole."""
 
 
 class ToolRestorer:
@@ -88,10 +93,12 @@ class ToolRestorer:
         return (event,)
 
     def _opened(self, event: Opened, head: ToolCall) -> Event:
-        emulated = False
+        emulated, properties = False, _NOTHING_RENAMED
         known = self._names.inward(head.name) if head.namespace is None else None
         if known is not None:
             emulated = known.custom and not head.custom
+            if known.properties:
+                properties = {new: old for old, new in known.properties}
             head = replace(
                 head,
                 name=known.name,
@@ -99,7 +106,7 @@ class ToolRestorer:
                 custom=known.custom,
                 form=known.form,
             )
-        self._calls[event.index] = _Call(head, emulated)
+        self._calls[event.index] = _Call(head, emulated, properties)
         return Opened(event.index, head)
 
     def _last(self, index: int, text: str, call: _Call) -> tuple[Event, ...]:
@@ -110,7 +117,7 @@ class ToolRestorer:
 
     def _more(self, event: Delta, call: _Call) -> tuple[Event, ...]:
         """More of the arguments of a call that nothing was given of."""
-        if call.emulated:
+        if call.emulated or call.properties:
             return ()
         said = "".join(call.pieces)
         if _NULL.startswith(said.strip()):
@@ -136,6 +143,8 @@ class ToolRestorer:
             return (event,)
         if text.strip() in ("", _NULL):
             return (Delta(event.index, "{}"), event)
+        if call.properties and (value := object_of(text)) is not None:
+            return (Delta(event.index, _renamed(value, call.properties)), event)
         return (event,) if is_json_object(text) else self._cut(event, call)
 
     def _cut(self, event: Closed, call: _Call) -> tuple[Event]:
@@ -149,6 +158,22 @@ def _escaped(event: Delta, call: _Call) -> Delta:
         return event  # free text
     call.escapes = call.escapes or Escapes()
     return Delta(event.index, call.escapes.push(event.text), event.logprobs)
+
+
+_NOTHING_RENAMED: Mapping[str, str] = {}
+
+
+def _renamed(value: dict[str, Any], names: Mapping[str, str]) -> str:
+    return msgspec.json.encode(with_renamed_keys(value, names)).decode()
+
+
+def with_renamed_keys(value: Any, names: Mapping[str, str]) -> Any:
+    """A JSON value with the members of its objects renamed, at any depth."""
+    if type(value) is list:
+        return [with_renamed_keys(element, names) for element in value]
+    if type(value) is not dict:
+        return value
+    return {names.get(key, key): with_renamed_keys(inner, names) for key, inner in value.items()}
 
 
 def is_json_object(text: str) -> bool:

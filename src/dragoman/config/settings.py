@@ -524,8 +524,8 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Restart a background response once, on another worker, if its worker was killed or stopped.
     The upstream may bill both. False: it fails."""
     responses_bytes: AtLeastOne = 1024 * 1024 * 1024
-    """Bytes of all stored responses; the oldest are dropped for new ones. A response larger than 64
-    MiB is not stored."""
+    """Bytes of all stored responses; the oldest of whoever stores most are dropped for new ones. A
+    response larger than 64 MiB is not stored."""
 
     @property
     def place(self) -> str | None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 
 from msgspec import Struct
 
+from dragoman.edge.rates import PerMinute
 from dragoman.http.addresses import counted, is_here
 from dragoman.link.messages import Notice, Peer
 from dragoman.link.owner import Owner
 
-_WINDOW_S = 60.0
 _MOST_ADDRESSES = 4096
 
 
@@ -43,7 +42,7 @@ class Logins:
     others behind the same address. Keys are too long to be guessed (`docs/security.md`).
     """
 
-    __slots__ = ("_clock", "_failures", "_link", "_most")
+    __slots__ = ("_counts", "_link", "_most")
 
     def __init__(self, most: int, link: Peer, clock: Callable[[], float] = time.monotonic) -> None:
         """
@@ -54,10 +53,8 @@ class Logins:
         """
         self._most = most
         self._link = link
-        self._clock = clock
+        self._counts = PerMinute(_MOST_ADDRESSES, clock)
         link.handlers.receive(WRONG_KEY, self._receive)
-        self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
-        """By address: when the first of them was, and how many there are."""
 
     def failed(self, address: str) -> float:
         """Count a wrong key from `address`. Returns the seconds until the next one is answered as
@@ -65,19 +62,8 @@ class Logins:
         if not self._most or is_here(address):
             return 0.0
         address = counted(address)
-        began, count = self._count(address)
         self._link.report(WRONG_KEY, WrongKey(address))
-        return began + _WINDOW_S - self._clock() if count > self._most else 0.0
+        return self._counts.count(address, self._most)
 
     def _receive(self, owner: Peer, message: WrongKey) -> None:
-        self._count(message.address)
-
-    def _count(self, address: str) -> tuple[float, int]:
-        now = self._clock()
-        began, count = self._failures.pop(address, (now, 0))
-        if now >= began + _WINDOW_S:
-            began, count = now, 0
-        found = self._failures[address] = began, count + 1
-        if len(self._failures) > _MOST_ADDRESSES:
-            self._failures.popitem(last=False)
-        return found
+        self._counts.count(message.address, self._most)

@@ -20,7 +20,7 @@ from dragoman.canonical.halves import MENDED, Halves
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.options import Capabilities, Options
-from dragoman.canonical.requests import Request
+from dragoman.canonical.requests import FunctionTool, Request
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError, JsonTooDeep, decode_mended, decoder, strict
 from dragoman.protocols.fields import JsonObject
@@ -324,6 +324,10 @@ def _all_fit(members: Mapping[str, msgspec.Raw], capabilities: Capabilities) -> 
     return ()
 
 
+def _none_renamed(tool: FunctionTool) -> dict[str, str]:
+    return {}
+
+
 def _no_headers(capabilities: Capabilities) -> Mapping[str, str]:
     return {}
 
@@ -569,6 +573,8 @@ class Translate(Struct, frozen=True, kw_only=True):
     """The bytes to write in a stream during silence."""
     tool_name_limit: int
     """Longest tool name the protocol allows."""
+    renamed_properties: Callable[[FunctionTool], dict[str, str]] = _none_renamed
+    """The properties of a tool's arguments whose names the services refuse, with legal ones."""
     namespaces: bool = False
     """Whether tools can be declared in namespaces."""
     taken_stops: Callable[[Sequence[str]], tuple[str, ...]]

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from operator import attrgetter
 
-from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.names import safe_id
-from dragoman.canonical.requests import Extra, JsonSchema
+from dragoman.canonical.requests import JsonSchema
 from dragoman.protocols.fields import (
-    Fields,
     JsonObject,
-    Readers,
-    boolean,
-    carried,
     check_depth,
-    string,
 )
 from dragoman.protocols.openai_schemas import is_strict
 from dragoman.protocols.reading import Shape
@@ -56,38 +50,6 @@ LONGEST_USER_ID = 128
 """Characters of a `safety_identifier` (response_create_params.py)."""
 _LONGEST_FORMAT_NAME = 64
 """Characters of a schema's name, of `[A-Za-z0-9_-]`."""
-
-
-def read_metadata(fields: Fields, name: str, _: list[Extra]) -> dict[str, str] | None:
-    """A map of texts, for `Readers`."""
-    value = fields.take_object(name) or {}
-    for key, item in value.items():
-        if type(item) is not str:
-            raise InvalidRequest.at(f"{name}.{key}", "must be a string")
-    return value or None
-
-
-LABELS: Readers = {
-    "metadata": ("metadata", read_metadata),
-    "user": ("user", string),
-    "safety_identifier": ("safety_identifier", string),
-    "prompt_cache_key": ("prompt_cache_key", string),
-    "prompt_cache_retention": ("prompt_cache_retention", string),
-    "service_tier": ("service_tier", string),
-    "moderation": ("moderation", carried),
-    "store": ("store", boolean),
-}
-"""Readers of the members about the end user, caching and serving."""
-
-
-def read_schema(fields: Fields, schema: JsonObject) -> JsonSchema:
-    """A schema for the answer; its name and other members are in `fields`."""
-    return JsonSchema(
-        schema=schema,
-        name=fields.need_str("name"),
-        description=fields.take_str("description"),
-        strict=fields.take_bool("strict"),
-    )
 
 
 def write_schema(asked: JsonSchema, settings: RequestSettings) -> JsonObject | None:

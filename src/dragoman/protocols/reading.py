@@ -47,7 +47,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from operator import attrgetter
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, inspect, structs
@@ -105,14 +105,19 @@ class Unknown(Struct, forbid_unknown_fields=True, tag_field="type", tag=""):
         return None
 
 
+REFUSED: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""The errors of a decoder."""
+
+
 class Reader(Generic[T]):
     """The reader of the shape `kind`."""
 
-    __slots__ = ("_decode", "_kind")
+    __slots__ = ("_kind", "decode")
 
     def __init__(self, kind: type[T]) -> None:
         self._kind = kind
-        self._decode = msgspec.json.Decoder(kind).decode
+        self.decode: Callable[[bytes | Raw], T] = msgspec.json.Decoder(kind).decode
+        """Decodes JSON text without unknown members. Raises one of `REFUSED`."""
 
     def read(self, body: bytes | Raw, extras: list[Extra], path: str = "") -> T:
         """The shape that JSON text has; its unknown members go into the extras. `path` is its path
@@ -122,9 +127,9 @@ class Reader(Generic[T]):
             InvalidRequest: not a JSON object, or naming the member at fault.
         """
         try:
-            return self._decode(body)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            value = jsontext.decode(body) if path else decode_object(bytes(body))
+            return self.decode(body)
+        except REFUSED:
+            value = carried_value(Raw(body), path) if path else decode_object(bytes(body))
             return self.convert(value, path, extras)
 
     def convert(self, value: Any, path: str, extras: list[Extra]) -> T:
@@ -153,9 +158,22 @@ def report_lost(given: Struct, path: str, extras: list[Extra]) -> None:
             extras.append(Extra(at, value, lost.kind, lost.detail, lost.code))
 
 
+def members_of(shape: type[Struct]) -> frozenset[str]:
+    """The names of the members that a shape knows."""
+    tag_field = shape.__struct_config__.tag_field
+    names = [member.encode_name for member in structs.fields(shape)]
+    return frozenset(names if tag_field is None else [tag_field, *names])
+
+
 def is_neutral(value: Any, neutral: Iterable[Any]) -> bool:
     """Whether a value is one of those without an effect, of the same type."""
     return any(type(value) is type(same) and value == same for same in neutral)
+
+
+def lost_in(member: structs.FieldInfo) -> Lost | None:
+    """The meaning of losing a member; None if it has a canonical counterpart."""
+    notes = getattr(member.type, "__metadata__", ())
+    return next((note for note in notes if isinstance(note, Lost)), None)
 
 
 @cache
@@ -167,8 +185,7 @@ def _lost(
     found = [
         (member.name, member.encode_name, lost)
         for member in structs.fields(kind)
-        for lost in getattr(member.type, "__metadata__", ())
-        if isinstance(lost, Lost)
+        if (lost := lost_in(member)) is not None
     ]
     names = [attribute for attribute, _, _ in found]
     # With a single name an attrgetter returns no tuple.
@@ -178,6 +195,44 @@ def _lost(
         else lambda given: tuple(getattr(given, name) for name in names)
     )
     return values_of, (None,) * len(found), tuple((name, lost) for _, name, lost in found)
+
+
+def text(value: Any, path: str, name: str) -> str:
+    """A text that must be there: the member `name` of the object at `path`.
+
+    Raises:
+        InvalidRequest: it is anything else.
+    """
+    if type(value) is not str:
+        problem = "is required" if value is None else "must be a string"
+        raise InvalidRequest.at(f"{path}.{name}", problem)
+    return value
+
+
+def needed(value: str | None, path: str, name: str) -> str:
+    """A text that must not be empty.
+
+    Raises:
+        InvalidRequest: it is, or there is none.
+    """
+    if not value:
+        problem = "is required" if value is None else "must not be empty"
+        raise InvalidRequest.at(f"{path}.{name}", problem)
+    return value
+
+
+def carried_value(raw: Raw, path: str) -> Any:
+    """The value at `path` that was carried; None if it is absent.
+
+    Raises:
+        InvalidRequest: it is not JSON, or nested too deeply.
+    """
+    if not memoryview(raw).nbytes:
+        return None
+    try:
+        return jsontext.decode(raw)
+    except jsontext.JsonError:
+        raise InvalidRequest.at(path, "is not valid JSON text") from None
 
 
 def carried_object(raw: Raw, path: str) -> Raw | None:
@@ -193,8 +248,18 @@ def carried_object(raw: Raw, path: str) -> Raw | None:
     if not text.startswith(b"{"):
         raise InvalidRequest.at(path, "must be an object")
     if text.count(b"{") + text.count(b"[") > MAX_DEPTH:
-        check_depth(jsontext.decode(raw), path)
+        check_depth(carried_value(raw, path), path)
     return raw
+
+
+def carried_dict(raw: Raw, path: str) -> JsonObject | None:
+    """The same object, decoded.
+
+    Raises:
+        InvalidRequest: naming `path`.
+    """
+    carried = carried_object(raw, path)
+    return None if carried is None else carried_value(carried, path)
 
 
 # --- the walk along a shape ---------------------------------------------------------------------

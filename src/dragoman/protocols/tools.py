@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from dragoman import jsontext
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import CustomTool, FunctionTool, HostedTool
 from dragoman.canonical.tools import CUSTOM_INPUT
-from dragoman.protocols.base import Outbound
+from dragoman.protocols.base import Outbound, to_json
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.portable_schemas import has_old_words, is_combined, portable
 
 NO_TOOLS: Final = "there are no tools to choose from"
 NOT_OFFERED: Final = "names a tool that is not offered upstream"
@@ -54,6 +55,17 @@ class SchemaRoot(Struct):
 
     type: Raw = Raw()
     properties: Raw = Raw()
+    any_of: Raw = field(name="anyOf", default=Raw())
+    one_of: Raw = field(name="oneOf", default=Raw())
+    all_of: Raw = field(name="allOf", default=Raw())
+    forbidden: Raw = field(name="not", default=Raw())
+    reference: Raw = field(name="$ref", default=Raw())
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is an object that combines nothing."""
+        combined = (self.any_of, self.one_of, self.all_of, self.forbidden, self.reference)
+        return bytes(self.type) == b'"object"' and not any(map(bytes, combined))
 
 
 root_of = jsontext.decoder(SchemaRoot)
@@ -68,11 +80,15 @@ def object_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject | Raw:
     """The schema of a tool's arguments, with an object at its root as all services require."""
     schema = tool.schema
     if isinstance(schema, Raw):
-        if bytes(root_of(schema).type) == b'"object"':
+        if root_of(schema).is_plain and not has_old_words(bytes(schema)):
             return schema
         schema = decoded(schema)
     if not schema:
         return CLOSED if tool.strict else EMPTY
+    if is_combined(schema) or has_old_words(to_json(schema)):
+        schema, changes = portable(schema)
+        for detail in changes:
+            outbound.ledger.add(tool.path, LossKind.CONVERTED, detail)
     if schema.get("type") == "object":
         return schema
     outbound.ledger.add(tool.path, LossKind.REPAIRED, "the schema's root became an object")

@@ -114,6 +114,10 @@ class StoredResponses:
                 request, caller, target, continuation=continuation
             )
             if continuation is not None and continuation.prepares:
+                if pending is not None:
+                    # It takes room in the store, as the response to any request does.
+                    await self._exchange.admit(incoming, caller, record, request)
+                    record.usage = Usage()
                 return self._prepare(incoming, request, pending)
             if pending is not None and pending.background:
                 return self.background.begin(incoming, caller, record, request, pending)

@@ -15,6 +15,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import Headers
 from dragoman.edge.incoming import IncomingRequest, while_connected
+from dragoman.edge.rates import PerMinute
 from dragoman.edge.record import Record
 from dragoman.jsontext import members as members_of
 from dragoman.protocols import CODECS
@@ -40,6 +41,12 @@ _CANNOT_COUNT = (404, 405, 501)
 """Statuses of an upstream that has no such endpoint."""
 
 
+MOST_PER_MINUTE = 120
+"""Counts of one caller in a minute that upstreams are asked for, by each worker. Further ones are
+estimated: limits of keys do not hold counts, and upstreams have limits of their own."""
+_MOST_CALLERS = 4096
+
+
 class Counter:
     """Serves the endpoints that count, of every protocol that has one."""
 
@@ -56,6 +63,7 @@ class Counter:
         self._upstreams = upstreams
         self._conversations = conversations
         self._upstream_responses = upstream_responses
+        self._rate = PerMinute(_MOST_CALLERS)
 
     async def serve(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """Count the tokens of one request.
@@ -93,11 +101,13 @@ class Counter:
     ) -> None:
         """Ask one account after another for the count; estimate it where none can count."""
         target = plan.target
-        codec, attempts = target.upstream.codec, Attempts(self._upstreams.pool, record)
+        codec = target.upstream.codec
+        # What is answered to a count says nothing of what would be to a request for an answer.
+        attempts = Attempts(self._upstreams.pool, record, observes=False)
         clients, counting = incoming.codec.endpoint.counting, codec.endpoint.counting
         assert clients is not None
         count: int | None = None
-        if counting is not None:
+        if counting is not None and not self._rate.count(record.caller, MOST_PER_MINUTE):
             if request.is_large:
                 _, body = await self._large.work(
                     body_to_count_in_helper, request, codec.name, settings
@@ -160,7 +170,6 @@ class Counter:
             raise failed_call(error, target.upstream.name) from None
         if count is None:
             raise unusable(UpstreamError.unreadable("it holds no count").fault)
-        lease.succeeded()
         return count
 
 

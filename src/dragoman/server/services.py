@@ -343,7 +343,9 @@ class Services:
             return generation
         from dragoman.admin.workbench.sending import Bench
 
-        bench = Bench(config, router, upstreams, prices, exchange_of, self._count, sealer.key)
+        bench = Bench(
+            config, router, upstreams, prices, exchange_of, self._count, sealer.key, self.large
+        )
         admin = self._administration().admin_of(bench, keys, proxies)
         return replace(generation, admin=admin)
 

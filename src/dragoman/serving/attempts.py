@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.accounts.decide.decisions import fitting
+from dragoman.accounts.decide.decisions import classify, fitting
 from dragoman.accounts.decide.states import Decision
 from dragoman.accounts.decide.symptoms import UNREACHABLE, Symptom
 from dragoman.accounts.pool import AccountPool, Lease, NoAccount
@@ -94,6 +94,7 @@ class Attempts:
         "_host_down",
         "_hung",
         "_in_vain",
+        "_observes",
         "_plan",
         "_pool",
         "_record",
@@ -108,9 +109,13 @@ class Attempts:
         "made",
     )
 
-    def __init__(self, pool: AccountPool, record: Record, *, explains: bool = False) -> None:
-        """`explains`: record the accounts among which the first one of an upstream was chosen."""
+    def __init__(
+        self, pool: AccountPool, record: Record, *, explains: bool = False, observes: bool = True
+    ) -> None:
+        """`explains`: record the accounts among which the first one of an upstream was chosen.
+        `observes`: failures count for the states of accounts, proxies and hosts."""
         self._explains = explains
+        self._observes = observes
         self._pool = pool
         self._record = record
         self._started = record.sent_at or time.perf_counter()
@@ -245,6 +250,20 @@ class Attempts:
             note_failure(self._record, self._plan, lease, kind, failure.status)
             self._failed_by_model(failure)
             return
+        if self._observes:
+            decision = self._observe(lease, failure)
+        else:
+            rules = self._pool.rules(self._plan.upstream.name).rules
+            decision = classify(failure.symptom, rules)
+        ruling = self._ruling(failure.symptom, decision)
+        note_failure(self._record, self._plan, lease, kind, failure.status, ruling)
+        if decision.tries_next:
+            self._failure = more_informative(self._failure, failure)
+        else:
+            self.gave_up = GaveUp(failure.fault, failure)
+
+    def _observe(self, lease: Lease, failure: Failure) -> Decision:
+        """Report a failure to the pool, which decides."""
         upstream = self._plan.upstream
         if failure.unanswered:
             lease.proxy_failed()
@@ -256,13 +275,7 @@ class Attempts:
             self._wanted = replace(self._wanted, proven=True)
         if failure.unreached:
             self._host_unreached(lease, failure)
-        decision = lease.failed(failure.symptom)
-        ruling = self._ruling(failure.symptom, decision)
-        note_failure(self._record, self._plan, lease, kind, failure.status, ruling)
-        if decision.tries_next:
-            self._failure = more_informative(self._failure, failure)
-        else:
-            self.gave_up = GaveUp(failure.fault, failure)
+        return lease.failed(failure.symptom)
 
     def _ruling(self, symptom: Symptom, decision: Decision) -> Ruling:
         """What was decided upon a failure, and after which row of the rules."""

@@ -201,6 +201,7 @@ TABLES: Final = (
             "previous": "(previous)",
             "expires": "(expires) WHERE NOT deleted",
             "created": "(created)",
+            "owned": "(owner, created, bytes)",
             "hidden": "(deleted) WHERE deleted",
             "running": "(alive) WHERE background",
         },

@@ -289,7 +289,8 @@ class Call:
     def _differs(self, tool: Tool) -> bool:
         """Whether calls of the tool look different upstream than to the client."""
         if type(tool) is FunctionTool:
-            return self._names.outward(tool.name, tool.namespace) != tool.name
+            known = self._names.inward(tool.name)
+            return known is None or known.name != tool.name or bool(known.properties)
         return type(tool) is CustomTool
 
     def _may_be_long(self, request: Request) -> bool:
@@ -637,7 +638,8 @@ def tool_names(request: Request, upstream: Codec) -> ToolNames:
     for tool in request.tools:
         if type(tool) is FunctionTool:
             space = None if namespaced else tool.namespace
-            refs[space, tool.name] = ToolRef(tool.name, False, space, tool.form)
+            renamed = tuple(upstream.translate.renamed_properties(tool).items())
+            refs[space, tool.name] = ToolRef(tool.name, False, space, tool.form, renamed)
         elif type(tool) is CustomTool:
             space = None if namespaced else tool.namespace
             refs[space, tool.name] = ToolRef(tool.name, True, space)

@@ -23,6 +23,7 @@ from dragoman.prices.lookup import Prices
 from dragoman.protocols import CODECS, ProtocolName
 from dragoman.serving.copies import ObservedClient
 from dragoman.serving.exchange import Exchange
+from dragoman.serving.large import LargeBodies
 from dragoman.serving.plan import POLICY
 from dragoman.serving.routing import Router
 from dragoman.serving.upstream_requests import UpstreamRequestBuilders
@@ -76,7 +77,8 @@ class ExchangeOf(Protocol):
 
 class Bench(Struct, frozen=True):
     """What requests are sent with: the parts of one configuration. `count` counts a request that
-    has ended, `envelope_key` opens the reasoning that clients send back."""
+    has ended, `envelope_key` opens the reasoning that clients send back, `large` does what would
+    keep others waiting."""
 
     config: Config
     router: Router
@@ -85,6 +87,7 @@ class Bench(Struct, frozen=True):
     exchange: ExchangeOf
     count: Callable[[IncomingRequest, Record], None]
     envelope_key: bytes
+    large: LargeBodies
 
 
 class Sending:

@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest, Refused
 from dragoman.canonical.losses import Loss, Policy
-from dragoman.canonical.options import Options
+from dragoman.canonical.options import Capabilities, Options
 from dragoman.protocols import CODECS, ProtocolName
-from dragoman.serving.routing import Target
 from dragoman.translation import ClientRequest, translate_request
 
 
@@ -39,34 +38,42 @@ class Translated(Struct, frozen=True):
     verdicts: Mapping[str, Verdict]
 
 
-def translations(
-    client: ProtocolName, body: bytes, target: Target | None = None, envelope_key: bytes = b""
-) -> list[Translated]:
-    """Translate the request `body` of a `client` to each of the other protocols.
+class Toward(Struct, frozen=True):
+    """The target whose options apply: its protocol, its name of the model, and what it can do."""
 
-    `target` is whose options apply, and toward its protocol what its upstream can do and its name
-    of the model; None for the defaults.
+    protocol: str
+    model: str
+    options: Options
+    capabilities: Capabilities
+
+
+def translations(
+    body: bytes, client: ProtocolName, toward: Toward | None, envelope_key: bytes
+) -> tuple[list[Translated], bytes]:
+    """Translate the request `body` of a `client` to each of the other protocols, with the defaults
+    unless there is a target. In the form of what `LargeBodies.run` calls.
 
     Raises:
         InvalidRequest: it is no request of that protocol.
     """
     ClientRequest(client, body).read(Sealer(envelope_key))
-    return [
-        _translated(client, cast(ProtocolName, protocol), body, target, envelope_key)
+    found = [
+        _translated(client, cast(ProtocolName, protocol), body, toward, envelope_key)
         for protocol in CODECS
         if protocol != client
     ]
+    return found, b""
 
 
 def _translated(
     client: ProtocolName,
     protocol: ProtocolName,
     body: bytes,
-    target: Target | None,
+    toward: Toward | None,
     envelope_key: bytes,
 ) -> Translated:
-    options = Options() if target is None else target.options
-    at = target if target is not None and target.upstream.protocol == protocol else None
+    options = Options() if toward is None else toward.options
+    at = toward if toward is not None and toward.protocol == protocol else None
     made: str | None = None
     losses: tuple[Loss, ...] = ()
     verdicts = {}

@@ -13,6 +13,7 @@ from dragoman.protocols.anthropic_messages.response_reader import read_response
 from dragoman.protocols.anthropic_messages.settings import MessagesOptions, output_limit
 from dragoman.protocols.anthropic_messages.stream_reader import MessagesReader
 from dragoman.protocols.anthropic_messages.stream_writer import MessagesWriter
+from dragoman.protocols.anthropic_messages.tools import renamed_properties
 from dragoman.protocols.base import Codec, Translate
 
 CODEC = Codec(
@@ -28,6 +29,7 @@ CODEC = Codec(
         write_error=write_error,
         keepalive=PING,
         tool_name_limit=wire.NAME_LIMIT,
+        renamed_properties=renamed_properties,
         taken_stops=taken_stops,
         answer_writer=MessagesWriter,
         output_limit=output_limit,

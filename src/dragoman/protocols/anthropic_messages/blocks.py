@@ -51,6 +51,13 @@ _OPENS = {"text_delta": _TEXT, "thinking_delta": _THINKING, "signature_delta": _
 """Deltas that reveal the kind of a block with no start. The kind is also the member with the
 text."""
 
+_GROWING: dict[type, str] = {
+    shapes.TextDelta: _TEXT,
+    shapes.ThinkingDelta: _THINKING,
+    shapes.InputDelta: _TOOL,
+}
+"""The kinds of blocks that grow by deltas of the exact form."""
+
 _TEXTS = frozenset({_TEXT, _THINKING})
 """Kinds of blocks with a text, in the member of the same name."""
 
@@ -334,6 +341,17 @@ class Blocks:
         return [Delta(number, text)]
 
     # Its deltas.
+
+    def piece(self, event: shapes.BlockDelta) -> Iterable[Event] | None:
+        """A delta of the exact form. None unless it is a further piece of a block of its kind."""
+        kind, number = self._at.get(event.index, _NO_BLOCK)
+        delta = event.delta
+        if _GROWING[type(delta)] != kind:
+            return None
+        if not delta.text:
+            return ()
+        self._received[number][2].append(delta.text)
+        return (Delta(number, delta.text),)
 
     def delta(self, event: JsonObject) -> Iterable[Event]:
         """A `content_block_delta` event."""

@@ -29,7 +29,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.losses import LossKind, Policy
 from dragoman.canonical.names import safe_id
 from dragoman.canonical.requests import Role
-from dragoman.canonical.tools import wrap_custom
+from dragoman.canonical.tools import with_renamed_keys, wrap_custom
 from dragoman.jsontext import object_of
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.caching import mark
@@ -261,7 +261,13 @@ class BlockWriter:
         if not block.arguments.strip() and self._outbound.options.policy is not Policy.STRICT:
             return {}
         value = object_of(block.arguments)
-        return self._invalid_input(block) if value is None else value
+        if value is None:
+            return self._invalid_input(block)
+        names = self._outbound.names
+        known = names.inward(names.outward(block.name, block.namespace))
+        if known is not None and known.properties:
+            value = with_renamed_keys(value, dict(known.properties))
+        return value
 
     def _invalid_input(self, block: ToolCall) -> JsonObject:
         """The input to send for arguments that are not a JSON object."""

@@ -393,3 +393,30 @@ class Answer(Shape):
     stop_sequence: str | None = None
     stop_details: None = None
     usage: dict[str, Any] | None = None
+
+
+class TextDelta(Shape, tag_field="type", tag="text_delta"):
+    """More text."""
+
+    text: str
+
+
+class ThinkingDelta(Shape, tag_field="type", tag="thinking_delta", kw_only=True):
+    """More thinking. `estimated_tokens` only helps to draw a progress bar; usage has the count."""
+
+    text: str = field(name="thinking")
+    estimated_tokens: Any = None
+
+
+class InputDelta(Shape, tag_field="type", tag="input_json_delta"):
+    """More of the input of a call."""
+
+    text: str = field(name="partial_json")
+
+
+class BlockDelta(Shape):
+    """A `content_block_delta` event with a piece of a block."""
+
+    type: Literal["content_block_delta"]
+    index: int
+    delta: TextDelta | ThinkingDelta | InputDelta

@@ -19,7 +19,7 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.losses import LossKind, Policy
 from dragoman.canonical.usage import Usage
-from dragoman.jsontext import JsonError
+from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.anthropic_messages import shapes, wire
 from dragoman.protocols.anthropic_messages.blocks import Blocks
 from dragoman.protocols.anthropic_messages.errors import fault_of
@@ -49,6 +49,8 @@ from dragoman.sse import DONE, Frame
 _SAYING = SPEAKING | {"delta"}
 """Members of events with content of an answer."""
 
+_delta = decoder(shapes.BlockDelta)
+
 _SECOND = "a second message begins in it"
 
 
@@ -73,6 +75,10 @@ class MessagesReader:
         """The events of one frame, in order."""
         if self._over:
             return ()
+        if self._started and frame.event == b"content_block_delta":
+            piece = self._piece(frame.data)
+            if piece is not None:
+                return piece
         try:
             try:
                 event = self._inbound.decode(frame.data)
@@ -93,6 +99,13 @@ class MessagesReader:
         except UpstreamError as error:
             self._over = True
             return (Failed(error.fault),)
+
+    def _piece(self, data: bytes) -> Iterable[Event] | None:
+        """The events of nearly every frame: a further piece of a block. None for any other."""
+        try:
+            return self._blocks.piece(_delta(data))
+        except JsonError:
+            return None
 
     def exact(self, answer: shapes.Answer) -> list[Event]:
         """The canonical events of a whole answer in the exact form."""

@@ -23,8 +23,13 @@ from dragoman.protocols.anthropic_messages import shapes, web_search, wire
 from dragoman.protocols.anthropic_messages.caching import mark
 from dragoman.protocols.anthropic_messages.content_reader import cache_mark
 from dragoman.protocols.anthropic_messages.schemas import is_enforceable
-from dragoman.protocols.base import Outbound
+from dragoman.protocols.base import Outbound, to_json
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.portable_schemas import (
+    legal_names,
+    may_have_illegal_names,
+    with_names,
+)
 from dragoman.protocols.reading import UNKNOWN, Reader, carried_object, report_lost
 from dragoman.protocols.tools import (
     NO_TOOLS,
@@ -175,7 +180,13 @@ def _declaration(
         description, schema = function
     else:
         description, schema = tool.description, object_schema(tool, outbound)
-    entry: JsonObject = {"name": outbound.names.outward(tool.name, tool.namespace)}
+    name = outbound.names.outward(tool.name, tool.namespace)
+    known = outbound.names.inward(name)
+    if known is not None and known.properties:
+        schema = with_names(decoded(schema), dict(known.properties))
+        detail = "properties have other names upstream"
+        outbound.ledger.add(tool.path, LossKind.CONVERTED, detail)
+    entry: JsonObject = {"name": name}
     if description:
         entry["description"] = description
     entry["input_schema"] = schema
@@ -191,6 +202,15 @@ def _declaration(
     if isinstance(tool, FunctionTool) and tool.cache is not None:
         mark(entry, tool.cache, tool.path)
     return entry
+
+
+def renamed_properties(tool: FunctionTool) -> dict[str, str]:
+    """The properties of a tool whose names the service refuses, with legal ones."""
+    schema = tool.schema
+    if not schema:
+        return {}
+    text = bytes(schema) if isinstance(schema, Raw) else to_json(schema)
+    return legal_names(decoded(schema)) if may_have_illegal_names(text) else {}
 
 
 def _must_search(request: Request, outbound: Outbound) -> bool:

@@ -5,6 +5,7 @@ response_input_image_param.py, response_input_file_param.py, response_output_tex
 from __future__ import annotations
 
 import binascii
+from collections.abc import Iterable
 from mimetypes import types_map
 from typing import Any
 
@@ -24,87 +25,66 @@ from dragoman.canonical.blocks import (
     UrlCitation,
 )
 from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra
-from dragoman.protocols.fields import Fields
-from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses import shapes, wire
+from dragoman.protocols.reading import report_lost
 
-_TEXT_PARTS = frozenset({"input_text", "output_text", "text"})
 _PDF_HEAD = "JVBERi"
 """The beginning of any PDF in base64 (`%PDF`)."""
 _UNKNOWN_BYTES = "application/octet-stream"
 
 
 def read_content(
-    value: Any, path: str, extras: list[Extra], phase: str | None = None
+    content: shapes.Content, path: str, extras: list[Extra], phase: str | None = None
 ) -> tuple[Block, ...]:
-    """The blocks of a message's or an output's content: a string or a list of parts.
+    """The blocks of a message's or an output's content.
 
     Raises:
         InvalidRequest: at the part or field at fault.
     """
-    if type(value) is str:
-        return (Text(text=value, phase=phase, path=path),)
-    if type(value) is not list:
-        raise InvalidRequest.at(path, "must be a string or an array of content parts")
+    if isinstance(content, str):
+        return (Text(text=content, phase=phase, path=path),)
     return tuple(
-        _read_part(Fields(part, f"{path}[{number}]"), extras, phase)
-        for number, part in enumerate(value)
+        [
+            _read_part(part, f"{path}[{number}]", extras, phase)
+            for number, part in enumerate(content)
+        ]
     )
 
 
-def _read_part(fields: Fields, extras: list[Extra], phase: str | None) -> Block:
-    kind = fields.need_str("type")
-    cache = _read_mark(fields, extras)
-    block: Block
-    if kind in _TEXT_PARTS:
-        block = _read_text(fields, cache, phase)
-    elif kind == "refusal":
-        block = Refusal(text=fields.need_str("refusal"), cache=cache, path=fields.path)
-    elif kind == "input_image":
-        block = _read_image(fields, cache)
-    elif kind == "input_file":
-        block = _read_file(fields, cache)
-        fields.rest(extras, wire.FILE_PART)
-        return block
-    elif kind == "input_audio":
-        block = _read_audio(fields, cache, extras)
-    else:
-        fields.fail("type", f"unknown content part {kind!r}")
-    fields.rest(extras)
-    return block
+def _read_part(part: shapes.AnyPart, path: str, extras: list[Extra], phase: str | None) -> Block:
+    mark = part.prompt_cache_breakpoint
+    cache = None if mark is None else CacheMark(mark.ttl)
+    match part:
+        case shapes.TextPart():
+            return _read_text(part, path, cache, phase)
+        case shapes.RefusalPart():
+            return Refusal(text=part.refusal, cache=cache, path=path)
+        case shapes.ImagePart():
+            return _read_image(part, path, cache, extras)
+        case shapes.FilePart():
+            report_lost(part, path, extras)
+            return _read_file(part, path, cache, extras)
+        case shapes.ReasoningText():
+            raise InvalidRequest.at(f"{path}.type", "unknown content part 'reasoning_text'")
+    audio = part.input_audio
+    _check_base64(audio.data, f"{path}.input_audio.data")
+    return Audio(data=audio.data, format=audio.format, cache=cache, path=path)
 
 
-def _read_mark(fields: Fields, extras: list[Extra]) -> CacheMark | None:
-    mark = fields.take_fields("prompt_cache_breakpoint")
-    if mark is None:
-        return None
-    mark.take_choice("mode", ("explicit",))
-    ttl = mark.take_str("ttl")
-    mark.rest(extras)
-    return CacheMark(ttl)
-
-
-def _read_text(fields: Fields, cache: CacheMark | None, phase: str | None) -> Text:
-    text = fields.need_str("text")
-    annotations = fields.take_list("annotations") or []
-    logprobs = fields.take_list("logprobs")
+def _read_text(
+    part: shapes.TextPart, path: str, cache: CacheMark | None, phase: str | None
+) -> Text:
+    logprobs = part.logprobs
     return Text(
-        text=text,
-        annotations=tuple(
-            _checked_annotation(item, f"{fields.at('annotations')}[{number}]")
-            for number, item in enumerate(annotations)
-        ),
+        text=part.text,
+        annotations=tuple(map(read_annotation, part.annotations or ())),
         logprobs=tuple(logprobs) if logprobs else None,
         phase=phase,
         cache=cache,
-        path=fields.path,
+        path=path,
     )
-
-
-def _checked_annotation(value: Any, path: str) -> Annotation:
-    if type(value) is not dict:
-        raise InvalidRequest.at(path, "must be an object")
-    return read_annotation(value)
 
 
 def read_annotation(value: dict[str, Any]) -> Annotation:
@@ -118,18 +98,28 @@ def read_annotation(value: dict[str, Any]) -> Annotation:
     return UrlCitation(url=url, title=title if type(title) is str else "", start=start, end=end)
 
 
-def _read_image(fields: Fields, cache: CacheMark | None) -> Image:
-    detail = fields.take_choice("detail", wire.DETAILS)
-    url = fields.take_str("image_url")
-    file_id = fields.take_str("file_id") if url is None else None
+def _read_image(
+    part: shapes.ImagePart, path: str, cache: CacheMark | None, extras: list[Extra]
+) -> Image:
     source: Base64 | Url | FileId
-    if url is not None:
-        source = _read_url(url, fields.at("image_url"))
-    elif file_id is not None:
-        source = FileId(file_id, wire.VENDOR)
+    if part.image_url is not None:
+        source = _read_url(part.image_url, f"{path}.image_url")
+        _leave_out(part, path, ("file_id",), extras)
+    elif part.file_id is not None:
+        source = FileId(part.file_id, wire.VENDOR)
     else:
-        fields.fail("image_url", "is required, or file_id")
-    return Image(source=source, detail=detail, cache=cache, path=fields.path)
+        raise InvalidRequest.at(f"{path}.image_url", "is required, or file_id")
+    return Image(source=source, detail=part.detail, cache=cache, path=path)
+
+
+def _leave_out(
+    part: shapes.ImagePart | shapes.FilePart, path: str, names: Iterable[str], extras: list[Extra]
+) -> None:
+    """Account for the further sources of a part."""
+    for name in names:
+        given = getattr(part, name)
+        if given is not None:
+            extras.append(Extra(f"{path}.{name}", given, LossKind.KNOB, "it has another source"))
 
 
 def _read_url(url: str, path: str) -> Base64 | Url:
@@ -162,21 +152,21 @@ def _check_base64(data: str, path: str) -> None:
     raise InvalidRequest.at(path, "is not valid base64")
 
 
-def _read_file(fields: Fields, cache: CacheMark | None) -> Document:
-    name = fields.take_str("filename")
-    data = fields.take_str("file_data")
-    url = fields.take_str("file_url") if data is None else None
-    file_id = fields.take_str("file_id") if data is None and url is None else None
+def _read_file(
+    part: shapes.FilePart, path: str, cache: CacheMark | None, extras: list[Extra]
+) -> Document:
     source: Base64 | Url | FileId
-    if data is not None:
-        source = _read_file_data(data, name, fields.at("file_data"))
-    elif url is not None:
-        source = _read_url(url, fields.at("file_url"))
-    elif file_id is not None:
-        source = FileId(file_id, wire.VENDOR)
+    if part.file_data is not None:
+        source = _read_file_data(part.file_data, part.filename, f"{path}.file_data")
+        _leave_out(part, path, ("file_url", "file_id"), extras)
+    elif part.file_url is not None:
+        source = _read_url(part.file_url, f"{path}.file_url")
+        _leave_out(part, path, ("file_id",), extras)
+    elif part.file_id is not None:
+        source = FileId(part.file_id, wire.VENDOR)
     else:
-        fields.fail("file_data", "is required, or file_url or file_id")
-    return Document(source=source, title=name, cache=cache, path=fields.path)
+        raise InvalidRequest.at(f"{path}.file_data", "is required, or file_url or file_id")
+    return Document(source=source, title=part.filename, cache=cache, path=path)
 
 
 def _read_file_data(data: str, name: str | None, path: str) -> Base64:
@@ -194,14 +184,3 @@ def _media_type(data: str, name: str | None) -> str:
         return "application/pdf"
     _, dot, ending = (name or "").rpartition(".")
     return types_map.get(dot + ending.lower(), _UNKNOWN_BYTES)
-
-
-def _read_audio(fields: Fields, cache: CacheMark | None, extras: list[Extra]) -> Audio:
-    audio = fields.take_fields("input_audio")
-    if audio is None:
-        fields.fail("input_audio", "is required")
-    data = audio.need_str("data")
-    _check_base64(data, audio.at("data"))
-    block = Audio(data=data, format=audio.need_str("format"), cache=cache, path=fields.path)
-    audio.rest(extras)
-    return block

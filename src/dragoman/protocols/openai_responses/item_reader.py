@@ -7,10 +7,13 @@ their order, neighbouring tool outputs one user turn; every other message is a t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Any, Final
 
+from msgspec import structs
 from msgspec.structs import replace
 
+from dragoman import jsontext
 from dragoman.canonical.blocks import (
     Block,
     Foreign,
@@ -24,23 +27,28 @@ from dragoman.canonical.envelope import MARKER, PREFIX, Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, Tool, Turn
-from dragoman.protocols.fields import Field, Fields, JsonObject, check_depth
-from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.base import to_json
+from dragoman.protocols.fields import JsonObject, check_depth
+from dragoman.protocols.openai_responses import shapes, wire
 from dragoman.protocols.openai_responses.content_reader import read_content
 from dragoman.protocols.openai_responses.machine_tools import (
-    MACHINE_CALLS,
-    MACHINE_OUTPUTS,
     read_machine_call,
     read_machine_output,
+    read_shell_output,
 )
-from dragoman.protocols.openai_responses.tool_search import (
-    is_clients_output,
-    read_search_call,
-    search_result,
-)
+from dragoman.protocols.openai_responses.tool_search import read_search_call, search_result
 from dragoman.protocols.openai_responses.tools import read_tools
 from dragoman.protocols.openai_responses.unknown_items import Side, read_unknown_item
 from dragoman.protocols.openai_responses.web_search import WEB_SEARCH, read_web_search
+from dragoman.protocols.reading import (
+    UNKNOWN,
+    Reader,
+    is_neutral,
+    lost_in,
+    needed,
+    report_lost,
+    text,
+)
 from dragoman.protocols.unknown_text import UNKNOWN_TYPE
 
 
@@ -54,66 +62,72 @@ class ItemReader:
         self._sealer = sealer
         self._extras = extras
         self._turns: list[Turn] = []
-        self._side: Literal["assistant", "user"] | None = None
+        self._side: Side | None = None
         self._blocks: list[Block] = []
         self._path = ""
         self.tools: list[Tool] = []
-        self.updates: list[tuple[str, JsonObject]] = []
+        self.updates: list[tuple[str, shapes.Item]] = []
 
-    def read(self, value: Any, path: str) -> None:
+    def read(self, item: shapes.Item, path: str) -> None:
         """Take the next item.
 
         Raises:
             InvalidRequest: at the field at fault.
         """
-        fields = Fields(value, path)
-        kind = fields.take_str("type")
+        kind = item.type
         if kind is None:
             # Both forms may leave their type out: easy messages and references.
-            kind = "message" if fields.has("role") else "item_reference"
-            if not fields.has("role") and not fields.has("id"):
-                fields.fail("type", "is required")
-        known = _READERS.get(kind)
-        if known is not None:
-            known(self, fields, kind)
-        elif kind == "tool_search_call" and (search := read_search_call(fields)) is not None:
-            self._rest(fields, wire.CALL)
-            self._add("assistant", path, search)
-        elif kind == "tool_search_output" and is_clients_output(value):
-            self._search_output(fields)
-        elif kind in MACHINE_CALLS:
-            call = read_machine_call(MACHINE_CALLS[kind], fields)
-            self._rest(fields, wire.CALL)
-            self._add("assistant", path, call)
-        elif kind in MACHINE_OUTPUTS:
-            result = read_machine_output(MACHINE_OUTPUTS[kind], fields, self._extras)
-            self._rest(fields, wire.OUTPUT)
-            self._add("user", path, result)
-        elif kind in wire.FOREIGN_ASSISTANT_ITEMS or kind in wire.FOREIGN_USER_ITEMS:
-            check_depth(value, path)
-            side: Literal["assistant", "user"] = (
-                "assistant" if kind in wire.FOREIGN_ASSISTANT_ITEMS else "user"
-            )
+            kind = "item_reference" if item.role is None else "message"
+            if item.role is None and item.id is None:
+                raise InvalidRequest.at(f"{path}.type", "is required")
+        known = _KINDS.get(kind)
+        if item.carried is not None:
+            self._carry(kind, item.carried, path)
+            return
+        if known is None or kind in shapes.SEARCH_TYPES:
+            value = _whole(item)
+            if known is None or not shapes.is_clients_search(value):
+                self._carry(kind, value, path)
+                return
+        known.read(self, item, path)
+        if known.unread(item) != known.absent:
+            self._report(item, known, path)
+
+    def _report(self, item: shapes.Item, kind: _Kind, path: str) -> None:
+        """Account for the members of an item that its reader does not read."""
+        for value, (name, lost) in zip(kind.unread(item), kind.lost, strict=True):
+            if value is not None and not is_neutral(value, lost.neutral):
+                where = f"{path}.{name}"
+                self._extras.append(Extra(where, value, lost.kind, lost.detail, lost.code))
+
+    def _carry(self, kind: str, value: JsonObject, path: str) -> None:
+        """Take an item that is not read by its members."""
+        if kind == "shell_call_output":
+            output = _shell_output.convert(value, path, self._extras)
+            self._add("user", read_shell_output(output, path))
+            report_lost(output, path, self._extras)
+            return
+        check_depth(value, path)
+        if kind in wire.FOREIGN_ASSISTANT_ITEMS or kind in wire.FOREIGN_USER_ITEMS:
+            side: Side = "assistant" if kind in wire.FOREIGN_ASSISTANT_ITEMS else "user"
             means = (read_web_search(value),) if kind == WEB_SEARCH else None
-            self._add(
-                side, path, Foreign(origin=wire.NAME, type=kind, raw=value, means=means, path=path)
-            )
+            block = Foreign(origin=wire.NAME, type=kind, raw=value, means=means, path=path)
         else:
-            check_depth(value, path)
             self._extras.append(Extra(path, value, LossKind.KNOB, UNKNOWN_TYPE))
-            self._add(*read_unknown_item(value, kind, path))
+            side, block = read_unknown_item(value, kind, path)
+        self._add(side, block)
 
     def finish(self) -> tuple[Turn, ...]:
         """The turns of all items."""
         self._flush()
         return tuple(self._turns)
 
-    def _add(self, side: Side, path: str, block: Block) -> None:
+    def _add(self, side: Side, block: Block) -> None:
         if side != self._side:
-            self._begin(side, path)
+            self._begin(side, block.path)
         self._blocks.append(block)
 
-    def _begin(self, side: Literal["assistant", "user"], path: str) -> None:
+    def _begin(self, side: Side, path: str) -> None:
         self._flush()
         self._side = side
         self._path = path
@@ -125,90 +139,91 @@ class ItemReader:
         self._side = None
         self._blocks = []
 
-    def _rest(self, fields: Fields, table: dict[str, Field] = wire.ITEM) -> None:
-        for name in wire.IGNORED:
-            fields.take(name)
-        fields.rest(self._extras, table)
-
-    def _message(self, fields: Fields, kind: str) -> None:
-        role = fields.take_choice("role", wire.ROLES)
-        phase = fields.take_str("phase") if role == "assistant" else None
-        content = fields.take("content")
+    def _message(self, item: shapes.Item, path: str) -> None:
+        role, content, phase = item.role, item.content, item.phase
         if content is None:
-            fields.fail("content", "is required")
-        blocks = read_content(content, fields.at("content"), self._extras, phase)
-        if phase is not None and not any(isinstance(block, Text) for block in blocks):
-            detail = "only text has a phase"
-            self._extras.append(Extra(fields.at("phase"), phase, LossKind.KNOB, detail))
-        self._rest(fields, wire.MESSAGE)
+            raise InvalidRequest.at(f"{path}.content", "is required")
+        told = phase if role == "assistant" else None
+        blocks = read_content(content, f"{path}.content", self._extras, told)
+        if phase is not None and not (told and any(isinstance(block, Text) for block in blocks)):
+            detail = (
+                "only text has a phase" if told else "only the model's own messages have a phase"
+            )
+            self._extras.append(Extra(f"{path}.phase", phase, LossKind.KNOB, detail))
         if role == "assistant":
             if self._side != "assistant":
-                self._begin("assistant", fields.path)
+                self._begin("assistant", path)
             self._blocks += blocks
             return
         self._flush()
         if role is None:
-            fields.fail("role", "is required")
+            raise InvalidRequest.at(f"{path}.role", "is required")
         if blocks:
-            self._turns.append(_turn(role, blocks, fields.path))
+            self._turns.append(Turn(role=role, blocks=blocks, path=path))
 
-    def _call(self, fields: Fields, kind: str) -> None:
-        custom = kind == "custom_tool_call"
+    def _call(self, item: shapes.Item, path: str) -> None:
         call = ToolCall(
-            id=_need_text(fields, "call_id"),
-            name=_need_text(fields, "name"),
-            arguments=fields.need_str("input" if custom else "arguments"),
-            custom=custom,
-            namespace=fields.take_str("namespace"),
-            path=fields.path,
+            id=needed(item.call_id, path, "call_id"),
+            name=needed(item.name, path, "name"),
+            arguments=text(item.arguments, path, "arguments"),
+            namespace=item.namespace,
+            path=path,
         )
-        self._rest(fields, wire.CALL)
-        self._add("assistant", fields.path, call)
+        self._add("assistant", call)
 
-    def _output(self, fields: Fields, kind: str) -> None:
-        call_id = _need_text(fields, "call_id")
-        output = fields.take("output")
+    def _custom_call(self, item: shapes.Item, path: str) -> None:
+        call = ToolCall(
+            id=needed(item.call_id, path, "call_id"),
+            name=needed(item.name, path, "name"),
+            arguments=text(item.input, path, "input"),
+            custom=True,
+            namespace=item.namespace,
+            path=path,
+        )
+        self._add("assistant", call)
+
+    def _search_call(self, item: shapes.Item, path: str) -> None:
+        self._add("assistant", read_search_call(item, path))
+
+    def _machine_call(self, item: shapes.Item, path: str) -> None:
+        self._add("assistant", read_machine_call(item, path))
+
+    def _output(self, item: shapes.Item, path: str) -> None:
+        call_id, output = needed(item.call_id, path, "call_id"), item.output
         if output is None:
-            fields.fail("output", "is required")
-        content = read_content(output, fields.at("output"), self._extras) if output != "" else ()
-        result = ToolResult(
-            call_id=call_id,
-            content=content,
-            custom=kind == "custom_tool_call_output",
-            path=fields.path,
-        )
-        self._rest(fields, wire.OUTPUT)
-        self._add("user", fields.path, result)
+            raise InvalidRequest.at(f"{path}.output", "is required")
+        content = read_content(output, f"{path}.output", self._extras) if output != "" else ()
+        custom = item.type == "custom_tool_call_output"
+        self._add("user", ToolResult(call_id=call_id, content=content, custom=custom, path=path))
 
-    def _search_output(self, fields: Fields) -> None:
-        fields.ignore("execution")
-        call_id = _need_text(fields, "call_id")
-        found = read_tools(fields.take_list("tools"), fields.at("tools"), self._extras)
+    def _machine_output(self, item: shapes.Item, path: str) -> None:
+        self._add("user", read_machine_output(item, path))
+
+    def _search_output(self, item: shapes.Item, path: str) -> None:
+        found = read_tools(item.tools, f"{path}.tools", self._extras)
         self._offer(found)
-        self._rest(fields, wire.OUTPUT)
-        self._add("user", fields.path, search_result(call_id, found, fields.path))
+        self._add("user", search_result(item.call_id or "", found, path))
 
     def _offer(self, tools: Iterable[Tool]) -> None:
         """Add tools declared in items, without duplicates."""
         self.tools += (tool for tool in tools if not any(_same(tool, one) for one in self.tools))
 
-    def _reasoning(self, fields: Fields, kind: str) -> None:
-        item_id = fields.take_str("id")
-        summary = _texts(fields, "summary")
-        content = _texts(fields, "content")
-        encrypted = fields.take_str("encrypted_content")
+    def _reasoning(self, item: shapes.Item, path: str) -> None:
+        summary = tuple([part.text for part in item.summary or ()])
+        content = _thoughts(item.content, f"{path}.content")
         if summary and content:
             detail = "only the summary of reasoning is carried beside its state"
-            self._extras.append(Extra(fields.at("content"), content, LossKind.KNOB, detail))
+            self._extras.append(Extra(f"{path}.content", content, LossKind.KNOB, detail))
         block = Reasoning(
             parts=summary or content,
             style="raw" if content and not summary else "summary",
-            path=fields.path,
+            path=path,
         )
-        if encrypted:
-            block = self._with_state(block, encrypted, item_id)
-        self._rest(fields)
-        self._add("assistant", fields.path, block)
+        if item.encrypted_content:
+            if type(item.id) not in (str, type(None)):
+                raise InvalidRequest.at(f"{path}.id", "must be a string")
+            block = self._with_state(block, item.encrypted_content, item.id)
+        self._add("assistant", block)
 
     def _with_state(self, block: Reasoning, encrypted: str, item_id: str | None) -> Reasoning:
         if not encrypted.startswith(PREFIX):
@@ -223,69 +238,90 @@ class ItemReader:
             return replace(block, opaque=opened.opaque)
         return replace(opened, path=block.path)
 
-    def _additional_tools(self, fields: Fields, kind: str) -> None:
-        fields.ignore("role")
-        listed = fields.take_list("tools")
-        self._offer(read_tools(listed, fields.at("tools"), self._extras))
+    def _additional_tools(self, item: shapes.Item, path: str) -> None:
+        self._offer(read_tools(item.tools, f"{path}.tools", self._extras))
         detail = "these tools are offered from the start of the conversation"
-        self._extras.append(Extra(fields.path, listed, LossKind.CONVERTED, detail))
-        self._rest(fields)
+        self._extras.append(Extra(path, item.tools, LossKind.CONVERTED, detail))
 
-    def _configuration_update(self, fields: Fields, kind: str) -> None:
-        update = {name: fields.take(name) for name in ("reasoning", "text")}
-        self.updates.append((fields.path, update))
+    def _configuration_update(self, item: shapes.Item, path: str) -> None:
+        self.updates.append((path, item))
         detail = "these settings hold for the whole request"
-        self._extras.append(Extra(fields.path, update, LossKind.CONVERTED, detail))
-        self._rest(fields)
+        self._extras.append(Extra(path, item, LossKind.CONVERTED, detail))
 
-    def _item_reference(self, fields: Fields, kind: str) -> None:
-        reference = fields.take("id")
+    def _item_reference(self, item: shapes.Item, path: str) -> None:
         detail = "items are not stored here; send the item itself"
-        self._extras.append(Extra(fields.path, reference, LossKind.CONTENT, detail))
-        fields.rest(self._extras)
+        self._extras.append(Extra(path, item.id, LossKind.CONTENT, detail))
 
 
-_READERS: dict[str, Callable[[ItemReader, Fields, str], None]] = {
-    "message": ItemReader._message,
-    "function_call": ItemReader._call,
-    "custom_tool_call": ItemReader._call,
-    "function_call_output": ItemReader._output,
-    "custom_tool_call_output": ItemReader._output,
-    "reasoning": ItemReader._reasoning,
-    "additional_tools": ItemReader._additional_tools,
-    "configuration_update": ItemReader._configuration_update,
-    "item_reference": ItemReader._item_reference,
+_shell_output = Reader(shapes.ShellOutput)
+
+
+class _Kind:
+    """A type of items: its reader, and the members that this reads."""
+
+    __slots__ = ("absent", "lost", "read", "unread")
+
+    def __init__(
+        self,
+        read: Callable[[ItemReader, shapes.Item, str], None],
+        *members: str,
+    ) -> None:
+        self.read = read
+        others = [
+            member
+            for member in structs.fields(shapes.Item)
+            if member.name not in ("type", "id", *members)
+        ]
+        self.unread: Callable[[shapes.Item], tuple[Any, ...]] = attrgetter(
+            *[member.name for member in others]
+        )
+        self.absent = (None,) * len(others)
+        """The values of the other members, where they are absent."""
+        self.lost = [(member.encode_name, lost_in(member) or UNKNOWN) for member in others]
+
+
+_CALL = ("call_id", "name", "namespace")
+_KINDS: Final = {
+    "message": _Kind(ItemReader._message, "role", "content", "phase"),
+    "function_call": _Kind(ItemReader._call, *_CALL, "arguments"),
+    "custom_tool_call": _Kind(ItemReader._custom_call, *_CALL, "input"),
+    "function_call_output": _Kind(ItemReader._output, "call_id", "output"),
+    "custom_tool_call_output": _Kind(ItemReader._output, "call_id", "output"),
+    "reasoning": _Kind(ItemReader._reasoning, "summary", "content", "encrypted_content"),
+    "tool_search_call": _Kind(ItemReader._search_call, "call_id", "execution", "arguments"),
+    "tool_search_output": _Kind(ItemReader._search_output, "call_id", "execution", "tools"),
+    "shell_call": _Kind(ItemReader._machine_call, "call_id", "action"),
+    "local_shell_call": _Kind(ItemReader._machine_call, "call_id", "action"),
+    "apply_patch_call": _Kind(ItemReader._machine_call, "call_id", "operation"),
+    "local_shell_call_output": _Kind(ItemReader._machine_output, "output"),
+    "apply_patch_call_output": _Kind(ItemReader._machine_output, "call_id", "status", "output"),
+    "additional_tools": _Kind(ItemReader._additional_tools, "role", "tools"),
+    "configuration_update": _Kind(ItemReader._configuration_update, "reasoning", "text"),
+    "item_reference": _Kind(ItemReader._item_reference),
 }
+
+
+def _whole(item: shapes.Item) -> JsonObject:
+    """All of an item that has no unusual members."""
+    members = zip(item.__struct_encode_fields__, structs.astuple(item), strict=True)
+    whole: JsonObject = jsontext.decode(
+        to_json({name: value for name, value in members if value is not None})
+    )
+    return whole
+
+
+def _thoughts(content: shapes.Content | None, path: str) -> tuple[str, ...]:
+    """The texts of readable reasoning."""
+    if isinstance(content, str):
+        raise InvalidRequest.at(path, "must be an array")
+    texts = []
+    for number, part in enumerate(content or ()):
+        if not isinstance(part, shapes.ReasoningText | shapes.TextPart):
+            raise InvalidRequest.at(f"{path}[{number}].type", "must be reasoning_text")
+        texts.append(part.text)
+    return tuple(texts)
 
 
 def _same(one: Tool, other: Tool) -> bool:
     """Whether two tools are equal except for their paths."""
     return type(one) is type(other) and replace(one, path="") == replace(other, path="")
-
-
-def _turn(role: str, blocks: tuple[Block, ...], path: str) -> Turn:
-    match role:
-        case "system":
-            return Turn(role="system", blocks=blocks, path=path)
-        case "developer":
-            return Turn(role="developer", blocks=blocks, path=path)
-    return Turn(role="user", blocks=blocks, path=path)
-
-
-def _need_text(fields: Fields, name: str) -> str:
-    value = fields.take_str(name)
-    if not value:
-        fields.fail(name, "is required" if value is None else "must not be empty")
-    return value
-
-
-def _texts(fields: Fields, name: str) -> tuple[str, ...]:
-    """The texts of a reasoning item's summary or content."""
-    texts = []
-    for number, part in enumerate(fields.take_list(name) or ()):
-        path = f"{fields.at(name)}[{number}]"
-        text = part.get("text") if type(part) is dict else None
-        if type(text) is not str:
-            raise InvalidRequest.at(f"{path}.text", "must be a string")
-        texts.append(text)
-    return tuple(texts)

@@ -9,8 +9,7 @@ response_apply_patch_tool_call.py; LocalShellCall in response_input_item_param.p
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from dragoman.canonical.blocks import Text, ToolCall, ToolResult
 from dragoman.canonical.errors import InvalidRequest
@@ -18,8 +17,9 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, FunctionTool
 from dragoman.jsontext import object_of
 from dragoman.protocols.base import to_json_text
-from dragoman.protocols.fields import Fields, JsonObject
-from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_responses import shapes
+from dragoman.protocols.reading import Reader, report_lost, text
 
 _TEXT: Final = {"type": "string"}
 _TEXTS: Final = {"type": "array", "items": _TEXT}
@@ -56,8 +56,6 @@ _DECLARED: Final[dict[str, tuple[str, JsonObject]]] = {
 """Description and parameters of the function that replaces a tool, by the tool's type."""
 
 MACHINE_TOOLS: Final = frozenset(_DECLARED)
-MACHINE_CALLS: Final = {f"{form}_call": form for form in _DECLARED}
-MACHINE_OUTPUTS: Final = {f"{form}_call_output": form for form in _DECLARED}
 PREFIXES: Final = {"shell": "sh_", "local_shell": "lsh_", "apply_patch": "apc_"}
 """Prefixes of the ids of such calls."""
 
@@ -66,17 +64,18 @@ _PAYLOADS: Final = {"shell": "action", "local_shell": "action", "apply_patch": "
 
 def read_machine_tool(value: JsonObject, path: str, extras: list[Extra]) -> FunctionTool | None:
     """The function that replaces such a tool; None if it runs on the vendor's machine."""
-    fields = Fields(value, path)
-    kind = fields.take_str("type")
-    environment = value.get("environment")
+    kind, environment = value["type"], value.get("environment")
     elsewhere = isinstance(environment, dict) and environment.get("type") != "local"
     if kind not in _DECLARED or elsewhere:
         return None
     description, schema = _DECLARED[kind]
     detail = "offered as a function; its calls are turned back"
     extras.append(Extra(path, value, LossKind.CONVERTED, detail))
-    fields.rest(extras, wire.TOOL)
+    report_lost(_tool.convert(value, path, extras), path, extras)
     return FunctionTool(name=kind, description=description, schema=schema, form=kind, path=path)
+
+
+_tool = Reader(shapes.MachineTool)
 
 
 def machine_call_item(item_id: str, call: ToolCall, payload: str, status: str) -> JsonObject:
@@ -105,64 +104,55 @@ def _arguments(payload: str) -> JsonObject:
     return object_of(payload) or {}
 
 
-def read_machine_call(form: str, fields: Fields) -> ToolCall:
+def read_machine_call(item: shapes.Item, path: str) -> ToolCall:
     """A call in the history.
 
     Raises:
         InvalidRequest: it is malformed.
     """
-    call_id = fields.need_str("call_id")
-    body = fields.take(_PAYLOADS[form])
-    if not isinstance(body, dict):
-        raise InvalidRequest.at(fields.at(_PAYLOADS[form]), "must be an object")
+    form = str(item.type).removesuffix("_call")
+    body: JsonObject | None = getattr(item, _PAYLOADS[form])
+    if body is None:
+        raise InvalidRequest.at(f"{path}.{_PAYLOADS[form]}", "is required")
     given = {name: value for name, value in body.items() if value not in (None, {})}
     if form == "local_shell":
         given.pop("type", None)
     return ToolCall(
-        id=call_id, name=form, arguments=to_json_text(given), form=form, path=fields.path
+        id=text(item.call_id, path, "call_id"),
+        name=form,
+        arguments=to_json_text(given),
+        form=form,
+        path=path,
     )
 
 
-def read_machine_output(form: str, fields: Fields, extras: list[Extra]) -> ToolResult:
+def read_machine_output(item: shapes.Item, path: str) -> ToolResult:
     """The output of a call, as text.
 
     Raises:
         InvalidRequest: it is malformed.
     """
-    # A local shell's result has only the id of its call.
-    call_id = fields.need_str("id" if form == "local_shell" else "call_id")
-    text = _OUTPUTS[form](fields, extras)
-    content = (Text(text=text, path=fields.at("output")),) if text else ()
-    return ToolResult(call_id=call_id, content=content, path=fields.path)
+    if item.type == "local_shell_call_output":
+        # It has only the id of its call.
+        return _result(text(item.id, path, "id"), text(item.output, path, "output"), path)
+    said = text(item.status, path, "status")
+    if item.output:
+        said = f"{said}: {text(item.output, path, 'output')}"
+    return _result(text(item.call_id, path, "call_id"), said, path)
 
 
-def _local_shell_output(fields: Fields, extras: list[Extra]) -> str:
-    return fields.need_str("output")
+def _result(call_id: str, said: str, path: str) -> ToolResult:
+    content = (Text(text=said, path=f"{path}.output"),) if said else ()
+    return ToolResult(call_id=call_id, content=content, path=path)
 
 
-def _patch_output(fields: Fields, extras: list[Extra]) -> str:
-    status, output = fields.need_str("status"), fields.take_str("output")
-    return f"{status}: {output}" if output else status
-
-
-def _shell_output(fields: Fields, extras: list[Extra]) -> str:
+def read_shell_output(item: shapes.ShellOutput, path: str) -> ToolResult:
+    """The output of the client's shell, as text."""
     lines: list[str] = []
-    for number, chunk in enumerate(fields.take_list("output") or ()):
-        part = Fields(chunk, f"{fields.at('output')}[{number}]")
-        lines += filter(None, (part.take_str("stdout"), part.take_str("stderr")))
-        lines.append(_outcome(part.take("outcome")))
-        part.rest(extras)
-    return "\n".join(lines)
-
-
-def _outcome(outcome: Any) -> str:
-    if isinstance(outcome, dict) and outcome.get("type") == "exit":
-        return f"[exit code {outcome.get('exit_code')}]"
-    return "[timed out]"
-
-
-_OUTPUTS: Final[dict[str, Callable[[Fields, list[Extra]], str]]] = {
-    "shell": _shell_output,
-    "local_shell": _local_shell_output,
-    "apply_patch": _patch_output,
-}
+    for chunk in item.output or ():
+        lines += filter(None, (chunk.stdout, chunk.stderr))
+        if chunk.outcome is not None and chunk.outcome.type == "exit":
+            lines.append(f"[exit code {chunk.outcome.exit_code}]")
+        else:
+            lines.append("[timed out]")
+    return _result(item.call_id, "\n".join(lines), path)

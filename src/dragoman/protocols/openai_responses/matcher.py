@@ -26,10 +26,18 @@ from dragoman.protocols.matching import (
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses.additions import ANSWERS, CREATED, Additions, retargeted
 from dragoman.protocols.openai_responses.loose import CALLS, as_message
+from dragoman.protocols.openai_responses.shapes import (
+    ARGUMENTS_DELTA,
+    TEXT_DELTA,
+    ItemDelta,
+    read_arguments_delta,
+    read_text_delta,
+)
 from dragoman.protocols.openai_responses.shown import ABSENT, Seen, changed_in, of_next, showing
 from dragoman.protocols.openai_responses.stream_writer import ResponsesWriter
 from dragoman.protocols.openai_responses.usage import read_usage
 from dragoman.protocols.openai_responses.web_search import searches_of
+from dragoman.protocols.reading import REFUSED
 from dragoman.sse import Frame, encode
 
 # --- shapes -------------------------------------------------------------------------------------
@@ -311,6 +319,10 @@ class ResponsesMatcher(Watch):
     def match(self, frame: Frame) -> bytes | None:
         """The bytes to pass on, None if the event is not exact."""
         data = frame.data
+        if frame.event == TEXT_DELTA and self._continues_text(data):
+            return frame.raw
+        if frame.event == ARGUMENTS_DELTA and self._continues_call(data):
+            return frame.raw
         try:
             if not frame.event:
                 name = _other(data).type.encode()
@@ -338,6 +350,47 @@ class ResponsesMatcher(Watch):
         number = event.sequence_number
         self._number = max(self._number, number if type(number) is int else -1) + 1
         return frame.raw
+
+    def _continues_text(self, data: bytes) -> bool:
+        """Take a further piece of the open text; False for an event that is unusual."""
+        item = self._open
+        part = item.parts[-1] if item is not None and item.parts else None
+        if item is None or part is None or part.type != "output_text" or part.is_over:
+            return False
+        try:
+            event = read_text_delta(data)
+        except REFUSED:
+            return False
+        if event.content_index != part.at or not _is_of(event, item):
+            return False
+        text = to_json(event.delta)[1:-1]
+        part.run.text += text
+        self.blank = 0
+        self._watch(text)
+        self._number = max(self._number, event.sequence_number) + 1
+        return True
+
+    def _continues_call(self, data: bytes) -> bool:
+        """The same for the arguments of the open call."""
+        item = self._open
+        if item is None or self.undo is not None or not isinstance(item.run, Arguments):
+            return False
+        try:
+            event = read_arguments_delta(data)
+        except REFUSED:
+            return False
+        if not _is_of(event, item) or not self._grow_arguments(item.run, event.delta):
+            return False
+        self._number = max(self._number, event.sequence_number) + 1
+        return True
+
+    def _grow_arguments(self, run: Arguments, piece: str) -> bool:
+        if not run.allows(piece, is_undoable=self.undo is not None):
+            return False
+        self.undo = run.grow(piece)
+        self._watch(piece)
+        self.blank = blank_after(self.blank, piece)
+        return True
 
     @property
     def _is_torn(self) -> bool:
@@ -412,13 +465,7 @@ class ResponsesMatcher(Watch):
         elif item.head.type != kind:
             return False
         elif isinstance(run, Arguments):
-            piece = _text(text)
-            if not run.allows(piece, is_undoable=self.undo is not None):
-                return False
-            self.undo = run.grow(piece)
-            self._watch(piece)
-            self.blank = blank_after(self.blank, piece)
-            return True
+            return self._grow_arguments(run, _text(text))
         raw = bytes(text)[1:-1]
         run.text += raw
         self._watch(raw)
@@ -606,6 +653,11 @@ class ResponsesMatcher(Watch):
             part = item.parts[-1] if item.parts else None
             kind = None if part is None or part.is_over else part.type
             writer.resume_item(item.head.type, item.head.phase, kind, self._number)
+
+
+def _is_of(event: ItemDelta, item: OpenItem) -> bool:
+    """Whether an event belongs to an item."""
+    return event.output_index == item.index and event.item_id == item.head.id
 
 
 def _is_read(item: Raw) -> bool:

@@ -18,7 +18,7 @@ from dragoman.protocols.media import media_in
 from dragoman.protocols.openai_responses.fitting import unfit
 from dragoman.protocols.openai_responses.matcher import ResponsesMatcher, match_response
 from dragoman.protocols.openai_responses.settings import suits
-from dragoman.protocols.openai_responses.wire import BACKGROUND_DETAIL
+from dragoman.protocols.openai_responses.shapes import BACKGROUND_DETAIL
 from dragoman.protocols.raw import (
     is_text,
     join_list,

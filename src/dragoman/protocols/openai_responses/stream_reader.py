@@ -38,26 +38,19 @@ from dragoman.protocols.openai_responses.loose import (
     word,
 )
 from dragoman.protocols.openai_responses.output_reader import OutputReader
+from dragoman.protocols.openai_responses.shapes import (
+    ARGUMENTS_DELTA,
+    TEXT_DELTA,
+    read_arguments_delta,
+    read_text_delta,
+)
 from dragoman.protocols.openai_responses.usage import read_usage
 from dragoman.protocols.openai_responses.web_search import counts_only_searches, searches_of
+from dragoman.protocols.reading import REFUSED
 from dragoman.sse import DONE, Frame
 
-_TEXT_DELTA = b"response.output_text.delta"
 _IN_PROGRESS = b"response.in_progress"
 _PART_ADDED = b"response.content_part.added"
-
-
-class _TextDelta(Struct, forbid_unknown_fields=True):
-    """The most frequent event. Anything unusual in it is left to the general path."""
-
-    type: str
-    output_index: int
-    content_index: int
-    delta: str
-    sequence_number: int = 0
-    item_id: str | None = None
-    logprobs: list[Any] | None = None
-    obfuscation: str | None = None
 
 
 class _Progress(Struct, forbid_unknown_fields=True):
@@ -68,7 +61,6 @@ class _Progress(Struct, forbid_unknown_fields=True):
     sequence_number: int = 0
 
 
-_text_delta = msgspec.json.Decoder(_TextDelta).decode
 _progress = jsontext.decoder(_Progress)
 
 
@@ -147,6 +139,7 @@ class ResponsesReader:
     __slots__ = (
         "_answer",
         "_block",
+        "_call",
         "_inbound",
         "_initial_texts",
         "_items",
@@ -164,6 +157,8 @@ class ResponsesReader:
         self._place: tuple[int, int, str | None] = (-1, -1, None)
         self._block: OpenBlock | None = None
         """The text part of the last delta, and its place."""
+        self._call: Item | None = None
+        """The call of the last event, if that was a delta of its arguments."""
         self._initial_texts: dict[tuple[int, int], tuple[Item, InitialText, int]] = {}
         """The initial texts of parts, by the number of the item and the part's index, and the
         length of the text under that index before."""
@@ -172,16 +167,24 @@ class ResponsesReader:
         """The events of one frame, in order."""
         if self._over:
             return ()
-        if frame.event == _TEXT_DELTA and self._block is not None:
+        if frame.event == TEXT_DELTA and self._block is not None:
             block = self._block
             try:
-                event = _text_delta(frame.data)
-            except (msgspec.DecodeError, UnicodeError, RecursionError):
+                event = read_text_delta(frame.data)
+            except REFUSED:
                 return self._read_slowly(frame)
             place = (event.output_index, event.content_index, event.item_id)
             if place == self._place and event.delta and not event.logprobs and not block.ended:
                 block.pieces.append(event.delta)
                 return (Delta(block.index, event.delta),)
+        elif frame.event == ARGUMENTS_DELTA and self._call is not None:
+            try:
+                further = read_arguments_delta(frame.data)
+            except REFUSED:
+                return self._read_slowly(frame)
+            place = (further.output_index, 0, further.item_id)
+            if place == self._place and not self._call.done:
+                return self._answer.arguments(self._call, further.delta)
         elif (frame.event == _IN_PROGRESS and self._started and _adds_nothing(frame.data)) or (
             frame.event == _PART_ADDED and self._started and _begins_empty(frame.data)
         ):
@@ -196,6 +199,7 @@ class ResponsesReader:
         return (Failed(UpstreamError.unreadable("its stream ends before the answer does").fault),)
 
     def _read_slowly(self, frame: Frame) -> list[Event]:
+        self._call = None
         try:
             return self._read_event(frame)
         except UpstreamError as error:
@@ -380,7 +384,11 @@ class ResponsesReader:
         return self._answer.rest_of_reasoning(item, style, at, text, over=over)
 
     def _arguments_delta(self, value: JsonObject) -> list[Event]:
-        return self._answer.arguments(self._item(value, "function_call"), _piece(value))
+        item, number = self._item(value, "function_call"), _number(value)
+        events = self._answer.arguments(item, _piece(value))
+        self._block, self._call = None, item
+        self._place = (-1 if number is None else number, 0, word(value, "item_id"))
+        return events
 
     def _arguments_done(self, value: JsonObject) -> list[Event]:
         item = self._item(value, "function_call", more=False)

@@ -15,7 +15,9 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, FunctionTool, HostedTool, Tool
 from dragoman.jsontext import JsonError, decode
 from dragoman.protocols.base import to_json_text
-from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_responses import shapes
+from dragoman.protocols.reading import Reader, carried_dict
 
 TOOL_SEARCH = "tool_search"
 """The wire type of the tool, and the name of the function that replaces it."""
@@ -30,34 +32,31 @@ _PARAMETERS = {
 
 def read_search_tool(value: JsonObject, path: str, extras: list[Extra]) -> FunctionTool | None:
     """The function that replaces a tool search; None if the client does not search itself."""
-    fields = Fields(value, path)
-    if fields.take_str("type") != TOOL_SEARCH or fields.take_str("execution") != "client":
+    if value["type"] != TOOL_SEARCH or value.get("execution") != "client":
         return None
-    tool = FunctionTool(
+    detail = "offered as a function; its calls are turned back"
+    extras.append(Extra(path, value, LossKind.CONVERTED, detail))
+    tool = _tool.convert(value, path, extras)
+    return FunctionTool(
         name=TOOL_SEARCH,
-        description=fields.take_str("description") or _DESCRIPTION,
-        schema=fields.take_object("parameters") or _PARAMETERS,
+        description=tool.description or _DESCRIPTION,
+        schema=carried_dict(tool.parameters, f"{path}.parameters") or _PARAMETERS,
         form=TOOL_SEARCH,
         path=path,
     )
-    detail = "offered as a function; its calls are turned back"
-    extras.append(Extra(path, value, LossKind.CONVERTED, detail))
-    fields.rest(extras)
-    return tool
 
 
-def read_search_call(fields: Fields) -> ToolCall | None:
-    """A search in the history; None if it was not the client's."""
-    call_id = fields.take_str("call_id")
-    if fields.take_str("execution") != "client" or not call_id:
-        return None
-    arguments = fields.take("arguments")
+_tool = Reader(shapes.ClientSearch)
+
+
+def read_search_call(item: shapes.Item, path: str) -> ToolCall:
+    """A search in the history."""
     return ToolCall(
-        id=call_id,
+        id=item.call_id or "",
         name=TOOL_SEARCH,
-        arguments=to_json_text({} if arguments is None else arguments),
+        arguments=to_json_text({} if item.arguments is None else item.arguments),
         form=TOOL_SEARCH,
-        path=fields.path,
+        path=path,
     )
 
 
@@ -69,11 +68,6 @@ def search_result(call_id: str, found: list[Tool], path: str) -> ToolResult:
         if not isinstance(tool, HostedTool)
     )
     return ToolResult(call_id=call_id, content=references, path=path)
-
-
-def is_clients_output(value: JsonObject) -> bool:
-    """Whether an output item answers a search of the client."""
-    return value.get("execution") == "client" and isinstance(value.get("call_id"), str)
 
 
 def search_call_item(item_id: str, call: ToolCall, payload: str, status: str) -> JsonObject:

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
+
+from msgspec import Raw
 
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
@@ -22,11 +24,12 @@ from dragoman.canonical.requests import (
     ToolRef,
 )
 from dragoman.protocols.base import Outbound
-from dragoman.protocols.fields import Fields, JsonObject, check_depth
-from dragoman.protocols.openai_responses import web_search, wire
+from dragoman.protocols.fields import JsonObject, check_depth
+from dragoman.protocols.openai_responses import shapes, web_search, wire
 from dragoman.protocols.openai_responses.machine_tools import read_machine_tool
 from dragoman.protocols.openai_responses.tool_search import read_search_tool
 from dragoman.protocols.openai_schemas import is_strict, write_parameters
+from dragoman.protocols.reading import Reader, carried_dict, report_lost
 from dragoman.protocols.tools import NOT_OFFERED, drop_deferral, drop_hosted, drop_mark, drop_strict
 
 _VERSION = re.compile(r"_\d{4}_\d{2}_\d{2}$")
@@ -38,189 +41,181 @@ _MODES: dict[str, Literal["none", "auto", "required"]] = {
 }
 
 
-def read_tools(value: list[Any] | None, path: str, extras: list[Extra]) -> list[Tool]:
+def read_tools(value: list[Raw] | None, path: str, extras: list[Extra]) -> list[Tool]:
     """The tools of a list; those of a namespace stand one by one.
 
     Raises:
         InvalidRequest: at the tool or field at fault.
     """
     tools: list[Tool] = []
-    for number, item in enumerate(value or ()):
-        tools += _read_tool(item, f"{path}[{number}]", extras)
+    for number, raw in enumerate(value or ()):
+        tools += _read_tool(raw, f"{path}[{number}]", extras)
     return tools
 
 
-def _read_tool(value: Any, path: str, extras: list[Extra]) -> Iterable[Tool]:
-    fields = Fields(value, path)
-    kind = fields.need_str("type")
-    if kind == "namespace":
-        return _read_namespace(fields, extras)
-    if kind in _CALLABLE:
-        return (_read_callable(fields, kind, None, extras),)
+_tool: Reader[shapes.Tool] = Reader(shapes.Tool)  # type: ignore[arg-type]
+
+
+def _read_tool(raw: Raw, path: str, extras: list[Extra]) -> Iterable[Tool]:
+    tool = _tool.read(raw, extras, path)
+    if isinstance(tool, shapes.Namespace):
+        return _read_namespace(tool, path, extras)
+    if isinstance(tool, shapes.UnknownTool):
+        return (_read_hosted(tool.value, tool.kind, path, extras),)
+    return (_read_callable(tool, None, path, extras),)
+
+
+def _read_hosted(value: JsonObject, kind: str, path: str, extras: list[Extra]) -> Tool:
+    """A tool that the vendor runs or describes."""
     if not _is_hosted(kind):
-        fields.fail("type", f"unknown tool type {kind!r}")
+        raise InvalidRequest.at(f"{path}.type", f"unknown tool type {kind!r}")
     check_depth(value, path)
     tool = read_search_tool(value, path, extras) or read_machine_tool(value, path, extras)
     if tool is not None:
-        return (tool,)
+        return tool
     search = web_search.read_search(value, kind, path)
-    return (HostedTool(origin=wire.NAME, type=kind, raw=value, search=search, path=path),)
+    return HostedTool(origin=wire.NAME, type=kind, raw=value, search=search, path=path)
 
 
 def _is_hosted(kind: str) -> bool:
     return _VERSION.sub("", kind) in wire.HOSTED_TOOLS
 
 
-def _read_namespace(fields: Fields, extras: list[Extra]) -> Iterable[Tool]:
-    name = _read_name(fields)
-    description = fields.take_str("description")
-    if description and description != name:
-        extras.append(
-            Extra(
-                fields.at("description"),
-                description,
-                LossKind.CONVERTED,
-                "tools keep the name of their namespace, not its description",
-            )
-        )
-    tools = []
-    for number, item in enumerate(fields.take_list("tools") or ()):
-        inner = Fields(item, f"{fields.at('tools')}[{number}]")
-        kind = inner.need_str("type")
-        if kind not in _CALLABLE:
-            inner.fail("type", "must be function or custom in a namespace")
-        tools.append(_read_callable(inner, kind, name, extras))
-    fields.rest(extras)
-    return tools
-
-
-def _read_name(fields: Fields) -> str:
-    name = fields.need_str("name")
-    if not name:
-        fields.fail("name", "must not be empty")
-    return name
+def _read_namespace(space: shapes.Namespace, path: str, extras: list[Extra]) -> Iterable[Tool]:
+    if space.description and space.description != space.name:
+        detail = "tools keep the name of their namespace, not its description"
+        where = f"{path}.description"
+        extras.append(Extra(where, space.description, LossKind.CONVERTED, detail))
+    return [
+        _read_callable(tool, space.name, f"{path}.tools[{number}]", extras)
+        for number, tool in enumerate(space.tools or ())
+    ]
 
 
 def _read_callable(
-    fields: Fields, kind: str, namespace: str | None, extras: list[Extra]
+    tool: shapes.Function | shapes.Custom, namespace: str | None, path: str, extras: list[Extra]
 ) -> FunctionTool | CustomTool:
-    name = _read_name(fields)
-    description = fields.take_str("description")
-    deferred = fields.take_bool("defer_loading") or False
-    tool: FunctionTool | CustomTool
-    if kind == "function":
-        tool = FunctionTool(
-            name=name,
-            description=description,
-            schema=fields.take_object("parameters"),
-            strict=fields.take_bool("strict"),
+    report_lost(tool, path, extras)
+    if type(tool) is shapes.Function:
+        return FunctionTool(
+            name=tool.name,
+            description=tool.description,
+            schema=carried_dict(tool.parameters, f"{path}.parameters"),
+            strict=tool.strict,
             namespace=namespace,
-            deferred=deferred,
-            path=fields.path,
+            deferred=tool.defer_loading or False,
+            path=path,
         )
-    else:
-        tool = CustomTool(
-            name=name,
-            description=description,
-            grammar=_read_grammar(fields.take_fields("format"), extras),
-            namespace=namespace,
-            deferred=deferred,
-            path=fields.path,
-        )
-    fields.rest(extras, wire.TOOL)
-    return tool
+    assert type(tool) is shapes.Custom
+    return CustomTool(
+        name=tool.name,
+        description=tool.description,
+        grammar=_read_grammar(tool.format, f"{path}.format"),
+        namespace=namespace,
+        deferred=tool.defer_loading or False,
+        path=path,
+    )
 
 
-def _read_grammar(fields: Fields | None, extras: list[Extra]) -> Grammar | None:
-    if fields is None:
+def _read_grammar(grammar: shapes.Grammar | None, path: str) -> Grammar | None:
+    if grammar is None or grammar.type != "grammar":
         return None
-    grammar = None
-    if fields.take_choice("type", ("text", "grammar")) == "grammar":
-        syntax = fields.need_str("syntax")
-        if syntax not in ("lark", "regex"):
-            fields.fail("syntax", "must be one of lark, regex")
-        grammar = Grammar(syntax, fields.need_str("definition"))
-    fields.rest(extras)
-    return grammar
+    for name in ("syntax", "definition"):
+        if getattr(grammar, name) is None:
+            raise InvalidRequest.at(f"{path}.{name}", "is required")
+    return Grammar(grammar.syntax or "", grammar.definition or "")
 
 
-def read_tool_choice(value: Any, tools: Sequence[Tool], extras: list[Extra]) -> ToolChoice | None:
+def read_tool_choice(
+    value: str | JsonObject, tools: Sequence[Tool], extras: list[Extra]
+) -> ToolChoice | None:
     """Which tools the model may call; None when that is the service's own default.
 
     Raises:
         InvalidRequest: not a choice this protocol knows.
     """
     path = "tool_choice"
-    if value is None:
-        return None
-    if type(value) is str and value in _MODES:
+    if isinstance(value, str):
+        if value not in _MODES:
+            raise InvalidRequest.at(path, "must be none, auto, required or an object")
         # Without any tool these two mean the default (seen from @ai-sdk).
         if value != "required" and not tools:
             return None
         return ToolChoice(mode=_MODES[value], path=path)
-    if type(value) is not dict:
-        raise InvalidRequest.at(path, "must be none, auto, required or an object")
-    fields = Fields(value, path)
-    kind = fields.need_str("type")
-    if kind in _CALLABLE:
-        choice = ToolChoice(mode="tool", tool=_read_ref(fields, kind, tools), path=path)
-        fields.rest(extras)
-        return choice
+    kind = _kind_of(value, path)
     if kind == "allowed_tools":
-        return _read_allowed(fields, tools, extras)
-    if not _is_hosted(kind):
-        fields.fail("type", f"unknown tool_choice type {kind!r}")
-    if any(isinstance(tool, FunctionTool) and tool.form == kind for tool in tools):
-        fields.rest(extras)
-        return ToolChoice(mode="tool", tool=ToolRef(kind, form=kind), path=path)
+        return _read_allowed(_allowed.convert(value, path, extras), tools, extras)
+    ref = _read_ref(value, kind, path, tools, extras)
+    if ref is not None:
+        return ToolChoice(mode="tool", tool=ref, path=path)
     detail = "only the vendor of the service can run that tool"
     of_search = web_search.chosen(value, tools) == "forced"
     extras.append(Extra(path, value, LossKind.CONTENT, detail, of_search=of_search))
     return None
 
 
-def _read_allowed(fields: Fields, tools: Iterable[Tool], extras: list[Extra]) -> ToolChoice | None:
-    mode = fields.take_choice("mode", ("auto", "required"))
+def _kind_of(value: JsonObject, path: str) -> str:
+    kind = value.get("type")
+    if type(kind) is not str:
+        problem = "is required" if kind is None else "must be a string"
+        raise InvalidRequest.at(f"{path}.type", problem)
+    return kind
+
+
+_allowed = Reader(shapes.AllowedTools)
+_named = Reader(shapes.NamedTool)
+_unnamed = Reader(shapes.ToolKind)
+
+
+def _read_allowed(
+    allowed: shapes.AllowedTools, tools: Sequence[Tool], extras: list[Extra]
+) -> ToolChoice | None:
+    path = "tool_choice"
     refs = []
     hosted = []
-    for number, item in enumerate(fields.take_list("tools") or ()):
-        entry = Fields(item, f"{fields.at('tools')}[{number}]")
-        kind = entry.need_str("type")
-        if kind in _CALLABLE:
-            refs.append(_read_ref(entry, kind, tools))
-            entry.rest(extras)
-        elif any(isinstance(tool, FunctionTool) and tool.form == kind for tool in tools):
-            refs.append(ToolRef(kind, form=kind))
-            entry.rest(extras)
-        elif _is_hosted(kind):
-            detail = "hosted tools are not offered"
-            of_search = web_search.is_search(kind) and web_search.is_declared(tools)
-            hosted.append(Extra(entry.path, item, LossKind.KNOB, detail, of_search=of_search))
-        else:
-            entry.fail("type", f"unknown tool_choice type {kind!r}")
-    fields.rest(extras)
+    for number, value in enumerate(allowed.tools or ()):
+        where = f"{path}.tools[{number}]"
+        kind = _kind_of(value, where)
+        ref = _read_ref(value, kind, where, tools, extras)
+        if ref is not None:
+            refs.append(ref)
+            continue
+        detail = "hosted tools are not offered"
+        of_search = web_search.is_search(kind) and web_search.is_declared(tools)
+        hosted.append(Extra(where, value, LossKind.KNOB, detail, of_search=of_search))
     if hosted and not refs:
         detail = "only hosted tools are allowed, and none is offered"
-        of_search = mode == "required" and all(extra.of_search for extra in hosted)
-        lost = Extra(fields.path, hosted[0].value, LossKind.CONTENT, detail, of_search=of_search)
+        of_search = allowed.mode == "required" and all(extra.of_search for extra in hosted)
+        lost = Extra(path, hosted[0].value, LossKind.CONTENT, detail, of_search=of_search)
         extras.append(lost)
         return None
     extras += hosted
-    return ToolChoice(
-        mode="required" if mode == "required" else "auto", allowed=tuple(refs), path=fields.path
-    )
+    mode: Literal["required", "auto"] = "required" if allowed.mode == "required" else "auto"
+    return ToolChoice(mode=mode, allowed=tuple(refs), path=path)
 
 
-def _read_ref(fields: Fields, kind: str, tools: Iterable[Tool]) -> ToolRef:
-    name = fields.need_str("name")
-    namespace = fields.take_str("namespace")
-    spaces = {
-        tool.namespace for tool in tools if not isinstance(tool, HostedTool) and tool.name == name
-    }
-    # A choice has no place for the namespace of the tool it names.
-    if namespace is None and len(spaces) == 1:
-        (namespace,) = spaces
-    return ToolRef(name, kind == "custom", namespace)
+def _read_ref(
+    value: JsonObject, kind: str, path: str, tools: Iterable[Tool], extras: list[Extra]
+) -> ToolRef | None:
+    """The tool that a choice names; None if it is the vendor's."""
+    if kind in _CALLABLE:
+        named = _named.convert(value, path, extras)
+        spaces = {
+            tool.namespace
+            for tool in tools
+            if not isinstance(tool, HostedTool) and tool.name == named.name
+        }
+        namespace = named.namespace
+        # A choice has no place for the namespace of the tool it names.
+        if namespace is None and len(spaces) == 1:
+            (namespace,) = spaces
+        return ToolRef(named.name, kind == "custom", namespace)
+    if any(isinstance(tool, FunctionTool) and tool.form == kind for tool in tools):
+        _unnamed.convert(value, path, extras)
+        return ToolRef(kind, form=kind)
+    if not _is_hosted(kind):
+        raise InvalidRequest.at(f"{path}.type", f"unknown tool_choice type {kind!r}")
+    return None
 
 
 def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:

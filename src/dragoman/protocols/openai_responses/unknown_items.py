@@ -17,8 +17,8 @@ from dragoman.protocols.unknown_text import text_in
 Side: TypeAlias = Literal["assistant", "user"]
 
 
-def read_unknown_item(item: JsonObject, kind: str, path: str) -> tuple[Side, str, Foreign]:
-    """The side that an unknown item is of, its path, and the block for it."""
+def read_unknown_item(item: JsonObject, kind: str, path: str) -> tuple[Side, Foreign]:
+    """The side that an unknown item is of, and the block for it."""
     side: Side = "assistant"
     if item.get("role") in ("user", "system", "developer") or kind.endswith(("_output", "_result")):
         side = "user"
@@ -30,4 +30,4 @@ def read_unknown_item(item: JsonObject, kind: str, path: str) -> tuple[Side, str
         text=text_in(item),
         path=path,
     )
-    return side, path, block
+    return side, block

@@ -15,9 +15,10 @@ from dragoman.canonical.blocks import WebSearch
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, HostedTool, Request, SearchTool, Tool
 from dragoman.protocols.base import Outbound, Reply
-from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.numbers import token_count
-from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses import shapes
+from dragoman.protocols.reading import Reader, report_lost
 from dragoman.protocols.searches import CONTEXT_SIZES, read_location
 
 WEB_SEARCH: Final = "web_search_call"
@@ -46,35 +47,36 @@ def read_search(value: JsonObject, kind: str, path: str) -> SearchTool | None:
     among the extras."""
     if not is_search(kind):
         return None
-    fields = Fields(value, path)
-    fields.ignore("type")
     extras: list[Extra] = []
-    domains = _read_domains(fields, extras)
-    location = read_location(fields.take("user_location"), fields.at("user_location"), extras)
-    size = fields.take("search_context_size")
+    declared = _search.convert(value, path, extras)
+    domains = _read_domains(declared.filters, f"{path}.filters", extras)
+    location = read_location(declared.user_location, f"{path}.user_location", extras)
+    size = declared.search_context_size
     if size is not None and size not in CONTEXT_SIZES:
-        extras.append(Extra(fields.at("search_context_size"), size, LossKind.KNOB))
+        extras.append(Extra(f"{path}.search_context_size", size, LossKind.KNOB))
         size = None
-    fields.rest(extras, wire.WEB_SEARCH)
+    report_lost(declared, path, extras)
     return SearchTool(
         allowed_domains=domains, location=location, context_size=size, extras=tuple(extras)
     )
 
 
-def _read_domains(fields: Fields, extras: list[Extra]) -> tuple[str, ...] | None:
-    value = fields.take("filters")
-    path = fields.at("filters")
+_search = Reader(shapes.WebSearchTool)
+_filters = Reader(shapes.WebFilters)
+
+
+def _read_domains(value: Any, path: str, extras: list[Extra]) -> tuple[str, ...] | None:
     if not isinstance(value, dict):
         if value is not None:
             extras.append(Extra(path, value, LossKind.CONTENT))
         return None
-    filters = Fields(value, path)
-    domains = filters.take("allowed_domains")
-    filters.rest(extras, wire.WEB_FILTERS)
+    filters = _filters.convert(value, path, extras)
+    report_lost(filters, path, extras)
+    domains = filters.allowed_domains
     if isinstance(domains, list) and all(isinstance(domain, str) for domain in domains):
         return tuple(domains) or None
     if domains is not None:
-        extras.append(Extra(filters.at("allowed_domains"), domains, LossKind.CONTENT))
+        extras.append(Extra(f"{path}.allowed_domains", domains, LossKind.CONTENT))
     return None
 
 

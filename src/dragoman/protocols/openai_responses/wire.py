@@ -1,5 +1,4 @@
-"""OpenAI Responses on the wire: vocabularies and, for every object, the fields without a
-canonical home.
+"""OpenAI Responses on the wire: vocabularies, and the fields of answers.
 
 Tables only. Sources: the types of openai-python 3.54.0 (`openai/types/responses`), the Open
 Responses schema, and what real clients were seen to send.
@@ -8,9 +7,6 @@ Responses schema, and what real clients were seen to send.
 from __future__ import annotations
 
 from typing import Final
-
-from dragoman.canonical.losses import LossKind
-from dragoman.protocols.fields import Field
 
 NAME: Final = "openai_responses"
 VENDOR: Final = "openai"
@@ -28,101 +24,10 @@ LOGPROBS: Final = "message.output_text.logprobs"
 SERVICE_TIERS: Final = frozenset(
     {"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"}
 )
-SUMMARIES: Final = ("auto", "concise", "detailed")
-VERBOSITIES: Final = ("low", "medium", "high")
-ROLES: Final = ("user", "assistant", "system", "developer")
-DETAILS: Final = ("auto", "low", "high", "original")
 MAX_CACHE_MARKS: Final = 4
 """Prompt cache breakpoints the service takes in one request."""
 CACHE_TTLS: Final = ("30m", "12h")
 """Lifetimes a prompt cache breakpoint can name."""
-
-_KNOB = LossKind.KNOB
-_CONTENT = LossKind.CONTENT
-
-BACKGROUND_DETAIL: Final = "answers are made at once, each for itself"
-"""Members for background requests, without meaning for a synchronous answer."""
-
-REQUEST: Final[dict[str, Field]] = {
-    "previous_response_id": Field(
-        _CONTENT,
-        "the earlier response is not stored here; send the whole conversation as input",
-        code="previous_response_not_found",
-    ),
-    "conversation": Field(
-        _CONTENT, "conversations are not stored here; send the whole conversation as input"
-    ),
-    "prompt": Field(_CONTENT, "prompt templates are stored at OpenAI; send their text as input"),
-    "background": Field(_CONTENT, "answers are not made in the background", neutral=(False,)),
-    "background_options": Field(
-        _KNOB, BACKGROUND_DETAIL, neutral=({}, {"completion_window": "soonest"})
-    ),
-    "max_tool_calls": Field(_KNOB, "hosted tool calls are not limited"),
-    "truncation": Field(_KNOB, "input is never truncated", neutral=("disabled",)),
-    "context_management": Field(_KNOB, "context is not managed upstream", neutral=([],)),
-    "access_programs": Field(_KNOB),
-    "image": Field(_KNOB, neutral=({}, {"context_compression": "auto"})),
-    "client_metadata": Field(_KNOB, "telemetry of the client", neutral=({},)),
-    "presence_penalty": Field(_KNOB, neutral=(0, 0.0)),
-    "frequency_penalty": Field(_KNOB, neutral=(0, 0.0)),
-}
-STREAM_OPTIONS: Final[dict[str, Field]] = {
-    "include_obfuscation": Field(_KNOB, "streams are not padded", neutral=(False,)),
-}
-REASONING_OPTIONS: Final[dict[str, Field]] = {
-    "context": Field(_KNOB, neutral=("auto",)),
-    "mode": Field(_KNOB, neutral=("standard",)),
-}
-_STATUS = Field(_KNOB, "every item of a history counts as completed", neutral=("completed",))
-
-ITEM: Final[dict[str, Field]] = {"status": _STATUS}
-MESSAGE: Final[dict[str, Field]] = {
-    **ITEM,
-    "phase": Field(_KNOB, "only the model's own messages have a phase"),
-}
-_MACHINE = Field(_KNOB, "the tool runs on the client's machine", neutral=({"type": "local"},))
-CALL: Final[dict[str, Field]] = {
-    **ITEM,
-    "environment": _MACHINE,
-    "caller": Field(_KNOB, neutral=({"type": "direct"},)),
-    "async": Field(_KNOB, neutral=(False,)),
-}
-OUTPUT: Final[dict[str, Field]] = {
-    **ITEM,
-    "max_output_length": Field(_KNOB, "the result is given as it is"),
-    "caller": Field(_KNOB, neutral=({"type": "direct"},)),
-    "name": Field(_KNOB, "the call has it too"),
-    "namespace": Field(_KNOB, "the call has it too"),
-}
-TOOL: Final[dict[str, Field]] = {
-    "environment": _MACHINE,
-    "async": Field(_CONTENT, "tools cannot run asynchronously", neutral=(False,)),
-    "output_schema": Field(_KNOB),
-    "allowed_callers": Field(_KNOB, neutral=(["direct"], [])),
-}
-WEB_SEARCH: Final[dict[str, Field]] = {
-    "external_web_access": Field(
-        LossKind.CONVERTED, "the upstream searches the live web", neutral=(True,)
-    ),
-    "search_content_types": Field(_KNOB, "texts are searched", neutral=(["text"], [])),
-}
-"""The service's search of the web, where another vendor's takes its place."""
-WEB_FILTERS: Final[dict[str, Field]] = {
-    "blocked_domains": Field(_CONTENT, "no domain can be kept out upstream", neutral=([],)),
-}
-FILE_PART: Final[dict[str, Field]] = {
-    "detail": Field(_KNOB, neutral=("auto",)),
-}
-
-IGNORED: Final[dict[str, str]] = {
-    "id": "names an item in the vendor's store, where nothing is looked up",
-}
-"""Fields of input items that are left out without a report, and why."""
-
-IGNORED_INCLUDE: Final[dict[str, str]] = {
-    ENCRYPTED_REASONING: "reasoning state is always given",
-}
-"""Values of `include` for members that every answer has."""
 
 FOREIGN_ASSISTANT_ITEMS: Final = frozenset(
     {

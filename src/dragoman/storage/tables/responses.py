@@ -24,6 +24,8 @@ from dragoman.storage.tables.database import Connection, Database, replacing
 
 _SWEPT_AT_ONCE = 200
 _DROPPED_AT_ONCE = 20
+_SPARE = 200
+"""Where room is made, this part of all is left free in addition."""
 _ABANDONED_AFTER_S = 10.0
 """Seconds without a report after which the worker of a background response is considered dead."""
 _TAKEN_WITHIN_S = 3600.0
@@ -85,8 +87,8 @@ class ResponseTables:
     """Implements `ResponseStore` on a database.
 
     `most_bytes` is the limit of all responses, `largest_bytes` that of one. When the limit is
-    reached, the oldest that no other builds on are dropped. `clock` is Unix time. One thread at a
-    time may use it; a process that forks must not use what its parent opened.
+    reached, the oldest that no other builds on are dropped, of whoever stores most. `clock` is Unix
+    time. One thread at a time may use it; a process that forks must not use what its parent opened.
     """
 
     def __init__(
@@ -372,8 +374,8 @@ class ResponseTables:
         return None if row is None else _response(row)
 
     def _make_room(self, connection: Connection, stored: StoredResponse, size: int) -> None:
-        """Drop the oldest responses that no other builds on until `size` bytes fit, a bounded
-        number at once: the rest is swept.
+        """Drop the oldest responses that no other builds on, of whoever stores most, until `size`
+        bytes fit and some more, a bounded number at once: the rest is swept.
 
         Raises:
             TooLarge: there is not enough to drop; nothing was.
@@ -393,7 +395,9 @@ class ResponseTables:
             "SELECT bytes FROM responses WHERE id = ?", (stored.id,)
         ).fetchone()
         more = size if row is None else size - row[0]
-        dropped = self._drop_oldest(connection, stored.id, stored.previous, more)
+        # Who stores most is not to be asked for each response that is stored when all is full.
+        spare = self._most // _SPARE
+        dropped = self._drop_oldest(connection, stored.id, stored.previous, more + spare)
         if more > 0 and dropped < _SWEPT_AT_ONCE and _stored_bytes(connection) + more > self._most:
             raise TooLarge(
                 f"no room is left for responses: {_stored_bytes(connection)} bytes are stored"
@@ -402,15 +406,11 @@ class ResponseTables:
     def _drop_oldest(
         self, connection: Connection, response: str, previous: str | None, more: int
     ) -> int:
-        """Drop the oldest responses until `more` bytes fit, except this one and the one it builds
-        on. Returns how many were dropped, a bounded number."""
+        """Drop the oldest responses of whoever stores most until `more` bytes fit, except this one
+        and the one it builds on. Returns how many were dropped, a bounded number."""
         dropped = 0
         while dropped < _SWEPT_AT_ONCE and _stored_bytes(connection) + more > self._most:
-            oldest = connection.execute(
-                f"SELECT id FROM responses WHERE NOT {_LATER} AND id <> ? AND id <> coalesce(?, '')"
-                " AND status NOT IN ('queued', 'in_progress') ORDER BY created LIMIT ?",
-                (response, previous, _DROPPED_AT_ONCE),
-            ).fetchall()
+            oldest = self._oldest(connection, response, previous)
             if not oldest:
                 break
             for (one,) in oldest:
@@ -419,6 +419,24 @@ class ResponseTables:
                 if _stored_bytes(connection) + more <= self._most:
                     break
         return dropped
+
+    def _oldest(
+        self, connection: Connection, response: str, previous: str | None
+    ) -> Sequence[tuple[str]]:
+        """The oldest responses that may be dropped, of the owner who stores most and has any."""
+        owners = connection.execute(
+            "SELECT owner FROM responses GROUP BY owner ORDER BY sum(bytes) DESC"
+        ).fetchall()
+        for (owner,) in owners:
+            found = connection.execute(
+                f"SELECT id FROM responses WHERE owner = ? AND NOT {_LATER}"
+                " AND id <> ? AND id <> coalesce(?, '')"
+                " AND status NOT IN ('queued', 'in_progress') ORDER BY created LIMIT ?",
+                (owner, response, previous, _DROPPED_AT_ONCE),
+            ).fetchall()
+            if found:
+                return found
+        return []
 
     def _drop_useless(self, connection: Connection) -> int:
         """Drop deleted turns that no other turn builds on, and then those these built on. A turn

@@ -1,0 +1,437 @@
+"""The objects of Responses as types: what is read, what is only carried (`Raw`), and what
+losing a member means (`Lost`).
+
+Sources: the types of openai-python (`openai/types/responses`), the Open Responses schema, and what
+real clients were seen to send. A `Raw` member may be absent or null. The `id` of an item names it
+in the vendor's store, where nothing is looked up."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
+
+from msgspec import Meta, Raw, Struct, field, json
+
+from dragoman.canonical.losses import LossKind
+from dragoman.protocols.efforts import Effort
+from dragoman.protocols.openai_settings import Labels
+from dragoman.protocols.reading import Lost, Shape, Unknown
+
+_KNOB = LossKind.KNOB
+_CONTENT = LossKind.CONTENT
+
+
+Name: TypeAlias = Annotated[str, Meta(min_length=1)]
+Role: TypeAlias = Literal["user", "assistant", "system", "developer"]
+Summary: TypeAlias = Literal["auto", "concise", "detailed"]
+Detail: TypeAlias = Literal["auto", "low", "high", "original"]
+Verbosity: TypeAlias = Literal["low", "medium", "high"]
+
+BACKGROUND_DETAIL: Final = "answers are made at once, each for itself"
+"""Members for background requests, without meaning for a synchronous answer."""
+
+
+# --- content parts ------------------------------------------------------------------------------
+
+
+class Breakpoint(Shape, kw_only=True):
+    mode: Literal["explicit"] | None = None
+    ttl: str | None = None
+
+
+class Part(Shape, tag_field="type", kw_only=True):
+    """A part of a message or of a tool's output."""
+
+    prompt_cache_breakpoint: Breakpoint | None = None
+
+
+class TextPart(Part, tag="text", kw_only=True):
+    text: str
+    annotations: list[dict[str, Any]] | None = None
+    logprobs: list[Any] | None = None
+
+
+class InputText(TextPart, tag="input_text", kw_only=True):
+    pass
+
+
+class OutputText(TextPart, tag="output_text", kw_only=True):
+    pass
+
+
+class RefusalPart(Part, tag="refusal", kw_only=True):
+    refusal: str
+
+
+class ImagePart(Part, tag="input_image", kw_only=True):
+    detail: Detail | None = None
+    image_url: str | None = None
+    file_id: str | None = None
+
+
+class FilePart(Part, tag="input_file", kw_only=True):
+    filename: str | None = None
+    file_data: str | None = None
+    file_url: str | None = None
+    file_id: str | None = None
+    detail: Annotated[Any, Lost(_KNOB, neutral=("auto",))] = None
+
+
+class AudioData(Shape, kw_only=True):
+    data: str
+    format: str
+
+
+class AudioPart(Part, tag="input_audio", kw_only=True):
+    input_audio: AudioData
+
+
+class ReasoningText(Part, tag="reasoning_text", kw_only=True):
+    text: str
+
+
+AnyPart: TypeAlias = (
+    TextPart
+    | InputText
+    | OutputText
+    | RefusalPart
+    | ImagePart
+    | FilePart
+    | AudioPart
+    | ReasoningText
+)
+Content: TypeAlias = str | list[AnyPart]
+
+# --- tools --------------------------------------------------------------------------------------
+
+_MACHINE = Lost(_KNOB, "the tool runs on the client's machine", neutral=({"type": "local"},))
+
+
+class _Tool(Shape, kw_only=True):
+    environment: Annotated[Any, _MACHINE] = None
+    is_async: Annotated[
+        Any, Lost(_CONTENT, "tools cannot run asynchronously", neutral=(False,))
+    ] = field(default=None, name="async")
+    output_schema: Annotated[Any, Lost(_KNOB)] = None
+    allowed_callers: Annotated[Any, Lost(_KNOB, neutral=(["direct"], []))] = None
+
+
+class _Callable(_Tool, tag_field="type", kw_only=True):
+    name: Name
+    description: str | None = None
+    defer_loading: bool | None = None
+
+
+class Function(_Callable, tag="function", kw_only=True):
+    parameters: Raw = Raw()
+    strict: bool | None = None
+
+
+class Grammar(Shape, kw_only=True):
+    type: Literal["text", "grammar"] | None = None
+    syntax: Literal["lark", "regex"] | None = None
+    definition: str | None = None
+
+
+class Custom(_Callable, tag="custom", kw_only=True):
+    format: Grammar | None = None
+
+
+class Namespace(Shape, tag_field="type", tag="namespace", kw_only=True):
+    """Tools with a common name before theirs."""
+
+    name: Name
+    description: str | None = None
+    tools: list[Function | Custom] | None = None
+
+
+class ClientSearch(Shape, kw_only=True):
+    """The declaration of a search for tools that the client carries out."""
+
+    type: Literal["tool_search"]
+    execution: Literal["client"]
+    description: str | None = None
+    parameters: Raw = Raw()
+
+
+class UnknownTool(Unknown, tag=""):
+    """A tool that the vendor runs or describes, or that is known by its type."""
+
+
+Tool: TypeAlias = Function | Custom | Namespace | UnknownTool
+
+
+class MachineTool(_Tool, kw_only=True):
+    type: str
+
+
+class WebSearchTool(Shape, kw_only=True):
+    """The declaration of a web search. It passes whole to its own service, so nothing in it is
+    refused here."""
+
+    type: Any = None
+    filters: Any = None
+    user_location: Any = None
+    search_context_size: Any = None
+    external_web_access: Annotated[
+        Any, Lost(LossKind.CONVERTED, "the upstream searches the live web", neutral=(True,))
+    ] = None
+    search_content_types: Annotated[
+        Any, Lost(_KNOB, "texts are searched", neutral=(["text"], []))
+    ] = None
+
+
+class WebFilters(Shape, kw_only=True):
+    allowed_domains: Any = None
+    blocked_domains: Annotated[
+        Any, Lost(_CONTENT, "no domain can be kept out upstream", neutral=([],))
+    ] = None
+
+
+class ToolKind(Shape, kw_only=True):
+    """A tool in a choice that has no name but its type."""
+
+    type: str
+
+
+class NamedTool(Shape, kw_only=True):
+    type: str
+    name: str
+    namespace: str | None = None
+
+
+class AllowedTools(Shape, kw_only=True):
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"] | None = None
+    tools: list[dict[str, Any]] | None = None
+
+
+# --- settings -----------------------------------------------------------------------------------
+
+
+class Reasoning(Shape, kw_only=True):
+    effort: Effort | None = None
+    summary: Summary | None = None
+    generate_summary: Summary | None = None
+    context: Annotated[Any, Lost(_KNOB, neutral=("auto",))] = None
+    mode: Annotated[Any, Lost(_KNOB, neutral=("standard",))] = None
+
+
+class PlainFormat(Shape, tag_field="type", tag="text", kw_only=True):
+    pass
+
+
+class ObjectFormat(Shape, tag_field="type", tag="json_object", kw_only=True):
+    pass
+
+
+class SchemaFormat(Shape, tag_field="type", tag="json_schema", kw_only=True):
+    name: str
+    schema: Raw
+    description: str | None = None
+    strict: bool | None = None
+
+
+class TextSettings(Shape, kw_only=True):
+    format: PlainFormat | ObjectFormat | SchemaFormat | None = None
+    verbosity: Verbosity | None = None
+
+
+# --- items --------------------------------------------------------------------------------------
+
+_COPY = Lost(_KNOB, "the call has it too")
+_STATUS = Lost(_KNOB, "every item of a history counts as completed", neutral=("completed",))
+_LENGTH = Lost(_KNOB, "the result is given as it is")
+_CALLER = Lost(_KNOB, neutral=({"type": "direct"},))
+
+
+class SummaryPart(Struct):
+    text: str
+
+
+class Item(Shape, kw_only=True):
+    """An item of a conversation, of any type that is read: the type of messages may be left out,
+    which a union does not allow. What losing a member means holds for the types that do not read
+    it. An item of another type is `carried` whole."""
+
+    type: str | None = None
+    id: Any = None
+    role: Role | None = None
+    content: Content | None = None
+    phase: Annotated[str | None, Lost(_KNOB, "only the model's own messages have a phase")] = None
+    call_id: str | None = None
+    name: Annotated[str | None, _COPY] = None
+    namespace: Annotated[str | None, _COPY] = None
+    arguments: Any = None
+    input: str | None = None
+    output: Content | None = None
+    summary: list[SummaryPart] | None = None
+    encrypted_content: str | None = None
+    status: Annotated[Any, _STATUS] = None
+    environment: Annotated[Any, _MACHINE] = None
+    caller: Annotated[Any, _CALLER] = None
+    is_async: Annotated[Any, Lost(_KNOB, neutral=(False,))] = field(default=None, name="async")
+    max_output_length: Annotated[Any, _LENGTH] = None
+    action: dict[str, Any] | None = None
+    operation: dict[str, Any] | None = None
+    execution: str | None = None
+    tools: list[Raw] | None = None
+    reasoning: Reasoning | None = None
+    text: TextSettings | None = None
+    carried: dict[str, Any] | None = field(default=None, name="*")
+
+    @classmethod
+    def adapted(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """The members of an item; all of it is one, if it is of a type that is carried."""
+        kind = value.get("type")
+        if type(kind) is not str or kind in ITEM_TYPES:
+            return value
+        is_read = kind in SEARCH_TYPES and is_clients_search(value)
+        return value if is_read else {"type": kind, "*": value}
+
+
+ITEM_TYPES: Final = frozenset(
+    {
+        "message",
+        "function_call",
+        "custom_tool_call",
+        "function_call_output",
+        "custom_tool_call_output",
+        "reasoning",
+        "shell_call",
+        "local_shell_call",
+        "apply_patch_call",
+        "local_shell_call_output",
+        "apply_patch_call_output",
+        "additional_tools",
+        "configuration_update",
+        "item_reference",
+    }
+)
+"""The types of items that are read."""
+SEARCH_TYPES: Final = frozenset({"tool_search_call", "tool_search_output"})
+"""Types of items that are read where the client searches, and carried where the vendor does."""
+
+
+def is_clients_search(item: dict[str, Any]) -> bool:
+    """Whether an item is of a search for tools that the client carries out."""
+    return item.get("execution") == "client" and bool(item.get("call_id"))
+
+
+class ShellOutcome(Struct):
+    type: Any = None
+    exit_code: Any = None
+
+
+class ShellChunk(Shape, kw_only=True):
+    stdout: str | None = None
+    stderr: str | None = None
+    outcome: ShellOutcome | None = None
+
+
+class ShellOutput(Shape, kw_only=True):
+    type: Any
+    call_id: str
+    id: Any = None
+    output: list[ShellChunk] | None = None
+    status: Annotated[Any, _STATUS] = None
+    max_output_length: Annotated[Any, _LENGTH] = None
+    caller: Annotated[Any, _CALLER] = None
+
+
+# --- the request --------------------------------------------------------------------------------
+
+
+class StreamOptions(Shape, kw_only=True):
+    include_obfuscation: Annotated[Any, Lost(_KNOB, "streams are not padded", neutral=(False,))] = (
+        None
+    )
+
+
+ItemT = TypeVar("ItemT", Item, Raw)
+
+
+class Request(Labels, Generic[ItemT], kw_only=True):
+    """A request. Its tools, many of which are carried whole, are read one by one, and so are the
+    items of an input that has unusual ones."""
+
+    model: Name
+    input: str | list[ItemT] | None = None
+    instructions: str | None = None
+    tools: list[Raw] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning: Reasoning | None = None
+    text: TextSettings | None = None
+    include: list[str] | None = None
+    max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
+    top_logprobs: Annotated[int, Meta(ge=0)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+    previous_response_id: Annotated[
+        Any,
+        Lost(
+            _CONTENT,
+            "the earlier response is not stored here; send the whole conversation as input",
+            code="previous_response_not_found",
+        ),
+    ] = None
+    conversation: Annotated[
+        Any,
+        Lost(_CONTENT, "conversations are not stored here; send the whole conversation as input"),
+    ] = None
+    prompt: Annotated[
+        Any,
+        Lost(_CONTENT, "prompt templates are stored at OpenAI; send their text as input"),
+    ] = None
+    background: Annotated[
+        Any, Lost(_CONTENT, "answers are not made in the background", neutral=(False,))
+    ] = None
+    background_options: Annotated[
+        Any, Lost(_KNOB, BACKGROUND_DETAIL, neutral=({}, {"completion_window": "soonest"}))
+    ] = None
+    max_tool_calls: Annotated[Any, Lost(_KNOB, "hosted tool calls are not limited")] = None
+    truncation: Annotated[Any, Lost(_KNOB, "input is never truncated", neutral=("disabled",))] = (
+        None
+    )
+    context_management: Annotated[
+        Any, Lost(_KNOB, "context is not managed upstream", neutral=([],))
+    ] = None
+    access_programs: Annotated[Any, Lost(_KNOB)] = None
+    image: Annotated[Any, Lost(_KNOB, neutral=({}, {"context_compression": "auto"}))] = None
+    client_metadata: Annotated[Any, Lost(_KNOB, "telemetry of the client", neutral=({},))] = None
+    presence_penalty: Annotated[Any, Lost(_KNOB, neutral=(0, 0.0))] = None
+    frequency_penalty: Annotated[Any, Lost(_KNOB, neutral=(0, 0.0))] = None
+
+
+# --- the commonest events of a stream -----------------------------------------------------------
+
+
+class ItemDelta(Shape, kw_only=True):
+    """A further piece of an item."""
+
+    output_index: int
+    delta: str
+    item_id: str | None = None
+    sequence_number: int = -1
+    obfuscation: str | None = None
+
+
+class TextDelta(ItemDelta, kw_only=True):
+    type: Literal["response.output_text.delta"]
+    content_index: int
+    logprobs: list[Any] | None = None
+
+
+class ArgumentsDelta(ItemDelta, kw_only=True):
+    type: Literal["response.function_call_arguments.delta"]
+
+
+TEXT_DELTA: Final = b"response.output_text.delta"
+ARGUMENTS_DELTA: Final = b"response.function_call_arguments.delta"
+
+read_text_delta: Final = json.Decoder(TextDelta).decode
+read_arguments_delta: Final = json.Decoder(ArgumentsDelta).decode
+"""Decoders of events without unusual members; they raise one of `REFUSED`."""
