@@ -35,7 +35,7 @@ CAUSES = {
     "([decision 8](decisions/0008-stored-responses.md)).",
     "what storing one of 120 KB adds": "Mostly time in the kernel: each byte is written to the "
     "write-ahead log and then to the file ([decision 8](decisions/0008-stored-responses.md)).",
-    "start": "Nearly all of it is the import of some 680 modules, 390 of them of dragoman: those "
+    "start": "Nearly all of it is the import of some 680 modules, 420 of them of dragoman: those "
     "that the configuration uses ([decision 48](decisions/0048-heads-and-clocks.md)). A quarter of "
     "the time are the protocols.",
     "added to the first token, p99": "Mostly waiting for a CPU used by other processes. From the "
