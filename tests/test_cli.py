@@ -122,6 +122,29 @@ def test_check_a_usable_configuration(tmp_path: Path) -> None:
     )
 
 
+def test_check_warns_of_a_budget_that_refuses_a_model(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(
+        GOOD
+        + """
+[[routes]]
+match = "odd"
+upstream = "openai"
+model = "nobody-knows"
+[[clients]]
+name = "spender"
+key = "sk-spender-of-the-tests"
+[[clients.limits]]
+kind = "cost"
+amount = "1"
+window = "day"
+"""
+    )
+    result = run("check", str(file), SOME_OPENAI_KEY="sk-1")
+    assert result.returncode == 0
+    assert "the key spender has a budget, and the model odd of openai has no price" in result.stderr
+
+
 def test_check_tells_every_fault(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_text(GOOD.replace("match", "matsch"))

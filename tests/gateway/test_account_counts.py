@@ -6,14 +6,15 @@ import time
 
 from msgspec.structs import replace
 
-from dragoman.config import Account, Admin, Secret
+from dragoman.config import Account, Admin, Client, OwnPrice, Route, Secret
+from dragoman.config.limits import Limit
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.observability.metrics.scrape import UpstreamAccounts
 from dragoman.operations.account_views import Status
 from dragoman.server.testing import running_gateway
 from tests.gateway.clients import PATHS, body
 from tests.gateway.conftest import config_for
-from tests.gateway.http import call
+from tests.gateway.http import KEY, call
 
 TOKEN = "the-token-of-the-admin"
 
@@ -48,3 +49,25 @@ def test_health_counts_accounts(simulator: RunningSimulator) -> None:
     assert health["trials"]["chat"] == {}
     assert health["back_at"]["chat"]["cooling"] > time.time() - 5
     assert health["back_at"]["messages"] == {}
+
+
+def test_health_names_budgets_that_refuse_a_model(simulator: RunningSimulator) -> None:
+    budget = Limit(kind="cost", amount="1", window="day")
+    config = config_for(
+        simulator.base_url,
+        routes=(
+            Route(match="known", upstream="chat", model="sim-text"),
+            Route(match="odd", upstream="chat", model="nobody-knows"),
+        ),
+        clients=(
+            Client(name="spender", key=Secret(KEY), limits=(budget,)),
+            Client(name="other", key=Secret("sk-other")),
+        ),
+    )
+    price = OwnPrice(model="sim-*", input="1", output="1")
+    config = replace(config, prices=(price,), admin=Admin(key=Secret(TOKEN)))
+    with running_gateway(config) as gateway:
+        health = call(gateway.base_url, "GET", "/admin/health", key=TOKEN).json
+    assert health["unpriced_budgets"] == [
+        {"scope": "key", "owner": "spender", "model": "odd", "upstream": "chat"}
+    ]

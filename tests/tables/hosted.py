@@ -22,7 +22,6 @@ ITEMS: tuple[JsonObject, ...] = (
     {"type": "program", "id": "i", "call_id": "c", "code": "", "fingerprint": "f"},
     {"type": "program_output", "id": "i", "call_id": "c", "result": "r"},
     {"type": "compaction", "encrypted_content": "x"},
-    {"type": "compaction_trigger"},
 )
 
 TOOLS = (

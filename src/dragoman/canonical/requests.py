@@ -205,6 +205,8 @@ class Request(Struct, frozen=True, kw_only=True):
     speed: str | None = None
     moderation: dict[str, Any] | None = None
     store: bool | None = None
+    compacts: bool = False
+    """Whether the client wants the conversation summarised, for it to go on from."""
     extras: tuple[Extra, ...] = ()
     paths: dict[str, str] = field(default_factory=dict)
     """Canonical field name to the client's own name for it, where they differ

@@ -175,7 +175,8 @@ class IncomingRequest:
     `lines` and `shared` are the headers of every answer: lines that are known to be valid, and
     pairs that are still to be checked. `status` is that of the answer, 0 before there is one,
     `answered` when it began, on the clock of `time.perf_counter`; `ended` says that it is whole.
-    `observer`, where it is set, sees the answer.
+    `observer`, where it is set, sees the answer. `is_moved`: it is answered anew, by another
+    process.
     """
 
     __slots__ = (
@@ -187,6 +188,7 @@ class IncomingRequest:
         "continuation",
         "ended",
         "headers",
+        "is_moved",
         "lines",
         "method",
         "observer",
@@ -230,6 +232,7 @@ class IncomingRequest:
         self.status = 0
         self.answered = 0.0
         self.ended = False
+        self.is_moved = False
 
     @property
     def gone(self) -> bool:

@@ -42,13 +42,14 @@ class Balance:
     """The balance of a limit that this machine has for itself.
 
     `amount` and `enforced` are as the latest request had them. `reserved` is what requests have
-    under way that is not counted as used. `is_restored`: the counter has what was used before it
-    was made.
+    under way that is not counted as used, `elsewhere` what others hold. `is_restored`: the counter
+    has what was used before it was made.
     """
 
     __slots__ = (
         "amount",
         "counter",
+        "elsewhere",
         "enforced",
         "is_restored",
         "limit",
@@ -66,7 +67,7 @@ class Balance:
         self.counter = Counter(Fixed(None) if self.window is None else self.window)
         self.amount = limit.units
         self.enforced = limit.mode == "enforce"
-        self.reserved = 0
+        self.reserved = self.elsewhere = 0
         self.is_restored = self.window is None
 
     @property
@@ -84,7 +85,7 @@ class Balance:
 
     def left_of_all(self, now: float) -> int:
         """How much is neither used nor reserved by anybody, as far as it is known here."""
-        return self.left(now)
+        return self.amount - self.used(now) - self.elsewhere - self.reserved
 
     def use(self, now: float, amount: int) -> None:
         """Count `amount` as used."""
@@ -144,7 +145,6 @@ class Slice(Balance):
         "_monotonic",
         "acknowledged",
         "ceiling",
-        "elsewhere",
         "is_away",
         "is_pressed",
         "is_retired",
@@ -171,7 +171,7 @@ class Slice(Balance):
         super().__init__(number, name, limit)
         self._monotonic = monotonic
         self.ceiling = self.spent = self.acknowledged = 0
-        self.elsewhere = self.spare = self.share = self.machines = self.report_number = 0
+        self.spare = self.share = self.machines = self.report_number = 0
         self.until = self.offset = 0.0
         self.reported_at = -inf
         self.machine = secrets.token_hex(8)
@@ -209,10 +209,6 @@ class Slice(Balance):
         if self.is_away and self.limit.when_away == "share":
             left = max(left, self._share_alone(now))
         return left - self.reserved
-
-    def left_of_all(self, now: float) -> int:
-        """See `Balance.left_of_all`."""
-        return self.amount - self.used(now) - self.elsewhere - self.reserved
 
     def use(self, now: float, amount: int) -> None:
         """See `Balance.use`."""

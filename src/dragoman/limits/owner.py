@@ -195,8 +195,11 @@ class Owner:
         output, clamped = self._fitting_output(message, balances, now)
         refused: Refused | None = None
         amounts, exceeded = [], []
+        is_lowered = output != message.output
         for place, (balance, claim) in enumerate(zip(balances, claims, strict=True)):
-            amount = _amount_of(claim, output, message.output)
+            amount = claim.amount
+            if is_lowered:
+                amount = _amount_of(claim, output, message.output)
             amounts.append(amount)
             if amount <= balance.left(now):
                 continue
@@ -223,8 +226,9 @@ class Owner:
                 self._use(balance, now, amount)
             else:
                 balance.reserved += amount
-            left.append(balance.left_of_all(now))
-            used.append(balance.used(now))
+            in_window = balance.used(now)
+            left.append(balance.amount - in_window - balance.elsewhere - balance.reserved)
+            used.append(in_window)
         return Granted(
             now,
             tuple(amounts),
@@ -263,8 +267,10 @@ class Owner:
             _subtract(known.reserved, place, reserved)
             spent = min(one.spent, MOST_AMOUNT)
             if balance.counts_at_once:
-                balance.take_back(message.at, max(0, reserved - spent))
-                self._use(balance, now, max(0, spent - reserved))
+                if reserved > spent:
+                    balance.take_back(message.at, reserved - spent)
+                else:
+                    self._use(balance, now, spent - reserved)
             else:
                 balance.reserved -= reserved
                 if balance.window is None:

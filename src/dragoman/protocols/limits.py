@@ -31,8 +31,12 @@ def highest_of(*names: str) -> Callable[[Mapping[str, Raw]], int | None]:
     """The function behind `Endpoint.limits` where these top-level members set output limits."""
 
     def highest(members: Mapping[str, Raw]) -> int | None:
-        given = [whole(members[name]) for name in names if name in members]
-        return max((one for one in given if one is not None and one >= 0), default=None)
+        most = -1
+        for name in names:
+            one = whole(members.get(name))
+            if one is not None and one > most:
+                most = one
+        return most if most >= 0 else None
 
     return highest
 

@@ -137,7 +137,7 @@ class BackgroundTasks:
             self._cleanup.cancel()
             tasks.append(self._cleanup)
         for run in runs:
-            run.stop()
+            run.stop(is_moved=True)
         await asyncio.gather(*tasks, return_exceptions=True)
 
 

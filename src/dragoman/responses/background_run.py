@@ -98,8 +98,9 @@ class BackgroundRun:
         """Begin to make the response, in `task`."""
         self.task = asyncio.create_task(self._run(caller, request))
 
-    def stop(self) -> None:
-        """Stop making it, without an event for that."""
+    def stop(self, *, is_moved: bool = False) -> None:
+        """Stop making it, without an event for that; another worker goes on if it `is_moved`."""
+        self.incoming.is_moved = is_moved
         self._sink.gone = True
         self.task.cancel()
 

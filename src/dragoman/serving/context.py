@@ -173,7 +173,8 @@ class RequestContext:
         usage = completed(told, prompt, output)
         usage = replace(usage, input=usage.input + unreported * prompt)
         admitted = self.record.admitted
-        if admitted is not None and self.incoming.gone and not outcome.ended:
+        has_left = self.incoming.gone and not self.incoming.is_moved
+        if admitted is not None and has_left and not outcome.ended:
             # What else the upstream did is not known: all counts that was reserved for it.
             usage = admitted.expected.at_least(usage)
         outcome.usage, outcome.estimated = usage, True

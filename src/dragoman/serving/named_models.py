@@ -26,6 +26,21 @@ _NOT_SEARCHED = frozenset(
 )
 """Members with content, schemas of answers, or metadata of clients."""
 
+_NAME_NONE = _NOT_SEARCHED | {
+    "max_completion_tokens",
+    "max_output_tokens",
+    "max_tokens",
+    "n",
+    "reasoning_effort",
+    "store",
+    "stream",
+    "stream_options",
+    "temperature",
+    "thinking",
+    "top_p",
+}
+"""Members that name no model, and besides which most requests have none but `tools`."""
+
 _NAMES_MODELS = re.compile("(?:^|_)models?$", re.IGNORECASE)
 _IN_CAMEL_CASE = re.compile("[a-z]Models?$")
 _HINT = re.compile(rb"model|\\u", re.IGNORECASE)
@@ -42,6 +57,8 @@ def models_besides(request: ClientRequest) -> Iterator[str]:
     Raises:
         InvalidRequest: a member is not JSON text.
     """
+    if _NAME_NONE.issuperset(request.members):
+        return
     for name, raw in request.members.items():
         if name in _NOT_SEARCHED:
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dragoman.protocols.base import Codec, Translate
 from dragoman.protocols.openai_errors import REASONING_REFUSALS, read_error
 from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses.compaction import answer_writer
 from dragoman.protocols.openai_responses.endpoint import ENDPOINT
 from dragoman.protocols.openai_responses.errors import write_error
 from dragoman.protocols.openai_responses.passthrough import PASSTHROUGH
@@ -13,7 +14,6 @@ from dragoman.protocols.openai_responses.request_writer import write_request
 from dragoman.protocols.openai_responses.response_object import LOOKED_AT
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
 from dragoman.protocols.openai_responses.stream_reader import ResponsesReader, read_response
-from dragoman.protocols.openai_responses.stream_writer import ResponsesWriter
 from dragoman.sse import COMMENT
 
 CODEC = Codec(
@@ -30,7 +30,7 @@ CODEC = Codec(
         keepalive=COMMENT,
         tool_name_limit=wire.TOOL_NAME_LIMIT,
         taken_stops=lambda _: (),
-        answer_writer=ResponsesWriter,
+        answer_writer=answer_writer,
         namespaces=True,
         options=ResponsesOptions,
         repeated=LOOKED_AT,

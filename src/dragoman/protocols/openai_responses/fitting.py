@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Raw
 
+from dragoman.canonical.envelope import PREFIX
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.raw import has_role, holds, split_object, text_of
 
@@ -17,6 +18,8 @@ def unfit(members: Mapping[str, Raw], capabilities: Capabilities) -> Collection[
     """The names of the members to be written anew for an upstream of these capabilities."""
     names: set[str] = set()
     given = members.get("input")
+    if holds(given, b'"compaction"') and holds(given, PREFIX.encode()):
+        names.update(("input", "instructions"))
     places = capabilities.late_system != "message"
     if (places and has_role(given, "system", "developer")) or (
         not capabilities.images and holds(given, b'"input_image"')

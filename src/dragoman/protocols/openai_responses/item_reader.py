@@ -30,6 +30,12 @@ from dragoman.canonical.requests import Extra, Tool, Turn
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject, check_depth
 from dragoman.protocols.openai_responses import shapes, wire
+from dragoman.protocols.openai_responses.compaction import (
+    ASK,
+    COMPACTION,
+    TRIGGER,
+    read_compaction,
+)
 from dragoman.protocols.openai_responses.content_reader import read_content
 from dragoman.protocols.openai_responses.machine_tools import (
     read_machine_call,
@@ -54,9 +60,20 @@ from dragoman.protocols.unknown_text import UNKNOWN_TYPE
 
 class ItemReader:
     """The reader of items, one by one. `finish` returns the turns; `tools` and `updates` are the
-    tools and settings in the items (`configuration_update` items, with their paths)."""
+    tools and settings in the items (`configuration_update` items, with their paths); `compacts` is
+    whether one asks for a compaction."""
 
-    __slots__ = ("_blocks", "_extras", "_path", "_sealer", "_side", "_turns", "tools", "updates")
+    __slots__ = (
+        "_blocks",
+        "_extras",
+        "_path",
+        "_sealer",
+        "_side",
+        "_turns",
+        "compacts",
+        "tools",
+        "updates",
+    )
 
     def __init__(self, sealer: Sealer, extras: list[Extra]) -> None:
         self._sealer = sealer
@@ -65,6 +82,7 @@ class ItemReader:
         self._side: Side | None = None
         self._blocks: list[Block] = []
         self._path = ""
+        self.compacts = False
         self.tools: list[Tool] = []
         self.updates: list[tuple[str, shapes.Item]] = []
 
@@ -108,6 +126,16 @@ class ItemReader:
             report_lost(output, path, self._extras)
             return
         check_depth(value, path)
+        if kind == COMPACTION and str(value.get("encrypted_content")).startswith(PREFIX):
+            self._flush()
+            self._turns.append(read_compaction(value, path, self._sealer))
+            return
+        if kind == TRIGGER:
+            self.compacts = True
+            for name in value.keys() - {"type"}:
+                self._extras.append(Extra(f"{path}.{name}", value[name], LossKind.KNOB))
+            self._add("user", Foreign(origin=wire.NAME, type=kind, raw=value, text=ASK, path=path))
+            return
         if kind in wire.FOREIGN_ASSISTANT_ITEMS or kind in wire.FOREIGN_USER_ITEMS:
             side: Side = "assistant" if kind in wire.FOREIGN_ASSISTANT_ITEMS else "user"
             means = (read_web_search(value),) if kind == WEB_SEARCH else None

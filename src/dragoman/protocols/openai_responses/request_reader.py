@@ -18,6 +18,7 @@ from dragoman.canonical.requests import (
     Request,
     Thinking,
     Tool,
+    ToolChoice,
     Turn,
 )
 from dragoman.canonical.requests import JsonObject as AnyJsonObject
@@ -76,6 +77,9 @@ def read_request(body: bytes, sealer: Sealer) -> Request:
     if given.include and _read_include(given.include, extras):
         settings["logprobs"] = True
     report_lost(given, "", extras)
+    if items.compacts:
+        settings["compacts"] = True
+        tool_choice = ToolChoice(mode="none", path="tool_choice")
     if tool_choice is not None:
         settings["tool_choice"] = tool_choice
     if given.instructions:

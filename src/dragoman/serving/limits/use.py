@@ -28,8 +28,9 @@ higher limit some say no."""
 _LEAST_LIMIT = 16
 """The lowest output limit that every service takes."""
 
-_MOST_OUTPUT = 10**7
-"""Tokens of output that are reserved at most, whatever a client asks for."""
+_MOST_OUTPUT = 128 * 10**6
+"""Tokens of output that are reserved at most, whatever a client asks for: as many answers as may be
+asked for at once, of a million tokens."""
 
 _CACHE_MARK = b'"cache_control"'
 _AN_HOUR = b'"1h"'

@@ -1,0 +1,108 @@
+"""Compaction of a conversation for upstreams that have none of their own.
+
+A client ends its input with `compaction_trigger`, and is answered with one `compaction` item that
+only its maker can read; later it sends that item in place of what it stands for. For an upstream of
+another protocol the trigger is a request for a summary, and the item has the summary in the
+gateway's envelope, so that any upstream can go on from it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.canonical.blocks import Foreign, Opaque, Reasoning, Text
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest
+from dragoman.canonical.events import (
+    Annotated,
+    Closed,
+    Delta,
+    Event,
+    Failed,
+    Finished,
+    Opened,
+    Sealed,
+)
+from dragoman.canonical.finish import Finish, FinishReason
+from dragoman.canonical.requests import Turn
+from dragoman.protocols.base import AnswerWriter, Reply
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses.stream_writer import ResponsesWriter
+
+TRIGGER: Final = "compaction_trigger"
+COMPACTION: Final = "compaction"
+
+ASK: Final = (
+    "The conversation is about to be continued without its earlier messages. Write a summary of it"
+    " for whoever goes on: the task and its constraints, what was decided and why, what was done"
+    " (files, commands, results), what is left to do, and every name, path and value that is"
+    " needed. Answer with the summary alone, and call no tools."
+)
+"""What an upstream is asked in place of the trigger."""
+
+_INTRODUCTION: Final = "A summary of the conversation so far, whose messages are not repeated here:"
+
+
+def read_compaction(item: JsonObject, path: str, sealer: Sealer) -> Turn:
+    """The turn for a compaction in the gateway's envelope.
+
+    Raises:
+        InvalidRequest: it is no intact envelope.
+    """
+    opened = sealer.open(item["encrypted_content"])
+    if opened is None or not opened.parts:
+        problem = "is not an intact compaction of this gateway"
+        raise InvalidRequest.at(f"{path}.encrypted_content", problem)
+    text = Text(text=f"{_INTRODUCTION}\n\n{opened.text}", path=path)
+    return Turn(role="user", blocks=(text,), path=path)
+
+
+class CompactionWriter(ResponsesWriter):
+    """The writer of a compaction: the text of the answer becomes one item."""
+
+    __slots__ = ("_mint_id", "_passed", "_sealing", "_texts")
+
+    def __init__(self, reply: Reply, streamed: bool) -> None:
+        super().__init__(reply, streamed)
+        self._sealing, self._mint_id = reply.sealer, reply.mint
+        self._texts: dict[int, list[str]] = {}
+        self._passed: set[int] = set()
+        """Blocks of an upstream that compacts by itself."""
+
+    def write(self, event: Event) -> bytes:
+        """Take one event."""
+        if type(event) is Opened:
+            if type(event.block) is Foreign and event.block.type == COMPACTION:
+                self._passed.add(event.index)
+                return super().write(event)
+            if type(event.block) is Text:
+                self._texts[event.index] = [event.block.text]
+            return b""
+        if type(event) in (Delta, Closed, Sealed, Annotated):
+            if event.index in self._passed:  # type: ignore[union-attr]
+                return super().write(event)
+            if type(event) is Delta and event.index in self._texts:
+                self._texts[event.index].append(event.text)
+            return b""
+        if type(event) is Finished and not self._passed:
+            return self._compaction()
+        return super().write(event)
+
+    def _compaction(self) -> bytes:
+        summary = "".join([piece for text in self._texts.values() for piece in text]).strip()
+        if not summary:
+            problem = "The upstream's answer is unusable: it has no summary of the conversation"
+            return super().write(Failed(Fault(FaultKind.UPSTREAM_FAILED, problem)))
+        envelope = self._sealing.seal(
+            Reasoning(parts=(summary,), opaque=Opaque(COMPACTION, "summary"))
+        )
+        item = {"id": self._mint_id("cmp_"), "type": COMPACTION, "encrypted_content": envelope}
+        write = super().write
+        opened = write(Opened(0, Foreign(origin=wire.NAME, type=COMPACTION, raw=item)))
+        return opened + write(Closed(0)) + write(Finished(Finish(FinishReason.STOP)))
+
+
+def answer_writer(reply: Reply, streamed: bool) -> AnswerWriter:
+    """The writer of an answer."""
+    kind = CompactionWriter if reply.request.compacts else ResponsesWriter
+    return kind(reply, streamed)
