@@ -45,3 +45,10 @@ def test_the_index_names_every_page_once() -> None:
     assert sorted(named) == sorted(
         page.name for page in (ROOT / "docs").glob("*.md") if page != index
     )
+
+
+def test_the_promises_of_security_are_held_by_tests() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "docs/security.md").read_text())
+    assert len(named) > 30
+    for path, name in named:
+        assert f"def {name}(" in (ROOT / path).read_text(), (path, name)

@@ -245,3 +245,30 @@ def test_members_in_other_letters_are_refused(
         assert not simulator.requests
         [name] = more
         assert name in answer.json["error"]["message"]
+
+
+NESTED: list[tuple[str, dict[str, Any], str]] = [
+    ("chat", {"messages": [{"role": "user", "content": "a", "CONTENT": "b"}]}, "messages"),
+    (
+        "chat",
+        {"tools": [{"type": "function", "function": {"name": "f", "Parameters": {}}}]},
+        "responses",
+    ),
+    (
+        "messages",
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "Text": "b"}]}]},
+        "chat",
+    ),
+    ("responses", {"tools": [{"type": "function", "name": "f", "NAME": "g"}]}, "chat"),
+]
+
+
+@pytest.mark.parametrize(("api", "more", "upstream"), NESTED)
+def test_nested_members_in_other_letters_are_refused_where_they_are_read(
+    simulator: RunningSimulator, api: str, more: dict[str, Any], upstream: str
+) -> None:
+    with serving(config(simulator.base_url)) as (gateway, _):
+        answer = ask(gateway, api, f"{upstream}/sim-text", **more)
+        assert answer.status == 400, answer.body
+        assert "write" in answer.json["error"]["message"]
+        assert not simulator.requests

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from dragoman.canonical.errors import InvalidRequest
-from dragoman.protocols.fields import UNKNOWN
+from dragoman.protocols.reading import UNKNOWN
 from dragoman.protocols.unknown_text import UNKNOWN_TYPE
 from tests.library import translate_request
 from tests.losses.excused import REQUESTS, excuse

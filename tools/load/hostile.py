@@ -35,6 +35,7 @@ send_timeout_s = 1.0
 body_limit_bytes = 4000000
 memory_limit_bytes = 60000000
 max_connections = 300
+trusted_proxies = ["127.0.0.1"]
 """
 OTHER_UPSTREAM = """
 [[upstreams]]
@@ -45,6 +46,8 @@ base_url = "{base_url}"
 name = "two"
 upstream = "harm"
 key = "sk-sim-two"
+[admin]
+key = "operators-key-0123456789"
 """
 FILES = 1024
 MOST_MEMORY = 200_000_000
@@ -136,11 +139,15 @@ async def _harm(port: int, seconds: float, names: Sequence[str]) -> dict[str, in
     return tried
 
 
+OFFICE = "x-forwarded-for: 192.0.2.1\r\n"
+"""The address of good clients and of strangers who guess keys: that of one office."""
+
+
 def _request(made: dict[str, object], extra: bytes = b"", key: str = KEY) -> bytes:
     data = json.dumps(made).encode()
-    head = f"POST {PATHS['chat']} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n".encode()
+    head = f"POST {PATHS['chat']} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n{OFFICE}"
     return b"%bcontent-type: application/json\r\n%bcontent-length: %d\r\n\r\n%b" % (
-        head,
+        head.encode(),
         extra,
         len(data),
         data,
@@ -299,6 +306,51 @@ async def tiny_chunks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
         await writer.drain()
 
 
+def _post(path: str, data: bytes, more: str = "") -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{OFFICE}"
+    return f"{head}{more}content-length: {len(data)}\r\n\r\n".encode() + data
+
+
+async def signs_in(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    values = b'{"y":"\\ud800","x":[%b{}]}' % (b"{}," * 345_000)
+    writer.write(_post("/admin/session", gzip.compress(values, 9), "content-encoding: gzip\r\n"))
+    await reader.read(1000)
+    for number in range(20):
+        writer.write(_post("/admin/session", b'{"key":"operators-key-of-mine-%d"}' % number))
+        await reader.read(1000)
+
+
+async def forwards(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    hops = "127.0.0.1," * 6000
+    for path in ("/v1/models", "/metrics", "/admin/accounts"):
+        head = f"GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer wrong\r\n"
+        writer.write(f"{head}x-forwarded-for: {hops}192.0.2.1\r\n\r\n".encode())
+        await reader.read(10_000)
+
+
+async def opens_sockets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    head = f"GET /v1/responses HTTP/1.1\r\nhost: localhost\r\n{OFFICE}connection: upgrade\r\n"
+    head += "upgrade: websocket\r\nsec-websocket-version: 13\r\n"
+    head += "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    for _ in range(20):
+        writer.write(head.encode())
+        await reader.read(10_000)
+
+
+STRANGERS = (
+    slow_head,
+    nothing,
+    endless_trailers,
+    trickle,
+    garbage,
+    large_head,
+    sent_ahead,
+    guesses,
+    signs_in,
+    forwards,
+    opens_sockets,
+)
+"""Kinds of harm for which no key is needed."""
 HARM = (
     slow_head,
     nothing,
@@ -313,6 +365,9 @@ HARM = (
     many_messages,
     guesses,
     tiny_chunks,
+    signs_in,
+    forwards,
+    opens_sockets,
 )
 
 
@@ -373,13 +428,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tools.load.hostile", description=__doc__)
     names = [kind.__name__ for kind in HARM]
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(names)}")
+    parser.add_argument("--strangers", action="store_true", help="only kinds that need no key")
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--alone", type=float, default=30.0, help="seconds without harm, before")
     parser.add_argument(
         "--harm", type=int, metavar="PORT", help="only do harm to who listens there"
     )
     chosen = parser.parse_args()
-    kinds = chosen.kinds or names
+    strangers = [kind.__name__ for kind in STRANGERS]
+    kinds = chosen.kinds or (strangers if chosen.strangers else names)
     if unknown := set(kinds) - set(names):
         parser.error(f"there is no {', '.join(sorted(unknown))}")
     if chosen.harm:

@@ -91,7 +91,8 @@ class Proxies:
         `peer`, the connection's other end, is one; else `peer`."""
         if not self._networks or not self.believes(peer):
             return peer
-        for entry in reversed(headers.get(b"x-forwarded-for", b"").decode("latin-1").split(",")):
+        forwarded = headers.get(b"x-forwarded-for", b"").decode("latin-1")
+        for entry in reversed(forwarded.rsplit(",", _MOST_PROXIES)[-_MOST_PROXIES:]):
             address = parse(_bare(entry.strip()))
             if address is None:
                 break
@@ -100,6 +101,9 @@ class Proxies:
                 break
         return peer
 
+
+_MOST_PROXIES = 16
+"""One behind another that are looked at: anyone may send a header that names thousands."""
 
 _UNIX = ipaddress.ip_network("0.0.0.0/32")
 """Stands for Unix sockets: no client has this address."""

@@ -7,39 +7,12 @@ from typing import Any, NoReturn, TypeAlias
 
 from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
-from dragoman.canonical.losses import UNSUPPORTED, LossKind
 from dragoman.jsontext import JsonError, JsonMismatch, JsonTooDeep
 
 JsonObject: TypeAlias = dict[str, Any]
 
 MAX_DEPTH = 64
 """Deepest nesting of arrays and objects accepted inside a request."""
-
-
-class Field:
-    """The treatment of a wire field with no canonical counterpart.
-
-    `kind` is the kind of loss if it is omitted; `neutral` values have no effect and are no loss;
-    `code` is the error code when the policy refuses the request for it.
-    """
-
-    __slots__ = ("code", "detail", "kind", "neutral")
-
-    def __init__(
-        self,
-        kind: LossKind,
-        detail: str = "has no counterpart upstream",
-        neutral: tuple[Any, ...] = (),
-        code: str = UNSUPPORTED,
-    ) -> None:
-        self.kind = kind
-        self.detail = detail
-        self.neutral = neutral
-        self.code = code
-
-
-UNKNOWN = Field(LossKind.KNOB, "unknown field")
-"""Fields in no table: passed through in the same protocol, reported otherwise."""
 
 
 SPEAKING = frozenset(

@@ -1,5 +1,5 @@
-"""The objects of Chat requests (`types/chat/*` of the `openai` package 3.54.0), and what compatible
-servers add to them: the members, their types, and what the loss of one means."""
+"""The objects of Chat (`types/chat/*` of the `openai` package 3.54.0), and what compatible servers
+add to them: the members, their types, and what the loss of one means."""
 
 from __future__ import annotations
 
@@ -285,3 +285,39 @@ class Request(Labels, kw_only=True):
     guided_choice: Annotated[Any, Lost(_KNOB, _EXTENSION)] = None
     guided_grammar: Annotated[Any, Lost(_KNOB, _EXTENSION)] = None
     extra_body: Annotated[Any, Lost(_KNOB, _EXTENSION, neutral=({},))] = None
+
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+class Said(Shape):
+    """The message of an answer of mere text."""
+
+    role: Literal["assistant"]
+    content: _Name
+    refusal: None = None
+    annotations: Annotated[list[Any], Meta(max_length=0)] | None = None
+    tool_calls: None = None
+    function_call: None = None
+    audio: None = None
+    reasoning_content: None = None
+
+
+class SaidChoice(Shape):
+    message: Said
+    finish_reason: Literal["stop", "length"]
+    index: Literal[0]
+    logprobs: None = None
+
+
+class TextAnswer(Shape):
+    """A whole answer of mere text, in the official form: the commonest of all."""
+
+    id: str
+    created: int
+    model: str
+    choices: Annotated[list[SaidChoice], Meta(min_length=1, max_length=1)]
+    usage: _Object
+    object: str | None = None
+    service_tier: str | None = None
+    system_fingerprint: str | None = None

@@ -36,7 +36,7 @@ from dragoman.canonical.losses import LossKind, Policy
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.error_body import is_error, stray_error
-from dragoman.protocols.fields import SPEAKING, UNKNOWN, Field, JsonObject
+from dragoman.protocols.fields import SPEAKING, JsonObject
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
@@ -53,6 +53,7 @@ from dragoman.protocols.openai_chat.whole_message import (
     split_parts,
 )
 from dragoman.protocols.openai_errors import fault_of
+from dragoman.protocols.reading import UNKNOWN, Lost
 from dragoman.sse import DONE, Frame
 
 _NO_TEXT = Text(text="")
@@ -502,8 +503,8 @@ class ChatReader:
         value: JsonObject,
         known: frozenset[str],
         path: str,
-        table: Mapping[str, Field] = wire.ANSWER,
-        other: Field = UNKNOWN,
+        table: Mapping[str, Lost] = wire.ANSWER,
+        other: Lost = UNKNOWN,
     ) -> None:
         """Report the fields of an answer that have no counterpart in the canonical model."""
         for name, content in value.items():

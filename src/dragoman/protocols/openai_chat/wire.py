@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from dragoman.canonical.losses import LossKind
-from dragoman.protocols.fields import Field
+from dragoman.protocols.reading import Lost
 
 NAME = "openai_chat"
 """The protocol's name, also the origin of blocks that only it can express."""
@@ -101,17 +101,17 @@ DELTA_FIELDS = SPEECH_FIELDS | frozenset(
     }
 )
 
-ANSWER: dict[str, Field] = {
-    "audio": Field(CONTENT, "audio cannot be translated"),
-    "moderation": Field(KNOB, "has no counterpart downstream"),
-    "citations": Field(KNOB, "a list of sources without places"),
+ANSWER: dict[str, Lost] = {
+    "audio": Lost(CONTENT, "audio cannot be translated"),
+    "moderation": Lost(KNOB, "has no counterpart downstream"),
+    "citations": Lost(KNOB, "a list of sources without places"),
 }
 """Fields of answers without a canonical home."""
 
-UNREAD = Field(CONTENT, "nobody reads it")
+UNREAD = Lost(CONTENT, "nobody reads it")
 """A member of a message in no table: possibly part of the answer."""
 
-BESIDES: dict[str, Field] = ANSWER | dict.fromkeys(
+BESIDES: dict[str, Lost] = ANSWER | dict.fromkeys(
     (
         "cache_control",
         "channel",  # Groq: reasoning or not, as the delta's members show
@@ -135,7 +135,7 @@ BESIDES: dict[str, Field] = ANSWER | dict.fromkeys(
         "type",
         "web_search",
     ),
-    Field(KNOB, "not what the model said"),
+    Lost(KNOB, "not what the model said"),
 )
 """Members of messages in answers that are not content."""
 
