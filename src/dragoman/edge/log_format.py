@@ -33,12 +33,12 @@ a line."""
 def timestamp(seconds: float) -> str:
     """A Unix time in ISO 8601, in UTC, to the millisecond."""
     global _second
-    whole = int(seconds)
+    whole, milliseconds = divmod(int(seconds * 1000), 1000)
     cached, text = _second
     if whole != cached:
-        text = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(whole))
+        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
         _second = whole, text
-    return f"{text}{int(seconds * 1000 - whole * 1000):03d}Z"
+    return f"{text}.{milliseconds:03d}Z"
 
 
 class JsonFormatter(logging.Formatter):

@@ -117,7 +117,7 @@ async def deliver_stream(
         if ending is not None:
             ending.cancel()
     if not streams:
-        await _deliver_whole_as_stream(context, delivery, lease, answer, chunk, mask, seconds)
+        await _deliver_whole_as_stream(context, lease, answer, chunk, mask, seconds)
         return
     _begins(context, lease, time.perf_counter() - context.record.sent_at, chunk, mask)
     context.start_stream(stream)
@@ -145,7 +145,6 @@ async def deliver_stream(
 
 async def _deliver_whole_as_stream(
     context: RequestContext,
-    delivery: Delivery,
     lease: Lease,
     answer: UpstreamResponse,
     chunk: bytes,
@@ -165,7 +164,8 @@ async def _deliver_whole_as_stream(
     if context.recorder is not None:
         await context.recorder.begun(lease.account.name, name or response_id(body))
         events = await context.recorder.stream(events)
-    await delivery.end(events)
+    assert context.delivery is not None
+    await context.delivery.end(events)
 
 
 async def _hold_back(

@@ -81,6 +81,11 @@ class Plans:
         self._shows_cost = shows_cost
         self._made: dict[tuple[Caller, str, bool], Plan] = {}
 
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._made)
+
     def of(self, caller: Caller, model: str) -> Plan:
         """The plan of a caller's requests for a model.
 

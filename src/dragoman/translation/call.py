@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from binascii import hexlify
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -628,7 +629,7 @@ def mint_request_id() -> str:
     """A fresh id for a request, in letters: Messages errors contain it, and agents that look for
     "502" anywhere in an error (opencode, pi) would retry a refused request."""
     number = int(time.time() * 1000) << 48 | random.getrandbits(48)
-    return "req_" + (b"%024x" % number).translate(_LETTERS).decode()
+    return "req_" + hexlify(number.to_bytes(12, "big")).translate(_LETTERS).decode()
 
 
 def tool_names(request: Request, upstream: Codec) -> ToolNames:
