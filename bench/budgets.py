@@ -35,8 +35,9 @@ CAUSES = {
     "([decision 8](decisions/0008-stored-responses.md)).",
     "what storing one of 120 KB adds": "Mostly time in the kernel: each byte is written to the "
     "write-ahead log and then to the file ([decision 8](decisions/0008-stored-responses.md)).",
-    "start": "Nearly all of it is the import of some 460 modules, 350 of them of dragoman. A "
-    "third are the protocols, a fifth the gateway, a twentieth the administration.",
+    "start": "Nearly all of it is the import of some 680 modules, 420 of them of dragoman: those "
+    "that the configuration uses ([decision 48](decisions/0048-heads-and-clocks.md)). A quarter of "
+    "the time are the protocols.",
     "added to the first token, p99": "Mostly waiting for a CPU used by other processes. From the "
     "request to the last event of a short stream the CPU time of the event loop was 0.27 ms at "
     "the median and 0.46 at the 99th percentile, that of all other threads 0.002.",

@@ -28,7 +28,7 @@ from bench.peers import RECIPES
 from bench.peers.recipe import running
 from bench.report import Table, as_text, machine, markdown_of, number
 from bench.targets import SHORT_NAMES, Cores, Target
-from bench.terms import TURNS, Effort, Terms, fill, soaked_memory
+from bench.terms import TURNS, Effort, Terms, fill, soak
 
 FULL = Effort(requests=400, seconds=2.0, soak_s=300.0)
 QUICK = Effort(requests=60, seconds=0.5, soak_s=5.0)
@@ -46,10 +46,8 @@ def measured(found: Sequence[Terms], direct: Target, effort: Effort, rounds: int
             for one in every[:: -1 if number_of_round % 2 else 1]:
                 say(f"round {number_of_round + 1} of {rounds}: {name_of(one)}")
                 await fill(one, effort)
-        for one in found:
-            if one.target.pid and not one.failure:
-                say(f"memory: {name_of(one)}")
-                one.memory = await soaked_memory(one.target, one.cell, effort.soak_s)
+        say(f"memory after {effort.soak_s:.0f} s")
+        await soak(found, effort.soak_s)
 
     uvloop.run(all_of_it())
     return every

@@ -60,7 +60,7 @@ def gateway(root: Path, folder: Path, up: Upstreams, more: str = "") -> Iterator
     # The order of sets and dictionaries is the same in all runs.
     env = {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)]), "PYTHONHASHSEED": "0"}
     with Child(command, core=None, log=folder / "log", env=env) as child:
-        child.listening(port, 120.0)
+        child.listening(port, 600.0)
         yield child, port
 
 

@@ -172,10 +172,11 @@ def alone(accounts: int) -> float:
     )
     record, usage = Record(), Usage(input=10, output=5)
     record.upstream, record.attempts = "chat", 1
+    has_choice = len(pool.accounts()) > 1
 
     def turn() -> None:
         request, pin = next(turns), b""
-        if pool.size("chat") > 1:
+        if has_choice:
             pin = conversation_keys({}, request, "bench", "chat", False).lookup
         with pool.lease(LeaseRequest("chat", name, pin)) as lease:
             builders.of(lease.account)

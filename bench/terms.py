@@ -3,7 +3,7 @@ highest rate, streams at once, and memory after minutes of load."""
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import nan
 from time import perf_counter
@@ -70,15 +70,18 @@ async def latencies(target: Target, cell: Cell, count: int) -> list[float]:
         close(links)
 
 
-async def costs(target: Target, cell: Cell, count: int) -> dict[str, float]:
+async def measure_cpu(found: Terms, count: int) -> None:
     """CPU seconds per request of a target's processes, by the size of the request."""
-    small = cell.request(target.access, stream=False)
-    found = {"small": await request_cost(target, small, count, CONCURRENCY)}
+    target, cell = found.target, found.cell
+    requests = {"small": (cell.request(target.access, stream=False), count)}
     for size, turns in TURNS.items():
-        request = cell.agent(target.access, turns)
-        share = max(CONCURRENCY, count * TURNS["120 KB"] // turns // 5)
-        found[size] = await request_cost(target, request, share, CONCURRENCY)
-    return found
+        share = max(2 * CONCURRENCY, count * TURNS["120 KB"] // turns // 4)
+        requests[size] = cell.agent(target.access, turns), share
+    for size, (request, share) in requests.items():
+        # The first large ones start helper processes, where a target has such.
+        await request_cost(target, request, CONCURRENCY, CONCURRENCY)
+        cost = await request_cost(target, request, share, CONCURRENCY)
+        found.cpu.setdefault(size, []).append(cost)
 
 
 async def at_rate(port: int, request: bytes, rate: float, seconds: float) -> list[float]:
@@ -191,6 +194,20 @@ def _doubled(first: int, last: int) -> Iterator[int]:
         first *= 2
 
 
+async def soak(found: Sequence[Terms], seconds: float) -> None:
+    """Read the memory of all targets after so many seconds of load on all of them at once."""
+    targets = {one.target.name: one for one in reversed(found) if one.target.pid}
+    living = list(targets.values())
+    sizes = await asyncio.gather(
+        *(soaked_memory(one.target, one.cell, seconds) for one in living), return_exceptions=True
+    )
+    for one, size in zip(living, sizes, strict=True):
+        if isinstance(size, BaseException):
+            one.failure = f"under load: {type(size).__name__}: {size}"[:300]
+        else:
+            one.memory = size
+
+
 async def soaked_memory(target: Target, cell: Cell, seconds: float) -> float:
     """Resident bytes of a target's processes after so many seconds of requests and streams."""
     links = await connect(target.port, CONCURRENCY, MARK)
@@ -208,16 +225,24 @@ async def soaked_memory(target: Target, cell: Cell, seconds: float) -> float:
 
 
 async def fill(found: Terms, effort: Effort) -> None:
-    """Measure one cell of one target once; what fails is written down, and ends it."""
+    """Measure one cell of one target once. What fails is written down and left out."""
     target, cell = found.target, found.cell
-    if found.failure:
-        return
-    try:
+
+    async def lone() -> None:
         found.alone.append(await latencies(target, cell, effort.requests))
+
+    async def cpu() -> None:
         if target.pid:
-            for size, cost in (await costs(target, cell, effort.requests)).items():
-                found.cpu.setdefault(size, []).append(cost)
+            await measure_cpu(found, effort.requests)
+
+    async def rate() -> None:
         found.rate.append(await highest_rate(target, cell, effort.seconds))
+
+    async def streams() -> None:
         found.streams.append(await most_streams(target, cell, effort.seconds))
-    except (LoadError, OSError, RuntimeError, TimeoutError) as error:
-        found.failure = f"{type(error).__name__}: {error}"[:300]
+
+    for step in (lone, cpu, rate, streams):
+        try:
+            await step()
+        except (LoadError, OSError, RuntimeError, TimeoutError) as error:
+            found.failure = f"{step.__name__}: {type(error).__name__}: {error}"[:300]

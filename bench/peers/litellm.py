@@ -71,5 +71,5 @@ RECIPE = Recipe(
         "no callbacks, and a price table without the models measured.",
         "Responses over Chat is left out: for a provider named openai it asks /v1/responses.",
     ),
-    patience=120.0,
+    patience=300.0,
 )

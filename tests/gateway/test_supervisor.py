@@ -265,3 +265,16 @@ def test_the_last_request_of_an_idle_connection(running: Services) -> None:
         assert answer.status == 200
         assert answer.headers["connection"] == "close"
     assert service.process.wait(timeout=10) == 0
+
+
+@needs_linux
+def test_no_process_writes_its_memory_to_a_disk(
+    tmp_path: Path, simulator: RunningSimulator
+) -> None:
+    """A core dump would hold keys and prompts."""
+    with services(tmp_path, simulator.base_url) as running:
+        service = running.start(workers=2)
+        until(lambda: len(service.workers()) >= 2)
+        for pid in (service.pid, *service.workers()):
+            limits = Path(f"/proc/{pid}/limits").read_text()
+            assert re.search(r"Max core file size +0 +0 ", limits), limits

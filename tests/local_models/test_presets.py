@@ -28,6 +28,8 @@ ROWS: list[tuple[str, str, str, Any]] = [
     (VLLM, "moonshotai/Kimi-K3", "replay_reasoning", "tool_turns"),
     (VLLM, "openai/gpt-oss-120b", "efforts", ("low", "medium", "high")),
     (VLLM, "mistralai/Ministral-3-14B", "alternating_turns", True),
+    (VLLM, "mistralai/Mistral-Small-3.2-24B-Instruct-2506", "short_call_ids", True),
+    (VLLM, "tencent/Hy3", "efforts", ("low", "high")),
     ("https://api.mistral.ai/v1", "m", "short_call_ids", True),
     (OPENAI, "gpt-6-astra", "tools_without_reasoning", False),
     (VLLM, "gpt-6-astra", "tools_without_reasoning", True),

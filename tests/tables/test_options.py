@@ -23,8 +23,9 @@ SHOWN_BY_DIALECTS = {
 }
 """What only a dialect asks for is shown under `tests/dialects`."""
 
-SHOWN_WHERE_NOTHING_IS_TRANSLATED = {"billing_header"}
-"""What matters within one protocol is shown under `tests/gateway`."""
+SHOWN_WHERE_NOTHING_IS_TRANSLATED = {"billing_header", "tools_without_reasoning"}
+"""What matters within one protocol, or for where a request goes, is shown under `tests/gateway` and
+`tests/local_models`."""
 
 
 SHOWN_WITH_LIMITS = {"budget_status"}

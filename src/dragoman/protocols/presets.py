@@ -78,10 +78,16 @@ KNOWN: Final = (
         source="the model's format of conversations has these three",
     ),
     Known(
-        models=("*mistral*", "*ministral*", "*magistral*", "*gemma-2*", "*gemma2*"),
+        models=("*mistral*", "*ministral*", "*magistral*"),
         other_than=OPENAI,
-        capabilities={"alternating_turns": True},
+        capabilities={"alternating_turns": True, "short_call_ids": True},
         source="the models' chat templates refuse anything else",
+    ),
+    Known(
+        models=("*hy3*",),
+        other_than=OPENAI,
+        capabilities={"efforts": ("low", "high")},
+        source="the model's chat template refuses all other words",
     ),
     Known(
         hosts=("mistral.ai",),

@@ -95,6 +95,8 @@ def serve(
     kept = prepare(config)
     record_start(config)
     _raise_file_limit()
+    # What a crash would write to a disk holds every key and prompt in memory.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     tls = server_tls(config.server) is not None
     opened = _open(config, _path(source), as_service=as_service, takes_over=takes_over)
     sockets = opened.sockets

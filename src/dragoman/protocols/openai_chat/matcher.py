@@ -458,6 +458,7 @@ class ChatMatcher(Watch):
         "_asked",
         "_choices",
         "_count",
+        "_early",
         "_has_legacy_calls",
         "_head",
         "_id_repeats",
@@ -489,6 +490,8 @@ class ChatMatcher(Watch):
         self._spoken = choices > 1
         """Whether there was content other than plain reasoning text."""
         self._has_legacy_calls = False
+        self._early = b""
+        """Chunks without a choice before the first one that has any."""
         self._usage: JsonObject | None = None
 
     @property
@@ -564,7 +567,15 @@ class ChatMatcher(Watch):
             self.usage = read_usage(chunk.usage, tier=tier)
             if not choices and not self._wants_usage:
                 return b""
-        return self._renamer.renamed(data, _unnamed(frame))
+        passed = self._renamer.renamed(data, _unnamed(frame))
+        if not self._head and not chunk.usage:
+            # Azure's filter reports first, in a chunk without id and choice: clients take the first
+            # one for the beginning of the answer.
+            self._early += passed
+            return b""
+        if self._early:
+            passed, self._early = passed + self._early, b""
+        return passed
 
     def _watch(self, delta: Message) -> None:
         """Record the effect of an exact delta on the whole answer."""
