@@ -289,6 +289,6 @@ def test_none_sees_a_failure_however_many_hang_one_after_another(world_of: Any) 
     assert len(hung) > 2 * WAVE
     assert sum(made >= 3 for made in hung) > 100
     assert sum(made >= 4 for made in hung) > 10
-    within = world.target.upstream.attempts_within_s
+    within = world.plan.upstream.attempts_within_s
     assert max(one.first_byte or 0.0 for one in world.requests) < within + 60.0
     assert not world.pool.take_batch().leases
