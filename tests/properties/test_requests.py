@@ -39,6 +39,8 @@ from tests.properties.cells import (
 
 def bare(value: Any) -> Any:
     """A canonical value without where it stood in the client's body."""
+    if isinstance(value, msgspec.Raw):
+        return msgspec.json.decode(value)
     if isinstance(value, msgspec.Struct):
         fields = {name: bare(getattr(value, name)) for name in value.__struct_fields__}
         for name in ("path", "paths", "source"):
@@ -113,7 +115,7 @@ def meaning(request: Request) -> dict[str, Any]:
         "system": system,
         "said": said,
         "tools": [
-            (tool.name, tool.description, tool.schema)
+            (tool.name, tool.description, bare(tool.schema))
             for tool in request.tools
             if isinstance(tool, FunctionTool)
         ],
