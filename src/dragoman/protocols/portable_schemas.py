@@ -171,14 +171,15 @@ def _current(node: Any) -> Any:
 
 _LONGEST_NAME: Final = 64
 _LEGAL = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-_ILLEGAL_KEY = re.compile(
-    rb'"(?:[^"\\]*[^a-zA-Z0-9_.\-"\\][^"\\]*|[^"\\]{65,}|)"\s*:|\\.[^"]*"\s*:'
-)
+_LEGAL_TEXT = re.compile(rb"[a-zA-Z0-9_.-]{1,64}")
+_STRINGS = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?')
+"""All strings of a JSON text in order, each read once, and the colon after those that are names."""
 
 
 def may_have_illegal_names(schema: bytes) -> bool:
     """Whether the text of a schema may have property names that Messages services refuse."""
-    return _ILLEGAL_KEY.search(schema) is not None
+    names = {name for name, colon in _STRINGS.findall(schema) if colon}
+    return not all(map(_LEGAL_TEXT.fullmatch, names))
 
 
 def legal_names(schema: JsonSchema) -> dict[str, str]:
