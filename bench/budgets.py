@@ -36,7 +36,7 @@ CAUSES = {
     "what storing one of 120 KB adds": "Mostly time in the kernel: each byte is written to the "
     "write-ahead log and then to the file ([decision 8](decisions/0008-stored-responses.md)).",
     "start": "Nearly all of it is the import of some 680 modules, 420 of them of dragoman: those "
-    "that the configuration uses ([decision 48](decisions/0048-heads-and-clocks.md)). A quarter of "
+    "that the configuration uses ([decision 49](decisions/0049-heads-and-clocks.md)). A quarter of "
     "the time are the protocols.",
     "added to the first token, p99": "Mostly waiting for a CPU used by other processes. From the "
     "request to the last event of a short stream the CPU time of the event loop was 0.27 ms at "
