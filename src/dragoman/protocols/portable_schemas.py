@@ -10,8 +10,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from msgspec import Raw, Struct
+
 from dragoman.canonical.names import safe_id
 from dragoman.canonical.tools import with_renamed_keys
+from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import to_json_text
 
 JsonSchema = dict[str, Any]
@@ -171,15 +174,25 @@ def _current(node: Any) -> Any:
 
 _LONGEST_NAME: Final = 64
 _LEGAL = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-_LEGAL_TEXT = re.compile(rb"[a-zA-Z0-9_.-]{1,64}")
-_STRINGS = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?')
-"""All strings of a JSON text in order, each read once, and the colon after those that are names."""
 
 
-def may_have_illegal_names(schema: bytes) -> bool:
-    """Whether the text of a schema may have property names that Messages services refuse."""
-    names = {name for name, colon in _STRINGS.findall(schema) if colon}
-    return not all(map(_LEGAL_TEXT.fullmatch, names))
+class _Properties(Struct):
+    properties: dict[str, Raw] = {}
+
+
+_properties = decoder(_Properties)
+
+
+def has_legal_names(schema: Raw) -> bool:
+    """Whether a schema has properties at its root alone, with names that Messages services take.
+    False for any other: `legal_names` looks at all of it."""
+    text = bytes(schema)
+    if text.count(b'"properties"') > 1 or b"\\u" in text:
+        return False
+    try:
+        return all(map(_LEGAL.fullmatch, _properties(schema).properties))
+    except JsonError:
+        return False
 
 
 def legal_names(schema: JsonSchema) -> dict[str, str]:

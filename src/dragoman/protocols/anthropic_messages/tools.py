@@ -23,11 +23,11 @@ from dragoman.protocols.anthropic_messages import shapes, web_search, wire
 from dragoman.protocols.anthropic_messages.caching import mark
 from dragoman.protocols.anthropic_messages.content_reader import cache_mark
 from dragoman.protocols.anthropic_messages.schemas import is_enforceable
-from dragoman.protocols.base import Outbound, to_json
+from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.portable_schemas import (
+    has_legal_names,
     legal_names,
-    may_have_illegal_names,
     with_names,
 )
 from dragoman.protocols.reading import UNKNOWN, Reader, carried_object, report_lost
@@ -207,10 +207,9 @@ def _declaration(
 def renamed_properties(tool: FunctionTool) -> dict[str, str]:
     """The properties of a tool whose names the service refuses, with legal ones."""
     schema = tool.schema
-    if not schema:
+    if not schema or (isinstance(schema, Raw) and has_legal_names(schema)):
         return {}
-    text = bytes(schema) if isinstance(schema, Raw) else to_json(schema)
-    return legal_names(decoded(schema)) if may_have_illegal_names(text) else {}
+    return legal_names(decoded(schema))
 
 
 def _must_search(request: Request, outbound: Outbound) -> bool:
