@@ -13,6 +13,7 @@ from dragoman.lab.simulator.directives import has_directive
 from dragoman.lab.simulator.usage import MEDIA_TOKENS, MESSAGE_TOKENS, tokens
 from dragoman.lab.simulator.view import JsonObject, Media, ToolResult
 
+_REMINDER = re.compile(r"\s*<system-reminder>.*</system-reminder>\s*", re.DOTALL)
 _DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]*)*?)(;base64)?,")
 
 Kind = Literal["image", "document", "audio"]
@@ -68,12 +69,12 @@ class Conversation:
     def add_user_text(self, text: str) -> None:
         """A user's own words start a new turn, so earlier tool results are history.
 
-        Words that stand beside fresh tool results (clients add reminders there) don't, unless
-        they steer the simulator.
+        Words that stand beside fresh tool results (clients add reminders there) don't, and
+        reminders of the system by themselves, unless they steer the simulator.
         """
         self.characters += len(text)
-        beside_results = self._fresh_results and not has_directive(text)
-        if text.strip() and not beside_results:
+        is_aside = self._fresh_results or _REMINDER.fullmatch(text) is not None
+        if text.strip() and (has_directive(text) or not is_aside):
             self.user_text = text
             self.results.clear()
             self.rounds = 0
