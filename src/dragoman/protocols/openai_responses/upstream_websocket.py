@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -239,6 +240,10 @@ def _plain(item: Any) -> Any:
         for name, value in item.items()
         if name not in ("id", "status") and value is not None and value != []
     }
+    if isinstance(arguments := plain.get("arguments"), str):
+        # A client of another protocol repeats them as a value, with other white space.
+        with suppress(JsonError):
+            plain["arguments"] = jsontext.decode(arguments.encode())
     if plain.get("role") == "assistant":
         plain.setdefault("type", "message")
         content = plain.get("content")
