@@ -29,7 +29,7 @@ MOST: Final = 16
 """Sessions of one key at once: a further one ends the one that was idle longest."""
 
 MOST_REFUSED: Final = 5
-"""Sign-ins of one address in a minute, from the first, that are told why they are refused."""
+"""Sign-ins of one address in a minute, from the first, whose answers say why they are refused."""
 
 _MOST_ADDRESSES: Final = 256
 

@@ -235,7 +235,7 @@ class Record(Struct, eq=False):
         return escape(_encoder.encode(line))
 
     def _add_attempts(self, line: _Line) -> None:
-        """Complete a line with the attempts that were in vain, and the cost of all."""
+        """Add the failed attempts and the cost of all attempts to a line."""
         if self.failed and self.upstream:
             line.accounts = self.accounts
             line.failed = list(self.failed)

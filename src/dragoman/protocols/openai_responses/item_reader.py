@@ -171,11 +171,15 @@ class ItemReader:
         role, content, phase = item.role, item.content, item.phase
         if content is None:
             raise InvalidRequest.at(f"{path}.content", "is required")
-        told = phase if role == "assistant" else None
-        blocks = read_content(content, f"{path}.content", self._extras, told)
-        if phase is not None and not (told and any(isinstance(block, Text) for block in blocks)):
+        assistant_phase = phase if role == "assistant" else None
+        blocks = read_content(content, f"{path}.content", self._extras, assistant_phase)
+        if phase is not None and not (
+            assistant_phase and any(isinstance(block, Text) for block in blocks)
+        ):
             detail = (
-                "only text has a phase" if told else "only the model's own messages have a phase"
+                "only text has a phase"
+                if assistant_phase
+                else "only the model's own messages have a phase"
             )
             self._extras.append(Extra(f"{path}.phase", phase, LossKind.KNOB, detail))
         if role == "assistant":
