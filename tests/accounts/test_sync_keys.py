@@ -70,4 +70,4 @@ async def test_what_could_not_be_taken_over_is_asked_for_again(
     await sync.start()
     await until(lambda: knows(ring, "k"))
     await sync.close()
-    assert caplog.text.count("could not be taken over") == 1
+    assert caplog.text.count("could not be applied") == 1

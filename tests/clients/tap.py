@@ -90,10 +90,10 @@ class Tap:
             back = threading.Thread(target=_copy, args=(server, client), daemon=True)
             back.start()
             parser = _Requests(self.heard)
-            while data := _read(client):
-                parser.feed(data)
-                server.sendall(data)
             with suppress(OSError):
+                while data := _read(client):
+                    parser.feed(data)
+                    server.sendall(data)
                 server.shutdown(socket.SHUT_WR)
             back.join()
             with self._lock:

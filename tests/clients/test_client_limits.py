@@ -17,7 +17,7 @@ from tests.clients.stage import playing
 AGENTS = ("claude-code", "codex", "opencode-chat", "opencode-messages", "opencode-responses")
 STUBBORN = ("opencode-chat", "opencode-responses")
 """These ask again after any 429, so it takes another status."""
-RATE = Limit(kind="requests", amount=1, window="4s")
+RATE = Limit(kind="requests", amount=1, window="8s")
 BUDGET = Limit(kind="cost", amount="0", window="month")
 
 

@@ -102,8 +102,9 @@ def gateway_process(
 ) -> Iterator[GatewayProcess]:
     """Serve with an account for each of `keys`; gateways of one folder share a store. `server` are
     further settings of it, `account` of each account, `storage` of the store, `tables` further
-    tables, `files` those that each process may have open, `port` where it listens, a free one if
-    none is told, `grace_s` how long it may take to end."""
+    tables, `files` those that each process may have open, `port` where it takes over from another
+    gateway, by default a free one, `grace_s` how long it may take to end."""
+    takes_over = [] if port is None else ["--take-over"]
     port = free_port() if port is None else port
     file = folder / f"{name}.toml"
     text = CONFIG.format(
@@ -123,7 +124,7 @@ def gateway_process(
         + tables
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "dragoman", "serve", "--config", str(file)],
+        [sys.executable, "-m", "dragoman", "serve", "--config", str(file), *takes_over],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "STORE_KEY": STORE_KEY},

@@ -75,16 +75,7 @@ def test_a_worker_that_dies_gives_back_what_it_held(tmp_path: Path) -> None:
 
 
 @needs_linux
-@pytest.mark.parametrize(
-    "workers",
-    [
-        pytest.param(
-            1,
-            marks=pytest.mark.xfail(reason="not every connection reaches a single worker in time"),
-        ),
-        2,
-    ],
-)
+@pytest.mark.parametrize("workers", [1, 2])
 def test_one_that_takes_over_leaves_to_the_former_what_that_has_in_flight(
     tmp_path: Path, workers: int
 ) -> None:
