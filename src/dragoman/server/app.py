@@ -256,7 +256,7 @@ class Gateway:
                 raise
         except Exception as error:
             fault = fault_of(error, incoming.request_id)
-            record.error = fault.kind
+            record.fail(fault)
             # Once it has begun it is too late for words: the server breaks the connection off.
             if not incoming.status:
                 await incoming.fail(fault)

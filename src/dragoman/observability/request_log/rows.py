@@ -87,7 +87,9 @@ class ChosenFrom(Struct, frozen=True):
 
 class ListRow(Struct, frozen=True, kw_only=True):
     """A request in a list. `ms` is how long it took, `first_ms` when its answer had its first
-    content, None if that is not known; `cost_usd` is None without a price, and without usage."""
+    content, None if that is not known; `cost_usd` is None without a price, and without usage.
+    `refusal` is what the gateway told the client itself, without asking an upstream, and `limit`
+    the limit that was in the way."""
 
     id: str
     at: float
@@ -109,6 +111,8 @@ class ListRow(Struct, frozen=True, kw_only=True):
     loss_kinds: tuple[str, ...]
     losses_total: int
     error: str
+    refusal: str = ""
+    limit: str = ""
 
 
 class DetailRow(ListRow, frozen=True, kw_only=True):
@@ -131,7 +135,6 @@ class DetailRow(ListRow, frozen=True, kw_only=True):
     conversation: str
     moved: bool
     finish: str
-    limit: str
     exceeded: tuple[str, ...]
     losses: tuple[LossRow, ...]
     trace_id: str
@@ -175,6 +178,8 @@ def entry_of(request: FinishedRequest) -> Entry:
         loss_kinds=kinds,
         losses_total=len(record.losses),
         error=record.error,
+        refusal=record.refusal[:_LONGEST],
+        limit=record.limit,
         team=record.team,
         user=record.user[:_LONGEST],
         tags=record.tags[:_LONGEST],
@@ -189,7 +194,6 @@ def entry_of(request: FinishedRequest) -> Entry:
         conversation=record.conversation,
         moved=record.moved,
         finish=record.finish,
-        limit=record.limit,
         exceeded=tuple(record.exceeded),
         losses=tuple(
             LossRow(loss.path[:_LONGEST], loss.kind, loss.detail[:_LONGEST])
