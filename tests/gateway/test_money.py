@@ -90,7 +90,8 @@ def test_who_leaves_before_the_answer_begins_pays_what_is_used(
         ):
             patch.setattr(exchange, "READ_ON_S", 0.05 if reserved else 20.0)
             before = len(simulator.requests)
-            asked = body(api, model, stream=stream, **{LIMIT[api]: 7000})
+            most: dict[str, Any] = {LIMIT[api]: 7000}
+            asked = body(api, model, stream=stream, **most)
             with Connection(gateway.base_url) as client:
                 client.send("POST", PATHS[api], asked, AUTH)
                 simulator.wait_for(lambda: len(simulator.requests) > before)  # noqa: B023
