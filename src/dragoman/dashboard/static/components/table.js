@@ -13,7 +13,7 @@ import { ScrollRegion } from "./layout.js";
  * @property {string} [headTitle]
  * @property {string | ((row: Row) => string)} [class] of its cells
  * @property {(row: Row) => string} [title] of its cells
- * @property {number} [rank] of columns that are left out where they do not fit: the higher, the first
+ * @property {number} [rank] of a column that is left out where it does not fit
  */
 
 /**

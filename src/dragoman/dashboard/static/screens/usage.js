@@ -17,7 +17,7 @@ import { queryValue, useQuery, withQuery } from "../lib/navigation.js";
 import { dayStart, formatMinute } from "../lib/time.js";
 import { Chart } from "../components/chart.js";
 import { CsvButton, saveFile, Segmented, Select, Toggle } from "../components/controls.js";
-import { Empty, ErrorBanner, Loading, ScreenHead, Unknown } from "../components/layout.js";
+import { Empty, ErrorBanner, Loading, ScreenHead } from "../components/layout.js";
 import { numberColumn, Table } from "../components/table.js";
 import { notifyError } from "../components/toast.js";
 import { legend } from "./overview_charts.js";
@@ -38,20 +38,10 @@ const LONGEST_NAME = 28;
 const SPANS = { "24h": DAY_S, "7d": 7 * DAY_S, "30d": 30 * DAY_S, "90d": 90 * DAY_S };
 const SPAN_CHOICES = Object.keys(SPANS).map((span) => [span, span.replace(/\D/, " $&")]);
 
-/**
- * What usage is grouped by, and what a group is then looked at by.
- * @type {Record<string, string>}
- */
-const GROUPS = {
-  key: "model",
-  team: "key",
-  user: "model",
-  model: "key",
-  upstream: "model",
-  account: "model",
-  tag: "key",
-};
-const GROUP_CHOICES = Object.keys(GROUPS).map((group) => [group, "By " + group]);
+const GROUPS = ["key", "team", "user", "model", "upstream", "account", "tag"];
+const GROUP_CHOICES = GROUPS.map((group) => [group, "By " + group]);
+/** Groups of which one is looked at by key, and others by model. */
+const BY_KEY = ["team", "model", "tag"];
 /** Groups that the log of requests can be filtered by. */
 const LOGGED = ["key", "model", "upstream", "account"];
 
@@ -76,7 +66,7 @@ const OTHERS_TONE = "quiet";
  * @type {Record<string, string>}
  */
 const DEFAULTS = { t: "7d", by: "key", show: "cost" };
-const FIELDS = ["t", "from", "to", "by", "show", ...Object.keys(GROUPS)];
+const FIELDS = ["t", "from", "to", "by", "show", ...GROUPS];
 
 /**
  * The time that is asked for, and the steps in which it is drawn.
@@ -101,7 +91,7 @@ async function readUsage(asked) {
   const measure = MEASURES[show] || MEASURES.cost;
   const range = rangeOf(asked);
   const unit = range.step === HOUR_S ? "hour" : "day";
-  const filters = Object.fromEntries(Object.keys(GROUPS).map((group) => [group, asked[group]]));
+  const filters = Object.fromEntries(GROUPS.map((group) => [group, asked[group]]));
   const path = (more) =>
     withQuery("usage", { since: range.since, until: range.until, ...filters, ...more });
   /** @type {(more: Record<string, unknown>) => Promise<Api.UsageReport>} */
@@ -160,7 +150,7 @@ export function Usage() {
         onChoose=${(by) => choose({ by })} />
       <${Segmented} label="Show" choices=${MEASURE_CHOICES} chosen=${asked.show}
         onChoose=${(show) => choose({ show })} />
-      ${Object.keys(GROUPS).map(
+      ${GROUPS.map(
         (group) =>
           asked[group] &&
           html`
@@ -178,7 +168,8 @@ export function Usage() {
           <div class="stack">
             <${OverTime} found=${data} />
             <${Groups} found=${data}
-              onOpen=${(name) => choose({ [data.by]: name, by: GROUPS[data.by] })} />
+              onOpen=${(name) =>
+                choose({ [data.by]: name, by: BY_KEY.includes(data.by) ? "key" : "model" })} />
             <${Budgets} budgets=${data.budgets} />
           </div>
         `
@@ -198,33 +189,26 @@ function Totals({ found: { total, steps, range, unpriced } }) {
   const begin = Math.max(range.since, Math.min(...steps.map(beginOf)));
   const seconds = Math.max(HOUR_S, range.end - begin);
   const tokens = total.input + total.output;
+  const soon = (Number(total.cost_usd) * 30 * DAY_S) / seconds;
   const figures = [
-    {
-      label: "Cost",
-      value: costText(total),
-      note: total.unpriced ? plural(total.unpriced, "answer") + " unpriced" : "at list price",
-    },
-    {
-      label: "In 30 days, at this rate",
-      value: steps.length
-        ? money((Number(total.cost_usd) * 30 * DAY_S) / seconds)
-        : html`<${Unknown} why="nothing was used in this time" />`,
-      note: "as since " + formatMinute(range.end - seconds),
-    },
-    {
-      label: "Requests",
-      value: count(total.requests),
-      note: plural(total.errors, "error"),
-    },
-    {
-      label: "Tokens",
-      value: compact(tokens),
-      note: total.input ? `${percent(total.cached, total.input)} % of input cached` : "",
-    },
+    [
+      "Cost",
+      costText(total),
+      total.unpriced ? plural(total.unpriced, "answer") + " unpriced" : "at list price",
+    ],
+    ["In 30 days, at this rate", money(soon), "as since " + formatMinute(range.end - seconds)],
+    ["Requests", count(total.requests), plural(total.errors, "error")],
+    [
+      "Tokens",
+      compact(tokens),
+      total.input ? `${percent(total.cached, total.input)} % of input cached` : "",
+    ],
   ];
   return html`
     <section class="figures few" aria-label="Figures">
-      ${figures.map((figure) => html`<${Figure} ...${figure} />`)}
+      ${figures.map(
+        ([label, value, note]) => html`<${Figure} label=${label} value=${value} note=${note} />`,
+      )}
     </section>
     ${
       unpriced.length > 0 &&
