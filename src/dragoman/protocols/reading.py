@@ -252,16 +252,6 @@ def carried_object(raw: Raw, path: str) -> Raw | None:
     return raw
 
 
-def carried_dict(raw: Raw, path: str) -> JsonObject | None:
-    """The same object, decoded.
-
-    Raises:
-        InvalidRequest: naming `path`.
-    """
-    carried = carried_object(raw, path)
-    return None if carried is None else carried_value(carried, path)
-
-
 # --- the walk along a shape ---------------------------------------------------------------------
 
 _Place: TypeAlias = "str | tuple[_Place, str | int]"
