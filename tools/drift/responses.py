@@ -91,7 +91,9 @@ ANSWER = Object(
 )
 
 # The response inside an event is of the same type as a whole answer, which is compared once.
-_EVENT = Object(members_of(shapes.Event), {"item": _ITEMS, "part": _PARTS, "annotation": _ANNOTATIONS})
+_EVENT = Object(
+    members_of(shapes.Event), {"item": _ITEMS, "part": _PARTS, "annotation": _ANNOTATIONS}
+)
 STREAM = Tagged(
     {
         **dict.fromkeys({*stream_reader._EVENTS, *wire.IGNORED_EVENTS}, _EVENT),
