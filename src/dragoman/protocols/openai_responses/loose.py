@@ -118,17 +118,20 @@ def read_item(value: JsonObject) -> OutputItem:
     """
     value = as_message(value)
     kind: Any = value.get("type")
-    if not isinstance(kind, str):
+    if type(kind) is not str:
         raise UpstreamError.unreadable("an output item has no type")
     parts = ("type", "content", "summary", "arguments", "input")
     members = {**_fitting(OutputItem, value, *parts), **_payloads(value)}
     if kind == "message":
         members["content"] = _parts_of(value)
     elif kind == "reasoning":
-        for name, part in (("content", "reasoning_text"), ("summary", "summary_text")):
-            members[name] = [OutputPart(type=part, text=text) for text in _thoughts(value, name)]
+        thoughts = [
+            OutputPart(type="reasoning_text", text=one) for one in _thoughts(value, "content")
+        ]
+        summary = [OutputPart(type="summary_text", text=one) for one in _thoughts(value, "summary")]
+        members |= {"content": thoughts, "summary": summary}
     odd = _unknown(OutputItem, value) if kind in OUTPUT_MEMBERS else value
-    return OutputItem(type=kind, **members, odd=odd)
+    return OutputItem(**members, type=value["type"], odd=odd)
 
 
 def message_of(text: str) -> OutputItem:

@@ -439,8 +439,9 @@ class ResponsesMatcher(Watch):
     def _begin(self, response: Seen) -> None:
         self._is_begun = True
         self.answer_id = response.id or ""
-        names = ("id", "created_at", "service_tier", "model")
+        names = ("id", "created_at", "service_tier")
         self._start = {name: getattr(response, name) for name in names}
+        self._start["model"] = response.model or None
         if "id" in self._shown:
             self._names[self.answer_id] = self._shown["id"]
 
@@ -508,7 +509,7 @@ class ResponsesMatcher(Watch):
                 read(Frame(_DONE, to_json(event), b""))
         assert isinstance(writer, ResponsesWriter)
         output, item = [self._done[index] for index in sorted(self._done)], self._open
-        writer.resume(output, self._number, "" if item is None else item.head.id)
+        writer.resume(output, self._number, None if item is None else item.head.id)
         if item is not None:
             for frame in item.frames():
                 read(frame)
@@ -579,7 +580,7 @@ def match_response(
             return None
         if (answer.output_text and not output) or not all(item.is_whole() for item in items):
             return None
-        if answer.model != model or shown:
+        if answer.model != Raw(to_json(model)) or shown:
             members = jsontext.members(body)
             changed = changed_in(members, {"model": model, **shown})
             body = to_json({**members, **changed}) if changed else body

@@ -478,7 +478,6 @@ class AnyResponse(Struct, kw_only=True):
     """The members of a response object that are read wherever it stands."""
 
     id: str | None = None
-    model: str | None = None
     created_at: int | float | None = None
     status: Any = None
     error: Any = None
@@ -494,6 +493,7 @@ class Response(AnyResponse, forbid_unknown_fields=True, kw_only=True):
     repeated to the client)."""
 
     object: Any = None
+    model: str | None = None
     output: list[OutputItem] | None = None
     moderation: Any = None
     background: Raw = Raw()

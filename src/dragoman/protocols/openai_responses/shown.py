@@ -18,8 +18,10 @@ ABSENT = Raw()
 
 
 class Seen(AnyResponse, kw_only=True):
-    """A response object that passes: its items are compared first by their bytes."""
+    """A response object that passes: its model is replaced, whatever it is, and its items are
+    compared first by their bytes."""
 
+    model: Raw = ABSENT
     output: Raw = ABSENT
 
 
@@ -70,11 +72,20 @@ def showing(data: bytes, shown: Mapping[str, Any]) -> tuple[bytes, Lifecycle]:
         lifecycle.response = msgspec.convert(read, Seen)
     except msgspec.ValidationError as error:
         raise JsonMismatch(str(error)) from None
+    lifecycle.response.model = response.get("model", ABSENT)
     lifecycle.response.output = response.get("output", ABSENT)
     changed = changed_in(response, shown)
     if changed:
         data = to_json({**members, "response": {**response, **changed}})
     return data, lifecycle
+
+
+def is_lifecycle(data: bytes) -> bool:
+    """Whether an event is of the life of a response, whatever further members it has."""
+    try:
+        return _lifecycle(data).response is not None
+    except jsontext.JsonError:
+        return False
 
 
 def changed_in(members: Mapping[str, Raw], shown: Mapping[str, Any]) -> dict[str, Raw]:

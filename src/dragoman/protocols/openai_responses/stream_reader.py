@@ -26,6 +26,7 @@ from dragoman.protocols.openai_responses.finish import read_finish
 from dragoman.protocols.openai_responses.items import Item, Items, OpenBlock
 from dragoman.protocols.openai_responses.output_reader import OutputReader
 from dragoman.protocols.openai_responses.shapes import DELTAS, WHOLES, OutputPart, Response
+from dragoman.protocols.openai_responses.shown import is_lifecycle
 from dragoman.protocols.openai_responses.usage import read_usage, unread_counts
 from dragoman.protocols.openai_responses.web_search import counts_only_searches, searches_of
 from dragoman.protocols.reading import REFUSED
@@ -120,8 +121,8 @@ class ResponsesReader(Struct, eq=False):
 
     def read(self, frame: Frame) -> Iterable[Event]:
         """The events of one frame, in order."""
-        if self._over or (self._started and frame.event == _IN_PROGRESS):
-            return ()  # the latter repeats the first event, which may have all of a large request
+        if self._over:
+            return ()
         event, block = None, self._block
         try:
             event = _event(frame.data)
@@ -132,7 +133,8 @@ class ResponsesReader(Struct, eq=False):
                     block.pieces.append(piece)
                     return (Delta(block.index, piece),)
         except REFUSED:
-            pass
+            if self._started and frame.event == _IN_PROGRESS and is_lifecycle(frame.data):
+                return ()  # it repeats the first event, which may have all of a large request
         try:
             return self._read_event(frame, event)
         except UpstreamError as error:
@@ -436,7 +438,7 @@ def report_unread(response: Response, prefix: str, inbound: Inbound) -> None:
         inbound.ledger.add(prefix + name, LossKind.KNOB, detail)
 
 
-_EMPTY = (None, [], {})
+_EMPTY: Final = (None, list[Any](), dict[str, Any]())
 
 
 def _moderation(found: Any) -> JsonObject | None:

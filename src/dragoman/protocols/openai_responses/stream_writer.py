@@ -156,9 +156,9 @@ class ResponsesWriter:
             raise illegal(self._state, event) from None
         return write(self, event)
 
-    def resume(self, output: Sequence[Raw], number: int, item_id: str) -> None:
+    def resume(self, output: Sequence[Raw], number: int, item_id: str | None) -> None:
         """Continue after the client was shown the items `output`; `number` is that of the next
-        event, and `item_id` the id of the open item, empty if there is none."""
+        event, and `item_id` the id of the open item, if there is one."""
         self._output.items[:] = output
         self._frames.number = number
         self._item = self._text = None
