@@ -133,13 +133,14 @@ _ENDS = {"response.completed": "completed", "response.incomplete": "incomplete"}
 
 
 class OpenPart(Struct, eq=False):
-    """A part in progress, or the arguments or the input of a call."""
+    """A part, or the arguments or the input of a call: its type, where its events say that it is
+    (`at` is its index among the parts of the summary or of the content), and its text."""
 
     type: str
+    index: int
+    item_id: str | None
     at: int | None
-    """Its index among the parts of the summary, or of the content."""
     run: Run
-    is_over: bool = False
 
 
 class OpenItem(Struct, eq=False):
@@ -150,19 +151,16 @@ class OpenItem(Struct, eq=False):
     log: list[Frame | Run]
     parts: list[OpenPart] = []
 
-    def begin_part(self, kind: str, at: int | None) -> None:
+    def begin_part(self, kind: str, at: int | None) -> OpenPart:
         """Start a part of type `kind`."""
         index = b"" if at is None else b',"%b":%d' % (_INDEXES.get(kind, b"content_index"), at)
         names = _DELTAS_OF[kind], to_json(self.head.id), self.index, index
         head = b'{"type":"%b","item_id":%b,"output_index":%d%b,"delta":"' % names
         run = Arguments(head, b'"}') if kind == "function_call" else Run(head, b'"}')
-        self.parts.append(OpenPart(kind, at, run))
+        part = OpenPart(kind, self.index, self.head.id, at, run)
+        self.parts.append(part)
         self.log.append(run)
-
-    @property
-    def part(self) -> OpenPart | None:
-        """The part in progress."""
-        return self.parts[-1] if self.parts and not self.parts[-1].is_over else None
+        return part
 
     def is_matched_by(self, item: Item) -> bool:
         """Whether the complete item equals the content received."""
@@ -191,7 +189,6 @@ def _is_same(run: Run, whole: str | None) -> bool:
 
 
 _DELTAS = {name.encode(): kind for name, kind in DELTAS.items()}
-_WHOLES = {name.encode(): kind for name, kind in WHOLES.items()}
 _DELTAS_OF = {kind: name for name, kind in _DELTAS.items()}
 
 # --- streams ------------------------------------------------------------------------------------
@@ -209,6 +206,7 @@ class ResponsesMatcher(Watch):
         "_names",
         "_number",
         "_open",
+        "_part",
         "_shown",
         "_spent",
         "_start",
@@ -236,6 +234,8 @@ class ResponsesMatcher(Watch):
         self._unread_items: set[int] = set()
         """Indexes of the open items of other types, which only the client reads."""
         self._open: OpenItem | None = None
+        self._part: OpenPart | None = None
+        """The part in progress of the open item."""
         self._calls: set[str | None] = set()
         """The ids of the calls."""
         self._added: Additions | None = None
@@ -248,45 +248,41 @@ class ResponsesMatcher(Watch):
 
     def match(self, frame: Frame) -> bytes | None:
         """The bytes to pass on, None if the event is not exact."""
-        data = frame.data
+        data, name = frame.data, frame.event
         try:
-            if not frame.event:
+            if not name:
                 name = _other(data).type.encode()
                 frame = Frame(name, data, b"event: %b\n%b" % (name, frame.raw))
-            if self.undo is not None and frame.event not in _DELTAS and self._is_torn:
+            if self.undo is not None and name not in _DELTAS and self._is_torn:
                 return None
-            if frame.event in _LIFECYCLE:
+            known = _EVENTS.get(name)
+            if known is not None:
+                event, (kind, take) = _event(data), known
+                if event.type != kind or not take(self, event, frame):
+                    return None
+                self._number = _after(event.sequence_number, self._number)
+                return frame.raw
+            if name in _LIFECYCLE:
                 return self._lifecycle(frame)
-            take = _EVENTS.get(frame.event)
-            if take is not None:
-                event = _event(data)
-                passes = event.type.encode() == frame.event and take(self, event, frame)
-                number = event.sequence_number
-            else:
-                other = _other(data)
-                passes = other.type.encode() == frame.event and self._pass(frame)
-                number = other.sequence_number
-                if passes and frame.event in ANSWERS:
-                    return self._answered(frame)
+            return self._pass(frame)
         except (JsonError, *REFUSED):
-            return None if data.strip() or frame.event else b""
-        if not passes:
-            return None
-        self._number = max(self._number, number if type(number) is int else -1) + 1
-        return frame.raw
+            return None if data.strip() or name else b""
 
     def _grow_arguments(self, run: Arguments, piece: str) -> bool:
-        if not run.allows(piece, is_undoable=self.undo is not None):
+        if run.text and not run.open and self.undo is None and "\\" not in piece:
+            run.add(piece)  # its meaning does not depend on others
+        elif run.allows(piece, is_undoable=self.undo is not None):
+            self.undo = run.grow(piece)
+        else:
             return False
-        self.undo = run.grow(piece)
-        self._watch(piece)
+        self.text_bytes += len(piece)
         self.blank = blank_after(self.blank, piece)
         return True
 
     @property
     def _is_torn(self) -> bool:
         """Whether the arguments of the open item end within an escape."""
-        part = None if self._open is None else self._open.part
+        part = self._part
         return part is not None and isinstance(part.run, Arguments) and bool(part.run.open)
 
     # Events of items.
@@ -309,7 +305,7 @@ class ResponsesMatcher(Watch):
         self.begun = self.begun or bool(item.encrypted_content) or is_call
         if is_call:
             self._calls.add(item.call_id)
-            self._open.begin_part(item.type, None)
+            self._part = self._open.begin_part(item.type, None)
         return True
 
     def _touched(self, event: Event) -> OpenItem | None:
@@ -324,22 +320,23 @@ class ResponsesMatcher(Watch):
             return False
         is_summary = part.type == _SUMMARY
         at = sum((one.type == _SUMMARY) is is_summary for one in item.parts)
-        if event.at(part.type) != at or part.value != "" or item.part is not None:
+        if event.at(part.type) != at or part.value != "" or self._part is not None:
             return False
         item.log.append(_recorded(frame))
-        item.begin_part(part.type, at)
+        self._part = item.begin_part(part.type, at)
         return True
 
     def _part_of(self, event: Event, kind: str) -> OpenPart | None:
         """The part in progress of the type `kind` that an event is about."""
-        item = self._touched(event)
-        part = None if item is None else item.part
-        if part is None or part.type != kind or part.at not in (None, event.at(kind)):
+        part = self._part
+        if part is None or part.type != kind or event.item_id != part.item_id:
             return None
-        return part
+        if event.output_index != part.index:
+            return None
+        return part if part.at is None or event.at(kind) == part.at else None
 
     def _grow(self, event: Event, frame: Frame) -> bool:
-        part, text = self._part_of(event, _DELTAS[frame.event]), event.delta
+        part, text = self._part_of(event, DELTAS[event.type]), event.delta
         if part is None or text is None:
             return False
         run = part.run
@@ -348,15 +345,13 @@ class ResponsesMatcher(Watch):
         raw = to_json(text)[1:-1]
         run.text += raw
         self.blank = 0
-        self._watch(raw)
+        self.text_bytes += len(raw)
+        if text:
+            self.begun = True
         return True
 
-    def _watch(self, piece: str | bytes) -> None:
-        self.text_bytes += len(piece)
-        self.begun = self.begun or bool(piece)
-
     def _whole_text(self, event: Event, frame: Frame) -> bool:
-        kind = _WHOLES[frame.event]
+        kind = WHOLES[event.type]
         return self._is_whole(frame, self._part_of(event, kind), event.whole(kind))
 
     def _end_part(self, event: Event, frame: Frame) -> bool:
@@ -364,7 +359,7 @@ class ResponsesMatcher(Watch):
         part = None if whole is None else self._part_of(event, whole.type)
         if part is None or whole is None or not self._is_whole(frame, part, whole.value):
             return False
-        part.is_over = True
+        self._part = None
         return True
 
     def _is_whole(self, frame: Frame, part: OpenPart | None, text: str | None) -> bool:
@@ -388,7 +383,7 @@ class ResponsesMatcher(Watch):
                 return False
             if not self._open.is_matched_by(item):
                 return False
-            self._open = None
+            self._open = self._part = None
             self.blank = 0
         self._done[index] = Raw(bytes(event.item))
         return True
@@ -400,13 +395,18 @@ class ResponsesMatcher(Watch):
         item.log.append(_recorded(frame))
         return True
 
-    def _pass(self, frame: Frame) -> bool:
-        """An event of an unread type."""
-        name = frame.event
-        if name == b"error" or name in _READ or not is_typed(name.decode(errors="replace")):
-            return False
+    def _pass(self, frame: Frame) -> bytes | None:
+        """Pass on an event of an unread type."""
+        name, event = frame.event, _other(frame.data)
+        if event.type.encode() != name or name == b"error" or name in _READ:
+            return None
+        if not is_typed(event.type):
+            return None
         self.begun = self.begun or name.startswith(b"response.")
-        return True
+        if name in ANSWERS:
+            return self._answered(frame)
+        self._number = _after(event.sequence_number, self._number)
+        return frame.raw
 
     # The life of the response.
 
@@ -425,8 +425,7 @@ class ResponsesMatcher(Watch):
         if is_new:
             self._begin(response)
         raw = frame.raw if data is frame.data else encode(data, frame.event)
-        number = event.sequence_number
-        self._number = max(self._number, number if type(number) is int else -1) + 1
+        self._number = _after(event.sequence_number, self._number)
         reported = usage_of(response)
         if reported is not None:
             self.usage = reported if self._spent is None else summed(self._spent, reported)
@@ -472,7 +471,7 @@ class ResponsesMatcher(Watch):
             self._spent = self.usage
             self.unreported += not has_usage
             self._shown = of_next(self._shown, len(self._names))
-            self._open = None
+            self._open = self._part = None
             self._done.clear()
             self._unread_items.clear()
         if name == b"response.failed":
@@ -513,7 +512,7 @@ class ResponsesMatcher(Watch):
         if item is not None:
             for frame in item.frames():
                 read(frame)
-            kind = None if item.part is None else item.part.type
+            kind = None if self._part is None else self._part.type
             writer.resume_item(item.head.type, item.head.phase, kind, self._number)
 
 
@@ -529,6 +528,11 @@ def _is_foreign(raw: Raw) -> bool:
     if as_message(item) is not item:
         raise JsonError("an item of an unknown type that readers know how to read")
     return True
+
+
+def _after(number: Any, expected: int) -> int:
+    """The number of the event after one; some servers give none."""
+    return (number if type(number) is int and number > expected else expected) + 1
 
 
 def _recorded(frame: Frame) -> Frame:
@@ -548,15 +552,18 @@ def _is_same_item(whole: Raw, item: Raw) -> bool:
 _DONE = b"response.output_item.done"
 
 _EVENTS = {
-    b"response.output_item.added": ResponsesMatcher._begin_item,
-    _DONE: ResponsesMatcher._end_item,
-    b"response.content_part.added": ResponsesMatcher._begin_part,
-    b"response.content_part.done": ResponsesMatcher._end_part,
-    b"response.reasoning_summary_part.added": ResponsesMatcher._begin_part,
-    b"response.reasoning_summary_part.done": ResponsesMatcher._end_part,
-    b"response.output_text.annotation.added": ResponsesMatcher._annotate,
-    **dict.fromkeys(_DELTAS, ResponsesMatcher._grow),
-    **dict.fromkeys(_WHOLES, ResponsesMatcher._whole_text),
+    kind.encode(): (kind, take)
+    for kind, take in (
+        ("response.output_item.added", ResponsesMatcher._begin_item),
+        (_DONE.decode(), ResponsesMatcher._end_item),
+        ("response.content_part.added", ResponsesMatcher._begin_part),
+        ("response.content_part.done", ResponsesMatcher._end_part),
+        ("response.reasoning_summary_part.added", ResponsesMatcher._begin_part),
+        ("response.reasoning_summary_part.done", ResponsesMatcher._end_part),
+        ("response.output_text.annotation.added", ResponsesMatcher._annotate),
+        *((kind, ResponsesMatcher._grow) for kind in DELTAS),
+        *((kind, ResponsesMatcher._whole_text) for kind in WHOLES),
+    )
 }
 _READ = frozenset({b"response.done", b"response.reasoning.delta", b"response.reasoning.done"})
 """Events of other servers that are read."""

@@ -417,7 +417,7 @@ PartType: TypeAlias = Literal[
 ]
 
 
-class OutputPart(Struct, kw_only=True):
+class OutputPart(Struct, kw_only=True, gc=False):
     """A part of a message or of reasoning."""
 
     type: PartType
@@ -474,7 +474,7 @@ OUTPUT_MEMBERS: Final[dict[str, frozenset[str]]] = {
 """The members of the items of an answer, by type."""
 
 
-class AnyResponse(Struct, kw_only=True):
+class AnyResponse(Struct, kw_only=True, gc=False):
     """The members of a response object that are read wherever it stands."""
 
     id: str | None = None
@@ -526,28 +526,28 @@ class Response(AnyResponse, forbid_unknown_fields=True, kw_only=True):
     """Members that are not known."""
 
 
-class AnyEvent(Struct, kw_only=True):
-    """An event of a stream, with the members of all types of events about items. `obfuscation` is
-    padding against traffic analysis."""
+class AnyEvent(Struct, kw_only=True, gc=False):
+    """An event of a stream, with the members of all types of events about items, in the service's
+    order, in which they are decoded fastest. `obfuscation` is padding against traffic analysis."""
 
     type: str = ""
     sequence_number: Any = -1
+    item_id: str | None = None
     output_index: int | None = None
     content_index: int | None = None
-    summary_index: int | None = None
-    annotation_index: Any = None
-    item_id: str | None = None
-    part: OutputPart | None = None
     delta: str | None = None
+    logprobs: list[Any] | None = None
+    obfuscation: Any = None
+    summary_index: int | None = None
+    part: OutputPart | None = None
     text: str | None = None
     refusal: str | None = None
     arguments: str | None = None
     input: str | None = None
-    logprobs: list[Any] | None = None
     annotation: Any = None
+    annotation_index: Any = None
     name: Any = None
     status: Any = None
-    obfuscation: Any = None
 
     def at(self, kind: str) -> int | None:
         """The index of a part of that type."""
