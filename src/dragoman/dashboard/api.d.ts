@@ -138,7 +138,6 @@ declare namespace Api {
     status: number;
     error: string;
     refusal: string;
-    limit: string;
     key: string;
     client: string;
     model: string;
@@ -152,6 +151,7 @@ declare namespace Api {
     estimated: boolean;
     losses_total: number;
     loss_kinds: string[];
+    limit: string;
   }
   interface Attempt {
     account: string;

@@ -89,7 +89,7 @@ class ListRow(Struct, frozen=True, kw_only=True):
     """A request in a list. `ms` is how long it took, `first_ms` when its answer had its first
     content, None if that is not known; `cost_usd` is None without a price, and without usage.
     `refusal` is what the gateway told the client itself, without asking an upstream, and `limit`
-    the limit that was in the way."""
+    the name of the limit that refused it."""
 
     id: str
     at: float
@@ -112,7 +112,7 @@ class ListRow(Struct, frozen=True, kw_only=True):
     losses_total: int
     error: str
     refusal: str = ""
-    limit: str = ""
+    limit: str
 
 
 class DetailRow(ListRow, frozen=True, kw_only=True):
