@@ -494,12 +494,42 @@ def test_long_limits_are_kept_somewhere(holder: str, window: str, is_told: bool)
 
 
 @pytest.mark.parametrize(
+    ("url", "is_told"),
+    [
+        ("postgresql://u:secret@db.example/d", True),
+        ("postgresql://u:secret@db.example/d?sslmode=require", True),
+        ("postgresql://u:secret@db.example/d?sslmode=verify-ca", True),
+        ("postgresql://u:secret@db.example/d?sslmode=verify-full", False),
+        ("postgresql://u:secret@10.0.0.7:5433,127.0.0.1/d", True),
+        ("postgresql://u:secret@127.0.0.1,[::1]/d", False),
+        ("postgresql://u:secret@localhost/d", False),
+        ("postgresql:///d?host=/run/postgresql", False),
+        ("postgresql:///d?host=db.example", True),
+    ],
+)
+def test_a_remote_database_that_is_not_verified_is_told(
+    url: str, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PGHOST", "PGSSLMODE"):
+        monkeypatch.delenv(name, raising=False)
+    text = f"{UPSTREAM}\n[storage]\nurl = '{url}'"
+    found = [line for line in warned(text) if "verify-full" in line]
+    assert bool(found) is is_told
+    assert not any("secret" in line for line in found)
+    if "sslmode" not in url:
+        monkeypatch.setenv("PGSSLMODE", "verify-full")
+        assert not any("verify-full" in line for line in warned(text))
+
+
+@pytest.mark.parametrize(
     ("reference", "reason"),
     [
         ("env:EMPTY", "environment variable EMPTY is empty"),
         ("env:NOPE", "environment variable NOPE is not set"),
         ("file:/nowhere/key", "cannot read /nowhere/key: No such file or directory"),
         ("file:~nobody-of-that-name/key", NO_HOME),
+        ("file:/dev/zero", "cannot read /dev/zero: it is no file"),
+        ("file:/proc", "cannot read /proc: it is no file"),
         ("file:a\\u0000b", "no file can have a name with a NUL in it"),
         ("  ", "the value is empty"),
         ("sk-\\u00e9", "the value has characters that an HTTP header cannot carry"),

@@ -90,6 +90,7 @@ def test_usage_of_an_older_file_counts_its_last_attempts(tmp_path: Path, clock: 
     connection.commit()
     connection.close()
     store = SqliteStore(path, clock=clock)
+    store.upgrade()
     found = store.usage(0, 1)
     store.close()
     assert found[UsageKey(0, "a", "me", "m", "/")].attempts == 5

@@ -21,6 +21,7 @@ from msgspec import Struct
 from dragoman.accounts.decide.affinity import MOST_PINS
 from dragoman.accounts.decide.availability import OTHER_MODELS
 from dragoman.accounts.decide.decisions import apply, classify
+from dragoman.accounts.decide.explain import change_of
 from dragoman.accounts.decide.members import BUSY
 from dragoman.accounts.decide.refusals import ALL_REFUSED
 from dragoman.accounts.decide.rotation import Choice
@@ -353,6 +354,7 @@ class AccountPool(SuccessiveRoster):
             return
         self._put(pool, account.name, after, self._clock())
         self._tell(transition)
+        log_change(before, after, transition.model, transition.at)
         if self.on_transition is not None:
             self.on_transition(transition)
         if self.on_change is not None:
@@ -472,6 +474,15 @@ class AccountPool(SuccessiveRoster):
         for pool in self._pools.values():
             pool.share(self._slots)
         self._follow(former, accounts)
+
+
+def log_change(before: AccountState, after: AccountState, model: str, now: float) -> None:
+    """Log what has become of an account: as a warning, if it is out or back."""
+    change = change_of(before, after, model, now)
+    if change is not None:
+        what, is_warning = change
+        level = logging.WARNING if is_warning else logging.INFO
+        _log.log(level, "account %s%s: %s", after.name, f" ({model})" if model else "", what)
 
 
 def _may_be_news(outcome: Outcome) -> bool:

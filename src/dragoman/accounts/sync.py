@@ -16,6 +16,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from typing import Protocol, TypeVar
 
@@ -24,13 +25,14 @@ from msgspec.structs import replace
 
 from dragoman.accounts.cipher import AccountCipher, SealError
 from dragoman.accounts.decide.states import (
+    AccountState,
     Disabled,
     Enabled,
     Failed,
     KeyChanged,
     Transition,
 )
-from dragoman.accounts.pool import AccountPool
+from dragoman.accounts.pool import AccountPool, log_change
 from dragoman.accounts.store import (
     LOST_AFTER_S,
     SWEPT_AT_ONCE,
@@ -38,6 +40,7 @@ from dragoman.accounts.store import (
     Changes,
     CommitUnknown,
     Definition,
+    NewerStore,
     Store,
     StoreError,
 )
@@ -108,6 +111,8 @@ class AccountSync:
     ) -> None:
         self._keys = KeyRing() if keys is None else keys
         self.settled: Settled | None = None
+        self.logs_operators = False
+        """Whether this worker logs, for all of its gateway, what operators do to accounts."""
         self.on_exchanged: Callable[[float], object] = lambda seconds: None
         self._next_uses = time.monotonic() + _USES_S
         self.failures = 0
@@ -128,6 +133,7 @@ class AccountSync:
         self._tells_balances = False
         self._taking_over = True
         self._failing_since: float | None = None
+        self._saw_newer = False
         self._doubtful: Batch | None = None
         """What may have been written, when the store was lost."""
         self._next_sweep = time.monotonic() + _SWEEP_S * random.random()
@@ -372,11 +378,23 @@ class AccountSync:
         for names in _parts(gone):
             self._pool.withdraw(names)
             await asyncio.sleep(0)
+        if self.logs_operators and not first:
+            self._log_operators(changes.states.values())
         for part in _slices(changes):
             self._pool.apply(part)
             await asyncio.sleep(0)
         there = [*self._fixed.values(), *received.accounts] if first else received.accounts
         self._note_new_keys(there)
+
+    def _log_operators(self, states: Iterable[AccountState]) -> None:
+        """Log accounts that an operator has disabled or enabled; what traffic did is logged by the
+        worker that saw it."""
+        now = time.time()
+        for after in states:
+            with suppress(KeyError):
+                before = self._pool.state(after.name)
+                if after.by_hand != before.by_hand or (before.disabled and not after.disabled):
+                    log_change(before, after, "", now)
 
     def _note_new_keys(self, accounts: Iterable[Account]) -> None:
         """Report accounts that have another key than the one with which they were taken out, or
@@ -435,11 +453,17 @@ class AccountSync:
 
     def _failed(self, error: Exception) -> None:
         self.failures += 1
-        if self._failing_since is not None:
-            if time.monotonic() - self._failing_since > LOST_AFTER_S:
-                self._pool.forget_others()
+        if (
+            self._failing_since is not None
+            and time.monotonic() - self._failing_since > LOST_AFTER_S
+        ):
+            self._pool.forget_others()
+        # The first failure after an upgrade is that of a statement, which does not tell of it.
+        is_news = isinstance(error, NewerStore) and not self._saw_newer
+        self._saw_newer = isinstance(error, NewerStore)
+        if self._failing_since is not None and not is_news:
             return
-        self._failing_since = time.monotonic()
+        self._failing_since = self._failing_since or time.monotonic()
         reason = str(error) if isinstance(error, StoreError) else repr(error)
         _log.error("the store cannot be used, so accounts are kept in memory only: %s", reason)
 

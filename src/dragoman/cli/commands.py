@@ -120,7 +120,7 @@ def run(
 ) -> tuple[Any, Any]:
     """The output of an operation on the store of the configuration at `path`, and its input, which
     these values make. Failures end the command."""
-    settings = read_config(path, serving=False)
+    settings = read_config(path)
     from dragoman.operations.context import open_store
     from dragoman.operations.inputs import from_texts, read_input
 

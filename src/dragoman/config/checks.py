@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from importlib.util import find_spec
@@ -13,6 +14,7 @@ from dragoman.config import rule_checks
 from dragoman.config.access_checks import access_faults, key_fault
 from dragoman.config.access_rules import ANYONE
 from dragoman.config.convert import suggestion
+from dragoman.config.extras import missing_extra
 from dragoman.config.files import BadFileName, file_at
 from dragoman.config.names import covers
 from dragoman.config.secret import Secret, UnavailableSecret
@@ -109,8 +111,33 @@ def warnings(config: Config) -> Iterator[Fault]:
     if config.storage.path == "" and config.storage.url is None and _has_long_limits(config):
         message = "no usage is stored: limits of an hour and more start again with the gateway"
         yield ("storage", "path"), message
+    yield from _unverified_database(config.storage.url)
     if not config.upstreams:
         yield (), "no [[upstreams]]: every request will be refused"
+
+
+def _unverified_database(url: Secret | None) -> Iterator[Fault]:
+    """A server of PostgreSQL on another machine whose name and certificate are not verified."""
+    if url is None or isinstance(url, UnavailableSecret):
+        return
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        found = conninfo_to_dict(url.reveal())
+    except ProgrammingError:
+        return  # Whoever connects says so.
+    hosts = str(found.get("host") or found.get("hostaddr") or os.environ.get("PGHOST", "")).split(
+        ","
+    )
+    remote = [one for one in hosts if one and one[0] not in "/@" and not is_loopback(one)]
+    mode = found.get("sslmode") or os.environ.get("PGSSLMODE", "prefer")
+    if remote and mode != "verify-full":
+        message = (
+            f"the server on {remote[0]} is not verified, so whoever is on the way can read and "
+            "change what is stored: add sslmode=verify-full (and sslrootcert=FILE) to the URL"
+        )
+        yield ("storage", "url"), message
 
 
 def high_rates(price: OwnPrice) -> list[str]:
@@ -290,14 +317,14 @@ def _storage(storage: Storage) -> Iterator[Fault]:
         if not storage.url.reveal().startswith(POSTGRESQL):
             yield ("storage", "url"), f"expected a URL that begins with {POSTGRESQL[0]}"
         elif not _can_import("psycopg"):
-            yield ("storage", "url"), "needs an extra: pip install 'dragoman[postgres]'"
+            yield ("storage", "url"), missing_extra("postgres")
     if storage.previous_key is not None and storage.key is None:
         yield ("storage", "previous_key"), "has no effect without key"
 
 
 def _traces(config: Config) -> Iterator[Fault]:
     if config.traces.enabled and not all(map(_can_import, _TRACING)):
-        yield ("traces", "enabled"), "needs an extra: pip install 'dragoman[otel]'"
+        yield ("traces", "enabled"), missing_extra("otel")
 
 
 POSTGRESQL = ("postgresql://", "postgres://")

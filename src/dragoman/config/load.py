@@ -27,6 +27,7 @@ from dragoman.config.toml_lines import TomlLines
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import setting, with_settings
 
+_MOST_BYTES = 16 * 1024 * 1024
 _STORE = "dragoman.db"
 """The store of a configuration file that names none."""
 
@@ -82,8 +83,9 @@ def read_text(path: str | os.PathLike[str]) -> str:
     """
     file = os.fspath(path)
     try:
-        # Editors on Windows write a byte order mark.
-        return Path(path).read_text(encoding="utf-8-sig")
+        with open(path, "rb") as opened:
+            # It may be a pipe. Editors on Windows write a byte order mark.
+            return opened.read(_MOST_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
     except OSError as error:
         problem = Problem(1, "", f"cannot read the file: {error.strerror}")
         raise ConfigError(file, (problem,)) from None

@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Mapping
 from pathlib import Path
 
-from dragoman.config.files import BadFileName, file_at
+from dragoman.config.files import BadFileName, file_at, read_bytes
 
 
 class SecretError(ValueError):
@@ -92,7 +92,7 @@ def resolve_secret(reference: str, *, environ: Mapping[str, str], directory: Pat
         except BadFileName as error:
             raise SecretError(str(error)) from None
         try:
-            value = path.read_text(encoding="utf-8")
+            value = read_bytes(path).decode()
         except OSError as error:
             raise SecretError(f"cannot read {path}: {error.strerror}") from None
         except UnicodeDecodeError:

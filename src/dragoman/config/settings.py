@@ -222,7 +222,7 @@ class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class Traces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Traces of requests, exported to an OpenTelemetry collector. They require the extra `otel`
-    (`pip install 'dragoman[otel]'`). The destination and the service name are set by the variables
+    (the extra `otel`). The destination and the service name are set by the variables
     of OpenTelemetry, such as `OTEL_EXPORTER_OTLP_ENDPOINT` and `OTEL_SERVICE_NAME`. Traces contain
     no key and no text of a request or an answer. Answers name their trace in `x-trace-id`."""
 
@@ -319,6 +319,10 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     proxies: tuple[Secret, ...] = ()
     """URLs of proxies that are used in turn, instead of `proxy`. A proxy that fails is paused; the
     account is not blamed."""
+    ca_file: FileText | None = None
+    """PEM file of the authorities, or the self-signed certificate, that are trusted for `https` to
+    this upstream, instead of the system's (or those that the environment's `SSL_CERT_FILE` names,
+    for all upstreams and proxies)."""
     account_rules: AccountRules = "default"
     """What an error of the upstream means for the account. `default`: a 429 pauses the account, a
     quota error takes it out for a time, a rejected key disables it, and other errors are retried on

@@ -134,6 +134,7 @@ declare namespace Api {
     estimated: boolean;
     losses_total: number;
     loss_kinds: string[];
+    limit: string;
   }
   interface Attempt {
     account: string;

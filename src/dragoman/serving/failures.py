@@ -106,6 +106,11 @@ def failed_call(error: CallError, upstream: str) -> Failure:
 _CAUSES = {
     "connection_refused": "could not be reached: it refused the connection",
     "name_not_resolved": "could not be reached: its name did not resolve",
+    "certificate_untrusted": "could not be reached: its certificate is self-signed, or of an "
+    "authority that is not known here (ca_file of the upstream names others)",
+    "certificate_expired": "could not be reached: its certificate has expired or is not valid yet",
+    "certificate_of_another_name": "could not be reached: its certificate is for another name",
+    "not_tls": "could not be reached: it does not speak TLS there",
     "tls_failed": "could not be reached: its TLS handshake or certificate failed",
     "connect_timeout": "did not answer in time: no connection came about",
     "proxy_failed": "could not be reached: the proxy failed",

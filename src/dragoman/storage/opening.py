@@ -131,8 +131,9 @@ def cipher_for(config: Config) -> AesGcmCipher:
 
 
 def prepare(config: Config) -> StoredEntries:
-    """Prepare the store before serving: its tables are upgraded, and values encrypted with the
-    previous key are encrypted with the present one. Returns the numbers of its entries.
+    """Prepare the store before serving: its tables are upgraded, which is logged, and values
+    encrypted with the previous key are encrypted with the present one. Returns the numbers of its
+    entries.
 
     Raises:
         StoreError: the store cannot be used.
@@ -142,6 +143,8 @@ def prepare(config: Config) -> StoredEntries:
     if store is None:
         return StoredEntries()
     try:
+        if upgraded := store.upgrade():
+            _log.warning("%s", upgraded)
         definitions = store.definitions()
         cipher = cipher_for(config)
         if resealed := cipher.resealed(definitions):

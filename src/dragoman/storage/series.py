@@ -12,6 +12,8 @@ from itertools import pairwise
 import msgspec
 from msgspec import Struct, field
 
+from dragoman.storage.ownership import guard
+
 SLOT_S = 10
 STEPS = (SLOT_S, 60, 3600)
 """Seconds of each kind of slot."""
@@ -154,6 +156,7 @@ class SeriesFile:
             connection.execute(_PUT, (coarse, at, _encode(_bounded(whole))))
 
     def _opened(self) -> sqlite3.Connection:
+        guard(self.path)
         if not os.path.exists(self.path):
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = sqlite3.connect(self.path, timeout=_LOCK_S, isolation_level=None)

@@ -72,12 +72,13 @@ class UpstreamClient:
     ) -> None:
         """
         Args:
-            tls: context for upstreams and proxies; None trusts the system's authorities.
+            tls: context for proxies and upstreams without authorities of their own; None trusts
+                the system's.
             max_idle: idle connections stored per origin and proxy.
             idle_expiry: seconds after which an idle connection is closed.
             max_age: seconds after which a connection carries no further request.
         """
-        self._tls = tls
+        self._tls = {} if tls is None else {"": tls}
         self._max_idle = max_idle
         self._idle_expiry = idle_expiry
         self._max_age = max_age
@@ -221,7 +222,7 @@ class UpstreamClient:
         connect_at = self._loop.time() + limits.connect if limits.connect else 0.0
         deadline = min((at for at in (connect_at, total_at) if at), default=None)
         try:
-            connection = await dial(call.target, call.proxy, self._context, make, deadline)
+            connection = await dial(call, self._context, make, deadline)
         except TimeoutError:
             if deadline == total_at:
                 raise TotalTimeout(f"the call took longer than {limits.total:g} s") from None
@@ -247,17 +248,23 @@ class UpstreamClient:
         if self._drained is not None and not self._connections:
             self._drained.set()
 
-    async def _context(self) -> ssl.SSLContext:
-        if self._tls is None:
+    async def _context(self, authorities: str) -> ssl.SSLContext:
+        if authorities not in self._tls:
             async with self._tls_lock:
-                if self._tls is None:
+                if authorities not in self._tls:
                     # Reading the authorities takes tens of milliseconds: not in the loop.
-                    self._tls = await asyncio.to_thread(_default_context)
-        return self._tls
+                    made = await asyncio.to_thread(trusting, authorities)
+                    self._tls[authorities] = made
+        return self._tls[authorities]
 
 
-def _default_context() -> ssl.SSLContext:
-    context = ssl.create_default_context()
+def trusting(authorities: str) -> ssl.SSLContext:
+    """The context for TLS that trusts these certificates; the system's authorities if empty.
+
+    Raises:
+        ssl.SSLError: they are no certificates in PEM.
+    """
+    context = ssl.create_default_context(cadata=authorities or None)
     context.set_alpn_protocols(["http/1.1"])
     return context
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 from dragoman.upstream.addresses import reach
 from dragoman.upstream.errors import ConnectFailed, ProxyFailed, TLSFailed
 from dragoman.upstream.proxies import Handshake, Proxy, connect_tunnel, socks_tunnel
+from dragoman.upstream.request import Prepared
 from dragoman.upstream.urls import Target
 
 C = TypeVar("C", bound=asyncio.BaseProtocol)
@@ -27,18 +28,17 @@ not acknowledged within `TCP_USER_TIMEOUT` milliseconds ends the connection: the
 
 
 async def dial(
-    target: Target,
-    proxy: Proxy | None,
-    tls: Callable[[], Awaitable[ssl.SSLContext]],
+    call: Prepared,
+    tls: Callable[[str], Awaitable[ssl.SSLContext]],
     make: Callable[[], C],
     deadline: float | None,
 ) -> C:
     """Open a connection to an upstream.
 
     Args:
-        target: where to.
-        proxy: the way there, None for the direct one.
-        tls: gives the context for TLS; called only where it is needed.
+        call: where to, and by which proxy.
+        tls: gives the context for TLS that trusts these authorities (empty: the system's); called
+            only where it is needed.
         make: makes the connection object.
         deadline: loop time at which to give up, None for never.
 
@@ -48,7 +48,8 @@ async def dial(
         ProxyFailed: the proxy is at fault, or did not accept the connection in time.
         TimeoutError: the deadline passed, and the proxy is not at fault as far as can be seen.
     """
-    context = await tls() if target.scheme == "https" else None
+    target, proxy = call.target, call.proxy
+    context = await tls(call.authorities) if target.scheme == "https" else None
     connection = make()
     if proxy is None:
         async with asyncio.timeout_at(deadline):
@@ -65,7 +66,7 @@ async def dial(
                 lambda: shake,
                 proxy.host,
                 proxy.port,
-                await tls() if proxy.scheme == "https" else None,
+                await tls("") if proxy.scheme == "https" else None,
                 "the proxy",
                 ProxyFailed,
             )
@@ -154,8 +155,24 @@ def _refusal(error: OSError) -> str:
     return "connection_refused" if error.errno == errno.ECONNREFUSED else ""
 
 
+_CERTIFICATE_CAUSES = {
+    **dict.fromkeys((9, 10), "certificate_expired"),
+    **dict.fromkeys((2, 18, 19, 20, 21), "certificate_untrusted"),
+    **dict.fromkeys((62, 64), "certificate_of_another_name"),
+}
+"""By the codes of OpenSSL's verification (X509_V_ERR)."""
+
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"})
+"""The errors of OpenSSL when what answers does not speak TLS."""
+
+
 def _tls_failed(error: Exception) -> TLSFailed:
-    return TLSFailed(f"the TLS handshake with the upstream failed: {_reason(error)}")
+    failed = TLSFailed(f"the TLS handshake with the upstream failed: {_reason(error)}")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        failed.cause = _CERTIFICATE_CAUSES.get(error.verify_code, failed.cause)
+    elif isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+        failed.cause = "not_tls"
+    return failed
 
 
 def _reason(error: Exception) -> str:

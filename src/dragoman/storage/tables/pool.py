@@ -194,12 +194,16 @@ class PoolTables:
         return self._usage.reprice(since, until, reprice)
 
     def open(self) -> None:
-        """Connect to the database, and upgrade its tables.
+        """Connect to the database.
 
         Raises:
-            StoreError: it cannot be used, is not a store, or is one of a newer version.
+            StoreError: it cannot be used, is not a store, or is one of another version.
         """
         self._database.open()
+
+    def upgrade(self) -> str:
+        """See `Store.upgrade`."""
+        return self._database.upgrade()
 
     def close(self) -> None:
         """See `Store.close`."""
