@@ -624,9 +624,8 @@ class Codec(Struct, frozen=True):
 _encoder = msgspec.json.Encoder()
 
 
-def to_json(value: Any) -> bytes:
-    """Compact JSON, UTF-8."""
-    return _encoder.encode(value)
+to_json: Callable[[Any], bytes] = _encoder.encode
+"""Compact JSON, UTF-8."""
 
 
 def to_json_text(value: Any) -> str:
