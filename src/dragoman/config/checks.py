@@ -14,6 +14,7 @@ from dragoman.config.access_checks import access_faults, key_fault
 from dragoman.config.access_rules import ANYONE
 from dragoman.config.convert import suggestion
 from dragoman.config.files import BadFileName, file_at
+from dragoman.config.limits import limit_faults
 from dragoman.config.names import covers
 from dragoman.config.secret import Secret, UnavailableSecret
 from dragoman.config.settings import Client, Config, OwnPrice, Route, Storage
@@ -50,6 +51,8 @@ def errors(config: Config) -> Iterator[Fault]:
             yield from _secret_url(proxy, ("upstreams", index, "proxies", number), _PROXIES)
         yield from rule_checks.errors(upstream.rules, ("upstreams", index, "rules"))
     for index, account in enumerate(config.accounts):
+        for place, problem in limit_faults(account.limits):
+            yield ("accounts", index, *place), problem
         if account.proxy is not None:
             yield from _secret_url(account.proxy, ("accounts", index, "proxy"), _PROXIES)
     for index, route in enumerate(config.routes):

@@ -68,6 +68,7 @@ from dragoman.serving.attribution import Attributor
 from dragoman.serving.conversations import Conversations
 from dragoman.serving.exchange import Exchange, Noted
 from dragoman.serving.large import LargeBodies
+from dragoman.serving.limits.accounts import AccountLimits
 from dragoman.serving.limits.admission import Admission, is_reported, log_reached
 from dragoman.serving.limits.budgets import budgets
 from dragoman.serving.limits.client import Limits
@@ -265,6 +266,9 @@ class Services:
                 pool or AccountPool(replace(config, accounts=())),
                 UpstreamRequestBuilders(config.upstreams),
                 self.client,
+                AccountLimits(self.limits, self.admission.expected, config.accounts)
+                if any(one.limits for one in config.accounts)
+                else None,
             )
         pool, server = upstreams.pool, config.server
         proxies = Proxies(server.trusted_proxies)

@@ -25,17 +25,20 @@ from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.content_writer import PartWriter, write_annotation
+from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
 from dragoman.protocols.openai_responses.web_search import sent_search
+from dragoman.protocols.request_settings import GO_ON, GOES_ON
 
 
 class ItemWriter:
     """The writer of turns, one after another, into `items`."""
 
-    __slots__ = ("_ledger", "_outbound", "_reasoned", "items", "parts")
+    __slots__ = ("_compacts", "_ledger", "_outbound", "_reasoned", "items", "parts")
 
     def __init__(self, outbound: Outbound) -> None:
         self._outbound = outbound
         self._ledger = outbound.ledger
+        self._compacts = outbound.capabilities.of(ResponsesCapabilities).compaction
         self.parts = PartWriter(outbound)
         """Writes all parts of the request: it counts their cache marks."""
         self.items: list[JsonObject] = []
@@ -50,6 +53,12 @@ class ItemWriter:
             self._write_assistant(turn.blocks)
         else:
             self._write_side(turn.role, turn.blocks)
+
+    def go_on(self, path: str) -> None:
+        """Put a user message after the model's last words, which stand at `path`."""
+        if self.items and self.items[-1].get("role") == "assistant":
+            self._ledger.add(path, LossKind.REPAIRED, GOES_ON)
+            self.items.append({"type": "message", "role": "user", "content": GO_ON})
 
     def message(self, role: Role, parts: list[JsonObject]) -> None:
         """Add a message of input parts, if there are any."""
@@ -67,6 +76,9 @@ class ItemWriter:
                     parts = []
                 self._write_result(block)
             elif isinstance(block, Foreign) and block.origin == wire.NAME:
+                if block.text and not self._compacts:
+                    parts += self.parts.write(Text(text=block.text, path=block.path))
+                    continue
                 self.message(role, parts)
                 parts = []
                 self.items.append(block.raw)
