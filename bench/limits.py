@@ -35,6 +35,7 @@ from dragoman.link.owner import Owner
 from dragoman.prices.loading import load_prices
 from dragoman.protocols import CODECS
 from dragoman.serving.limits.admission import Admission
+from dragoman.serving.limits.alerts import LimitAlerts
 from dragoman.serving.limits.client import Limits
 from dragoman.serving.limits.history import UsageHistory
 from dragoman.serving.limits.service import LimitService
@@ -120,8 +121,8 @@ async def alone() -> dict[str, float]:
     prices, target = load_prices(config), Router(config).resolve("chat/m")
     owner = Owner()
     LimitService().register(owner.handlers)
-    limits = Limits(owner.join(Handlers()), UsageHistory())
-    admission = Admission(limits)
+    limits = Limits(owner.join(Handlers()), UsageHistory(), LimitAlerts())
+    admission = Admission(limits, LimitAlerts())
     caller, usage = Caller("k", limits=FOUR), Usage(input=20, output=30)
     await limits.bind(caller)
     incoming: Any = _Incoming()

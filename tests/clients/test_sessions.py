@@ -39,7 +39,7 @@ def test_an_interrupted_conversation_is_resumed(
     of the conversation is understood upstream, whatever the program kept of the broken turn."""
     target = tmp_path / "work" / "notes.txt"
     endless = "Go. [[sim: scenario=reasoning_tool fault=silence after=3 ms=60000]]"
-    killed = stage.run(program, model, endless, tmp_path, time_limit_s=5)
+    killed = stage.run(program, model, endless, tmp_path, time_limit_s=8)
     assert killed.status is None, killed
     stage.simulator.wait_for(lambda: stage.simulator.last.disconnected)
 

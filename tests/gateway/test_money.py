@@ -76,6 +76,32 @@ def test_what_is_not_read_in_time_counts_as_it_was_reserved(
     assert used == [f"{tokens / 1000:g}", tokens]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("api", "upstream"), [("chat", "chat"), ("messages", "responses")])
+def test_who_leaves_before_the_answer_begins_pays_what_is_used(
+    simulator: RunningSimulator, api: str, upstream: str, stream: bool
+) -> None:
+    """Or what was reserved, if that is not known in time."""
+    for head_ms, reserved in ((300, False), (30_000, True)):
+        model = f"{upstream}/sim-text?input=3000&output=5000&head_ms={head_ms}"
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            serving(config(simulator.base_url, BUDGET, TOKENS)) as (gateway, lines),
+        ):
+            patch.setattr(exchange, "READ_ON_S", 0.05 if reserved else 20.0)
+            before = len(simulator.requests)
+            most: dict[str, Any] = {LIMIT[api]: 7000}
+            asked = body(api, model, stream=stream, **most)
+            with Connection(gateway.base_url) as client:
+                client.send("POST", PATHS[api], asked, AUTH)
+                simulator.wait_for(lambda: len(simulator.requests) > before)  # noqa: B023
+            simulator.wait_for(lambda: bool(lines))
+            [_, used] = [one["used"] for one in told(gateway)["limits"]]
+        output = lines[0]["usage"]["output"]
+        assert (output, "estimated" in lines[0]) == ((7000, True) if reserved else (5000, False))
+        assert used == lines[0]["usage"]["input"] + output
+
+
 UNBELIEVABLE = [{}, "many", {"prompt_tokens": "12", "completion_tokens": 10**12}, None]
 
 

@@ -416,7 +416,7 @@ def test_what_was_not_taken_before_a_restart_is_told_after_it(
     with running_gateway(config) as gateway:
         ask(gateway)
         until(lambda: len(receiver.got) >= 2)
-    counts = gateway.app._scrape.metrics.counts
+    counts = gateway.app._scrape.own()
     assert counts.alerts == {"dropped": 1}
     receiver.statuses.clear()
     receiver.got.clear()

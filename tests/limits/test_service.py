@@ -19,6 +19,7 @@ from dragoman.limits.rules import Expected, Reservation, Rule
 from dragoman.link.messages import Handlers, Peer
 from dragoman.link.owner import Owner
 from dragoman.serving.account_slots import AccountSlots
+from dragoman.serving.limits.alerts import LimitAlerts
 from dragoman.serving.limits.client import Limits
 from dragoman.serving.limits.exchange import LedgerExchange
 from dragoman.serving.limits.history import UsageHistory
@@ -50,7 +51,7 @@ def worker(owner: Owner, ledgers: MemoryLedgers | None = None) -> Limits:
     """The limits as a worker asks about them."""
     handlers = Handlers()
     exchange = None if ledgers is None else LedgerExchange(ledgers)
-    limits = Limits(owner.join(handlers), UsageHistory(), exchange=exchange)
+    limits = Limits(owner.join(handlers), UsageHistory(), LimitAlerts(), exchange=exchange)
     limits.register(handlers)
     return limits
 

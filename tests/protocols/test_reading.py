@@ -264,3 +264,26 @@ def test_a_carried_object_keeps_its_bytes() -> None:
     carried = carried_object(Raw(wide), "schema")
     assert carried is not None
     assert bytes(carried) == wide
+
+
+def test_an_exact_value_differs_in_unknown_members_only() -> None:
+    extras: list[Extra] = []
+    exact = Reader(Group).exact(b'{"type":"group","parts":[],"new":1}', extras)
+    assert exact == Group(parts=[])
+    assert [extra.path for extra in extras] == ["new"]
+    for other in (
+        b"",
+        b"[]",
+        b'{"type":"group"}',
+        b'{"type":"text","text":"a","number":5.0,"n":1}',
+    ):
+        assert Reader(Group).exact(other) is None
+
+
+def test_in_an_answer_optional_members_of_a_wrong_type_are_absent() -> None:
+    extras: list[Extra] = []
+    value = {"type": "group", "parts": [{"type": "text", "text": "a", "number": "1", "Text": "b"}]}
+    assert Reader(Group).tolerate(value, extras) == Group(parts=[Text(text="a")])
+    assert [extra.path for extra in extras] == ["parts[0].Text"]
+    with pytest.raises(InvalidRequest):
+        Reader(Group).tolerate({"type": "group", "parts": [{"type": "text", "text": 1}]}, [])

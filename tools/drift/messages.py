@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dragoman.protocols.anthropic_messages import errors, finish, stream_reader, usage, wire
+from msgspec import Struct
+
+from dragoman.protocols.anthropic_messages import errors, finish, shapes, usage, wire
+from dragoman.protocols.reading import members_of
 from tools.drift.found import Kind
 from tools.drift.known import WHOLE, Known, Object, Tagged, Vocabulary, named
 
@@ -27,7 +30,7 @@ _CITATIONS = Tagged(
 _STOP_DETAILS = Tagged(
     {
         "refusal": Object(
-            wire.STOP_DETAILS_FIELDS
+            members_of(shapes.StopDetails)
             # What to do about it, for the vendor's own clients: reported.
             | {"fallback_credit_token", "fallback_has_prefill_claim", "recommended_model"},
             {"category": Vocabulary(wire.REFUSAL_CATEGORIES)},
@@ -48,24 +51,23 @@ _USAGE = Object(
 )
 
 
-def _block(kind: str, names: frozenset[str]) -> Known:
-    if kind == "text":
-        return Object(names, {"citations": _CITATIONS})
-    if kind == "tool_use":
-        # A direct caller is the model itself; others, and toolsets, are reported.
-        return Object(names | {"caller", "toolset_name"})
-    return Object(names)
+def _tag(shape: type[Struct]) -> str:
+    return str(shape.__struct_config__.tag)
 
 
 _BLOCKS = Tagged(
     {
         **dict.fromkeys(wire.FOREIGN_BLOCKS, WHOLE),
-        **{kind: _block(kind, names) for kind, names in wire.BLOCK_FIELDS.items()},
+        "text": Object(members_of(shapes.AnswerText), {"citations": _CITATIONS}),
+        "thinking": Object(members_of(shapes.AnswerThinking)),
+        "redacted_thinking": Object(members_of(shapes.AnswerRedacted)),
+        # A direct caller is the model itself; others, and toolsets, are reported.
+        "tool_use": Object(members_of(shapes.AnswerCall) | {"toolset_name"}),
     }
 )
 
 ANSWER = Object(
-    wire.MESSAGE_FIELDS | _REPORTED,
+    members_of(shapes.Answer) | _REPORTED,
     {
         "content": _BLOCKS,
         "stop_reason": _STOP_REASONS,
@@ -76,7 +78,15 @@ ANSWER = Object(
 
 _DELTAS = Tagged(
     {
-        **{kind: Object(names) for kind, names in wire.DELTA_FIELDS.items()},
+        **{
+            _tag(piece): Object(members_of(piece))
+            for piece in (
+                shapes.TextDelta,
+                shapes.ThinkingDelta,
+                shapes.InputDelta,
+                shapes.SignatureDelta,
+            )
+        },
         "citations_delta": named({"type"}, citation=_CITATIONS),
         # Belongs to a block that is skipped as a whole.
         "compaction_delta": WHOLE,
@@ -85,13 +95,13 @@ _DELTAS = Tagged(
 _EVENTS: dict[str, Known] = {
     "message_start": named({"type"}, message=ANSWER),
     "content_block_start": named({"type", "index"}, content_block=_BLOCKS),
-    "content_block_delta": Object(wire.DELTA_EVENT_FIELDS, {"delta": _DELTAS}),
+    "content_block_delta": Object(members_of(shapes.BlockDelta), {"delta": _DELTAS}),
     "content_block_stop": named({"type", "index"}),
     "message_delta": Object(
-        wire.MESSAGE_DELTA_FIELDS | _REPORTED,
+        members_of(shapes.MessageDelta) | _REPORTED,
         {
             "delta": Object(
-                wire.STOP_FIELDS | _REPORTED,
+                members_of(shapes.Stop) | _REPORTED,
                 {"stop_reason": _STOP_REASONS, "stop_details": _STOP_DETAILS},
             ),
             "usage": _USAGE,
@@ -100,10 +110,7 @@ _EVENTS: dict[str, Known] = {
     "message_stop": named({"type"}),
 }
 
-STREAM = Tagged(
-    {kind: _EVENTS[kind] for kind in stream_reader._HANDLERS} | {"ping": WHOLE, "error": WHOLE},
-    kind=Kind.EVENT,
-)
+STREAM = Tagged(_EVENTS | {"ping": WHOLE, "error": WHOLE}, kind=Kind.EVENT)
 
 _ERROR_TYPES = frozenset(word for _, word in errors._SHOWN.values())
 ERROR_TYPES = Vocabulary(

@@ -15,6 +15,7 @@ from dragoman.limits.estimates import FIRST_OUTPUT
 from dragoman.operations.limit_service import NumberedLimit
 from dragoman.prices.loading import load_prices
 from dragoman.processes.asking import RunningOwner
+from dragoman.serving.limits.alerts import LimitAlerts
 from dragoman.serving.limits.client import Limits
 from dragoman.serving.limits.exchange import LedgerExchange
 from dragoman.serving.limits.history import UsageHistory
@@ -67,4 +68,4 @@ def _limits(config: Config, store: Store) -> Limits:
     history.subscriptions = [one.name for one in config.upstreams if one.billing == "subscription"]
     ledgers = ledgers_for(config)
     exchange = None if ledgers is None else LedgerExchange(ledgers)
-    return Limits(RunningOwner(config.server), history, exchange=exchange)
+    return Limits(RunningOwner(config.server), history, LimitAlerts(), exchange=exchange)

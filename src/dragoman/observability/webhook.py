@@ -178,11 +178,12 @@ def signature(secret: str, at: int, body: bytes) -> str:
 
 
 class Alerts:
-    """The alerts of one worker's accounts. Where accounts are chosen by their quotas without a
-    store, it also reads the quotas that upstreams reported."""
+    """The alerts of one worker's accounts, sent as `settings` say. Where accounts are chosen by
+    their quotas without a store, it also reads the quotas that upstreams reported."""
 
     def __init__(
         self,
+        settings: WebhookSettings,
         current: Current,
         account_sync: AccountSync | None,
         client: UpstreamClient,
@@ -190,7 +191,7 @@ class Alerts:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._settings = settings = current.generation.config.webhook
+        self._settings = settings
         self._current = current
         self._account_sync = account_sync
         self._clock = clock

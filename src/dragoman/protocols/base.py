@@ -312,42 +312,6 @@ class MatcherMaker(Protocol):
         ...
 
 
-def _as_given(capabilities: Capabilities, base_url: str) -> Capabilities:
-    return capabilities
-
-
-def _unchanged(members: Mapping[str, msgspec.Raw]) -> Mapping[str, msgspec.Raw]:
-    return members
-
-
-def _all_fit(members: Mapping[str, msgspec.Raw], capabilities: Capabilities) -> Collection[str]:
-    return ()
-
-
-def _none_renamed(tool: FunctionTool) -> dict[str, str]:
-    return {}
-
-
-def _no_headers(capabilities: Capabilities) -> Mapping[str, str]:
-    return {}
-
-
-def _own_limit(request: Request, options: Options) -> int | None:
-    return request.max_output_tokens
-
-
-def _no_usage(members: Mapping[str, msgspec.Raw]) -> bool:
-    return False
-
-
-def _one(members: Mapping[str, msgspec.Raw]) -> int:
-    return 1
-
-
-def _no_check(members: Mapping[str, msgspec.Raw]) -> None:
-    pass
-
-
 class Attribution(NamedTuple):
     """The end user and tags of a request; empty if it has none."""
 
@@ -368,14 +332,6 @@ def service_tier(members: Mapping[str, msgspec.Raw]) -> str | None:
         return None if raw is None else _text(raw)
     except JsonError:
         return None
-
-
-def _nobody(members: Mapping[str, msgspec.Raw]) -> Attribution:
-    return NOBODY
-
-
-def _always(options: Options) -> bool:
-    return True
 
 
 class Beginning(Struct, frozen=True):
@@ -428,7 +384,9 @@ class Counting(Struct, frozen=True, kw_only=True):
     `path`."""
     uncounted: tuple[str, ...] = ()
     """Members of a whole request that the endpoint does not take."""
-    completed: Callable[[Mapping[str, msgspec.Raw]], Mapping[str, msgspec.Raw]] = _unchanged
+    completed: Callable[[Mapping[str, msgspec.Raw]], Mapping[str, msgspec.Raw]] = lambda members: (
+        members
+    )
     """The members of a client's count request, completed to those of a request for an answer."""
     read: Callable[[bytes], int | None]
     """The number of tokens in an upstream's answer; None if it has none."""
@@ -467,10 +425,6 @@ class RateLimit(Struct, frozen=True, gc=False):
     resets_at: float
 
 
-def _no_limit_lines(limit: RateLimit) -> bytes:
-    return b""
-
-
 class Endpoint(Struct, frozen=True, kw_only=True):
     """The endpoint of a protocol, for clients and at upstreams."""
 
@@ -498,7 +452,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     sign: bytes = b""
     """Name, in lower case, of a header that only its clients send; it identifies the protocol on
     paths that several share."""
-    headers: Callable[[Capabilities], Mapping[str, str]] = _no_headers
+    headers: Callable[[Capabilities], Mapping[str, str]] = lambda capabilities: {}
     """Headers that every request to an upstream has, by their names in lower case."""
     forwarded: tuple[str, ...] = ()
     """Names, in lower case, of the client headers that are forwarded to an upstream of the same
@@ -529,7 +483,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     limit_names: Mapping[str, str] = MappingProxyType({})
     """Names of rate limits in headers, by what they count: `requests`, `tokens`, `input_tokens`,
     `output_tokens`. Of several limits with one name, the tightest is reported."""
-    limit_lines: Callable[[RateLimit], bytes] = _no_limit_lines
+    limit_lines: Callable[[RateLimit], bytes] = lambda limit: b""
     """The header lines that report one of these, with `%d` for the remaining amount."""
     models: ModelList
     capabilities: type[Struct] | None = None
@@ -537,9 +491,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     none."""
     attributed_by: frozenset[str] = frozenset()
     """Top-level members of a request that name the end user."""
-    attribution: Callable[[Mapping[str, msgspec.Raw]], Attribution] = _nobody
+    attribution: Callable[[Mapping[str, msgspec.Raw]], Attribution] = lambda members: NOBODY
     """The end user and tags in these members."""
-    completed: Callable[[Capabilities, str], Capabilities] = _as_given
+    completed: Callable[[Capabilities, str], Capabilities] = lambda capabilities, base_url: (
+        capabilities
+    )
     """The capabilities, completed with defaults from the protocol and the upstream's base URL."""
 
     def key_header(self, key: str) -> tuple[str, str]:
@@ -573,13 +529,15 @@ class Translate(Struct, frozen=True, kw_only=True):
     """The bytes to write in a stream during silence."""
     tool_name_limit: int
     """Longest tool name the protocol allows."""
-    renamed_properties: Callable[[FunctionTool], dict[str, str]] = _none_renamed
+    renamed_properties: Callable[[FunctionTool], dict[str, str]] = lambda tool: {}
     """The properties of a tool's arguments whose names the services refuse, with legal ones."""
     namespaces: bool = False
     """Whether tools can be declared in namespaces."""
     taken_stops: Callable[[Sequence[str]], tuple[str, ...]]
     """The stop sequences of a request that the protocol supports."""
-    output_limit: Callable[[Request, Options], int | None] = _own_limit
+    output_limit: Callable[[Request, Options], int | None] = lambda request, options: (
+        request.max_output_tokens
+    )
     """The output limit, in tokens, that a request has when it is written; None for none."""
     options: type[Struct] | None = None
     """The protocol's own options of a translation, see `Options.of`; None if it has none."""
@@ -593,7 +551,7 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     shape: Callable[[bytes], Any]
     """The decoder of the validated part of a body that goes upstream unchanged. Raises
     JsonError."""
-    suits: Callable[[Options], bool] = _always
+    suits: Callable[[Options], bool] = lambda options: True
     """Whether answers may be passed through; False if options require answers in a form that no
     upstream writes."""
     without_envelopes: Callable[[Mapping[str, msgspec.Raw], Ledger], Mapping[str, msgspec.Raw]]
@@ -609,16 +567,18 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     ]
     """The client's top-level members without those that this upstream would refuse or must not see.
     Other values byte for byte. The flag: the output limit is lower than the client's."""
-    has_media: Callable[[Mapping[str, msgspec.Raw]], bool] = _no_usage
+    has_media: Callable[[Mapping[str, msgspec.Raw]], bool] = lambda members: False
     """Whether there may be pictures, files or recordings in a client's conversation."""
-    unfit: Callable[[Mapping[str, msgspec.Raw], Capabilities], Collection[str]] = _all_fit
+    unfit: Callable[[Mapping[str, msgspec.Raw], Capabilities], Collection[str]] = (
+        lambda members, capabilities: ()
+    )
     """The names of the members that an upstream of these capabilities would refuse or misread as
     they are, and of those to be written instead: they are read, and written as for a client of
     another protocol."""
-    check_names: Callable[[Mapping[str, msgspec.Raw]], None] = _no_check
+    check_names: Callable[[Mapping[str, msgspec.Raw]], None] = lambda members: None
     """The check of the names of a client's members. Raises InvalidRequest for one that is a known
     one but for its case."""
-    check_conversation: Callable[[Mapping[str, msgspec.Raw]], None] = _no_check
+    check_conversation: Callable[[Mapping[str, msgspec.Raw]], None] = lambda members: None
     """The check of a conversation. Raises InvalidRequest for a request that continues a
     conversation stored at one account of several, to which nothing would route it."""
     continues: str = ""
@@ -634,9 +594,9 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     match_response: AnswerMatcher
     least: Mapping[str, Any]
     """The members of the shortest conversation."""
-    asks_usage: Callable[[Mapping[str, msgspec.Raw]], bool] = _no_usage
+    asks_usage: Callable[[Mapping[str, msgspec.Raw]], bool] = lambda members: False
     """Whether a client asked for usage in its stream, if the protocol has a flag for it."""
-    choices: Callable[[Mapping[str, msgspec.Raw]], int] = _one
+    choices: Callable[[Mapping[str, msgspec.Raw]], int] = lambda members: 1
     """The number of choices that a client asked for, if the protocol has them."""
     matcher: MatcherMaker
     continuation: Callable[[bytes], Callable[[bytes], bytes]] | None = None

@@ -103,12 +103,6 @@ def plain(word: str) -> str:
     return word.lower().replace("-", "_").removeprefix("finish_reason_")
 
 
-def given_reason(word: Any) -> Any:
-    """A finish reason as given; None for the word `null`, which some servers send in each event
-    before the last."""
-    return None if word == "null" else word
-
-
 def is_failure(reason: Any) -> bool:
     """Whether a finish reason means an incomplete answer."""
     if type(reason) is not str or reason in STOP_WORDS:

@@ -9,13 +9,9 @@ from msgspec import Raw
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import FunctionTool
 from dragoman.protocols.base import Outbound
+from dragoman.protocols.portable_schemas import JsonSchema, with_inner
 from dragoman.protocols.tools import decoded, object_schema, root_of
 
-JsonSchema = dict[str, Any]
-
-_NAMED = ("properties", "$defs", "definitions", "patternProperties")
-_LISTED = ("anyOf", "allOf", "oneOf", "prefixItems")
-_SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contains")
 _UNSUPPORTED = frozenset(
     {
         "allOf",
@@ -92,16 +88,7 @@ def _may_lack_items(node: JsonSchema) -> bool:
 def _completed(node: Any) -> Any:
     if type(node) is not dict:
         return node
-    completed = dict(node)
-    for key in _NAMED:
-        if type(inner := node.get(key)) is dict:
-            completed[key] = {name: _completed(value) for name, value in inner.items()}
-    for key in _LISTED:
-        if type(inner := node.get(key)) is list:
-            completed[key] = [_completed(value) for value in inner]
-    for key in _SINGLE:
-        if key in node:
-            completed[key] = _completed(node[key])
+    completed = with_inner(node, _completed)
     if "array" in _types(node) and "items" not in node:
         completed["items"] = {}
     return completed

@@ -135,6 +135,21 @@ def _in_words(word: str, value: Any) -> str:
     return f"{_WORDS[word]}: {to_json_text(value)[:_MOST_DESCRIBED]}"
 
 
+def with_inner(node: JsonSchema, of: Callable[[Any], Any]) -> JsonSchema:
+    """A copy of a schema with the result of `of` in place of each schema inside it."""
+    made = dict(node)
+    for key in _NAMED:
+        if type(inner := node.get(key)) is dict:
+            made[key] = {name: of(value) for name, value in inner.items()}
+    for key in _LISTED:
+        if type(inner := node.get(key)) is list:
+            made[key] = [of(value) for value in inner]
+    for key in _SINGLE:
+        if key in node:
+            made[key] = of(node[key])
+    return made
+
+
 # --- older drafts -------------------------------------------------------------------------------
 
 
@@ -142,16 +157,7 @@ def _current(node: Any) -> Any:
     """A schema in the words of the current draft; an equal one if it is already."""
     if type(node) is not dict:
         return node
-    current = dict(node)
-    for key in _NAMED:
-        if type(inner := node.get(key)) is dict:
-            current[key] = {name: _current(value) for name, value in inner.items()}
-    for key in _LISTED:
-        if type(inner := node.get(key)) is list:
-            current[key] = [_current(value) for value in inner]
-    for key in _SINGLE:
-        if type(node.get(key)) is dict:
-            current[key] = _current(node[key])
+    current = with_inner(node, _current)
     for exclusive, bound in _BOUNDS:
         if type(flag := node.get(exclusive)) is bool:
             del current[exclusive]

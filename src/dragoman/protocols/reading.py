@@ -37,6 +37,9 @@ What remains is converted to the shape. So a reader sees only the types, and the
 declaration: what is known, what is allowed, and (`Lost`) the meaning of a loss for members without
 a canonical counterpart, which `report_lost` adds to the extras.
 
+Answers and their events have shapes as well: `Reader.exact` takes out unknown members only, for
+bytes that pass untouched, and `Reader.tolerate` reads what servers send otherwise.
+
 Values that are only carried are `Raw`, which keeps their bytes, or `dict[str, Any]`. Their nesting
 is bounded by `carried_object` and `check_depth`. A `Raw` that is absent is empty, since a decoder
 allows it no other type beside.
@@ -47,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from operator import attrgetter
-from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, inspect, structs
@@ -56,6 +59,7 @@ from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import UNSUPPORTED, LossKind
 from dragoman.canonical.requests import Extra
+from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import (
     MAX_DEPTH,
@@ -132,14 +136,39 @@ class Reader(Generic[T]):
             value = carried_value(Raw(body), path) if path else decode_object(bytes(body))
             return self.convert(value, path, extras)
 
+    def exact(self, body: bytes, extras: list[Extra] | None = None) -> T | None:
+        """The shape of JSON text that differs from it in unknown members only, which go into the
+        extras; None of any other."""
+        try:
+            return self.decode(body)
+        except REFUSED:
+            pass
+        try:
+            value = jsontext.strict(body)
+            return self._walked(value, "", [] if extras is None else extras, "exact")
+        except (JsonError, InvalidRequest):
+            return None
+
     def convert(self, value: Any, path: str, extras: list[Extra]) -> T:
         """The shape of a decoded value, whose path in the request is `path`.
 
         Raises:
             InvalidRequest: naming the member at fault.
         """
+        return self._walked(value, path, extras, "request")
+
+    def tolerate(self, value: Any, extras: list[Extra], path: str = "") -> T:
+        """The shape of a decoded value from an upstream: optional members of a wrong type are taken
+        for absent, and names that differ from known ones by case for unknown.
+
+        Raises:
+            InvalidRequest: naming the member at fault.
+        """
+        return self._walked(value, path, extras, "answer")
+
+    def _walked(self, value: Any, path: str, extras: list[Extra], mode: _Mode) -> T:
         kind: Any = self._kind
-        known = _walk_of(kind)(value, path, extras)
+        known = _walk_of(kind, mode)(value, path, extras)
         try:
             return msgspec.convert(known, self._kind)
         except msgspec.ValidationError as error:
@@ -264,6 +293,10 @@ def carried_dict(raw: Raw, path: str) -> JsonObject | None:
 
 # --- the walk along a shape ---------------------------------------------------------------------
 
+_Mode: TypeAlias = Literal["request", "exact", "answer"]
+"""How much a value may differ from its shape, beside unknown members. In an answer: see
+`Reader.tolerate`; exactly: not at all; in a request: as the docstring of this module says."""
+
 _Place: TypeAlias = "str | tuple[_Place, str | int]"
 """Where a value is: a path, or the place of the value around it and its name or index there."""
 
@@ -285,8 +318,12 @@ def _fail(place: _Place, problem: str) -> NoReturn:
 
 
 @cache
-def _walk_of(kind: Any) -> _Walk:
-    return _Walks().of(inspect.type_info(kind))
+def _walk_of(kind: Any, mode: _Mode) -> _Walk:
+    return _Walks(mode).of(inspect.type_info(kind))
+
+
+_WRONG: Final[Any] = object()
+"""The result of a walk of a value of a wrong type in an answer."""
 
 
 def _keep(value: Any, place: _Place, extras: list[Extra]) -> Any:
@@ -300,7 +337,8 @@ def _carry(value: Any, place: _Place, extras: list[Extra]) -> Raw:
 class _Walks:
     """The walks of one shape and of the shapes in it, which may have itself among them."""
 
-    def __init__(self) -> None:
+    def __init__(self, mode: _Mode) -> None:
+        self._mode = mode
         self._objects: dict[type, _Object] = {}
 
     def of(self, kind: inspect.Type) -> _Walk:
@@ -319,10 +357,13 @@ class _Walks:
             words.append("an object")
             steps[dict] = self._object(objects)
         problem = "must be " + " or ".join(words)
+        is_answer = self._mode == "answer"
 
         def walk(value: Any, place: _Place, extras: list[Extra]) -> Any:
             step = steps.get(type(value))
             if step is None:
+                if is_answer:
+                    return _WRONG
                 _fail(place, "is required" if value is None else problem)
             return step(value, place, extras)
 
@@ -340,11 +381,12 @@ class _Walks:
                 steps[str] = _sized(kind.min_length, _keep)
                 words.append("a string")
             case inspect.LiteralType():
-                steps[str] = _one_of(kind.values)
+                steps[str] = _one_of(kind.values, self._mode)
                 words.append(f"one of {_listed(kind.values)}")
             case inspect.IntType():
                 steps[int] = _in_range(kind)
-                steps[float] = _whole(steps[int])
+                if self._mode != "exact":
+                    steps[float] = _whole(steps[int])
                 words.append("a whole number")
             case inspect.FloatType():
                 steps[int] = steps[float] = _in_range(kind)
@@ -390,7 +432,7 @@ class _Walks:
         made = self._objects.get(kind.cls)
         if made is None:
             made = self._objects[kind.cls] = _Object()
-            made.fill(kind, self.of)
+            made.fill(kind, self.of, self._mode)
         return made
 
 
@@ -407,19 +449,21 @@ class _Object:
         self._given: frozenset[str] = frozenset()
         """Members that may be absent, but not null."""
 
-    def fill(self, kind: inspect.StructType, of: Callable[[inspect.Type], _Walk]) -> None:
+    def fill(
+        self, kind: inspect.StructType, of: Callable[[inspect.Type], _Walk], mode: _Mode
+    ) -> None:
         """Set the members."""
         self._adapted = getattr(kind.cls, "adapted", None)
         if kind.tag_field is not None:
             self._members[kind.tag_field] = _keep
         for member in kind.fields:
             self._members[member.encode_name] = of(member.type)
-        self._folded = folded(self._members)
+        self._folded = {} if mode == "answer" else folded(self._members)
         self._required = [member.encode_name for member in kind.fields if member.required]
         self._given = frozenset(
             member.encode_name
             for member in kind.fields
-            if not member.required and not _may_be_null(member.type)
+            if mode != "exact" and not member.required and not _may_be_null(member.type)
         )
 
     def __call__(self, value: JsonObject, place: _Place, extras: list[Extra]) -> JsonObject:
@@ -439,7 +483,11 @@ class _Object:
                 left_out.append(name)
             else:
                 walked = walk(inner, (place, name), extras)
-                if walked is not inner:
+                if walked is _WRONG:
+                    if name in self._required:
+                        _fail((place, name), "is of a wrong type")
+                    left_out.append(name)
+                elif walked is not inner:
                     changed[name] = walked
         if changed or left_out:
             value = {**value, **changed}
@@ -538,13 +586,13 @@ def _sized(least: int | None, walk: _Walk) -> _Walk:
     return walk_sized if least else walk
 
 
-def _one_of(values: Iterable[Any]) -> _Walk:
+def _one_of(values: Iterable[Any], mode: _Mode) -> _Walk:
     problem = f"must be one of {_listed(values)}"
 
-    def check(value: str, place: _Place, extras: list[Extra]) -> str:
-        if value not in values:
-            _fail(place, problem)
-        return value
+    def check(value: str, place: _Place, extras: list[Extra]) -> Any:
+        if value in values:
+            return value
+        return _WRONG if mode == "answer" else _fail(place, problem)
 
     return check
 

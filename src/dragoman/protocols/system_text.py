@@ -41,12 +41,12 @@ def place_system_text(request: Request, outbound: Outbound) -> Request:
         if number < leading:
             instructions += texts
             turns += [replace(turn, blocks=rest)] if rest else ()
-            _lose_name(turn, outbound)
+            lose_name(turn, outbound)
         elif mode == "hoist":
             instructions += texts
             turns += [replace(turn, role="user", blocks=rest)] if rest else ()
             _report(turn, outbound, "a late system message moved to the front")
-            _lose_name(turn, outbound)
+            lose_name(turn, outbound)
         else:
             blocks = (*_fenced(texts), *rest)
             turns += [replace(turn, role="user", blocks=blocks)] if blocks else ()
@@ -73,7 +73,8 @@ def _report(turn: Turn, outbound: Outbound, detail: str) -> None:
     outbound.ledger.add(turn.path, LossKind.CONVERTED, detail)
 
 
-def _lose_name(turn: Turn, outbound: Outbound) -> None:
+def lose_name(turn: Turn, outbound: Outbound) -> None:
+    """Report the name of a turn's speaker, if it has one."""
     if turn.name is not None:
         detail = "names of speakers have no counterpart upstream"
         outbound.ledger.add(f"{turn.path}.name", LossKind.KNOB, detail)

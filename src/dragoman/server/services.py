@@ -9,14 +9,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from math import isfinite
 from typing import TYPE_CHECKING
 from weakref import finalize
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.accounts.decide.alerts import of_limit
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
@@ -28,13 +26,11 @@ from dragoman.edge.record import Record
 from dragoman.http.addresses import Proxies
 from dragoman.keys.records import UsedInHour
 from dragoman.keys.ring import KeyRing
-from dragoman.limits.counters import counts_until
-from dragoman.limits.rules import Rule
 from dragoman.link.messages import Peer
 from dragoman.observability.current import Current
 from dragoman.observability.metrics.listed import listed_models
 from dragoman.observability.metrics.metrics import Metrics, Signal
-from dragoman.observability.metrics.scrape import Scrape, WorkerSlot
+from dragoman.observability.metrics.scrape import Scrape, Sources, WorkerSlot
 from dragoman.observability.metrics.series import SeriesKeeper
 from dragoman.observability.recorder import RequestRecorder, is_charged
 from dragoman.observability.request_log.writing import RequestLog
@@ -69,7 +65,8 @@ from dragoman.serving.conversations import Conversations
 from dragoman.serving.exchange import Exchange, Noted
 from dragoman.serving.large import LargeBodies
 from dragoman.serving.limits.accounts import AccountLimits
-from dragoman.serving.limits.admission import Admission, is_reported, log_reached
+from dragoman.serving.limits.admission import Admission
+from dragoman.serving.limits.alerts import LimitAlerts
 from dragoman.serving.limits.budgets import budgets
 from dragoman.serving.limits.client import Limits
 from dragoman.serving.limits.exchange import LedgerExchange
@@ -169,19 +166,17 @@ class Services:
         self.background = BackgroundTasks(self._conversations)
         self.current = Current()
         is_watched = config.admin.is_served
-        self.scrape = Scrape(
-            self.current, self.account_sync, in_flight, slot, link, records_series=is_watched
+        self.metrics = metrics = Metrics(
+            None if slot is None else slot.before, records_series=is_watched
         )
-        self.limits = _limits(config, self.account_sync, link)
-        if config.storage.url is not None:
-            self.scrape.limits_away = lambda: self.limits.away_since
-        self.scrape.limit_reserved = lambda: self.limits.reserved_cost / PICO
-        self.scrape.budgets = lambda: budgets(self.keys.callers(), self.limits)
-        self.admission = Admission(self.limits)
+        self.alerts = Alerts(config.webhook, self.current, self.account_sync, self.client, metrics)
+        alerts = LimitAlerts(self.alerts.notify)
+        self.limits = _limits(config, self.account_sync, link, alerts)
+        self.admission = Admission(self.limits, alerts)
         self.keys.on_changed = self.limits.retire
         if self.account_sync is not None:
             self.account_sync.settled = self.limits
-        self.exporting = _exporting(config, self.scrape.metrics)
+        self.exporting = _exporting(config, metrics)
         self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
         self._watching = Watching(config, None if slot is None else slot.folder)
         self.request_log = (
@@ -189,19 +184,20 @@ class Services:
                 self._watching.requests,
                 self._watching.bodies,
                 protocols_of(config),
-                self.scrape.metrics.logged,
-                partial(self.scrape.metrics.stored, "requests"),
+                metrics.logged,
+                partial(metrics.stored, "requests"),
             )
             if config.request_log.enabled and is_watched
             else None
         )
         self._observe_stores()
+        self.scrape = Scrape(self.current, metrics, self._sources(config, in_flight), slot, link)
         self._keeper = SeriesKeeper(
             self._watching.series, self.scrape.counts, lambda: self.current.generation.number
         )
         self._keeps_series = is_watched and (slot is None or not slot.number)
         self.recorder = RequestRecorder(
-            self.scrape.metrics,
+            metrics,
             None if self.account_sync is None else self.meter,
             self.admission.settle,
             self._traces,
@@ -211,34 +207,42 @@ class Services:
         self.generation = self._made(config, number, None, pool)
         self.current.generation = self.generation
         self.limits.history.subscriptions = self.generation.prices.subscriptions
-        self.scrape.metrics.set_listed(listed_models(config, self.generation.prices))
-        self.alerts = Alerts(self.current, self.account_sync, self.client, self.scrape.metrics)
-        self.limits.on_reached = self._report_reached
-        self.limits.on_found = self._alert_of_limit
-        self.admission.on_refused = self._alert_of_refusal
+        metrics.set_listed(listed_models(config, self.generation.prices))
         self.prober = Prober(
             self.current,
             self.client,
-            self.scrape.metrics,
+            metrics,
             self.account_sync,
             worker=0 if slot is None else slot.number,
             workers=self._workers,
         )
 
     def _observe_stores(self) -> None:
-        """Have the metrics record the writes of the stores and their queues."""
-        record = self.scrape.metrics.stored
-        queues: dict[Signal, Callable[[], int]] = {}
+        """Have the metrics record the writes of the stores."""
+        record = self.metrics.stored
         if self.account_sync is not None:
             self.account_sync.on_exchanged = partial(record, "usage")
+        if self.responses is not None:
+            self.responses.on_written = partial(record, "responses")
+
+    def _sources(self, config: Config, in_flight: Callable[[], int]) -> Sources:
+        """What the gauges of this worker are read from."""
+        limits = self.limits
+        queues: dict[Signal, Callable[[], int]] = {}
         if (responses := self.responses) is not None:
-            responses.on_written = partial(record, "responses")
             queues["responses"] = lambda: responses.waiting
         if (log := self.request_log) is not None:
             queues["requests"] = lambda: log.waiting
         if (exporting := self.exporting) is not None:
             queues["traces"] = lambda: exporting.waiting
-        self.scrape.queues = queues
+        return Sources(
+            in_flight=in_flight,
+            account_sync=self.account_sync,
+            limits_away=None if config.storage.url is None else lambda: limits.away_since,
+            limit_reserved=lambda: limits.reserved_cost / PICO,
+            budgets=lambda: budgets(self.keys.callers(), limits),
+            queues=queues,
+        )
 
     def prepare(self, config: Config, number: int) -> Generation:
         """All that is made of a configuration, ready to be served. Nothing is changed; any thread
@@ -396,7 +400,7 @@ class Services:
         self.keys.redefine(fixed_keys(config), fixed_teams(config))
         self.limits.history.subscriptions = generation.prices.subscriptions
         self.meter.know(named_models(config))
-        self.scrape.metrics.set_listed(listed_models(config, generation.prices))
+        self.metrics.set_listed(listed_models(config, generation.prices))
         if self.exporting is not None:
             self.exporting.add_peers(peers_of(config))
         if self.request_log is not None:
@@ -411,43 +415,6 @@ class Services:
         if self._log is not None:
             route = f"{incoming.method} {incoming.path}"
             self._log(record.line(incoming.request_id, route, incoming.status))
-
-    def _report_reached(self, rule: Rule, percent: int) -> None:
-        """Report to the log and the webhook that a share of a limit was reached."""
-        log_reached(rule, percent)
-        self._alert_of_limit(rule, percent)
-
-    def _alert_of_limit(self, rule: Rule, percent: int) -> None:
-        """Report it to the webhook, if nobody did: also what that did not take before the end of
-        another process, and of limits that were changed to less than is used."""
-        if rule.window is not None:
-            now = time.time()
-            self._alert(rule, percent, counts_until(rule.window, now), now)
-
-    def _alert_of_refusal(self, rule: Rule, used: int) -> None:
-        """Report to the webhook that a limit refuses requests, which it does before all is used."""
-        now = time.time()
-        amount = rule.amount(now)
-        percent = 100 * used // amount if amount else 100
-        self._alert(rule, percent, rule.reported_until, now, refuses=True)
-
-    def _alert(
-        self, rule: Rule, percent: int, ends: float, now: float, *, refuses: bool = False
-    ) -> None:
-        if is_reported(rule):
-            self.alerts.notify(
-                of_limit(
-                    rule.owner,
-                    rule.name,
-                    percent,
-                    ends if isfinite(ends) else None,
-                    now,
-                    is_team=rule.is_team,
-                    models=rule.limit.models or (),
-                    settings=repr(rule.limit),
-                    refuses=refuses,
-                )
-            )
 
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""
@@ -548,13 +515,16 @@ def _account_sync(
     )
 
 
-def _limits(config: Config, account_sync: AccountSync | None, link: Peer) -> Limits:
+def _limits(
+    config: Config, account_sync: AccountSync | None, link: Peer, alerts: LimitAlerts
+) -> Limits:
     """What asks the owner of limits at the other end of `link`."""
     ledgers = ledgers_for(config)
     used_since, users_since = _used_since(account_sync), _users_since(account_sync)
     limits = Limits(
         link,
         UsageHistory(used_since, users_since, is_shared=ledgers is not None),
+        alerts,
         None if account_sync is None else account_sync.mark_of,
         None if ledgers is None else LedgerExchange(ledgers),
     )

@@ -162,10 +162,7 @@ class AnswerStream:
     def finish(self) -> bytes:
         """Handle the end of the upstream's bytes; return the rest for the client (an explicit error
         if the answer is incomplete)."""
-        return self._finished(self._decoder.finish())
-
-    def _finished(self, frames: Iterable[Frame]) -> bytes:
-        """The rest for the client, after the last frames."""
+        frames = self._decoder.finish()
         rest = self._hidden(b"".join([self._take(frame) for frame in frames]) + self._close())
         return self._fill(rest if self._hiding is None else rest + self._hiding.flush())
 

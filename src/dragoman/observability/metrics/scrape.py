@@ -70,47 +70,47 @@ class UpstreamAccounts(Struct, frozen=True):
             self.back_at[state] = min(back_at, self.back_at.get(state, back_at))
 
 
-async def _no_budgets() -> Sequence[BudgetSample]:
-    return ()
+class Sources(Struct, frozen=True, kw_only=True):
+    """What a worker's gauges are read from.
+
+    `in_flight` returns how many requests it serves; `limit_reserved` the US dollars that these have
+    reserved; `budgets` what is left of limits of cost; `queues` how much of each kind waits to be
+    written. `limits_away` returns since when the database in which machines share limits is away
+    (Unix seconds), 0 if it is not; it is None if this machine has limits for itself.
+    """
+
+    in_flight: Callable[[], int]
+    account_sync: AccountSync | None
+    limits_away: Callable[[], float] | None
+    limit_reserved: Callable[[], float]
+    budgets: Callable[[], Awaitable[Sequence[BudgetSample]]]
+    queues: Mapping[Signal, Callable[[], int]]
 
 
 class Scrape:
     """The state of one gateway, its other workers included, for `/metrics` and the admin API.
 
-    `in_flight` returns how many requests this worker serves; `slot` is this worker's, None if there
-    is no other; `link` is that to the owner.
+    `slot` is this worker's, None if there is no other; `link` is that to the owner.
     """
 
     def __init__(
         self,
         current: Current,
-        account_sync: AccountSync | None,
-        in_flight: Callable[[], int],
+        metrics: Metrics,
+        sources: Sources,
         slot: WorkerSlot | None,
         link: Peer,
-        *,
-        records_series: bool,
     ) -> None:
         self._link = link
         self._current = current
-        self._account_sync = account_sync
+        self._sources = sources
         self._slot = slot
-        before = None if slot is None else slot.before
-        self.metrics = Metrics(before, records_series=records_series)
-        self._in_flight = in_flight
-        self.limits_away: Callable[[], float] | None = None
-        """Returns since when the database in which machines share limits is away (Unix seconds), 0
-        if it is not; None if this machine has limits for itself."""
-        self._failed_before = self.metrics.counts.store_failures
+        self._metrics = metrics
+        self.limits_away = sources.limits_away
+        self._failed_before = metrics.counts.store_failures
         self._use = ProcessUse()
-        self._cpu_before = self.metrics.counts.cpu
+        self._cpu_before = metrics.counts.cpu
         self._task: asyncio.Task[None] | None = None
-        self.limit_reserved: Callable[[], float] = float
-        """Returns the US dollars that this worker's requests have reserved."""
-        self.budgets: Callable[[], Awaitable[Sequence[BudgetSample]]] = _no_budgets
-        """Returns what is left of limits of cost."""
-        self.queues: Mapping[Signal, Callable[[], int]] = {}
-        """Return how much of each waits to be written in this worker."""
 
     def start(self) -> None:
         """Publish the counts for the other workers from now on, in the running loop."""
@@ -127,7 +127,7 @@ class Scrape:
     async def text(self, *, openmetrics: bool = False) -> bytes:
         """The counts of all workers in Prometheus's text format, or in OpenMetrics."""
         accounts, quotas = await self.accounts(), self.quotas()
-        budgets = await self.budgets()
+        budgets = await self._sources.budgets()
         snapshot = Snapshot(await self.counts(), accounts, dragoman.__version__, quotas, budgets)
         return render(snapshot, openmetrics=openmetrics)
 
@@ -214,20 +214,21 @@ class Scrape:
 
     def own(self) -> Counts:
         """The counts of this worker."""
-        counts = self.metrics.counts
-        if self._account_sync is not None:
-            counts.store_failures = self._failed_before + self._account_sync.failures
+        counts, sources = self._metrics.counts, self._sources
+        sync = sources.account_sync
+        if sync is not None:
+            counts.store_failures = self._failed_before + sync.failures
         pool = self._current.generation.pool
         waiting = sum(pool.waiting(name) for name in pool.upstreams())
         counts.gauges = {
             "workers": 1,
-            "in_flight": self._in_flight(),
+            "in_flight": sources.in_flight(),
             "queue_length": waiting,
             "limits_away": 0 if self.limits_away is None else int(self.limits_away() > 0),
-            "store_working": 0 if self._account_sync is None else int(self._account_sync.working),
+            "store_working": 0 if sync is None else int(sync.working),
             **self._use.gauges(),
-            "limit_reserved_usd": self.limit_reserved(),
-            **{QUEUE + signal: waiting() for signal, waiting in self.queues.items()},
+            "limit_reserved_usd": sources.limit_reserved(),
+            **{QUEUE + signal: waiting() for signal, waiting in sources.queues.items()},
         }
         counts.cpu = self._cpu_before + self._use.cpu_seconds()
         counts.started = self._use.started

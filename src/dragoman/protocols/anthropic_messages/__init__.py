@@ -9,9 +9,8 @@ from dragoman.protocols.anthropic_messages.output import PING
 from dragoman.protocols.anthropic_messages.passthrough import PASSTHROUGH
 from dragoman.protocols.anthropic_messages.request_reader import read_request
 from dragoman.protocols.anthropic_messages.request_writer import taken_stops, write_request
-from dragoman.protocols.anthropic_messages.response_reader import read_response
 from dragoman.protocols.anthropic_messages.settings import MessagesOptions, output_limit
-from dragoman.protocols.anthropic_messages.stream_reader import MessagesReader
+from dragoman.protocols.anthropic_messages.stream_reader import MessagesReader, read_response
 from dragoman.protocols.anthropic_messages.stream_writer import MessagesWriter
 from dragoman.protocols.anthropic_messages.tools import renamed_properties
 from dragoman.protocols.base import Codec, Translate

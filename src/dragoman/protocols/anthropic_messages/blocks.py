@@ -1,32 +1,48 @@
-"""The blocks of a Messages answer: starts, deltas and stops, in order or out of place."""
+"""The blocks of a Messages answer: starts, pieces and stops, in order or out of place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dragoman.canonical.blocks import Opaque, Reasoning, Text, UrlCitation
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from dragoman.canonical.blocks import Opaque, Reasoning, Text, ToolCall, UrlCitation, WebSearch
+from dragoman.canonical.call_ids import CallIds
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Annotated, Closed, Delta, Event, Opened, Sealed
 from dragoman.canonical.losses import LossKind
-from dragoman.protocols.anthropic_messages import search_blocks, shapes, wire
+from dragoman.canonical.requests import Extra
+from dragoman.protocols.anthropic_messages import web_search, wire
 from dragoman.protocols.anthropic_messages.annotations import read_annotation
-from dragoman.protocols.anthropic_messages.call_blocks import NO_INPUT, CallBlocks
 from dragoman.protocols.anthropic_messages.loose import (
+    BLOCK,
     NO_COUNTERPART,
     as_known,
     is_hosted,
-    named_delta,
+    named_piece,
+    object_of,
+    report_extras,
     report_unknown,
 )
-from dragoman.protocols.anthropic_messages.received import Received, beyond, rest_of_block
-from dragoman.protocols.anthropic_messages.repetition import (
-    Repetition,
-    index_of,
-    is_another,
-    is_repeated,
+from dragoman.protocols.anthropic_messages.received import Block, beyond, rest_of_block
+from dragoman.protocols.anthropic_messages.repetition import Repetition, is_another, is_repeated
+from dragoman.protocols.anthropic_messages.shapes import (
+    AnswerBlock,
+    AnswerCall,
+    AnswerRedacted,
+    AnswerText,
+    AnswerThinking,
+    BlockDelta,
+    CitationsDelta,
+    InputDelta,
+    Other,
+    Piece,
+    SignatureDelta,
+    TextDelta,
+    ThinkingDelta,
 )
-from dragoman.protocols.anthropic_messages.search_blocks import SearchBlocks
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.initial_text import InitialText
@@ -34,94 +50,63 @@ from dragoman.protocols.initial_text import InitialText
 _NO_TEXT = Text(text="")
 _TEXT = "text"
 _THINKING = "thinking"
-_REDACTED = "redacted_thinking"
-_TOOL = "tool_use"
+_REDACTED = "redacted thinking"
+_CALL = "call"
 _UNSPELT = "call without a piece"
-_SPELT_AGAIN = "call whose start has its input"
 _SEARCH = "search"
 _SKIPPED = "skipped"
 _REPEATED = "repeated"
 _HEADED = "headed"
-_FOREIGN = "text of foreign reasoning"
+_FOREIGN = "foreign reasoning"
 _CLOSED = "closed"
-_NONE = "none"
-_NO_BLOCK = (_NONE, -1)
 
-_OPENS = {"text_delta": _TEXT, "thinking_delta": _THINKING, "signature_delta": _THINKING}
-"""Deltas that reveal the kind of a block with no start. The kind is also the member with the
-text."""
-
-_GROWING: dict[type, str] = {
-    shapes.TextDelta: _TEXT,
-    shapes.ThinkingDelta: _THINKING,
-    shapes.InputDelta: _TOOL,
+_OPENS: dict[type[Struct], type[AnswerText] | type[AnswerThinking]] = {
+    TextDelta: AnswerText,
+    ThinkingDelta: AnswerThinking,
+    SignatureDelta: AnswerThinking,
 }
-"""The kinds of blocks that grow by deltas of the exact form."""
+"""Pieces that reveal the type of a block with no start."""
 
-_TEXTS = frozenset({_TEXT, _THINKING})
-"""Kinds of blocks with a text, in the member of the same name."""
+_STATES: dict[type, str] = {AnswerText: _TEXT, AnswerThinking: _THINKING}
 
-_SILENT = {"silent text": _TEXT, "silent thinking": _THINKING, "silent reasoning": _THINKING}
-"""Type names of blocks before their first piece, and their kinds. Reasoning under another name than
-the protocol's may have its text in text deltas."""
+_GROWING: dict[type, str] = {TextDelta: _TEXT, ThinkingDelta: _THINKING, InputDelta: _CALL}
+"""The states of blocks that grow by a piece."""
 
-_CALLS = frozenset({_TOOL, _UNSPELT, _SPELT_AGAIN})
+_ASIDE = frozenset({_CLOSED, _SKIPPED, _REPEATED, _SEARCH, _UNSPELT})
+"""States of blocks whose end has no more of a text or input."""
 
-_ASIDE = frozenset({_NONE, _CLOSED, _SKIPPED, _REPEATED, _SEARCH})
-"""Kinds of blocks whose text or input is not passed on."""
-
+_NO_INPUT = "{}"
 _NEVER_CAME = "the input of a tool call never came"
-_MALFORMED = "a content_block_delta event is malformed"
 _LATE = "came when its block was over"
 
 
-class Blocks:
+class Blocks(Struct, eq=False):
     """The blocks of one answer.
 
     Its methods raise `UpstreamError` if the answer is unusable.
     """
 
-    __slots__ = (
-        "_at",
-        "_calls",
-        "_inbound",
-        "_is_whole",
-        "_last",
-        "_received",
-        "_repetitions",
-        "_searches",
-        "_starts",
-        "_strays",
-        "_texts",
-        "count",
-        "message_id",
-    )
-
-    def __init__(self, inbound: Inbound) -> None:
-        self._inbound = inbound
-        self._at: dict[int, tuple[str, int]] = {}
-        """The kind and number of the latest block at each upstream index. Servers reuse an index
-        once its block is over."""
-        self._strays: dict[tuple[int, str], int] = {}
-        """Numbers of blocks with pieces under the index of a block of another kind."""
-        self._starts: dict[int, JsonObject] = {}
-        """The start objects of the open blocks, by index."""
-        self._texts: dict[int, tuple[str, InitialText]] = {}
-        """Kind and initial text of blocks that began with one, by index, until it is passed on."""
-        self._is_whole = False
-        """Whether the message start had blocks."""
-        self._repetitions: dict[int, Repetition] = {}
-        """Those blocks, by index: events may repeat them."""
-        self._last = -1
-        """Index of the block that began last."""
-        self._received: dict[int, Received] = {}
-        """The content received in each block, by its number."""
-        self._searches: SearchBlocks | None = None
-        self._calls: CallBlocks | None = None
-        """The calls and searches; None before the first one."""
-        self.message_id = ""
-        self.count = 0
-        """Number of the next block."""
+    _inbound: Inbound
+    message_id: str = ""
+    count: int = 0
+    """Number of the next block."""
+    has_calls: bool = False
+    """Whether a tool was called."""
+    _ids: CallIds | None = None
+    _at: dict[int, Block] = {}
+    """The latest block at each upstream index. Servers reuse an index once its block is over."""
+    _all: list[Block] = []
+    """The blocks with content."""
+    _strays: dict[tuple[int, type], Block] = {}
+    """Those with pieces under the index of a block of another kind."""
+    _searches: dict[str, Block] = {}
+    """The searches without a result, by their ids."""
+    _is_whole: bool = False
+    """Whether the message start had blocks."""
+    _repetitions: dict[int, Repetition] = {}
+    """Those blocks, by index: events may repeat them."""
+    _last: int = -1
+    """Index of the block that began last."""
 
     def take_number(self) -> int:
         """The number of a further block."""
@@ -129,410 +114,374 @@ class Blocks:
         self.count = number + 1
         return number
 
-    def take_all(self, content: list[Any]) -> list[Event]:
+    def take_all(self, content: Iterable[AnswerBlock | str]) -> list[Event]:
         """Read the blocks inside a message. Events that spell them again are repetitions."""
         self._is_whole = True
         events: list[Event] = []
         for index, block in enumerate(content):
-            events += self.start({"index": index, "content_block": block})
-            events += self._close(index)
-            if isinstance(block, dict):
-                self._repetitions[index] = Repetition(block)
+            events += self.start(index, block)
+            events += self._close(self._at[index])
+            self._repetitions[index] = Repetition(self._at[index].start)
         return events
 
-    def take_exact(self, content: Iterable[shapes.AnswerBlock]) -> list[Event]:
-        """Read the blocks of a whole message in the exact form."""
-        events: list[Event] = []
-        for block in content:
-            number = self.take_number()
-            if type(block) is shapes.AnswerText:
-                events.append(Opened(number, _NO_TEXT))
-                if block.text:
-                    events.append(Delta(number, block.text))
-                for citation in block.citations or ():
-                    events += self._annotated(number, citation)
-            elif type(block) is shapes.AnswerCall:
-                events.append(self._called.open(number, block.name, block.id))
-                events.append(Delta(number, to_json_text(block.input)))
-            elif type(block) is shapes.Thinking:
-                events.append(Opened(number, Reasoning()))
-                if block.thinking:
-                    events.append(Delta(number, block.thinking))
-                events += self._sealed(number, block.signature)
-            elif type(block) is shapes.RedactedThinking:
-                events.append(Opened(number, Reasoning(redacted=True)))
-                events += self._sealed(number, block.data)
-            events.append(Closed(number))
-        return events
-
-    def complete(self, content: list[Any]) -> list[Event]:
+    def complete(self, content: Iterable[AnswerBlock | str]) -> list[Event]:
         """The events for content of the whole message at its end that was not received before."""
-        events: list[Event] = []
-        for index in list(self._at):
-            events += self._close(index)
-        for block in beyond(self._received.values(), content):
+        events = [event for block in self._at.values() for event in self._close(block)]
+        for missing in beyond(self._all, [self._known(block, []) for block in content]):
             number = self._last + 1
-            events += self.start({"index": number, "content_block": block})
-            events += self._close(number)
+            events += self.start(number, missing)
+            events += self._close(self._at[number])
         return events
 
     def end(self) -> list[Event]:
         """Close all open blocks at the end of the message."""
         events: list[Event] = []
-        for index, (kind, number) in list(self._at.items()):
-            if self._lacks_input(kind, number):
+        for block in list(self._at.values()):
+            if self._lacks_input(block):
                 raise UpstreamError.unreadable(_NEVER_CAME)
-            events += self._close(index)
-        if self._searches is not None:
-            events += self._searches.end()
-        if self._strays:
-            events += [Closed(number) for number in self._strays.values()]
-        return events
-
-    def has_calls(self) -> bool:
-        """Whether a tool was called."""
-        return self._calls is not None
-
-    @property
-    def _called(self) -> CallBlocks:
-        if self._calls is None:
-            self._calls = CallBlocks(self._inbound, self.message_id)
-        return self._calls
-
-    @property
-    def _searched(self) -> SearchBlocks:
-        if self._searches is None:
-            self._searches = SearchBlocks()
-        return self._searches
+            events += self._close(block)
+        for block in self._searches.values():
+            events += [*self._query(block), Closed(block.number)]
+        return [*events, *(Closed(block.number) for block in self._strays.values())]
 
     def _lose(self, path: str, detail: str = NO_COUNTERPART) -> None:
         self._inbound.ledger.add(path, LossKind.KNOB, detail)
 
     # The start of a block.
 
-    def start(self, event: JsonObject) -> list[Event]:
-        """A `content_block_start` event."""
-        index, block = event.get("index"), event.get("content_block")
-        if type(index) is not int:
-            index = index_of(event, self._last + 1)
-        if not isinstance(block, dict):
-            if not isinstance(block, str):
-                raise UpstreamError.unreadable("a content_block_start event is malformed")
-            block = {"type": _TEXT, "text": block}
-        self._last = index
-        kind = block.get("type")
-        known = wire.BLOCK_FIELDS.get(kind) if type(kind) is str else None
-        if known is None:
-            block = as_known(block)
-            kind = block.get("type")
-            known = wire.BLOCK_FIELDS.get(kind) if type(kind) is str else None
+    def start(
+        self, given: int | str | None, block: AnswerBlock | str, extras: Sequence[Extra] = ()
+    ) -> list[Event]:
+        """A `content_block_start` event: its index as given, the block, its unknown members."""
+        index = self._last = index_of(given, self._last + 1)
+        unknown = list(extras)
+        known = self._known(block, unknown)
         before = self._at.get(index)
-        if before is not None and before[0] is not _CLOSED:
+        if before is not None and before.state is not _CLOSED:
             # A call with pieces continues under its id only.
-            fresh = before[0] not in _CALLS or before[0] is _UNSPELT
-            if is_repeated(self._starts.get(index), block, fresh):
+            if is_repeated(before.start, known, before.state is not _CALL):
                 return []
-            if self._lacks_input(*before):
+            if self._lacks_input(before):
                 raise UpstreamError.unreadable(_NEVER_CAME)
-            closed = self._close(index)
-            self._at[index] = _CLOSED, before[1]
-            return [*closed, *self.start(event)]
-        self._starts[index] = block
-        if index in self._repetitions and self._repetitions[index].begins(block):
-            self._at[index] = _REPEATED, self.count
+            return [*self._close(before), *self.start(index, block, extras)]
+        opened = self._at[index] = Block(index, self.count, known, _SKIPPED)
+        if index in self._repetitions and self._repetitions[index].begins(known):
+            opened.state = _REPEATED
             return []
-        if known is None and self._inbound.options.hosted_tools == "map":
-            events = self._search_block(index, block)
-            if events is not None:
-                return events
-        number = self.take_number()
-        if known is None or type(kind) is not str:
-            self._at[index] = _SKIPPED, number
-            loss = LossKind.KNOB if is_hosted(str(kind)) else LossKind.CONTENT
-            detail = f"a block of type {str(kind)[:60]} {NO_COUNTERPART}"
-            self._inbound.ledger.add(f"content[{number}]", loss, detail)
-            return []
-        if not known.issuperset(block):
-            self._report_unknown(block, known, number)
-        if kind == _TOOL:
-            self._at[index] = _UNSPELT, number
-            self._received[number] = _TOOL, str(block.get("name")), []
-            return [self._called.begin(number, block)]
-        self._at[index] = kind, number
+        self.count += 1
+        if isinstance(known, Other):
+            return self._other_start(opened, known)
+        if unknown:
+            report_extras(self._inbound.ledger, unknown, f"content[{opened.number}].")
+        self._all.append(opened)
+        if isinstance(known, AnswerCall):
+            opened.state = _UNSPELT
+            return [self._call_start(opened, known)]
+        if isinstance(known, AnswerRedacted):
+            opened.state = _REDACTED
+            head = Opened(opened.number, Reasoning(redacted=True))
+            return [head, *self._sealed(opened, known.data)]
+        opened.state = _STATES[type(known)]
         # In a whole message every block is complete.
-        text = block.get(kind) if kind in _TEXTS and not self._is_whole else None
-        if (
-            isinstance(text, str)
-            and text
-            and not any(value for name, value in block.items() if name not in ("type", kind))
-        ):
-            self._at[index] = _HEADED, number
-            self._texts[index] = kind, InitialText(text)
-            block = {**block, kind: ""}
-        elif kind in _TEXTS and not text and not self._is_whole:
-            foreign = kind == _THINKING and event["content_block"].get("type") != _THINKING
-            self._at[index] = "silent reasoning" if foreign else f"silent {kind}", number
-        if kind == _TEXT:
-            return self._text_start(number, block)
-        return self._thinking_start(number, block)
+        if not self._is_whole:
+            if not known.text:
+                if isinstance(block, Other) and isinstance(known, AnswerThinking):
+                    opened.state = _FOREIGN
+            elif not any(astuple(known)[1:]):
+                opened.state, opened.initial = _HEADED, InitialText(known.text)
+                known = type(known)()
+        return self._text_start(opened, known)
 
-    def _report_unknown(self, block: JsonObject, known: frozenset[str], number: int) -> None:
-        if block.get("caller") == {"type": "direct"}:
-            known |= {"caller"}
-        report_unknown(self._inbound.ledger, block, known, f"content[{number}].")
+    def _known(self, block: AnswerBlock | str, extras: list[Extra]) -> AnswerBlock:
+        """A block in the protocol's form, if it has one."""
+        if isinstance(block, str):
+            return AnswerText(block)
+        return as_known(block, extras) if isinstance(block, Other) else block
 
-    def _lacks_input(self, kind: str, number: int) -> bool:
+    def _call_start(self, block: Block, call: AnswerCall) -> Event:
+        number = block.number
+        if not call.name:
+            raise UpstreamError.unreadable("a tool call has no name")
+        self._report_caller(block, call)
+        self.has_calls = True
+        self._ids = self._ids or CallIds("toolu_")
+        given = call.id or f"toolu_{self.message_id}_{number}"
+        call_id = self._ids.take(given, f"{self.message_id}:{number}")
+        if call_id != given:
+            path = f"content[{number}].id"
+            self._inbound.ledger.add(path, LossKind.REPAIRED, "two calls had one id")
+        block.input = to_json_text(object_of(call.input) or {})
+        return Opened(number, ToolCall(id=call_id, name=call.name))
+
+    def _report_caller(self, block: Block, call: AnswerCall) -> None:
+        """Only the model itself as the caller has no meaning of its own."""
+        if call.caller not in (None, {"type": "direct"}):
+            self._lose(f"content[{block.number}].caller")
+
+    def _lacks_input(self, block: Block) -> bool:
         """Whether a block is a call with no input in its start and no piece."""
-        return kind is _UNSPELT and self._called.lacks_input(number)
+        return block.state is _UNSPELT and block.input == _NO_INPUT
 
-    def _search_block(self, index: int, block: JsonObject) -> list[Event] | None:
-        """The events of a web search block: its call opens what its result closes. None for another
-        block."""
-        if search_blocks.is_call(block):
-            number = self.take_number()
-            self._report_unknown(block, wire.BLOCK_FIELDS[_TOOL], number)
-            self._at[index] = _SEARCH, number
-            return [self._searched.begin(number, block)]
-        events = self._searched.result(block)
-        if events is not None:
-            number = self.take_number()
-            self._at[index] = _SKIPPED, number
-            self._lose(f"content[{number}]", "of what a search found only the URLs can be told")
+    def _other_start(self, block: Block, start: Other) -> list[Event]:
+        """A block without a canonical counterpart, but for web searches: the call of one opens what
+        its result closes."""
+        kind, value, number = start.kind, start.value, block.number
+        if self._inbound.options.hosted_tools == "map":
+            if kind == web_search.CALL and value.get("name") == web_search.NAME:
+                extras: list[Extra] = []
+                call = BLOCK.tolerate({**value, "type": "tool_use"}, extras)
+                assert isinstance(call, AnswerCall)
+                report_extras(self._inbound.ledger, extras, f"content[{number}].")
+                self._report_caller(block, call)
+                block.state, block.input = _SEARCH, to_json_text(call.input or {})
+                self._searches[str(call.id)] = block
+                return [Opened(number, WebSearch())]
+            of = str(value.get("tool_use_id")) if kind == web_search.RESULT else ""
+            search = self._searches.pop(of, None)
+            if search is not None:
+                self._lose(f"content[{number}]", "of what a search found only the URLs can be told")
+                sources = web_search.sources_of(value.get("content"))
+                found = [Annotated(search.number, UrlCitation(url=url)) for url in sources]
+                return [*found, *self._query(search), Closed(search.number)]
+        loss = LossKind.KNOB if is_hosted(kind) else LossKind.CONTENT
+        detail = f"a block of type {kind[:60]} {NO_COUNTERPART}"
+        self._inbound.ledger.add(f"content[{number}]", loss, detail)
+        return []
+
+    def _query(self, search: Block) -> list[Event]:
+        """The query of a search, once its input is complete."""
+        query = web_search.query_of_text(search.input)
+        search.input = ""
+        return [Delta(search.number, query)] if query else []
+
+    def _text_start(self, block: Block, start: AnswerText | AnswerThinking) -> list[Event]:
+        head = _NO_TEXT if isinstance(start, AnswerText) else Reasoning()
+        events: list[Event] = [Opened(block.number, head), *self._piece(block, start.text or "")]
+        if isinstance(start, AnswerThinking):
+            return events + self._sealed(block, start.signature)
+        for citation in start.citations or ():
+            events += self._annotated(block, citation)
         return events
 
-    def _text_start(self, number: int, block: JsonObject) -> list[Event]:
-        self._received[number] = _TEXT, "", []
-        events: list[Event] = [Opened(number, _NO_TEXT)]
-        text = block.get("text")
-        if isinstance(text, str) and text:
-            events += self._piece(number, text)
-        citations = block.get("citations")
-        for citation in citations if isinstance(citations, list) else ():
-            events += self._annotated(number, citation)
-        return events
-
-    def _annotated(self, number: int, citation: Any) -> list[Event]:
+    def _annotated(self, block: Block, citation: Any) -> list[Event]:
         if not isinstance(citation, dict):
             return []
         annotation = read_annotation(citation)
         if isinstance(annotation, UrlCitation):
             report_unknown(self._inbound.ledger, citation, wire.CITATION_FIELDS, "citations.")
-        return [Annotated(number, annotation)]
+        return [Annotated(block.number, annotation)]
 
-    def _thinking_start(self, number: int, block: JsonObject) -> list[Event]:
-        redacted = block["type"] == _REDACTED
-        self._received[number] = _THINKING, "", []
-        events: list[Event] = [Opened(number, Reasoning(redacted=redacted))]
-        text = "" if redacted else block.get("thinking")
-        if isinstance(text, str) and text:
-            events += self._piece(number, text)
-        return events + self._sealed(number, block.get("data" if redacted else "signature"))
-
-    def _sealed(self, number: int, state: Any) -> list[Event]:
-        if not isinstance(state, str) or not state:
+    def _sealed(self, block: Block, state: str | None) -> list[Event]:
+        if not state:
             return []
-        return [Sealed(number, Opaque(wire.NAME, state, account=self._inbound.account))]
+        return [Sealed(block.number, Opaque(wire.NAME, state, account=self._inbound.account))]
 
-    def _piece(self, number: int, text: str) -> list[Event]:
+    def _piece(self, block: Block, text: str) -> list[Event]:
         """The events of a further piece of a block."""
         if not text:
             return []
-        self._received[number][2].append(text)
-        return [Delta(number, text)]
+        block.pieces.append(text)
+        return [Delta(block.number, text)]
 
-    # Its deltas.
+    # Its pieces.
 
-    def piece(self, event: shapes.BlockDelta) -> Iterable[Event] | None:
-        """A delta of the exact form. None unless it is a further piece of a block of its kind."""
-        kind, number = self._at.get(event.index, _NO_BLOCK)
-        delta = event.delta
-        if _GROWING[type(delta)] != kind:
-            return None
-        if not delta.text:
-            return ()
-        self._received[number][2].append(delta.text)
-        return (Delta(number, delta.text),)
-
-    def delta(self, event: JsonObject) -> Iterable[Event]:
-        """A `content_block_delta` event."""
-        index, delta = event.get("index"), event.get("delta")
+    def piece(self, event: BlockDelta, extras: Sequence[Extra] = ()) -> Iterable[Event]:
+        """A `content_block_delta` event, with its unknown members."""
+        piece, index = event.delta, event.index
         if type(index) is not int:
-            index = index_of(event, max(self._last, 0))
-        if type(delta) is not dict:
-            raise UpstreamError.unreadable(_MALFORMED)
-        kind, number = self._at.get(index, _NO_BLOCK)
-        what = delta.get("type")
-        if kind == _TEXT and what == "text_delta":
-            text = delta.get("text")
-        elif kind == _TOOL and what == "input_json_delta":
-            text = delta.get("partial_json")
-            if type(text) is dict:
-                text = to_json_text(text)
-        elif kind == _THINKING and what == "thinking_delta":
-            text = delta.get("thinking")
-        else:
-            return self._rare_delta(index, kind, number, str(what), delta)
-        if len(delta) > 2 or len(event) > 3:
-            ledger = self._inbound.ledger
-            report_unknown(ledger, delta, wire.DELTA_FIELDS[what], f"content[{number}].")
-            report_unknown(ledger, event, wire.DELTA_EVENT_FIELDS)
-        if type(text) is not str:
-            raise UpstreamError.unreadable(_MALFORMED)
+            return self._again(index_of(index, max(self._last, 0)), piece, extras)
+        block = self._at.get(index)
+        if block is None or _GROWING.get(type(piece)) != block.state:
+            return self._rare_piece(index, block, piece)
+        if extras:
+            report_extras(self._inbound.ledger, extras, f"content[{block.number}].")
+        text = _text_of(piece)
         if not text:
             return ()
-        self._received[number][2].append(text)
-        return (Delta(number, text),)
+        block.pieces.append(text)
+        return (Delta(block.number, text),)
 
-    def _rare_delta(
-        self, index: int, kind: str, number: int, what: str, delta: JsonObject
-    ) -> list[Event]:
-        """A delta that is the first of its block, or out of place."""
-        if kind in _SILENT:
-            foreign = kind == "silent reasoning" and what == "text_delta"
-            self._at[index] = _FOREIGN if foreign else _SILENT[kind], number
-            return self._again(index, delta)
-        if kind in _CALLS and what == "input_json_delta":
-            return self._input_piece(index, kind, number, delta)
-        if kind is _FOREIGN and isinstance(text := delta.get("text"), str):
-            return self._piece(number, text)
-        if what == "signature_delta" and kind == _THINKING:
-            return self._sealed(number, delta.get("signature"))
-        if what == "citations_delta" and kind == _TEXT:
-            return self._annotated(number, delta.get("citation"))
-        if kind is _SEARCH and what == "input_json_delta":
-            self._searched.add(number, delta.get("partial_json"))
-            return []
-        if kind is _REPEATED:
-            self._repetitions[index].add(delta)
-            return []
-        if kind is _HEADED:
-            return self._after_head(index, number, what, delta)
-        if what not in wire.DELTA_FIELDS and (named := named_delta(delta)) is not None:
-            return self._again(index, named)
-        if kind is _NONE or kind is _CLOSED:
-            return self._unannounced(index, kind, what, delta)
-        opened = _OPENS.get(what)
-        text = delta.get(opened) if opened is not None else None
-        if isinstance(text, str) and text and opened is not None:
-            return self._stray(index, opened, text)
-        if what == "input_json_delta" and kind is not _SKIPPED and delta.get("partial_json"):
-            raise UpstreamError.unreadable("a piece of a tool call is in a block that is none")
-        if kind is not _SKIPPED:
-            loss = LossKind.KNOB if what in wire.DELTA_FIELDS else LossKind.CONTENT
-            self._inbound.ledger.add(f"content[{number}].{what[:60]}", loss, NO_COUNTERPART)
+    def _rare_piece(self, index: int, block: Block | None, piece: Piece) -> list[Event]:
+        """A piece that is the first of its block, or out of place."""
+        events = None if block is None else self._own_piece(block, piece)
+        if events is not None:
+            return events
+        if isinstance(piece, Other):
+            named = named_piece(piece.value, piece.kind)
+            if named is not None:
+                return self._again(index, named)
+        if block is None or block.state is _CLOSED:
+            return self._unannounced(index, block, piece)
+        if isinstance(piece, TextDelta | ThinkingDelta) and piece.text:
+            return self._stray(index, piece)
+        if block.state is not _SKIPPED:
+            if isinstance(piece, InputDelta) and piece.text:
+                problem = "a piece of a tool call is in a block that is none"
+                raise UpstreamError.unreadable(problem)
+            loss = LossKind.CONTENT if isinstance(piece, Other) else LossKind.KNOB
+            path = f"content[{block.number}].{_type_of(piece)}"
+            self._inbound.ledger.add(path, loss, NO_COUNTERPART)
         return []
 
-    def _again(self, index: int, delta: JsonObject) -> list[Event]:
-        return list(self.delta({"index": index, "delta": delta}))
-
-    def _input_piece(self, index: int, kind: str, number: int, delta: JsonObject) -> list[Event]:
-        """A piece of a call's input: the first, or any one if the start had the input."""
-        piece = delta.get("partial_json")
-        text = to_json_text(piece) if isinstance(piece, dict) else piece
-        if text == NO_INPUT and kind is _UNSPELT:
-            return []  # a placeholder for the input in the start, or for later pieces
-        if text and isinstance(text, str):
-            self._called.add(number, text)
-            self._at[index] = _SPELT_AGAIN if self._called.is_given(number) else _TOOL, number
-            return self._piece(number, text)
-        if not isinstance(text, str):
-            raise UpstreamError.unreadable(_MALFORMED)
+    def _own_piece(self, block: Block, piece: Piece) -> list[Event] | None:
+        """A piece that a block in its state may have besides more of its text. None for another."""
+        state = block.state
+        if state is _FOREIGN:
+            # Reasoning under another name than the protocol's may have its text in text pieces.
+            if isinstance(piece, TextDelta):
+                return self._piece(block, piece.text)
+            block.state = _THINKING
+            return self._again(block.index, piece)
+        if state is _REPEATED:
+            self._repetitions[block.index].add(piece)
+            return []
+        if state is _HEADED:
+            return self._after_head(block, piece)
+        if state is _THINKING and isinstance(piece, SignatureDelta):
+            return self._sealed(block, piece.signature)
+        if state is _TEXT and isinstance(piece, CitationsDelta):
+            return self._annotated(block, piece.citation)
+        if not isinstance(piece, InputDelta) or state not in (_UNSPELT, _SEARCH):
+            return None
+        text = _text_of(piece)
+        if state is _SEARCH:
+            # The start has an empty input, and its pieces follow.
+            block.input = text if block.input == _NO_INPUT else block.input + text
+        elif text and text != _NO_INPUT:
+            # An empty object is a placeholder for the input in the start, or for later pieces.
+            block.state, block.input = _CALL, ""
+            return self._piece(block, text)
         return []
 
-    def _after_head(self, index: int, number: int, what: str, delta: JsonObject) -> list[Event]:
+    def _again(self, index: int, piece: Piece, extras: Sequence[Extra] = ()) -> list[Event]:
+        return list(self.piece(BlockDelta(index=index, delta=piece), extras))
+
+    def _after_head(self, block: Block, piece: Piece) -> list[Event]:
         """A piece of a block that began with a text."""
-        kind, head = self._texts[index]
-        piece = delta.get(kind)
-        if _OPENS.get(what) != kind or not isinstance(piece, str):
-            return [*self._end_initial(index, number, head.end()), *self._again(index, delta)]
-        text = head.add(piece)
-        return self._end_initial(index, number, text) if head.is_over else []
+        head = block.initial
+        assert head is not None
+        if isinstance(piece, TextDelta | ThinkingDelta) and _OPENS[type(piece)] is type(
+            block.start
+        ):
+            text = head.add(piece.text)
+            return self._end_initial(block, head, text) if head.is_over else []
+        return [*self._end_initial(block, head, head.end()), *self._again(block.index, piece)]
 
-    def _end_initial(self, index: int, number: int, text: str) -> list[Event]:
-        kind, head = self._texts.pop(index)
-        self._at[index] = kind, number
+    def _end_initial(self, block: Block, head: InitialText, text: str) -> list[Event]:
+        block.state, block.initial = _STATES[type(block.start)], None
         if head.repeated:
-            self._lose(f"content[{number}].{kind}", "its pieces say again what it began with")
-        return self._piece(number, text)
+            path = f"content[{block.number}].{block.state}"
+            self._lose(path, "its pieces say again what it began with")
+        return self._piece(block, text)
 
-    def _unannounced(self, index: int, kind: str, what: str, delta: JsonObject) -> list[Event]:
+    def _unannounced(self, index: int, block: Block | None, piece: Piece) -> list[Event]:
         """A piece of a block that never started, or that is over."""
-        opened = _OPENS.get(what)
-        if opened is not None and (kind is _NONE or delta.get(opened)):
-            head = {"index": index, "content_block": {"type": opened}}
-            return [*self.start(head), *self._again(index, delta)]
-        if kind is _NONE:
+        opened, text = _OPENS.get(type(piece)), _text_of(piece)
+        if opened is not None and (block is None or text):
+            return [*self.start(index, opened()), *self._again(index, piece)]
+        if block is None:
             raise UpstreamError.unreadable("a block of its stream has no start")
-        piece = delta.get("partial_json")
-        if isinstance(piece, str) and piece.strip():
+        if text.strip():
             raise UpstreamError.unreadable("a tool call goes on after its end")
-        self._lose(f"content[{self._at[index][1]}].{what[:60]}", _LATE)
+        self._lose(f"content[{block.number}].{_type_of(piece)}", _LATE)
         return []
 
-    def _stray(self, index: int, kind: str, text: str) -> list[Event]:
+    def _stray(self, index: int, piece: TextDelta | ThinkingDelta) -> list[Event]:
         """Text or thinking under the index of a block of another kind, read as a separate block."""
-        known = self._strays.get((index, kind))
+        opened = _OPENS[type(piece)]
+        known = self._strays.get((index, opened))
         if known is not None:
-            return self._piece(known, text)
-        number = self._strays[index, kind] = self.take_number()
-        head = {"type": kind, kind: text}
-        if kind == _TEXT:
-            return self._text_start(number, head)
-        return self._thinking_start(number, head)
+            return self._piece(known, piece.text)
+        start = opened(piece.text)
+        stray = Block(index, self.take_number(), start, _STATES[opened])
+        self._strays[index, opened] = stray
+        self._all.append(stray)
+        return self._text_start(stray, start)
 
-    def end_piece(self, delta: JsonObject) -> list[Event] | None:
+    def end_piece(self, end: JsonObject) -> list[Event] | None:
         """A piece of the last block inside the message's end. None for anything else."""
-        piece = named_delta(delta) if str(delta.get("type")) in _OPENS else None
+        piece = named_piece(end) if end.get("type") in _END_PIECES else None
         return None if piece is None else self._again(self._last, piece)
 
     # Its end.
 
-    def stop(self, event: JsonObject) -> list[Event]:
-        """A `content_block_stop` event."""
-        index = index_of(event, self._last)
-        if wire.STOP_EVENT_FIELDS.issuperset(event):
-            return self._close(index)
-        return self._missing_at_stop(index, event)
-
-    def _missing_at_stop(self, index: int, event: JsonObject) -> list[Event]:
-        """The stop of a block that repeats it whole, as events of the vendor's SDK helpers do."""
-        kind, number = self._at.get(index, _NO_BLOCK)
-        block = event.get("content_block")
-        if isinstance(block, dict) and (
-            kind is _NONE or (kind is _CLOSED and is_another(self._starts.get(index), block))
-        ):
-            index = max(index, self._last + 1)
-            begun = self.start({"index": index, "content_block": block})
-            return [*begun, *self._close(index)]
-        block = block if isinstance(block, dict) else event
-        if self._lacks_input(kind, number) and block.get("input"):
-            self._called.give(number, block["input"])
+    def stop(self, given: int | str | None, unknown: JsonObject) -> list[Event]:
+        """A `content_block_stop` event, which of some servers has the whole block, as events of the
+        vendor's SDK helpers do: its index as given, and its unknown members."""
+        index = index_of(given, self._last)
+        block = self._at.get(index)
         missing: list[Event] = []
-        if kind is _HEADED:
-            missing = self._end_initial(index, number, self._texts[index][1].end())
-        if kind is not _UNSPELT and kind not in _ASIDE:
-            missing += self._piece(number, rest_of_block(self._received[number], block))
-        return [*missing, *self._close(index)]
+        whole = unknown.get("content_block")
+        if isinstance(whole, dict):
+            known = self._known(BLOCK.tolerate(whole, []), [])
+            if block is None or (block.state is _CLOSED and is_another(block.start, known)):
+                index = max(index, self._last + 1)
+                return [*self.start(index, known), *self._close(self._at[index])]
+            missing = self._missing(block, known)
+        elif unknown and block is not None and not isinstance(block.start, Other):
+            known = BLOCK.tolerate({**unknown, "type": _type_of(block.start)}, [])
+            missing = self._missing(block, known)
+        return missing if block is None else [*missing, *self._close(block)]
 
-    def _close(self, index: int) -> list[Event]:
-        kind, number = self._at.get(index, _NO_BLOCK)
-        if kind is _NONE or kind is _CLOSED:
-            return []
+    def _missing(self, block: Block, whole: AnswerBlock) -> list[Event]:
+        """The part of a whole block that was not received before."""
+        missing: list[Event] = []
+        if self._lacks_input(block) and isinstance(whole, AnswerCall) and whole.input:
+            block.input = to_json_text(object_of(whole.input))
+        if block.initial is not None:
+            missing = self._end_initial(block, block.initial, block.initial.end())
+        if block.state not in _ASIDE:
+            missing += self._piece(block, rest_of_block(block, whole))
+        return missing
+
+    def _close(self, block: Block) -> list[Event]:
+        state = block.state
         events: list[Event] = []
-        if kind is _HEADED:
-            events = self._end_initial(index, number, self._texts[index][1].end())
-        self._at[index] = _CLOSED, number
-        if kind is _REPEATED:
-            if not self._repetitions.pop(index).is_whole():
+        if state is _CLOSED:
+            return events
+        if block.initial is not None:
+            events = self._end_initial(block, block.initial, block.initial.end())
+        block.state = _CLOSED
+        if state is _REPEATED:
+            if not self._repetitions.pop(block.index).is_whole():
                 raise UpstreamError.unreadable("its blocks are not those that its start has")
-        elif kind is _SEARCH:
+        elif state is _SEARCH:
             # It stays open until its result comes.
-            events = self._searched.query(number)
-        elif kind is not _SKIPPED:
-            if kind in _CALLS:
-                events = self._piece(number, self._called.end(number))
-            events.append(Closed(number))
-        if self._strays:
-            for at, stray in [place for place in self._strays if place[0] == index]:
-                events.append(Closed(self._strays.pop((at, stray))))
+            events = self._query(block)
+        elif state is not _SKIPPED:
+            if isinstance(block.start, AnswerCall):
+                events = self._piece(block, self._rest_of_input(block, block.start))
+            events.append(Closed(block.number))
+        for place in [place for place in self._strays if place[0] == block.index]:
+            events.append(Closed(self._strays.pop(place).number))
         return events
+
+    def _rest_of_input(self, block: Block, start: AnswerCall) -> str:
+        """The input of a call without pieces. Those of another have to be the input that the start
+        has, if it has one."""
+        given = object_of(start.input)
+        if given and block.pieces and object_of("".join(block.pieces)) != given:
+            problem = "the pieces of a tool call are not the input that its start has"
+            raise UpstreamError.unreadable(problem)
+        return block.input
+
+
+_END_PIECES = frozenset(str(piece.__struct_config__.tag) for piece in _OPENS)
+
+
+def _type_of(one: Piece | AnswerBlock) -> str:
+    """The type of a piece, or of a block."""
+    return one.kind[:60] if isinstance(one, Other) else str(one.__struct_config__.tag)
+
+
+def _text_of(piece: Piece) -> str:
+    """The text of a piece; empty if it has none."""
+    text = getattr(piece, "text", "")
+    return text if isinstance(text, str) else to_json_text(text)
+
+
+def index_of(given: int | str | None, otherwise: int) -> int:
+    """The index of an event, which some servers write as text or leave out."""
+    if type(given) is str and given.isascii() and given.isdecimal():
+        return int(given[:9])
+    return given if type(given) is int else otherwise

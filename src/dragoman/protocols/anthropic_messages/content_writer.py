@@ -13,7 +13,6 @@ from dragoman.canonical.blocks import (
     Document,
     FileId,
     Foreign,
-    ForeignCitation,
     Image,
     Nested,
     PlainText,
@@ -32,12 +31,12 @@ from dragoman.canonical.requests import Role
 from dragoman.canonical.tools import with_renamed_keys, wrap_custom
 from dragoman.jsontext import object_of
 from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.annotations import own_citation
 from dragoman.protocols.anthropic_messages.caching import mark
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 
-_OLD_VERSION = "2023-06-01"
 _PDF = "application/pdf"
 
 
@@ -112,11 +111,7 @@ class BlockWriter:
         return (entry,)
 
     def _annotated(self, block: Text) -> Iterable[JsonObject]:
-        own = [
-            annotation.raw
-            for annotation in block.annotations
-            if isinstance(annotation, ForeignCitation) and annotation.origin == wire.NAME
-        ]
+        own = [raw for one in block.annotations if (raw := own_citation(one)) is not None]
         # A user's text with citations is refused.
         remaining = own if self._role == "assistant" else []
         if block.phase is not None:
@@ -140,30 +135,32 @@ class BlockWriter:
         if block.detail not in (None, "auto"):
             self._lose(block, LossKind.KNOB, "image detail has no counterpart upstream")
         source = block.source
-        match source:
-            case Url():
-                written = {"type": "url", "url": source.url}
-            case FileId(vendor=wire.VENDOR):
-                written = {"type": "file", "file_id": source.id}
-            case Base64():
-                media_type = source.media_type.lower()
-                media_type = "image/jpeg" if media_type == "image/jpg" else media_type
-                if media_type not in wire.IMAGE_TYPES:
-                    return self._cannot(block, f"an image of type {media_type[:40]}")
-                written = {"type": "base64", "media_type": media_type, "data": source.data}
-            case FileId():
-                return self._cannot(block, "a file of another vendor's store")
+        if isinstance(source, Base64):
+            media_type = source.media_type.lower()
+            media_type = "image/jpeg" if media_type == "image/jpg" else media_type
+            if media_type not in wire.IMAGE_TYPES:
+                return self._cannot(block, f"an image of type {media_type[:40]}")
+            written = _base64(media_type, source.data)
+        elif (linked := self._linked(block, source)) is not None:
+            written = linked
+        else:
+            return ()
         entry: JsonObject = {"type": "image", "source": written}
         mark(entry, block.cache, block.path)
         return (entry,)
 
+    def _linked(self, block: Block, source: Url | FileId) -> JsonObject | None:
+        if isinstance(source, Url):
+            return {"type": "url", "url": source.url}
+        if source.vendor == wire.VENDOR:
+            return {"type": "file", "file_id": source.id}
+        self._cannot(block, "a file of another vendor's store")
+        return None
+
     def _refused_here(self) -> bool:
         """Whether images and documents are refused in a turn of this role."""
         if self._role == "assistant":
-            return (
-                self._outbound.capabilities.of(MessagesCapabilities).anthropic_version
-                != _OLD_VERSION
-            )
+            return not self._outbound.capabilities.of(MessagesCapabilities).is_old
         return self._role != "user"
 
     def _document(self, block: Document) -> Iterable[JsonObject]:
@@ -187,19 +184,14 @@ class BlockWriter:
         match source:
             case PlainText():
                 return _text_source(source.text)
-            case Url():
-                return {"type": "url", "url": source.url}
             case Nested():
                 inner = [entry for item in source.blocks for entry in self._unmarked(item)]
                 return {"type": "content", "content": inner}
-            case FileId(vendor=wire.VENDOR):
-                return {"type": "file", "file_id": source.id}
-            case FileId():
-                self._cannot(block, "a file of another vendor's store")
-                return None
+            case Url() | FileId():
+                return self._linked(block, source)
         media_type = source.media_type.lower().partition(";")[0].strip()
         if media_type == _PDF:
-            return {"type": "base64", "media_type": _PDF, "data": source.data}
+            return _base64(_PDF, source.data)
         text = _decoded_text(source.data) if media_type.startswith("text/") else None
         if text is None:
             self._cannot(block, f"a document of type {media_type[:40]}")
@@ -318,6 +310,10 @@ class BlockWriter:
 def is_plain(entry: JsonObject) -> bool:
     """Whether an entry is a text and nothing else, for which a string can stand."""
     return len(entry) == 2 and entry["type"] == "text" and "text" in entry
+
+
+def _base64(media_type: str, data: str) -> JsonObject:
+    return {"type": "base64", "media_type": media_type, "data": data}
 
 
 def _text_source(text: str) -> JsonObject:

@@ -18,7 +18,7 @@ from dragoman.protocols.anthropic_messages.settings import MessagesOptions
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.request_settings import GO_ON
-from dragoman.protocols.system_text import SYSTEM_ROLES, place_system_text
+from dragoman.protocols.system_text import SYSTEM_ROLES, lose_name, place_system_text
 
 _THINKING = ("thinking", "redacted_thinking")
 _OPENING = "(The conversation begins with the assistant.)"
@@ -117,9 +117,7 @@ class _Placement:
         return Conversation(self._system, messages, last_path)
 
     def _content(self, turn: Turn, role: Role) -> list[JsonObject]:
-        if turn.name is not None:
-            detail = "names of speakers have no counterpart upstream"
-            self._outbound.ledger.add(f"{turn.path}.name", LossKind.KNOB, detail)
+        lose_name(turn, self._outbound)
         return self._writer.turn(turn.blocks, role)
 
     def _add(self, turn: Turn) -> None:

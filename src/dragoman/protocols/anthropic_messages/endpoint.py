@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 
 from msgspec import Raw
 from msgspec.structs import replace
 
 from dragoman.canonical.options import Capabilities
-from dragoman.protocols.anthropic_messages.attribution import user_attribution
-from dragoman.protocols.anthropic_messages.counting import COUNTING
-from dragoman.protocols.anthropic_messages.limits import LIMIT_NAMES, limit_lines
+from dragoman.jsontext import object_of
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
-from dragoman.protocols.base import Endpoint, service_tier
+from dragoman.protocols.base import Attribution, Counting, Endpoint, RateLimit, service_tier
+from dragoman.protocols.counting import read_count
 from dragoman.protocols.hosts import host_of, is_below
 from dragoman.protocols.limits import highest_of, lowered_to
 from dragoman.protocols.model_lists import MODELS
-from dragoman.protocols.raw import text_of
+from dragoman.protocols.raw import split_object, text_of
 
 LONGEST_WHOLE = 21_333
 """Output limit, in tokens, up to which the vendor's SDKs wait for a whole answer: ten minutes at
@@ -45,12 +46,43 @@ def asked_tier(members: Mapping[str, Raw]) -> str | None:
     return "fast" if text_of(members.get("speed")) == "fast" else service_tier(members)
 
 
+def user_attribution(members: Mapping[str, Raw]) -> Attribution:
+    """The user id in `metadata` without the session, of which one user has many. Claude Code writes
+    `user_..._account_..._session_...`, later versions a JSON object."""
+    user_id = text_of((split_object(members.get("metadata")) or {}).get("user_id"))
+    if user_id.startswith("{") and (parts := object_of(user_id)) is not None:
+        user = parts.get("account_uuid") or parts.get("device_id")
+        return Attribution(user if isinstance(user, str) else "")
+    return Attribution(user_id.partition("_session_")[0])
+
+
+def limit_lines(limit: RateLimit) -> bytes:
+    """The function behind `Endpoint.limit_lines`, as in the service's documentation of rate
+    limits."""
+    name = f"anthropic-ratelimit-{limit.name}"
+    reset = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(math.ceil(limit.resets_at)))
+    lines = f"{name}-limit: {limit.amount}\r\n{name}-remaining: %d\r\n{name}-reset: {reset}\r\n"
+    return lines.encode()
+
+
+def counted_as(members: Mapping[str, Raw]) -> Mapping[str, Raw]:
+    """The function behind `Counting.completed`: a request for an answer needs an output limit."""
+    return {"max_tokens": Raw(b"1"), **members}
+
+
 ENDPOINT = Endpoint(
     path="/messages",
     id_prefix="msg_",
     key_headers=(b"x-api-key",),
     sign=b"anthropic-version",
-    counting=COUNTING,
+    counting=Counting(
+        path="/messages/count_tokens",
+        # What message_count_tokens_params.py of anthropic does not have.
+        uncounted=("max_tokens", "stream", "stop_sequences", "metadata", "service_tier"),
+        completed=counted_as,
+        read=read_count,
+        write=lambda counted: {"input_tokens": counted},
+    ),
     models=replace(MODELS, query="limit=1000"),
     settings={
         "max_tokens": "max_tokens",
@@ -69,6 +101,11 @@ ENDPOINT = Endpoint(
     limits=highest_of("max_tokens"),
     limited=lowered_to("max_tokens"),
     tier=asked_tier,
-    limit_names=LIMIT_NAMES,
+    limit_names={
+        "requests": "requests",
+        "tokens": "tokens",
+        "input_tokens": "input-tokens",
+        "output_tokens": "output-tokens",
+    },
     limit_lines=limit_lines,
 )

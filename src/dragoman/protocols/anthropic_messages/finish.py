@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.shapes import Stop
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import (
     FILTER_WORDS,
@@ -39,25 +37,22 @@ _STOPPED = Finish(FinishReason.STOP)
 _CALLED = Finish(FinishReason.TOOL_CALLS)
 
 
-def read_finish(stop: Mapping[str, Any], has_calls: bool) -> Finish:
-    """The end of an answer from its `stop_reason`, `stop_sequence` and `stop_details`.
+def read_finish(stop: Stop, has_calls: bool) -> Finish:
+    """The end of an answer.
 
     Whether tools are to be called is decided by the calls themselves, for servers confuse
     `end_turn` and `tool_use` both ways. The reason has to be known.
     """
-    reason = _REASONS.get(_own_word(stop.get("stop_reason")), FinishReason.STOP)
+    reason = _REASONS.get(_own_word(stop.stop_reason), FinishReason.STOP)
     if reason in (FinishReason.STOP, FinishReason.TOOL_CALLS):
         return _CALLED if has_calls else _STOPPED
-    sequence = stop.get("stop_sequence") if reason is FinishReason.STOP_SEQUENCE else None
-    details = stop.get("stop_details")
-    category = None
-    if reason is FinishReason.CONTENT_FILTER and isinstance(details, dict):
-        category = details.get("category")
+    is_refusal = reason is FinishReason.CONTENT_FILTER
+    details = stop.stop_details if is_refusal else None
     return Finish(
         reason,
-        sequence if isinstance(sequence, str) else None,
-        category if isinstance(category, str) else None,
-        declined=reason is FinishReason.CONTENT_FILTER,
+        stop.stop_sequence if reason is FinishReason.STOP_SEQUENCE else None,
+        None if details is None else details.category,
+        declined=is_refusal,
     )
 
 
@@ -80,13 +75,10 @@ def _own_word(word: object) -> str:
     return next((own for words, own in _OTHERS if word in words), word)
 
 
-def explanation_of(stop: Mapping[str, Any]) -> str:
+def explanation_of(stop: Stop) -> str:
     """The model's explanation of a refusal, empty if it gave none."""
-    details = stop.get("stop_details")
-    if stop.get("stop_reason") != "refusal" or not isinstance(details, dict):
-        return ""
-    explanation = details.get("explanation")
-    return explanation if isinstance(explanation, str) else ""
+    details = stop.stop_details if stop.stop_reason == "refusal" else None
+    return (details.explanation if details is not None else None) or ""
 
 
 def write_finish(finish: Finish, has_calls: bool, refusal: str | None) -> JsonObject:

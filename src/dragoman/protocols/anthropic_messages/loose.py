@@ -1,42 +1,47 @@
-"""Blocks and deltas of loosely conforming servers, converted to the protocol's form."""
+"""Blocks and pieces of loosely conforming servers, converted to the protocol's form."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from dragoman import jsontext
 from dragoman.canonical.losses import Ledger, LossKind
-from dragoman.protocols.anthropic_messages import wire
+from dragoman.canonical.requests import Extra
+from dragoman.protocols.anthropic_messages import shapes, wire
 from dragoman.protocols.fields import SPEAKING, JsonObject
+from dragoman.protocols.reading import Reader
 
-_MEMBERS = {
-    "text": ("text", "text_delta"),
-    "thinking": ("thinking", "thinking_delta"),
-    "reasoning": ("thinking", "thinking_delta"),
-    "reasoning_content": ("thinking", "thinking_delta"),
-    "partial_json": ("partial_json", "input_json_delta"),
-    "signature": ("signature", "signature_delta"),
+_PIECES = {
+    "text": shapes.TextDelta,
+    "thinking": shapes.ThinkingDelta,
+    "reasoning": shapes.ThinkingDelta,
+    "reasoning_content": shapes.ThinkingDelta,
+    "partial_json": shapes.InputDelta,
+    "signature": shapes.SignatureDelta,
 }
-"""Members that identify an object of unknown type: the protocol's member for it, and its delta
-type."""
+"""The pieces that members identify, in an object of unknown type."""
+
+BLOCK: Reader[shapes.AnswerBlock] = Reader(shapes.AnswerBlock)  # type: ignore[arg-type]
+_PLACE = "content_block"
 
 
-def as_known(block: JsonObject) -> JsonObject:
-    """A block of unknown type in the form that its members suggest; unchanged if they suggest
-    none."""
-    kind = block.get("type")
-    if type(kind) is str and is_hosted(kind):
+def as_known(block: shapes.Other, extras: list[Extra]) -> shapes.AnswerBlock:
+    """A block of unknown type as the one that its members suggest, with its unknown members among
+    the extras; unchanged if they suggest none."""
+    value, kind = block.value, block.kind
+    if is_hosted(kind):
         return block
-    if isinstance(block.get("name"), str) and ("input" in block or "arguments" in block):
-        given = block.get("input", block.get("arguments"))
-        rest = {key: value for key, value in block.items() if key != "arguments"}
-        return {**rest, "type": "tool_use", "input": object_of(given)}
+    if isinstance(value.get("name"), str) and ("input" in value or "arguments" in value):
+        given = value.get("input", value.get("arguments"))
+        rest = {key: inner for key, inner in value.items() if key != "arguments"}
+        return BLOCK.tolerate({**rest, "type": "tool_use", "input": given}, extras, _PLACE)
     for name in ("text", "thinking", "reasoning"):
-        text = block.get(name)
-        if isinstance(text, str):
-            own = "thinking" if _is_thought(kind) else _MEMBERS[name][0]
-            rest = {key: value for key, value in block.items() if key != name}
-            return {**rest, "type": own, own: text}
+        if isinstance(value.get(name), str):
+            own = "text" if name == "text" and not _is_thought(kind) else "thinking"
+            rest = {key: inner for key, inner in value.items() if key != name}
+            return BLOCK.tolerate({**rest, "type": own, own: value[name]}, extras, _PLACE)
     return block
 
 
@@ -48,20 +53,20 @@ def object_of(given: Any) -> Any:
     return given if found is None else found
 
 
-def named_delta(delta: JsonObject) -> JsonObject | None:
-    """A delta of unknown type in the form that its members suggest; None if they suggest none."""
-    for name, (own, kind) in _MEMBERS.items():
-        text = delta.get(name)
+def named_piece(value: JsonObject, kind: str = "") -> shapes.Piece | None:
+    """A piece of unknown type in the form that its members suggest; None if they suggest none."""
+    for name, piece in _PIECES.items():
+        text = value.get(name)
         if isinstance(text, str):
-            if name == "text" and _is_thought(delta.get("type")):
-                own, kind = _MEMBERS["thinking"]
-            return {"type": kind, own: text}
+            return (
+                shapes.ThinkingDelta(text) if name == "text" and _is_thought(kind) else piece(text)
+            )
     return None
 
 
-def _is_thought(kind: Any) -> bool:
+def _is_thought(kind: str) -> bool:
     """Whether an unknown type is a word for reasoning, the text of which is not an answer."""
-    return isinstance(kind, str) and any(word in kind for word in ("reason", "think", "thought"))
+    return any(word in kind for word in ("reason", "think", "thought"))
 
 
 def is_hosted(kind: str) -> bool:
@@ -73,13 +78,30 @@ def is_hosted(kind: str) -> bool:
 NO_COUNTERPART = "has no counterpart for the client"
 
 
+def report_extras(ledger: Ledger, extras: Iterable[Extra], place: str = "") -> None:
+    """Report the unknown members of an event, unless they are empty. `place` is the path of the
+    block that it is of."""
+    for extra in extras:
+        inner = _INNER.match(extra.path)
+        path = extra.path if inner is None else place + extra.path[inner.end() :]
+        _report(ledger, path, extra.value)
+
+
+_INNER = re.compile(r"(content_block|delta|message)\.")
+"""The member of an event that has what it is about."""
+
+
 def report_unknown(
     ledger: Ledger, value: JsonObject, known: frozenset[str], path: str = ""
 ) -> None:
     """Report members that have no counterpart in the canonical model, unless they are empty."""
-    if known.issuperset(value):
-        return
-    for name, content in value.items():
-        if name not in known and content not in (None, "", [], {}):
-            loss = LossKind.CONTENT if name in SPEAKING else LossKind.KNOB
-            ledger.add(path + name, loss, NO_COUNTERPART)
+    if not known.issuperset(value):
+        for name, content in value.items():
+            if name not in known:
+                _report(ledger, path + name, content)
+
+
+def _report(ledger: Ledger, path: str, content: Any) -> None:
+    if content not in (None, "", [], {}):
+        loss = LossKind.CONTENT if path.rpartition(".")[2] in SPEAKING else LossKind.KNOB
+        ledger.add(path, loss, NO_COUNTERPART)

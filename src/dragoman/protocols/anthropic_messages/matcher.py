@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from dragoman import jsontext
-from dragoman.jsontext import JsonError, decoder
-from dragoman.protocols.anthropic_messages import wire
+from dragoman.canonical.requests import Extra
 from dragoman.protocols.anthropic_messages.errors import fault_of
 from dragoman.protocols.anthropic_messages.finish import is_foreign_reason
 from dragoman.protocols.anthropic_messages.loose import as_known, is_hosted
+from dragoman.protocols.anthropic_messages.output import INPUT, TEXT, THINKING, Streamed, delta_head
+from dragoman.protocols.anthropic_messages.shapes import (
+    ANSWER,
+    EVENT,
+    AnswerBlock,
+    AnswerCall,
+    AnswerRedacted,
+    AnswerText,
+    AnswerThinking,
+    BlockDelta,
+    BlockStart,
+    BlockStop,
+    CitationsDelta,
+    InputDelta,
+    MessageDelta,
+    MessageStart,
+    MessageStop,
+    Other,
+    Piece,
+    Ping,
+    SignatureDelta,
+    TextDelta,
+    ThinkingDelta,
+)
 from dragoman.protocols.anthropic_messages.stream_writer import MessagesWriter
 from dragoman.protocols.anthropic_messages.usage import merge_usage, read_usage
 from dragoman.protocols.base import NOTHING, AnswerWriter, Passed, to_json
 from dragoman.protocols.error_body import is_readable, is_typed, stray_error
-from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.fields import SPEAKING, JsonObject
 from dragoman.protocols.matching import (
     Arguments,
     Likeness,
@@ -27,196 +50,102 @@ from dragoman.protocols.matching import (
     blank_after,
     is_object,
 )
+from dragoman.protocols.reading import Reader
 from dragoman.sse import Frame, encode
 
-# --- shapes -------------------------------------------------------------------------------------
-#
-# A member declared as None has content with some servers: then the stream reader takes over.
-# Undeclared members pass.
+T = TypeVar("T")
 
+_READ = SPEAKING | {"error", "partial_json", "type"}
+"""Names of members that the reader finds content in. Other unknown members pass."""
 
-class Message(Struct):
-    """An answer, whole or as it begins."""
-
-    type: Literal["message"] = "message"
-    role: Literal["assistant"] = "assistant"
-    id: str | None = None
-    model: str | None = None
-    content: list[Any] | None = None
-    stop_reason: str | None = None
-    usage: dict[str, Any] | None = None
-    error: None = None
-    text: None = None
-    message: None = None
-
-
-class MessageStart(Struct):
-    """A `message_start` event."""
-
-    type: Literal["message_start"]
-    message: Message
-    error: None = None
-
-
-class BlockStart(Struct):
-    """A `content_block_start` event."""
-
-    type: Literal["content_block_start"]
-    index: int
-    content_block: dict[str, Any]
-    error: None = None
-
-
-class Piece(Struct):
-    """The delta of a block."""
-
-    type: str
-    text: str | None = None
-    thinking: str | None = None
-    partial_json: str | None = None
-    signature: str | None = None
-    citation: Any = None
-
-
-class BlockDelta(Struct):
-    """A `content_block_delta` event."""
-
-    type: Literal["content_block_delta"]
-    index: int
-    delta: Piece
-
-
-class BlockStop(Struct, forbid_unknown_fields=True):
-    """A `content_block_stop` event: nothing else is in it."""
-
-    type: Literal["content_block_stop"]
-    index: int
-
-
-class End(Struct):
-    """How an answer ended."""
-
-    stop_reason: str | None = None
-    type: None = None
-    content: None = None
-    text: None = None
-    thinking: None = None
-    reasoning: None = None
-    reasoning_content: None = None
-    partial_json: None = None
-
-
-class MessageDelta(Struct):
-    """A `message_delta` event."""
-
-    type: Literal["message_delta"]
-    delta: End
-    usage: dict[str, Any] | None = None
-    error: None = None
-
-
-class MessageStop(Struct):
-    """A `message_stop` event."""
-
-    type: Literal["message_stop"]
-    message: None = None
-    error: None = None
-
-
-class Other(Struct):
-    """Any other event."""
-
-    type: str = ""
-
-
-_message = decoder(Message)
-_message_start = decoder(MessageStart)
-_block_start = decoder(BlockStart)
-_block_delta = decoder(BlockDelta)
-_block_stop = decoder(BlockStop)
-_message_delta = decoder(MessageDelta)
-_message_stop = decoder(MessageStop)
-_other = decoder(Other)
-
-_TEXT, _THINKING, _TOOL = "text", "thinking", "tool_use"
-_PIECES = {
-    _TEXT: ("text_delta", "text"),
-    _THINKING: ("thinking_delta", "thinking"),
-    _TOOL: ("input_json_delta", "partial_json"),
+_STREAMED: dict[type, Streamed] = {AnswerText: TEXT, AnswerThinking: THINKING, AnswerCall: INPUT}
+_PIECES: dict[type, tuple[type, type | None]] = {
+    AnswerText: (TextDelta, CitationsDelta),
+    AnswerThinking: (ThinkingDelta, SignatureDelta),
+    AnswerCall: (InputDelta, None),
 }
-"""The delta types for a block's text, and their members for it."""
-
-_OTHER_DELTAS = {_TEXT: "citations_delta", _THINKING: "signature_delta"}
-"""The other delta types of a block."""
+"""The pieces of a block's text, and its other ones."""
 
 # --- blocks -------------------------------------------------------------------------------------
 
 
-def _is_exact(block: JsonObject) -> bool:
+def _exact(reader: Reader[T], data: bytes) -> T | None:
+    """What `data` is exactly, but for unknown members without content; None of anything else."""
+    extras: list[Extra] = []
+    found = reader.exact(data, extras)
+    is_read = extras and any(_is_read(found, extra.path) for extra in extras)
+    return None if is_read else found
+
+
+def _is_read(found: object, path: str) -> bool:
+    """Whether the reader finds content in an unknown member of an answer or event."""
+    if isinstance(found, BlockDelta | BlockStop):
+        return isinstance(found, BlockStop)
+    return path.removeprefix("message.").removeprefix("delta.") in _READ
+
+
+def _is_exact(block: AnswerBlock | str) -> bool:
     """Whether a block is valid in the protocol, with the members that readers need; one of an
     unknown type with no readable content may be new in it."""
-    kind = block.get("type")
-    if kind in (_TEXT, _THINKING):
-        return isinstance(block.get(kind), str)
-    if kind == _TOOL:
-        named = _word(block, "id") and _word(block, "name")
-        return bool(named) and type(block.get("input")) is dict
-    if kind == "redacted_thinking":
-        return isinstance(block.get("data"), str)
-    return isinstance(kind, str) and (is_hosted(kind) or as_known(block) is block)
+    if isinstance(block, AnswerText | AnswerThinking):
+        return block.text is not None
+    if isinstance(block, AnswerCall):
+        return bool(block.id and block.name) and type(block.input) is dict
+    if isinstance(block, AnswerRedacted):
+        return block.data is not None
+    if isinstance(block, str) or not block.kind:
+        return False
+    return is_hosted(block.kind) or as_known(block, []) is block
 
 
-def _is_empty(block: JsonObject) -> bool:
+def _is_empty(block: AnswerBlock) -> bool:
     """Whether a block is empty, as its start is: its content comes in pieces."""
-    kind = block.get("type")
-    return not block.get("input" if kind == _TOOL else str(kind))
+    if isinstance(block, Other):
+        return not block.value.get(block.kind)
+    return not (block.input if isinstance(block, AnswerCall) else getattr(block, "text", None))
 
 
-def _word(value: JsonObject, name: str) -> str:
-    word = value.get(name)
-    return word if type(word) is str else ""
+def _is_readable(piece: Piece) -> bool:
+    """Whether a reader finds content in a piece that is not of its block's type."""
+    if not isinstance(piece, Other):
+        return True
+    return any(piece.value.get(name) for name in ("text", "thinking", "partial_json", "signature"))
 
 
 class Block(Struct, eq=False):
-    """A block received so far: its start, its text, and other deltas."""
+    """A block received so far: its start, its text, and other pieces."""
 
     index: int
-    start: JsonObject
+    start: bytes
+    kind: type
     run: Run | None
+    is_hosted: bool = False
     others: list[Frame] = []
     is_over: bool = False
 
-    @property
-    def kind(self) -> str:
-        """Its type."""
-        return str(self.start.get("type"))
-
     def is_whole(self) -> bool:
         """Whether its input, if it has one, is an object or none at all."""
-        if self.kind != _TOOL or self.run is None:
+        if not isinstance(self.run, Arguments):
             return True
         return not self.run.text or is_object(self.run.value())
 
     def frames(self) -> Iterator[Frame]:
         """Equivalent events."""
-        place = {"index": self.index}
-        yield _event("content_block_start", **place, content_block=self.start)
+        yield Frame(b"content_block_start", self.start, b"")
         if self.run is not None and self.run.text:
             yield self.run.frame(b"content_block_delta")
         yield from self.others
         if self.is_over:
-            yield _event("content_block_stop", **place)
+            stop = b'{"type":"content_block_stop","index":%d}' % self.index
+            yield Frame(b"content_block_stop", stop, b"")
 
 
-def _event(kind: str, **members: Any) -> Frame:
-    return Frame(kind.encode(), to_json({"type": kind, **members}), b"")
-
-
-def _run(index: int, kind: str) -> Run:
-    delta, member = _PIECES[kind]
-    names = (index, delta.encode(), member.encode())
-    head = b'{"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":"' % names
-    return Arguments(head, b'"}}') if kind == _TOOL else Run(head, b'"}}')
+def _run(index: int, kind: type) -> Run | None:
+    streamed = _STREAMED.get(kind)
+    if streamed is None:
+        return None
+    head, tail = delta_head(index, streamed) + b'"', b'"}}'
+    return Arguments(head, tail) if streamed is INPUT else Run(head, tail)
 
 
 # --- streams ------------------------------------------------------------------------------------
@@ -225,7 +154,7 @@ def _run(index: int, kind: str) -> Run:
 class MessagesMatcher(Watch):
     """The Messages matcher; see `base.Matcher`. Only the model name changes in exact events."""
 
-    __slots__ = ("_blocks", "_end", "_id", "_ids", "_likeness", "_model", "_start", "_usage")
+    __slots__ = ("_blocks", "_end", "_ids", "_likeness", "_model", "_start", "_usage")
 
     def __init__(
         self,
@@ -245,7 +174,6 @@ class MessagesMatcher(Watch):
         self._end: list[Frame] = []
         """The events with the stop reason and usage."""
         self._likeness = Likeness()
-        self._id = ""
 
     def match(self, frame: Frame) -> bytes | None:
         """The bytes to pass on, None if the event is not exact."""
@@ -255,51 +183,49 @@ class MessagesMatcher(Watch):
             if text is not None and self.undo is None:
                 self._grow(self._blocks[-1], text)
                 return frame.raw
+        event = _exact(EVENT, data)
+        if event is None:
+            return None if name or data.strip() else b""
+        kind = event.kind.encode() if isinstance(event, Other) else _NAMES[type(event)]
         if not name:
             # Clients ignore events without a name.
-            try:
-                name = _other(data).type.encode()
-            except JsonError:
-                return None if data.strip() else b""
-            frame = Frame(name, data, b"event: %b\n%b" % (name, frame.raw))
-        take = _EVENTS.get(name)
-        if self.undo is not None and take is not MessagesMatcher._grow_block and self._is_torn:
+            frame = Frame(kind, data, b"event: %b\n%b" % (kind, frame.raw))
+        elif kind and name != kind:
             return None
-        try:
-            return self._unknown_event(frame) if take is None else take(self, frame)
-        except JsonError:
+        if self.undo is not None and type(event) is not BlockDelta and self._is_torn:
             return None
+        return _TAKE[type(event)](self, event, frame)
 
-    def _begin(self, frame: Frame) -> bytes | None:
-        message = _message_start(frame.data).message
-        if self._start or message.content or message.stop_reason is not None:
+    def _begin(self, event: MessageStart, frame: Frame) -> bytes | None:
+        message = event.message
+        if self._start or message is None or message.content or message.stop_reason is not None:
             return None
-        self._start, self._id = frame.data, message.id or ""
+        self._start = frame.data
         self._count(message.usage)
         if self._model is None or message.model == self._model:
             return frame.raw
-        event = jsontext.members(frame.data)
-        inner = jsontext.members(event["message"])
-        shown: JsonObject = {**event, "message": {**inner, "model": self._model}}
+        members = jsontext.members(frame.data)
+        inner = jsontext.members(members["message"])
+        shown: JsonObject = {**members, "message": {**inner, "model": self._model}}
         return encode(to_json(shown), frame.event)
 
-    def _begin_block(self, frame: Frame) -> bytes | None:
-        event = _block_start(frame.data)
+    def _begin_block(self, event: BlockStart, frame: Frame) -> bytes | None:
         block, index = event.content_block, event.index
         if not self._start or self._end or index != len(self._blocks) or self._is_open:
             return None
-        if not _is_exact(block):
+        if isinstance(block, str) or not _is_exact(block):
             return None
         if not _is_empty(block):
             self.begun = True  # the reader holds its text back: pieces may repeat it
             return None
-        kind, call_id = block["type"], _word(block, "id")
-        if kind == _TOOL:
-            if call_id in self._ids:
+        if isinstance(block, AnswerCall):
+            if block.id in self._ids:
                 return None
-            self._ids.add(call_id)
-        self._blocks.append(Block(index, block, _run(index, kind) if kind in _PIECES else None))
-        self.begun = self.begun or kind not in (_TEXT, _THINKING)
+            self._ids.add(str(block.id))
+        kind = type(block)
+        hosted = isinstance(block, Other) and is_hosted(block.kind)
+        self._blocks.append(Block(index, frame.data, kind, _run(index, kind), hosted))
+        self.begun = self.begun or kind not in (AnswerText, AnswerThinking)
         self._likeness.forget()
         return frame.raw
 
@@ -313,43 +239,35 @@ class MessagesMatcher(Watch):
     def _is_open(self) -> bool:
         return bool(self._blocks) and not self._blocks[-1].is_over
 
-    def _grow_block(self, frame: Frame) -> bytes | None:
+    def _grow_block(self, event: BlockDelta, frame: Frame) -> bytes | None:
         data = frame.data
-        event = _block_delta(data)
         if not self._is_open or event.index != len(self._blocks) - 1:
             return None
-        block, delta = self._blocks[-1], event.delta
+        block, piece = self._blocks[-1], event.delta
         if block.run is None:
             # Only the client reads such a block.
-            is_foreign = block.kind not in wire.BLOCK_FIELDS
-            is_read = self._is_readable(delta) and not is_hosted(block.kind)
-            return frame.raw if is_foreign and not is_read else None
-        kind, member = _PIECES[block.kind]
-        if delta.type != kind:
-            if delta.type != _OTHER_DELTAS.get(block.kind):
-                return None if self._is_readable(delta) else frame.raw
+            is_read = _is_readable(piece) and not block.is_hosted
+            return frame.raw if block.kind is Other and not is_read else None
+        kind, other = _PIECES[block.kind]
+        if type(piece) is not kind:
+            if type(piece) is not other:
+                return None if _is_readable(piece) else frame.raw
             block.others.append(Frame(frame.event, data, b""))
             self.begun = True
             return frame.raw
-        text: str | None = getattr(delta, member)
-        if text is None:
-            return None
+        text = piece.text  # type: ignore[union-attr]
         if isinstance(block.run, Arguments):
-            if not block.run.allows(text, is_undoable=self.undo is not None):
+            if type(text) is not str or not block.run.allows(
+                text, is_undoable=self.undo is not None
+            ):
                 return None
             self.undo = block.run.grow(text)
             self._watch(block, text)
         else:
             self._grow(block, to_json(text)[1:-1])
         if text and self.undo is None:
-            self._likeness.learn(data, member.encode(), text)
+            self._likeness.learn(data, _STREAMED[block.kind].member, str(text))
         return frame.raw
-
-    def _is_readable(self, delta: Piece) -> bool:
-        """Whether a reader finds content in a delta of another type."""
-        return delta.type in wire.DELTA_FIELDS or any(
-            (delta.text, delta.thinking, delta.partial_json, delta.signature)
-        )
 
     def _grow(self, block: Block, text: bytes) -> None:
         assert block.run is not None
@@ -359,22 +277,21 @@ class MessagesMatcher(Watch):
     def _watch(self, block: Block, text: str | bytes) -> None:
         self.text_bytes += len(text)
         self.begun = self.begun or bool(text)
-        if block.kind == _TOOL:
+        if block.kind is AnswerCall:
             self.blank = blank_after(self.blank, text)
 
-    def _end_block(self, frame: Frame) -> bytes | None:
-        if not self._is_open or _block_stop(frame.data).index != len(self._blocks) - 1:
+    def _end_block(self, event: BlockStop, frame: Frame) -> bytes | None:
+        if not self._is_open or event.index != len(self._blocks) - 1:
             return None
         self._blocks[-1].is_over = True
         self.blank = 0
         self._likeness.forget()
         return frame.raw
 
-    def _end_message(self, frame: Frame) -> bytes | None:
-        event = _message_delta(frame.data)
-        reason = event.delta.stop_reason
-        if not self._start or self._is_open:
+    def _end_message(self, event: MessageDelta, frame: Frame) -> bytes | None:
+        if not self._start or self._is_open or event.delta is None:
             return None
+        reason = event.delta.stop_reason
         if reason is not None:
             if not reason or reason == "null" or is_foreign_reason(reason):
                 return None
@@ -385,31 +302,27 @@ class MessagesMatcher(Watch):
         self._count(event.usage)
         return frame.raw
 
-    def _stop(self, frame: Frame) -> bytes | None:
-        _message_stop(frame.data)
+    def _stop(self, event: MessageStop, frame: Frame) -> bytes | None:
         if not self.reason or self._is_open:
             return None
         self.ended = True
         return frame.raw
 
-    def _ping(self, frame: Frame) -> bytes | None:
-        return frame.raw if _other(frame.data).type in ("ping", "") else None
-
-    def _error(self, frame: Frame) -> bytes | None:
-        event = jsontext.object_of(frame.data) or {}
-        error = stray_error(event)
-        is_own = event.get("type") == "error" and error is event.get("error")
-        if not is_own or not is_readable(error):
-            return None
-        self.fault = fault_of(error)
+    def _ping(self, event: Ping, frame: Frame) -> bytes | None:
         return frame.raw
 
-    def _unknown_event(self, frame: Frame) -> bytes | None:
-        """An event of unknown type: new in the protocol, unless it reports an error."""
-        event = jsontext.object_of(frame.data)
-        name = frame.event.decode(errors="replace")
-        is_new = event is not None and event.get("type") == name and not event.get("error")
-        return frame.raw if is_new and is_typed(name) else None
+    def _other(self, event: Other, frame: Frame) -> bytes | None:
+        """An error, or an event of a type that is new in the protocol."""
+        value = event.value
+        if event.kind == "error":
+            error = stray_error(value)
+            if error is not value.get("error") or not is_readable(error):
+                return None
+            self.fault = fault_of(error)
+            return frame.raw
+        if not event.kind:
+            return frame.raw if frame.event == b"ping" else None
+        return frame.raw if is_typed(event.kind) and not value.get("error") else None
 
     def _count(self, usage: JsonObject | None) -> None:
         if usage:
@@ -433,20 +346,22 @@ class MessagesMatcher(Watch):
             read(frame)
         if self._blocks:
             assert isinstance(writer, MessagesWriter)
-            kind = self._blocks[-1].kind if self._is_open else None
-            writer.resume(len(self._blocks) - 1, kind)
+            streamed = _STREAMED.get(self._blocks[-1].kind)
+            writer.resume(len(self._blocks) - 1, streamed, live=self._is_open)
 
 
-_EVENTS = {
-    b"message_start": MessagesMatcher._begin,
-    b"content_block_start": MessagesMatcher._begin_block,
-    b"content_block_delta": MessagesMatcher._grow_block,
-    b"content_block_stop": MessagesMatcher._end_block,
-    b"message_delta": MessagesMatcher._end_message,
-    b"message_stop": MessagesMatcher._stop,
-    b"ping": MessagesMatcher._ping,
-    b"error": MessagesMatcher._error,
+_TAKE: dict[type[Struct], Callable[[MessagesMatcher, Any, Frame], bytes | None]] = {
+    MessageStart: MessagesMatcher._begin,
+    BlockStart: MessagesMatcher._begin_block,
+    BlockDelta: MessagesMatcher._grow_block,
+    BlockStop: MessagesMatcher._end_block,
+    MessageDelta: MessagesMatcher._end_message,
+    MessageStop: MessagesMatcher._stop,
+    Ping: MessagesMatcher._ping,
+    Other: MessagesMatcher._other,
 }
+
+_NAMES = {event: str(event.__struct_config__.tag).encode() for event in _TAKE}
 
 # --- whole answers ------------------------------------------------------------------------------
 
@@ -455,28 +370,24 @@ def match_response(
     body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1
 ) -> Passed | None:
     """The function behind `base.AnswerMatcher`."""
-    try:
-        answer = _message(body)
-    except JsonError:
+    answer = _exact(ANSWER, body)
+    if answer is None:
         return None
     content, reason = answer.content, answer.stop_reason
-    if content is None or not reason or reason == "null" or is_foreign_reason(reason):
+    if not isinstance(content, list) or not reason or reason == "null" or is_foreign_reason(reason):
         return None
-    blocks = [block for block in content if isinstance(block, dict)]
-    calls = [block for block in blocks if block.get("type") == _TOOL]
-    if len(blocks) < len(content) or not all(map(_is_exact, blocks)):
-        return None
-    if len({block["id"] for block in calls}) < len(calls):
+    calls = [block for block in content if isinstance(block, AnswerCall)]
+    if not all(map(_is_exact, content)) or len({block.id for block in calls}) < len(calls):
         return None
     usage = read_usage(answer.usage) if answer.usage else None
-    text_bytes = 0 if usage and usage.output else sum(map(_text_bytes, blocks))
+    text_bytes = 0 if usage and usage.output else sum(map(_text_bytes, content))
     if answer.model != model:
         body = to_json({**jsontext.members(body), "model": model})
     return Passed(body, usage, reason, text_bytes)
 
 
-def _text_bytes(block: JsonObject) -> int:
+def _text_bytes(block: AnswerBlock | str) -> int:
     """The bytes of text in a block."""
-    if block.get("type") == _TOOL:
-        return len(to_json(block["input"])) + len(block["name"])
-    return len((_word(block, "text") + _word(block, "thinking")).encode())
+    if isinstance(block, AnswerCall):
+        return len(to_json(block.input)) + len(block.name or "")
+    return len((getattr(block, "text", None) or "").encode())

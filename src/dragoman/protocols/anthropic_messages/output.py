@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from dragoman import jsontext
 from dragoman.canonical.usage import Usage
@@ -21,6 +22,7 @@ from dragoman.sse import encode, escape
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
 _MESSAGE_STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+_DELTA = b"event: content_block_delta\ndata: "
 _END = b"}}\n\n"
 _encode = msgspec.json.Encoder().encode
 
@@ -43,26 +45,21 @@ def _event(name: str, members: JsonObject) -> bytes:
     return encode(to_json({"type": name, **members}), name.encode())
 
 
-def _delta_head(index: int, streamed: Streamed) -> bytes:
+def delta_head(index: int, streamed: Streamed) -> bytes:
     """A delta up to its text."""
-    return (
-        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,'
-        b'"delta":{"type":"%b","%b":' % (index, streamed.delta, streamed.member)
-    )
+    place = index, streamed.delta, streamed.member
+    return b'{"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":' % place
 
 
-class Frames:
+class Frames(Struct, eq=False):
     """The answer as frames. None of its content is stored."""
 
-    __slots__ = ("_head", "_index", "_tier", "live")
-
-    def __init__(self) -> None:
-        self._index = -1
-        self._head = b""
-        """A delta of the live block up to its text."""
-        self._tier: str | None = None
-        self.live = False
-        """Whether a block is started and not yet stopped."""
+    live: bool = False
+    """Whether a block is started and not yet stopped."""
+    _index: int = -1
+    _head: bytes = b""
+    """A delta of the live block up to its text."""
+    _tier: str | None = None
 
     def begin(self, message: JsonObject, usage: Usage | None, tier: str | None) -> bytes:
         """The start of the message, with the usage and the service tier known so far."""
@@ -80,7 +77,7 @@ class Frames:
         self._index += 1
         self.live = True
         if streamed is not None:
-            self._head = _delta_head(self._index, streamed)
+            self._head = _DELTA + delta_head(self._index, streamed)
         start = {"index": self._index, "content_block": block}
         return stopped + _event("content_block_start", start)
 
@@ -89,7 +86,7 @@ class Frames:
         `live`."""
         self._index, self.live = index, live
         if streamed is not None:
-            self._head = _delta_head(index, streamed)
+            self._head = _DELTA + delta_head(index, streamed)
 
     def text(self, text: str) -> bytes:
         """More text of the live block."""
@@ -123,23 +120,20 @@ class Frames:
         raise RuntimeError("a streamed answer is not kept")
 
 
-class Whole:
+class Whole(Struct, eq=False):
     """The answer as one `message` object. Its methods return no bytes."""
 
-    __slots__ = ("_block", "_content", "_message", "_pieces", "_streamed", "live")
-
-    def __init__(self) -> None:
-        self._message: JsonObject
-        self._content: list[JsonObject]
-        self._block: JsonObject
-        self._streamed: Streamed | None
-        self._pieces: list[str] = []
-        """Text of the live block."""
-        self.live = False
+    live: bool = False
+    _message: JsonObject = {}
+    _block: JsonObject = {}
+    """The block that was started last."""
+    _streamed: Streamed | None = None
+    _pieces: list[str] = []
+    """Its text."""
 
     def begin(self, message: JsonObject, usage: Usage | None, tier: str | None) -> bytes:
         """The message, whose usage and tier wait for the end."""
-        self._message, self._content = message, message["content"]
+        self._message = message
         return b""
 
     def shows_tier(self, tier: str) -> bool:
@@ -150,7 +144,7 @@ class Whole:
         """Start a block, after stopping the one before."""
         if self.live:
             self.stop()
-        self._content.append(block)
+        self._message["content"].append(block)
         self._block, self._streamed, self.live = block, streamed, True
         return b""
 

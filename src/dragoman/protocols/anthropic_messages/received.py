@@ -6,76 +6,84 @@ Content of a complete block beyond the received pieces is new; different content
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, TypeAlias
+from collections.abc import Collection, Iterable
+
+from msgspec import Struct
 
 from dragoman.canonical.errors import UpstreamError
-from dragoman.protocols.anthropic_messages import wire
-from dragoman.protocols.anthropic_messages.loose import as_known, object_of
+from dragoman.protocols.anthropic_messages.loose import object_of
+from dragoman.protocols.anthropic_messages.shapes import (
+    AnswerBlock,
+    AnswerCall,
+    AnswerText,
+    AnswerThinking,
+)
 from dragoman.protocols.base import to_json_text
-from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.initial_text import InitialText
 from dragoman.protocols.remainders import rest_of, rest_of_arguments
 
-_TOOL = "tool_use"
-_TEXTS = ("thinking", "text")
 
-Received: TypeAlias = tuple[str, str, list[str]]
-"""The type of a block, the name of its tool if it is a call, and its pieces."""
+class Block(Struct, eq=False):
+    """A block received so far: its index upstream, its number here, its start."""
+
+    index: int
+    number: int
+    start: AnswerBlock
+    state: str
+    pieces: list[str] = []
+    """Its text or input, as far as it was passed on."""
+    initial: InitialText | None = None
+    """The text that it began with, until it is passed on."""
+    input: str = ""
+    """The input of a call or search that has no pieces."""
 
 
-def rest_of_block(received: Received, block: JsonObject) -> str:
+def rest_of_block(received: Block, whole: AnswerBlock) -> str:
     """The content of a complete block, given at its end, beyond its pieces.
 
     Raises:
         UpstreamError: it contradicts them.
     """
-    kind, _, pieces = received
-    before = "".join(pieces)
-    if kind == _TOOL:
-        given = block.get("input")
-        rest = rest_of_arguments(before, to_json_text(object_of(given))) if given else ""
-    else:
-        whole = _known(block).get(kind)
-        rest = rest_of(before, whole) if isinstance(whole, str) else ""
+    before = "".join(received.pieces)
+    rest: str | None = ""
+    if type(whole) is type(received.start):
+        if isinstance(whole, AnswerCall) and whole.input:
+            rest = rest_of_arguments(before, to_json_text(object_of(whole.input)))
+        elif isinstance(whole, AnswerText | AnswerThinking) and whole.text:
+            rest = rest_of(before, whole.text)
     if rest is None:
         raise UpstreamError.unreadable("the end of a block says something else than its pieces")
     return rest
 
 
-def beyond(received: Collection[Received], content: list[Any]) -> list[JsonObject]:
+def beyond(received: Iterable[Block], whole: Collection[AnswerBlock]) -> list[AnswerBlock]:
     """The blocks of a complete message, given at its end, beyond those received.
 
     Raises:
         UpstreamError: it contradicts them.
     """
-    blocks = [_known(block) for block in content if isinstance(block, dict)]
-    found: list[JsonObject] = []
-    for kind in _TEXTS:
-        texts = [block.get(kind) for block in blocks if block.get("type") == kind]
-        whole = "".join(text for text in texts if isinstance(text, str))
-        before = "".join(["".join(pieces) for known, _, pieces in received if known == kind])
-        rest = "" if whole in before else rest_of(before, whole)
+    found: list[AnswerBlock] = []
+    for kind in (AnswerThinking, AnswerText):
+        text = "".join([block.text or "" for block in whole if isinstance(block, kind)])
+        before = "".join(["".join(one.pieces) for one in received if type(one.start) is kind])
+        rest = "" if text in before else rest_of(before, text)
         if rest is None:
             raise UpstreamError.unreadable("its end has another text than its blocks")
         if rest:
-            found.append({"type": kind, kind: rest})
-    calls = [block for block in blocks if block.get("type") == _TOOL]
-    return found + _calls_beyond(received, calls)
-
-
-def _calls_beyond(received: Collection[Received], blocks: list[JsonObject]) -> list[JsonObject]:
-    known = [(name, object_of("".join(pieces))) for kind, name, pieces in received if kind == _TOOL]
-    found = []
-    for block in blocks:
-        call = block.get("name"), object_of(block.get("input") or {})
-        if call in known:
-            known.remove(call)
-        else:
-            found.append(block)
-    if found and known:
+            found.append(kind(rest))
+    known = [
+        (one.start.name, object_of("".join(one.pieces)))
+        for one in received
+        if isinstance(one.start, AnswerCall)
+    ]
+    calls: list[AnswerCall] = []
+    for block in whole:
+        if isinstance(block, AnswerCall):
+            given = block.name, object_of(block.input or {})
+            if given in known:
+                known.remove(given)
+            else:
+                calls.append(block)
+    if calls and known:
         raise UpstreamError.unreadable("its end has other tool calls than its blocks")
-    return found
-
-
-def _known(block: JsonObject) -> JsonObject:
-    return block if str(block.get("type")) in wire.BLOCK_FIELDS else as_known(block)
+    return [*found, *calls]

@@ -7,42 +7,35 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import astuple
+
 from dragoman import jsontext
 from dragoman.jsontext import JsonError
-from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.anthropic_messages import shapes
 
-_TEXTS = {"text": "text", "thinking": "thinking"}
-"""Types of text blocks, and the member with the text."""
-
-
-def index_of(event: JsonObject, otherwise: int) -> int:
-    """The index of an event, which some servers write as text or leave out."""
-    index = event.get("index")
-    if type(index) is str and index.isascii() and index.isdecimal():
-        return int(index[:9])
-    return index if type(index) is int else otherwise
+_TEXTS = (shapes.AnswerText, shapes.AnswerThinking)
 
 
-def is_repeated(head: JsonObject | None, block: JsonObject, fresh: bool) -> bool:
+def is_repeated(head: shapes.AnswerBlock | None, block: shapes.AnswerBlock, fresh: bool) -> bool:
     """Whether the start `block` repeats `head`, the start of the open block at its index: it is
     equal and has an id, or is of a call without pieces since (`fresh`). An empty text or thinking
     start continues the open block without loss."""
-    if head is None or head.get("type") != block.get("type"):
-        return False
     if head == block:
-        return fresh or block.get("id") is not None
-    member = _TEXTS.get(str(block.get("type")))
-    return member is not None and not any(
-        value for name, value in block.items() if name not in ("type", "id")
-    )
+        return fresh or _identity(block)[1] is not None
+    return isinstance(block, _TEXTS) and type(head) is type(block) and not any(astuple(block))
 
 
-_IDENTITY = ("type", "id", "name")
-
-
-def is_another(head: JsonObject | None, block: JsonObject) -> bool:
+def is_another(head: shapes.AnswerBlock | None, block: shapes.AnswerBlock) -> bool:
     """Whether `block` differs from the one with the start `head` in type, id or name."""
-    return head is None or any(head.get(name) != block.get(name) for name in _IDENTITY)
+    return head is None or _identity(head) != _identity(block)
+
+
+def _identity(block: shapes.AnswerBlock) -> tuple[Any, Any, Any]:
+    if isinstance(block, shapes.AnswerCall):
+        return shapes.AnswerCall, block.id, block.name
+    if isinstance(block, shapes.Other):
+        return block.kind, block.value.get("id"), block.value.get("name")
+    return type(block), None, None
 
 
 class Repetition:
@@ -50,32 +43,36 @@ class Repetition:
 
     __slots__ = ("_block", "_head", "_pieces")
 
-    def __init__(self, block: JsonObject) -> None:
-        self._block = block
-        self._head: JsonObject = {}
+    def __init__(self, block: shapes.AnswerBlock) -> None:
+        self._block = self._head = block
         self._pieces: list[str] = []
 
-    def begins(self, head: JsonObject) -> bool:
+    def begins(self, head: shapes.AnswerBlock) -> bool:
         """Whether `head` may be its start: type, id and name are the same."""
         self._head = head
         return not is_another(head, self._block)
 
-    def add(self, delta: JsonObject) -> None:
+    def add(self, piece: shapes.Piece) -> None:
         """A piece of it."""
-        for name in ("text", "thinking", "partial_json"):
-            piece = delta.get(name)
-            if isinstance(piece, str):
-                self._pieces.append(piece)
+        text = getattr(piece, "text", None)
+        if isinstance(text, str):
+            self._pieces.append(text)
 
     def is_whole(self) -> bool:
         """Whether exactly the whole block was repeated."""
-        pieces = "".join(self._pieces)
-        member = _TEXTS.get(str(self._block.get("type")))
-        if member is not None:
-            text = str(self._head.get(member) or "") + pieces
-            return jsontext.mended(text) == jsontext.mended(str(self._block.get(member) or ""))
-        received = _value(pieces) if pieces else self._head.get("input") or self._block.get("input")
-        return bool(received == self._block.get("input"))
+        block, head, pieces = self._block, self._head, "".join(self._pieces)
+        if isinstance(block, _TEXTS) and isinstance(head, _TEXTS):
+            text = (head.text or "") + pieces
+            return jsontext.mended(text) == jsontext.mended(block.text or "")
+        given = _input_of(block)
+        received = _value(pieces) if pieces else _input_of(head) or given
+        return bool(received == given)
+
+
+def _input_of(block: shapes.AnswerBlock) -> Any:
+    if isinstance(block, shapes.Other):
+        return block.value.get("input")
+    return block.input if isinstance(block, shapes.AnswerCall) else None
 
 
 def _value(text: str) -> Any:

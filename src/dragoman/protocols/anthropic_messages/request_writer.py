@@ -25,7 +25,6 @@ from dragoman.protocols.request_settings import (
     RequestSettings,
 )
 
-_OLD_VERSION = "2023-06-01"
 _SERVICE_TIERS = {"auto": "auto", "default": "standard_only"}
 
 
@@ -98,7 +97,7 @@ def _write_sampling(
     if request.temperature is None and request.top_p is None and request.top_k is None:
         return
     own = outbound.capabilities.of(MessagesCapabilities)
-    takes = own.anthropic_version == _OLD_VERSION and outbound.capabilities.sampling
+    takes = own.is_old and outbound.capabilities.sampling
     # One is the default of both: it asks for nothing.
     if request.temperature not in (None, 1):
         if takes and not thinks:
@@ -210,15 +209,10 @@ def _drop_the_rest(settings: RequestSettings) -> None:
         settings.top_logprobs()
     if request.verbosity not in (None, "medium"):
         settings.drop("verbosity")
-    if request.metadata:
-        settings.drop("metadata")
-    if request.prompt_cache_key is not None:
-        settings.drop("prompt_cache_key")
-    if request.prompt_cache_retention is not None:
-        settings.drop("prompt_cache_retention")
+    for name in ("metadata", "prompt_cache_key", "prompt_cache_retention", "moderation"):
+        if getattr(request, name) not in (None, {}):
+            settings.drop(name)
     if request.prompt_cache_options and request.prompt_cache_options != {"mode": "implicit"}:
         settings.drop("prompt_cache_options")
-    if request.moderation:
-        settings.drop("moderation")
     if request.store:
         settings.drop_store()

@@ -53,6 +53,11 @@ class MessagesCapabilities(Struct, frozen=True, kw_only=True):
     cache_ttl_30m_as: Literal["5m", "1h"] = "5m"
     """Cache lifetime asked of Messages upstreams for OpenAI's 30 minutes."""
 
+    @property
+    def is_old(self) -> bool:
+        """Whether it is the version that still takes sampling, and media of the assistant."""
+        return self.anthropic_version == "2023-06-01"
+
 
 def output_limit(request: Request, options: Options) -> int | None:
     """The output limit that a request has when it is written: the protocol requires one."""

@@ -12,7 +12,7 @@ from msgspec import Meta, Raw, field
 
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.reading import Lost, Shape, Unknown
+from dragoman.protocols.reading import Lost, Reader, Shape, Unknown
 
 _CONTENT = LossKind.CONTENT
 _KNOB = LossKind.KNOB
@@ -52,17 +52,11 @@ class Text(Block, tag="text", kw_only=True):
     ] = None
 
 
-class AnswerText(Shape, tag_field="type", tag="text"):
-    """Text of the model."""
+class SaidText(Block, tag="text", kw_only=True):
+    """Text of the model in a history."""
 
     text: str
     citations: list[dict[str, Any]] | None = None
-
-
-class SaidText(AnswerText, tag="text"):
-    """Text of the model in a history."""
-
-    cache_control: CacheControl | None = None
 
 
 class Base64Source(Shape, tag_field="type", tag="base64"):
@@ -351,48 +345,97 @@ class Request(Shape):
     safeguards: _Knob = None
 
 
-# --- answers ------------------------------------------------------------------------------------
+# --- answers and their events -------------------------------------------------------------------
 #
-# The exact form. The stream reader takes whatever else servers send.
+# What other forms servers send is declared as well: the reader takes them, the matcher does not
+# pass them on.
 
 
-class DirectCaller(Shape):
-    """The model itself."""
+class Other(Unknown, tag=""):
+    """A block, a piece or an event of any other type, or of none."""
 
-    type: Literal["direct"]
+    @classmethod
+    def implied(cls, value: JsonObject) -> str:
+        """The type of one without it."""
+        return ""
+
+
+class AnswerText(Shape, tag_field="type", tag="text"):
+    """Text of the model."""
+
+    text: str | None = None
+    citations: list[Any] | None = None
+
+
+class AnswerThinking(Shape, tag_field="type", tag="thinking"):
+    """Thinking of the model, with its signature."""
+
+    text: str | None = field(name="thinking", default=None)
+    signature: str | None = None
+
+
+class AnswerRedacted(Shape, tag_field="type", tag="redacted_thinking"):
+    """Withheld thinking."""
+
+    data: str | None = None
 
 
 class AnswerCall(Shape, tag_field="type", tag="tool_use"):
     """A call of a tool."""
 
-    id: str
-    name: str
-    input: dict[str, Any]
-    caller: DirectCaller | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+    caller: Any = None
 
 
-AnswerBlock: TypeAlias = AnswerText | Thinking | RedactedThinking | AnswerCall
+AnswerBlock: TypeAlias = AnswerText | AnswerThinking | AnswerRedacted | AnswerCall | Other
+"""A block, whole or as it begins."""
 
 
-class Answer(Shape):
-    """A whole answer that is no refusal."""
+class StopDetails(Shape):
+    """Why the model declined."""
 
-    id: str
-    type: Literal["message"]
-    role: Literal["assistant"]
-    model: str
-    content: list[AnswerBlock]
-    stop_reason: Literal[
-        "end_turn",
-        "max_tokens",
-        "stop_sequence",
-        "tool_use",
-        "pause_turn",
-        "model_context_window_exceeded",
-    ]
+    type: str | None = None
+    category: str | None = None
+    explanation: str | None = None
+
+
+class Stop(Shape):
+    """How an answer ended."""
+
+    stop_reason: str | None = None
     stop_sequence: str | None = None
-    stop_details: None = None
+    stop_details: StopDetails | None = None
+
+
+class Answer(Stop):
+    """An answer, whole or as it begins."""
+
+    type: Literal["message"] = "message"
+    role: Literal["assistant"] = "assistant"
+    id: str | None = None
+    model: str | None = None
+    content: list[AnswerBlock | str] | str | None = None
     usage: dict[str, Any] | None = None
+
+
+class MessageStart(Shape, tag_field="type", tag="message_start"):
+    """The beginning of an answer."""
+
+    message: Answer | None = None
+
+
+class _OfBlock(Shape):
+    """An event of the block at an index."""
+
+    index: int | str | None = None
+
+
+class BlockStart(_OfBlock, tag_field="type", tag="content_block_start", kw_only=True):
+    """The beginning of a block."""
+
+    content_block: AnswerBlock | str
 
 
 class TextDelta(Shape, tag_field="type", tag="text_delta"):
@@ -401,7 +444,7 @@ class TextDelta(Shape, tag_field="type", tag="text_delta"):
     text: str
 
 
-class ThinkingDelta(Shape, tag_field="type", tag="thinking_delta", kw_only=True):
+class ThinkingDelta(Shape, tag_field="type", tag="thinking_delta"):
     """More thinking. `estimated_tokens` only helps to draw a progress bar; usage has the count."""
 
     text: str = field(name="thinking")
@@ -411,12 +454,52 @@ class ThinkingDelta(Shape, tag_field="type", tag="thinking_delta", kw_only=True)
 class InputDelta(Shape, tag_field="type", tag="input_json_delta"):
     """More of the input of a call."""
 
-    text: str = field(name="partial_json")
+    text: str | dict[str, Any] = field(name="partial_json")
 
 
-class BlockDelta(Shape):
-    """A `content_block_delta` event with a piece of a block."""
+class SignatureDelta(Shape, tag_field="type", tag="signature_delta"):
+    """The signature of thinking."""
 
-    type: Literal["content_block_delta"]
-    index: int
-    delta: TextDelta | ThinkingDelta | InputDelta
+    signature: str | None = None
+
+
+class CitationsDelta(Shape, tag_field="type", tag="citations_delta"):
+    """A citation in a text."""
+
+    citation: Any = None
+
+
+Piece: TypeAlias = TextDelta | ThinkingDelta | InputDelta | SignatureDelta | CitationsDelta | Other
+"""A further piece of a block."""
+
+
+class BlockDelta(_OfBlock, tag_field="type", tag="content_block_delta", kw_only=True):
+    """A piece of a block."""
+
+    delta: Piece
+
+
+class BlockStop(_OfBlock, tag_field="type", tag="content_block_stop"):
+    """The end of a block."""
+
+
+class MessageDelta(Shape, tag_field="type", tag="message_delta"):
+    """The end of an answer, and its usage."""
+
+    delta: Stop | None = None
+    usage: dict[str, Any] | None = None
+
+
+class MessageStop(Shape, tag_field="type", tag="message_stop"):
+    """The end of a stream."""
+
+
+class Ping(Shape, tag_field="type", tag="ping"):
+    """A sign of life."""
+
+
+AnyEvent: TypeAlias = (
+    MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop | Ping | Other
+)
+EVENT: Reader[AnyEvent] = Reader(AnyEvent)  # type: ignore[arg-type]
+ANSWER = Reader(Answer)

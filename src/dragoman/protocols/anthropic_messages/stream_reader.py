@@ -1,11 +1,11 @@
-"""Reads an upstream's stream of events: the life of its message."""
+"""Reads an upstream's answer: the life of a message in a stream of events, or whole."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from dragoman.canonical.blocks import Refusal
-from dragoman.canonical.errors import UpstreamError
+from dragoman.canonical.errors import InvalidRequest, UpstreamError
 from dragoman.canonical.events import (
     Closed,
     Delta,
@@ -18,9 +18,10 @@ from dragoman.canonical.events import (
     Started,
 )
 from dragoman.canonical.losses import LossKind, Policy
+from dragoman.canonical.requests import Extra
 from dragoman.canonical.usage import Usage
-from dragoman.jsontext import JsonError, decoder
-from dragoman.protocols.anthropic_messages import shapes, wire
+from dragoman.jsontext import JsonError
+from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.blocks import Blocks
 from dragoman.protocols.anthropic_messages.errors import fault_of
 from dragoman.protocols.anthropic_messages.finish import (
@@ -30,9 +31,23 @@ from dragoman.protocols.anthropic_messages.finish import (
 )
 from dragoman.protocols.anthropic_messages.loose import (
     NO_COUNTERPART,
-    as_known,
-    named_delta,
+    named_piece,
+    report_extras,
     report_unknown,
+)
+from dragoman.protocols.anthropic_messages.shapes import (
+    ANSWER,
+    EVENT,
+    Answer,
+    AnyEvent,
+    BlockDelta,
+    BlockStart,
+    BlockStop,
+    MessageDelta,
+    MessageStart,
+    Other,
+    Ping,
+    Stop,
 )
 from dragoman.protocols.anthropic_messages.usage import (
     lost_tier_field,
@@ -44,12 +59,11 @@ from dragoman.protocols.base import Inbound
 from dragoman.protocols.error_body import is_typed, stray_error
 from dragoman.protocols.fields import SPEAKING, JsonObject
 from dragoman.protocols.finish_words import is_failure, unknown_finish
+from dragoman.protocols.reading import REFUSED
 from dragoman.sse import DONE, Frame
 
 _SAYING = SPEAKING | {"delta"}
 """Members of events with content of an answer."""
-
-_delta = decoder(shapes.BlockDelta)
 
 _SECOND = "a second message begins in it"
 
@@ -63,10 +77,10 @@ class MessagesReader:
     def __init__(self, inbound: Inbound) -> None:
         self._inbound = inbound
         self._blocks = Blocks(inbound)
-        self._first: JsonObject = {}
+        self._first: Answer | None = None
         """The message start, if it had content."""
         self._id = ""
-        self._stop: JsonObject = {}
+        self._stop = Stop()
         self._usage: JsonObject = {}
         self._started = False
         self._over = False
@@ -75,56 +89,50 @@ class MessagesReader:
         """The events of one frame, in order."""
         if self._over:
             return ()
-        if self._started and frame.event == b"content_block_delta":
-            piece = self._piece(frame.data)
-            if piece is not None:
-                return piece
+        extras: list[Extra] = []
         try:
             try:
-                event = self._inbound.decode(frame.data)
-            except JsonError:
-                if frame.data.strip() == DONE:
-                    return ()
-                if frame.data.strip():
-                    raise UpstreamError.unreadable("an event of its stream is not JSON") from None
-                event = {}
-            if type(event) is not dict:
-                raise UpstreamError.unreadable("an event of its stream is not an object")
-            kind = event.get("type")
-            if type(kind) is not str:
-                kind = frame.event.decode(errors="replace")
-            if kind == "content_block_delta" and self._started:
-                return self._blocks.delta(event)
-            return self._take(kind, event)
+                event = EVENT.decode(frame.data)
+            except REFUSED:
+                event = self._loose(frame, extras)
+            if type(event) is BlockDelta and self._started:
+                return self._blocks.piece(event, extras)
+            return self._take(event, extras)
+        except InvalidRequest:
+            failure = UpstreamError.unreadable("an event of its stream is malformed")
         except UpstreamError as error:
-            self._over = True
-            return (Failed(error.fault),)
+            failure = error
+        self._over = True
+        return (Failed(failure.fault),)
 
-    def _piece(self, data: bytes) -> Iterable[Event] | None:
-        """The events of nearly every frame: a further piece of a block. None for any other."""
+    def _loose(self, frame: Frame, extras: list[Extra]) -> AnyEvent:
+        """An event that is not in the exact form."""
         try:
-            return self._blocks.piece(_delta(data))
+            value = self._inbound.decode(frame.data)
         except JsonError:
-            return None
+            if frame.data.strip() == DONE:
+                return Ping()
+            if frame.data.strip():
+                raise UpstreamError.unreadable("an event of its stream is not JSON") from None
+            value = {}
+        if type(value) is not dict:
+            raise UpstreamError.unreadable("an event of its stream is not an object")
+        kind = value.get("type")
+        if type(kind) is not str:
+            kind = frame.event.decode(errors="replace")
+        if kind == "ping" or not (kind or value):
+            return Ping()
+        if kind == "error" or value.get("error"):
+            raise UpstreamError(fault_of(stray_error(value)))
+        return EVENT.tolerate({**value, "type": kind}, extras)
 
-    def exact(self, answer: shapes.Answer) -> list[Event]:
-        """The canonical events of a whole answer in the exact form."""
-        merge_usage(self._usage, answer.usage)
-        events = self._begin(answer.id, answer.model)
-        events += self._blocks.take_exact(answer.content)
-        self._stop = {"stop_reason": answer.stop_reason, "stop_sequence": answer.stop_sequence}
-        return events + self._message_stop({})
-
-    def whole(self, message: JsonObject, stop: JsonObject) -> list[Event]:
-        """The canonical events of a whole message that ended as in `stop`.
+    def whole(self, answer: Answer, extras: list[Extra]) -> list[Event]:
+        """The canonical events of a whole answer, with its unknown members.
 
         Raises:
             UpstreamError: it is unusable.
         """
-        events = self._message_start({"message": message})
-        events += self._message_delta({"delta": stop})
-        events += self._message_stop({})
-        return events
+        return self._message_start(MessageStart(answer), extras) + self._message_stop([])
 
     def finish(self) -> Iterable[Event]:
         """Handle the end of the bytes."""
@@ -133,57 +141,47 @@ class MessagesReader:
         self._over = True
         return (Failed(UpstreamError.unreadable("it ends before message_stop").fault),)
 
-    def _take(self, kind: str, event: JsonObject) -> list[Event]:
-        """The canonical events of an event of type `kind`."""
-        if kind == "ping" or not (kind or event):
+    def _take(self, event: AnyEvent, extras: list[Extra]) -> list[Event]:
+        """The canonical events of an event, with its unknown members."""
+        if isinstance(event, MessageStart):
+            return self._message_start(event, extras)
+        if isinstance(event, Ping):
             return []
-        if kind == "error" or event.get("error"):
-            raise UpstreamError(fault_of(stray_error(event)))
-        handler = _HANDLERS.get(kind)
-        if handler is None:
-            if not is_typed(kind) and (error := stray_error(event)) is not None:
-                raise UpstreamError(fault_of(error))
-            has_content = not event.keys().isdisjoint(_SAYING)
-            loss = LossKind.CONTENT if has_content else LossKind.KNOB
-            self._inbound.ledger.add(kind[:60], loss, NO_COUNTERPART)
-            return []
-        if self._started or kind == "message_start":
-            return handler(self, event)
+        if isinstance(event, Other):
+            return self._other(event)
+        events: list[Event] = [] if self._started else [Started("", "")]
         self._started = True
-        return [Started("", ""), *handler(self, event)]
+        if isinstance(event, BlockStart):
+            return events + self._blocks.start(event.index, event.content_block, extras)
+        if isinstance(event, BlockDelta):
+            return [*events, *self._blocks.piece(event, extras)]
+        if isinstance(event, BlockStop):
+            unknown = {extra.path: extra.value for extra in extras}
+            return events + self._blocks.stop(event.index, unknown)
+        if isinstance(event, MessageDelta):
+            return events + self._message_delta(event, extras)
+        return events + self._message_stop(extras)
 
-    def _block_start(self, event: JsonObject) -> list[Event]:
-        return self._blocks.start(event)
+    def _other(self, event: Other) -> list[Event]:
+        """An event of a type that is not the protocol's, or new in it."""
+        kind = event.kind
+        if not is_typed(kind) and (error := stray_error(event.value)) is not None:
+            raise UpstreamError(fault_of(error))
+        has_content = not event.value.keys().isdisjoint(_SAYING)
+        loss = LossKind.CONTENT if has_content else LossKind.KNOB
+        self._inbound.ledger.add(kind[:60], loss, NO_COUNTERPART)
+        return []
 
-    def _block_delta(self, event: JsonObject) -> list[Event]:
-        return list(self._blocks.delta(event))
-
-    def _block_stop(self, event: JsonObject) -> list[Event]:
-        return self._blocks.stop(event)
-
-    def _message_start(self, event: JsonObject) -> list[Event]:
-        ledger = self._inbound.ledger
-        message = event.get("message")
-        message = message if isinstance(message, dict) else {}
-        merge_usage(self._usage, message.get("usage"))
+    def _message_start(self, event: MessageStart, extras: list[Extra]) -> list[Event]:
+        message = event.message or Answer()
+        merge_usage(self._usage, message.usage)
         if self._started:
-            identifier = message.get("id")
-            if (
-                self._blocks.count
-                and isinstance(identifier, str)
-                and identifier not in ("", self._id)
-            ):
+            if self._blocks.count and message.id not in (None, "", self._id):
                 raise UpstreamError.unreadable(_SECOND)
             return self._content(message)
-        report_unknown(ledger, message, wire.MESSAGE_FIELDS)
-        if message.get("stop_reason") is not None:
-            self._stop["stop_reason"] = message["stop_reason"]
-        identifier, model = message.get("id"), message.get("model")
-        events = self._begin(
-            identifier if isinstance(identifier, str) else "",
-            model if isinstance(model, str) else "",
-        )
-        return events + self._content(message)
+        report_extras(self._inbound.ledger, extras)
+        self._note_stop(message)
+        return self._begin(message.id or "", message.model or "") + self._content(message)
 
     def _begin(self, identifier: str, model: str) -> list[Event]:
         """The beginning of the answer, with the usage known so far."""
@@ -201,70 +199,76 @@ class MessagesReader:
             events.append(Metered(usage, tier))
         return events
 
-    def _content(self, message: JsonObject) -> list[Event]:
+    def _content(self, message: Answer) -> list[Event]:
         """Read the blocks in a message start. Events that spell them again are repetitions."""
-        content = message.get("content")
-        if not isinstance(content, list) or not content or message == self._first:
+        content = message.content
+        if not content or message == self._first:
             return []
-        if self._first:
+        if self._first is not None:
             raise UpstreamError.unreadable(_SECOND)
         self._first = message
-        return self._blocks.take_all(content)
+        return self._blocks.take_all([content] if isinstance(content, str) else content)
 
-    def _message_delta(self, event: JsonObject) -> list[Event]:
-        ledger = self._inbound.ledger
-        report_unknown(ledger, event, wire.MESSAGE_DELTA_FIELDS)
-        delta = event.get("delta")
+    def _note_stop(self, stop: Stop) -> None:
+        for name in Stop.__struct_fields__:
+            if (value := getattr(stop, name)) is not None:
+                setattr(self._stop, name, value)
+
+    def _message_delta(self, event: MessageDelta, extras: list[Extra]) -> list[Event]:
         events: list[Event] = []
-        if isinstance(delta, dict):
-            if not wire.STOP_FIELDS.issuperset(delta):
-                events, delta = self._missing_at_end(delta)
-            details = delta.get("stop_details")
-            if isinstance(details, dict):
-                report_unknown(ledger, details, wire.STOP_DETAILS_FIELDS, "stop_details.")
-            for name, item in delta.items():
-                if item is not None:
-                    self._stop[name] = item
-        usage = event.get("usage")
-        if not isinstance(usage, dict) or not usage:
+        if extras:
+            beside = {extra.path: extra.value for extra in extras}
+            events = self._missing_at_end(
+                {
+                    path.removeprefix("delta."): beside.pop(path)
+                    for path in list(beside)
+                    if path.startswith("delta.")
+                }
+            )
+            report_unknown(self._inbound.ledger, beside, frozenset())
+        if event.delta is not None:
+            self._note_stop(event.delta)
+        usage = event.usage
+        if not usage:
             return events
         merge_usage(self._usage, usage)
-        report_unknown(ledger, usage, wire.USAGE_FIELDS, "usage.")
+        report_unknown(self._inbound.ledger, usage, wire.USAGE_FIELDS, "usage.")
         tier = read_tier(self._usage, self._inbound.options.map_fast)
         return [*events, Metered(self._counted(), tier)]
 
-    def _missing_at_end(self, message: JsonObject) -> tuple[list[Event], JsonObject]:
-        """The events for content in a message's end that was not received before, and the remaining
-        members. A delta there is always a piece."""
+    def _missing_at_end(self, message: JsonObject) -> list[Event]:
+        """The events for content in the members of a message's end that was not received before. A
+        delta there is always a piece."""
         ledger = self._inbound.ledger
         piece = self._blocks.end_piece(message)
         if piece is not None:
-            return piece, {name: message[name] for name in wire.STOP_FIELDS if name in message}
-        content = message.get("content")
-        if not content and named_delta(message) is not None:
-            content = [as_known({name: message[name] for name in message if name in SPEAKING})]
-        if isinstance(content, str) and content:
-            content = [{"type": "text", "text": content}]
-        if not isinstance(content, list) or not content:
-            report_unknown(ledger, message, wire.MESSAGE_FIELDS)
-            return [], message
-        rest = {name: value for name, value in message.items() if name not in SPEAKING}
-        report_unknown(ledger, rest, wire.MESSAGE_FIELDS)
-        if self._blocks.count:
-            return self._blocks.complete(content), rest
-        return self._content({"content": content}), rest
+            return piece
+        if not message.get("content") and named_piece(message) is not None:
+            block = {name: message[name] for name in message if name in SPEAKING}
+            message = {**message, "content": [block]}
+        extras: list[Extra] = []
+        answer = ANSWER.tolerate(message, extras)
+        if not answer.content:
+            report_extras(ledger, extras)
+            return []
+        report_unknown(ledger, {extra.path: extra.value for extra in extras}, SPEAKING)
+        if not self._blocks.count:
+            return self._content(Answer(content=answer.content))
+        content = answer.content
+        return self._blocks.complete([content] if isinstance(content, str) else content)
 
     def _counted(self) -> Usage:
         return read_usage(self._usage, searches=self._inbound.counts_searches)
 
-    def _message_stop(self, event: JsonObject) -> list[Event]:
+    def _message_stop(self, extras: list[Extra]) -> list[Event]:
         events: list[Event] = []
-        message = event.get("message")
-        if isinstance(message, dict):
-            events, _ = self._missing_at_end(message)
-            self._stop = {**message, **self._stop}
+        for extra in extras:
+            if extra.path == "message" and isinstance(extra.value, dict):
+                events = self._missing_at_end(extra.value)
+                stop, self._stop = self._stop, ANSWER.tolerate(extra.value, [])
+                self._note_stop(stop)
         events += self._blocks.end()
-        reason = self._stop.get("stop_reason")
+        reason = self._stop.stop_reason
         if reason == "compaction":
             problem = "it compacted the conversation instead of answering"
             raise UpstreamError.unreadable(problem)
@@ -272,7 +276,7 @@ class MessagesReader:
             raise UpstreamError.unreadable("it ends without a reason")
         if not is_known_reason(reason):
             is_strict = self._inbound.options.policy is Policy.STRICT
-            if is_strict or not isinstance(reason, str) or not reason or is_failure(reason):
+            if is_strict or not reason or is_failure(reason):
                 raise UpstreamError(unknown_finish(reason))
             detail = f"{reason[:60]}, which nobody knows, is an ordinary end"
             self._inbound.ledger.add("stop_reason", LossKind.CONVERTED, detail)
@@ -282,16 +286,30 @@ class MessagesReader:
             head = Refusal(text="")
             events += [Opened(index, head), Delta(index, explanation), Closed(index)]
         self._over = True
-        events.append(Finished(read_finish(self._stop, self._blocks.has_calls())))
+        events.append(Finished(read_finish(self._stop, self._blocks.has_calls)))
         events.append(Ended())
         return events
 
 
-_HANDLERS = {
-    "message_start": MessagesReader._message_start,
-    "content_block_start": MessagesReader._block_start,
-    "content_block_delta": MessagesReader._block_delta,
-    "content_block_stop": MessagesReader._block_stop,
-    "message_delta": MessagesReader._message_delta,
-    "message_stop": MessagesReader._message_stop,
-}
+def read_response(body: bytes, inbound: Inbound) -> list[Event]:
+    """A `message` object as the events of its stream.
+
+    Raises:
+        UpstreamError: it is an error, or not an answer of this protocol.
+    """
+    extras: list[Extra] = []
+    try:
+        answer = ANSWER.decode(body)
+    except REFUSED:
+        value = inbound.decode_answer(body)
+        if value.get("type") == "error" or value.get("content") is None:
+            error = stray_error(value)
+            if error is not None or value.get("type") == "error":
+                raise UpstreamError(fault_of(error)) from None
+        try:
+            answer = ANSWER.tolerate(value, extras)
+        except InvalidRequest:
+            raise UpstreamError.unreadable("it is malformed") from None
+    if answer.content is None:
+        raise UpstreamError.unreadable("it has no content")
+    return MessagesReader(inbound).whole(answer, extras)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import (
     Annotation,
+    Foreign,
     Opaque,
     Reasoning,
     Refusal,
@@ -36,6 +38,7 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.finish import Finish
 from dragoman.canonical.grammar import State, illegal, steps
+from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.tools import wrap_custom
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.anthropic_messages.annotations import own_citation
@@ -53,7 +56,6 @@ from dragoman.protocols.anthropic_messages.output import (
 )
 from dragoman.protocols.anthropic_messages.usage import SHOWN_TIERS
 from dragoman.protocols.anthropic_messages.visibility import (
-    Reporter,
     Visibility,
     is_redacted,
     signature_of,
@@ -63,16 +65,12 @@ from dragoman.protocols.base import Reply, to_json_text
 from dragoman.protocols.fields import JsonObject
 
 _OPEN = State.OPEN
-_STREAMED: dict[str | None, Streamed] = {"text": TEXT, "thinking": THINKING, "tool_use": INPUT}
 
 
-class _Block:
+class _Block(Struct, eq=False):
     """A hidden block, and the base of the kinds that are shown."""
 
-    __slots__ = ("out",)
-
-    def __init__(self, out: Output) -> None:
-        self.out = out
+    out: Output
 
     def delta(self, text: str) -> bytes:
         return b""
@@ -94,10 +92,8 @@ class _TextBlock(_Block):
     """Visible text. It starts with its first text, since clients cannot send an empty block
     back."""
 
-    __slots__ = ("_report", "_single")
-
-    def __init__(self, out: Output, single: bool, report: Reporter) -> None:
-        self.out, self._single, self._report = out, single, report
+    _single: bool
+    _ledger: Ledger
 
     def delta(self, text: str) -> bytes:
         if not text:
@@ -110,7 +106,9 @@ class _TextBlock(_Block):
     def annotate(self, annotation: Annotation) -> bytes:
         citation = own_citation(annotation)
         if citation is None:
-            self._report.citation()
+            # This protocol's citations have an index that only its maker can write.
+            detail = "citations of another vendor were left out"
+            self._ledger.add("annotations", LossKind.KNOB, detail)
             return b""
         out = self.out
         begun = b"" if out.live else out.start({"type": "text", "text": ""}, TEXT)
@@ -125,11 +123,7 @@ class _RefusalBlock(_TextBlock):
     """A refusal: a text block, repeated as the explanation of the stop reason. Where the answer is
     to be JSON, only the explanation: clients would parse the text."""
 
-    __slots__ = ("_words",)
-
-    def __init__(self, out: Output, single: bool, report: Reporter, words: list[str]) -> None:
-        self.out, self._single, self._report = out, single, report
-        self._words = words
+    _words: list[str]
 
     def delta(self, text: str) -> bytes:
         self._words.append(text)
@@ -139,21 +133,16 @@ class _RefusalBlock(_TextBlock):
 class _ThinkingBlock(_Block):
     """Reasoning, signed at its end with the upstream's state."""
 
-    __slots__ = ("_head", "_opaque", "_parts", "_pieces", "_sealer", "_shown", "_started")
-
-    def __init__(self, out: Output, head: Reasoning, shown: bool, sealer: Sealer) -> None:
-        self.out = out
-        self._head = head
-        self._opaque = head.opaque
-        self._shown = shown and not head.redacted
-        self._sealer = sealer
-        self._parts: list[str] = []
-        self._pieces: list[str] = []
-        self._started = False
+    _head: Reasoning
+    _shown: bool
+    _sealer: Sealer
+    _parts: list[str] = []
+    _pieces: list[str] = []
+    _started: bool = False
 
     def delta(self, text: str) -> bytes:
         self._pieces.append(text)
-        if not self._shown or not text:
+        if not self._shown or self._head.redacted or not text:
             return b""
         return self._start() + self.out.text(text)
 
@@ -163,16 +152,16 @@ class _ThinkingBlock(_Block):
         return self.out.text("\n\n") if self._started else b""
 
     def seal(self, opaque: Opaque) -> None:
-        self._opaque = opaque
+        self._head = replace(self._head, opaque=opaque)
 
     def close(self, cut: bool) -> bytes:
         last = "".join(self._pieces)
         parts = (*self._parts, last) if last or self._parts else ()
-        block = replace(self._head, parts=parts, opaque=self._opaque)
-        if self._opaque is not None and is_redacted(block):
-            data = {"type": "redacted_thinking", "data": self._opaque.data}
+        block = replace(self._head, parts=parts)
+        if block.opaque is not None and is_redacted(block):
+            data = {"type": "redacted_thinking", "data": block.opaque.data}
             return self.out.start(data) + self.out.stop()
-        if self._opaque is None and not any(parts):
+        if block.opaque is None and not any(parts):
             return b""
         begun = self._start()
         signed = self.out.sign(signature_of(block, self._sealer))
@@ -192,8 +181,6 @@ class _ThinkingBlock(_Block):
 class _ToolBlock(_Block):
     """A tool call whose arguments stream."""
 
-    __slots__ = ()
-
     def delta(self, text: str) -> bytes:
         return self.out.text(text) if text else b""
 
@@ -204,11 +191,7 @@ class _ToolBlock(_Block):
 class _CustomBlock(_Block):
     """A call with free text, which becomes the one argument of a function."""
 
-    __slots__ = ("_pieces",)
-
-    def __init__(self, out: Output) -> None:
-        self.out = out
-        self._pieces: list[str] = []
+    _pieces: list[str] = []
 
     def delta(self, text: str) -> bytes:
         self._pieces.append(text)
@@ -231,10 +214,10 @@ class MessagesWriter:
         "_cut",
         "_finish",
         "_id",
+        "_ledger",
         "_model",
         "_out",
         "_refusal",
-        "_report",
         "_request_id",
         "_sealer",
         "_state",
@@ -247,7 +230,7 @@ class MessagesWriter:
         # Not the reply, which refers to the client's whole request: a stream may be long.
         self._id, self._model, self._sealer = reply.id, reply.model, reply.sealer
         self._request_id = reply.request_id
-        self._report = Reporter(reply.ledger)
+        self._ledger = reply.ledger
         self._visibility = Visibility.of(reply)
         self._state = State.NEW
         self._out: Output = Frames() if streamed else Whole()
@@ -264,7 +247,7 @@ class MessagesWriter:
         """The frames of one event, possibly none."""
         if type(event) is Delta and self._state is _OPEN:
             if event.logprobs is not None:
-                self._report.logprobs()
+                self._lose("logprobs", "token probabilities have no counterpart for the client")
             return self._block.delta(event.text)
         try:
             self._state, write = _STEPS[self._state][type(event)]
@@ -272,12 +255,12 @@ class MessagesWriter:
             raise illegal(self._state, event) from None
         return write(self, event)
 
-    def resume(self, index: int, kind: str | None) -> None:
+    def resume(self, index: int, streamed: Streamed | None, *, live: bool) -> None:
         """Continue after the client was shown the blocks up to `index`, under the upstream's
-        indexes; `kind` is the type of the open one, None if it is over."""
+        indexes; `live`: the last one is still open."""
         assert isinstance(self._out, Frames)
-        self._out.resume(index, _STREAMED.get(kind), live=kind is not None)
-        if kind is not None and isinstance(self._block, _ThinkingBlock):
+        self._out.resume(index, streamed, live=live)
+        if live and isinstance(self._block, _ThinkingBlock):
             self._block.resume()
 
     def answer(self) -> JsonObject:
@@ -306,12 +289,17 @@ class MessagesWriter:
         # By exact type, the most frequent first: a pattern that does not match costs more.
         if type(head) is Text:
             if not (visibility.single_text and visibility.leaves_out(head)):
-                self._block = _TextBlock(out, visibility.single_text, self._report)
+                self._block = _TextBlock(out, visibility.single_text, self._ledger)
                 return b""
-            self._report.remark()
+            # No client could parse it.
+            self._lose("content", "remarks beside the JSON answer were left out")
         elif type(head) is ToolCall:
             self._calls = True
-            self._report.call(head)
+            if head.namespace is not None:
+                self._lose("namespace", "namespaces of tools have no counterpart for the client")
+            if head.custom:
+                detail = "the text of a free-text call became its one argument"
+                self._ledger.add("content", LossKind.CONVERTED, detail)
             self._block = _CustomBlock(out) if head.custom else _ToolBlock(out)
             return out.start(tool_use_head(head), INPUT)
         elif type(head) is Reasoning:
@@ -319,15 +307,19 @@ class MessagesWriter:
                 shown = visibility.reasoning_text
                 self._block = _ThinkingBlock(out, head, shown, self._sealer)
                 return b""
-            self._report.reasoning()
+            self._lose("reasoning", "reasoning is not shown")
         elif type(head) is Refusal:
             if self._refusal is None:
                 self._refusal = []
             single = visibility.single_text
-            self._block = _RefusalBlock(out, single, self._report, self._refusal)
+            self._block = _RefusalBlock(out, single, self._ledger, self._refusal)
             return b""
         else:
-            self._report.block(head)
+            name, kind = type(head).__name__.lower(), LossKind.CONTENT
+            if isinstance(head, Foreign):
+                name, kind = head.type, head.loss
+            detail = f"a block of type {name} cannot be shown to the client"
+            self._ledger.add("content", kind, detail)
         self._block = _Block(out)
         return b""
 
@@ -348,7 +340,9 @@ class MessagesWriter:
     def _write_finished(self, event: Finished) -> bytes:
         self._finish = event.finish
         if self._cut:
-            self._report.cut()
+            # Clients read the valid part.
+            detail = "the output limit cut the arguments of a tool call"
+            self._ledger.add("content", LossKind.REPAIRED, detail)
         return b""
 
     def _write_metered(self, event: Metered) -> bytes:
@@ -358,15 +352,20 @@ class MessagesWriter:
 
     def _write_ended(self, event: Ended) -> bytes:
         out, tier = self._out, self._tier
-        if tier is not None:
-            self._report.tier(tier in SHOWN_TIERS, out.shows_tier(tier))
+        if tier is not None and tier not in SHOWN_TIERS:
+            self._lose("service_tier", "the service tier has no counterpart for the client")
+        elif tier is not None and not out.shows_tier(tier):
+            self._lose("service_tier", "the service tier was known only at the end")
         if event.moderation is not None:
-            self._report.moderation()
+            self._lose("moderation", "moderation has no counterpart for the client")
         refusal = None if self._refusal is None else "".join(self._refusal)
         return out.end(write_finish(self._finish, self._calls, refusal), self._usage, tier)
 
     def _write_failed(self, event: Failed) -> bytes:
         return error_event(event.fault, self._request_id)
+
+    def _lose(self, path: str, detail: str) -> None:
+        self._ledger.add(path, LossKind.KNOB, detail)
 
 
 _WRITERS: dict[type, Callable[[MessagesWriter, Any], bytes]] = {

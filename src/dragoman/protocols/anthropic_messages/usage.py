@@ -35,27 +35,24 @@ def read_usage(usage: Mapping[str, Any], *, searches: bool = True) -> Usage:
     canonical totals include them. `searches`: count the vendor's web searches, too."""
     written = token_count(usage.get("cache_creation_input_tokens"))
     cached = token_count(usage.get("cache_read_input_tokens"))
-    details = usage.get("output_tokens_details")
-    creation = usage.get("cache_creation")
-    hosted = usage.get("server_tool_use") if searches else None
     tier = reported_tier(usage.get("service_tier"))
     return Usage(
         input=(token_count(usage.get("input_tokens")) or 0) + (written or 0) + (cached or 0),
         output=token_count(usage.get("output_tokens")) or 0,
         cached=cached,
         cache_write=written,
-        reasoning=token_count(details.get("thinking_tokens"))
-        if isinstance(details, dict)
-        else None,
-        searches=token_count(hosted.get("web_search_requests"))
-        if isinstance(hosted, dict)
-        else None,
-        cache_write_1h=token_count(creation.get("ephemeral_1h_input_tokens"))
-        if isinstance(creation, dict)
-        else None,
+        reasoning=_split(usage, "output_tokens_details", "thinking_tokens"),
+        searches=_split(usage, "server_tool_use", "web_search_requests") if searches else None,
+        cache_write_1h=_split(usage, "cache_creation", "ephemeral_1h_input_tokens"),
         # A fast answer has a price of its own, whatever the capacity it was made with.
         tier=usage["speed"] if usage.get("speed") == "fast" else tier,
     )
+
+
+def _split(usage: Mapping[str, Any], name: str, inner: str) -> int | None:
+    """A count inside the member `name`."""
+    split = usage.get(name)
+    return token_count(split.get(inner)) if isinstance(split, dict) else None
 
 
 def read_tier(usage: Mapping[str, Any], map_fast: bool) -> str | None:

@@ -5,8 +5,6 @@ Source: the request and answer types of the `anthropic` package 2.12.0, stable a
 from __future__ import annotations
 
 from dragoman.canonical.losses import LossKind
-from dragoman.protocols.anthropic_messages import shapes
-from dragoman.protocols.reading import members_of
 
 NAME = "anthropic_messages"
 
@@ -70,36 +68,6 @@ NAME_LIMIT = 128
 
 BILLING_HEADER = "x-anthropic-billing-header:"
 """Beginning of Claude Code's first system text: a nonce of each request, not for a model."""
-
-MESSAGE_FIELDS = members_of(shapes.Answer)
-"""Members of an answer with a canonical counterpart."""
-
-STOP_DETAILS_FIELDS = frozenset({"type", "category", "explanation"})
-
-STOP_FIELDS = frozenset({"stop_reason", "stop_sequence", "stop_details"})
-
-STOP_EVENT_FIELDS = frozenset({"type", "index"})
-
-DELTA_EVENT_FIELDS = members_of(shapes.BlockDelta)
-
-MESSAGE_DELTA_FIELDS = frozenset({"type", "delta", "usage"})
-
-BLOCK_FIELDS = {
-    "text": members_of(shapes.AnswerText),
-    "thinking": members_of(shapes.Thinking),
-    "redacted_thinking": members_of(shapes.RedactedThinking),
-    # Only a direct caller has no meaning of its own.
-    "tool_use": members_of(shapes.AnswerCall) - {"caller"},
-}
-"""Blocks of an answer with a canonical counterpart, and their members with one."""
-
-DELTA_FIELDS = {
-    "text_delta": members_of(shapes.TextDelta),
-    "input_json_delta": members_of(shapes.InputDelta),
-    "thinking_delta": members_of(shapes.ThinkingDelta),
-    "signature_delta": frozenset({"type", "signature"}),
-    "citations_delta": frozenset({"type", "citation"}),
-}
 
 CITATION_FIELDS = frozenset({"type", "url", "source", "title", "cited_text"})
 """Members of a cited web page with a canonical counterpart."""

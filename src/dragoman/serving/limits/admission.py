@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable
 
 from dragoman.canonical.usage import Usage
-from dragoman.config.windows import Rolling
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import Headers
 from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.edge.record import Record
-from dragoman.limits.counters import counts_until
 from dragoman.limits.messages import Granted, Refused
 from dragoman.limits.rules import Admitted, Expected, Reservation, Rule, Rules
 from dragoman.prices.lookup import Prices
 from dragoman.protocols.base import to_json
+from dragoman.serving.limits.alerts import LimitAlerts
 from dragoman.serving.limits.client import Limits, LimitsAway
 from dragoman.serving.limits.responses import (
     CLAMPED_HEADER,
@@ -36,22 +33,19 @@ from dragoman.serving.limits.use import (
 from dragoman.serving.routing import Target
 from dragoman.translation import ClientRequest
 
-_log = logging.getLogger("dragoman.limits")
-
 _LEARNED_ALL = 100
 """Requests of a worker that are all learned from; later, every eighth."""
 
 
 class Admission:
-    """Admits requests and settles what they came to. `on_refused` is called with a limit that
-    refuses a request, once in its window, and what was used of it."""
+    """Admits requests and settles what they came to. `alerts` is told of limits that refuse."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, alerts: LimitAlerts) -> None:
         self._limits = limits
+        self._alerts = alerts
         self.expected = ExpectedUse()
         """What requests will probably use."""
         self._settled = 0
-        self.on_refused: Callable[[Rule, int], object] = lambda rule, used: None
 
     async def admit(
         self,
@@ -95,7 +89,7 @@ class Admission:
             rule, now = rules.all[decision.place], time.time()
             if decision.queue_is_full:
                 raise _reported(incoming, record, rule, *queue_full(rule))
-            self._report_refused(rule, decision.used, now)
+            self._alerts.refused(rule, decision.used, now)
             shows = caller.shows_amounts
             raise _reported(
                 incoming, record, rule, *refused(rule, decision, now, shows_amounts=shows)
@@ -193,12 +187,6 @@ class Admission:
             raise
         return decided[0]
 
-    def _report_refused(self, rule: Rule, used: int, now: float) -> None:
-        """A limit refuses a request: that is reported once in its window."""
-        if rule.window is not None and now >= rule.reported_until:
-            rule.reported_until = counts_until(rule.window, now)
-            self.on_refused(rule, used)
-
 
 def _reported(
     incoming: IncomingRequest, record: Record, rule: Rule, error: Exception, headers: Headers
@@ -214,7 +202,6 @@ def _reported(
 
 
 _NO_TOKENS = Expected(0, 0)
-_HOUR_S = 3600
 
 
 def capped(incoming: IncomingRequest, request: ClientRequest, most: int) -> ClientRequest:
@@ -240,16 +227,3 @@ def _clamped(request: ClientRequest, most: int) -> ClientRequest:
     clamped = request.with_body(to_json(limited), request.shown)
     clamped.is_large, clamped.is_lowered = request.is_large, True
     return clamped
-
-
-def log_reached(rule: Rule, percent: int) -> None:
-    """Log that a share of a limit was reached, if that is of interest."""
-    if is_reported(rule):
-        _log.warning("%d %% of %s of %s are used", percent, rule.name, rule.owner)
-
-
-def is_reported(rule: Rule) -> bool:
-    """Whether people want to hear of a limit: rolling windows of less than an hour are full again
-    and again."""
-    window = rule.window
-    return not isinstance(window, Rolling) or window.seconds >= _HOUR_S

@@ -44,6 +44,7 @@ from dragoman.limits.owner import reached, state_of
 from dragoman.limits.rules import Admitted, Amounts, Expected, Kind, Reservation, Rule, Rules
 from dragoman.link.messages import Handlers, LinkClosed, LinkError, Peer
 from dragoman.serving.limits import questions
+from dragoman.serving.limits.alerts import LimitAlerts
 from dragoman.serving.limits.exchange import LedgerExchange
 from dragoman.serving.limits.history import UsageHistory, stored_since
 
@@ -81,15 +82,15 @@ class LimitsAway(Exception):
 
 
 class Limits:
-    """Asks the owner of limits, which is `owner`. `history` reads rows of usage. `on_reached` is
-    called with limits of which a share was reached by what was used here, and the percents,
-    `on_found` with those that are found so when they are first used. `exchange` reports to the
-    ledgers of limits that several machines share."""
+    """Asks the owner of limits, which is `owner`. `history` reads rows of usage. `alerts` is
+    told of limits that fill up. `exchange` reports to the ledgers of limits that several machines
+    share."""
 
     def __init__(
         self,
         owner: Peer,
         history: UsageHistory,
+        alerts: LimitAlerts,
         mark_of: MarkOf | None = None,
         exchange: LedgerExchange | None = None,
     ) -> None:
@@ -99,9 +100,8 @@ class Limits:
         not."""
         self.reserved_cost = 0
         """Pico-dollars that requests of this worker have reserved, at each of their limits."""
-        self.on_reached: Callable[[Rule, int], object] = lambda rule, percent: None
-        self.on_found: Callable[[Rule, int], object] = lambda rule, percent: None
         self._owner = owner
+        self._alerts = alerts
         self._mark_of = mark_of
         self._exchange = exchange
         self._rules: WeakValueDictionary[str, Rule] = WeakValueDictionary()
@@ -135,7 +135,7 @@ class Limits:
             if view.rule.window is not None and view.amount:
                 share = reached(view.state.used, view.amount)
                 if share:
-                    self.on_found(view.rule, share)
+                    self._alerts.found(view.rule, share)
         return bound
 
     def retire(self, former: Rules, caller: Caller | None) -> None:
@@ -316,7 +316,7 @@ class Limits:
     def _reached(self, owner: Peer, message: Reached) -> None:
         rule = self._by_number.get(message.number)
         if rule is not None:
-            self.on_reached(rule, message.percent)
+            self._alerts.reached(rule, message.percent)
 
     def _away(self, owner: Peer, message: Away) -> None:
         self.away_since = message.since
