@@ -55,7 +55,7 @@ def test_after_a_final_assistant_message_the_user_asks_to_go_on(
 def test_no_output_limit(client: str, target: str, over: Over, upstream: Upstream) -> None:
     gateway = over(config=limited(upstream.url, KEY, output_limit=False))
     names = {"chat": "max_tokens", "messages": "max_tokens", "responses": "max_output_tokens"}
-    asked = body(client, f"{target}/m", **{names[client]: 100})
+    asked = {**body(client, f"{target}/m"), names[client]: 100}
     told = call(gateway.base_url, "POST", PATHS[client], asked)
     assert told.status == 200, told.body
     assert "knob" in told.headers["x-dragoman-losses"]

@@ -149,7 +149,7 @@ def ask(address: str, model: str) -> tuple[int, list[str]]:
     asked, problems = 0, []
     with running_gateway(config) as gateway:
         for recording in recordings():
-            if recording.client.startswith(AGENTS):
+            if recording.name.startswith(AGENTS):
                 for number, problem in _answers(gateway.base_url, recording):
                     asked += 1
                     if problem:

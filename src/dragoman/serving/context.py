@@ -106,7 +106,7 @@ class RequestContext:
         self._noted: Usage | None = None
         """The usage that is recorded, as it was reported."""
         self.thought = b""
-        self.on_settled: Callable[[RequestContext], object] | None = None
+        self.on_settled: Callable[[Record], object] | None = None
 
     def follow(self, plan: Plan, call: Call, *, is_fallback: bool = False) -> None:
         """Send the request where `plan` leads, translated as in `call`."""
@@ -165,7 +165,7 @@ class RequestContext:
         self.note_usage()
         self.record.losses = tuple(self.ledger)
         if self.on_settled is not None:
-            self.on_settled(self)
+            self.on_settled(self.record)
 
     def _estimate(self, outcome: Outcome, unreported: int = 0) -> None:
         """Complete the usage of an answer that was not told whole. What was told counts where it

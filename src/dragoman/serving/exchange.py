@@ -415,8 +415,10 @@ class Exchange:
             Failure: as `_call`, or too little is left of a limit.
             Refused: as `_call`.
         """
-        limits = self._upstreams.limits
-        reserved = None if limits is None else await limits.reserve(context, lease.account.name)
+        limits, reserved = self._upstreams.limits, None
+        if limits is not None:
+            name = lease.account.name
+            reserved = await limits.reserve(context.request, context.plan, name)
         if reserved is None:
             await self._call(context, lease)
             return
@@ -425,7 +427,7 @@ class Exchange:
             await self._call(context, lease)
         except Failure:
             context.on_settled = None
-            reserved.settle(context)
+            reserved.settle(context.record)
             raise
 
     async def _call(self, context: RequestContext, lease: Lease) -> None:

@@ -11,12 +11,14 @@ from dragoman.accounts.decide.symptoms import symptom_of_answer
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config import Account
 from dragoman.edge.auth import Caller
+from dragoman.edge.record import Record
 from dragoman.limits.messages import Granted
 from dragoman.limits.rules import Reservation, Rules
-from dragoman.serving.context import RequestContext
 from dragoman.serving.failures import Failure
 from dragoman.serving.limits.client import Limits, LimitsAway
 from dragoman.serving.limits.use import ExpectedUse, spent_by
+from dragoman.serving.plan import Plan
+from dragoman.translation import ClientRequest
 
 _LONGEST_S = 24 * 3600.0
 """Seconds that an account rests at most for a limit of which nothing will be free again."""
@@ -32,9 +34,9 @@ class Reserved:
         self._rules = rules
         self._reservation = Reservation(rules.all, granted)
 
-    def settle(self, context: RequestContext) -> None:
+    def settle(self, record: Record) -> None:
         """The request is over: what it has used is counted."""
-        spent = self._rules.amounts(spent_by(context.record))
+        spent = self._rules.amounts(spent_by(record))
         self._limits.settle(self._reservation, spent)
 
 
@@ -51,7 +53,7 @@ class AccountLimits:
             if one.limits
         }
 
-    async def reserve(self, context: RequestContext, name: str) -> Reserved | None:
+    async def reserve(self, request: ClientRequest, plan: Plan, name: str) -> Reserved | None:
         """Reserve for a request that is about to be sent with the account of that name; None if
         that has no limits, or they are not known.
 
@@ -61,12 +63,12 @@ class AccountLimits:
         owner = self._owners.get(name)
         if owner is None:
             return None
-        plan, now = context.plan, time.time()
+        now = time.time()
         try:
             rules = owner.bound or await self._limits.bind(owner)
             rules = rules.concerning((plan.target.model,))
             expected, _ = self._expected.of(
-                rules, owner.name, context.request, plan.target, plan.prices, now
+                rules, owner.name, request, plan.target, plan.prices, now
             )
             decision = await self._limits.admit(rules, owner.name, expected, 0, 1)
         except LimitsAway:
