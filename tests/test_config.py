@@ -379,6 +379,22 @@ def test_a_setting_that_was_removed_is_refused_with_what_to_do(name: str) -> Non
             UPSTREAM.replace("http://x", "https://x/v1#a"),
             "4: upstreams[0].base_url: a URL without # is needed: paths are added to it",
         ),
+        (
+            UPSTREAM.replace("http://x", "http://a host/v1"),
+            "4: upstreams[0].base_url: a URL has no blanks",
+        ),
+        (
+            UPSTREAM.replace("http://x", "https://x/v1/chat/completions"),
+            "4: upstreams[0].base_url: expected it without /chat/completions, which is added to it",
+        ),
+        (
+            UPSTREAM + ACCOUNT + "key = '\"sk-in-quotes\"'\n",
+            "8: accounts[0].key: has quotes around it: take them off where it is",
+        ),
+        (
+            "[storage]\nurl = 'postgresql://me:secret@[x'",
+            "2: storage.url: cannot be read as the URL of a database",
+        ),
         ("[server]\nport = ", "2: not TOML: Invalid value"),
         ("a = 1\na = 2", "2: not TOML: Cannot overwrite a value"),
         ("a = '''\n\n", "3: not TOML: Expected \"'''\""),
@@ -471,6 +487,21 @@ def test_other_warnings() -> None:
     assert warned(UPSTREAM) == [
         "2: upstreams[0].name: has no account here: it is used only if the store has one"
     ]
+    assert warned(UPSTREAM + ACCOUNT + "key = 'OPENAI_API_KEY'\n") == [
+        '8: accounts[0].key: looks like the name of a variable, which is written "env:NAME"'
+    ]
+
+
+def test_a_proxy_of_the_environment_is_not_obeyed_without_a_word(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    environ = {"HTTPS_PROXY": "http://p:1"}
+
+    def told(text: str) -> list[str]:
+        file.write_text(text)
+        return [one.key for one in read_config(file, environ=environ).warnings]
+
+    assert told(UPSTREAM + ACCOUNT) == ["HTTPS_PROXY"]
+    assert told(UPSTREAM + 'proxy = "env:HTTPS_PROXY"\n' + ACCOUNT) == []
 
 
 @pytest.mark.parametrize(
@@ -494,12 +525,42 @@ def test_long_limits_are_kept_somewhere(holder: str, window: str, is_told: bool)
 
 
 @pytest.mark.parametrize(
+    ("url", "is_told"),
+    [
+        ("postgresql://u:secret@db.example/d", True),
+        ("postgresql://u:secret@db.example/d?sslmode=require", True),
+        ("postgresql://u:secret@db.example/d?sslmode=verify-ca", True),
+        ("postgresql://u:secret@db.example/d?sslmode=verify-full", False),
+        ("postgresql://u:secret@10.0.0.7:5433,127.0.0.1/d", True),
+        ("postgresql://u:secret@127.0.0.1,[::1]/d", False),
+        ("postgresql://u:secret@localhost/d", False),
+        ("postgresql:///d?host=/run/postgresql", False),
+        ("postgresql:///d?host=db.example", True),
+    ],
+)
+def test_a_remote_database_that_is_not_verified_is_told(
+    url: str, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PGHOST", "PGSSLMODE"):
+        monkeypatch.delenv(name, raising=False)
+    text = f"{UPSTREAM}\n[storage]\nurl = '{url}'"
+    found = [line for line in warned(text) if "verify-full" in line]
+    assert bool(found) is is_told
+    assert not any("secret" in line for line in found)
+    if "sslmode" not in url:
+        monkeypatch.setenv("PGSSLMODE", "verify-full")
+        assert not any("verify-full" in line for line in warned(text))
+
+
+@pytest.mark.parametrize(
     ("reference", "reason"),
     [
         ("env:EMPTY", "environment variable EMPTY is empty"),
         ("env:NOPE", "environment variable NOPE is not set"),
         ("file:/nowhere/key", "cannot read /nowhere/key: No such file or directory"),
         ("file:~nobody-of-that-name/key", NO_HOME),
+        ("file:/dev/zero", "cannot read /dev/zero: it is no file"),
+        ("file:/proc", "cannot read /proc: it is no file"),
         ("file:a\\u0000b", "no file can have a name with a NUL in it"),
         ("  ", "the value is empty"),
         ("sk-\\u00e9", "the value has characters that an HTTP header cannot carry"),

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.config.extras import IS_PUBLISHED
+
 ROOT = Path(__file__).parents[1]
 PAGES = [
     *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "deploy/README.md"),
@@ -45,6 +47,16 @@ def test_the_index_names_every_page_once() -> None:
     assert sorted(named) == sorted(
         page.name for page in (ROOT / "docs").glob("*.md") if page != index
     )
+
+
+@pytest.mark.skipif(IS_PUBLISHED, reason="the package is published")
+def test_nobody_is_told_to_install_what_is_not_published() -> None:
+    """What has our name on the package index until then is not ours."""
+    texts = [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "deploy").rglob("*")]
+    told = re.compile(r"(pip install|uvx|pipx (run|install)) (--\S+ )*['\"]?dragoman\b")
+    for text in texts:
+        if text.is_file() and text.name not in ("extras.py", "first-hour.md"):
+            assert not told.search(text.read_text(errors="replace")), text
 
 
 def test_the_promises_of_security_are_held_by_tests() -> None:

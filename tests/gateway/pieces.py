@@ -6,6 +6,7 @@ import os
 import time
 
 from dragoman.canonical.errors import Fault, FaultKind, Refused
+from dragoman.canonical.losses import Loss, LossKind
 
 
 def place(body: bytes) -> tuple[int, bytes]:
@@ -21,7 +22,8 @@ def slow(body: bytes, seconds: float) -> tuple[int, bytes]:
 
 def refused(body: bytes) -> tuple[None, bytes]:
     """Fails as a request does."""
-    raise Refused(Fault(FaultKind.INVALID_REQUEST, "no", param="top_k"), ("top_k", "n"))
+    losses = tuple(Loss(path, LossKind.KNOB, "no") for path in ("top_k", "n"))
+    raise Refused(Fault(FaultKind.INVALID_REQUEST, "no", param="top_k"), losses)
 
 
 def broken(body: bytes) -> tuple[None, bytes]:

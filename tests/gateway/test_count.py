@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +21,14 @@ from dragoman.translation.estimate import IMAGE_TOKENS, PAGE_TOKENS, estimate_to
 from tests.gateway.clients import error_of
 from tests.gateway.conftest import Start
 from tests.gateway.http import AUTH, JSON, Connection, call
+from tests.gateway.processes import gateway_process
 
+LIMITED_KEY = "sk-of-the-limited"
+CLIENT = f"""
+[[clients]]
+name = "limited"
+key = "{LIMITED_KEY}"
+"""
 TOOL = {"name": "f", "description": "d", "input_schema": {"type": "object", "properties": {}}}
 
 
@@ -107,6 +116,45 @@ def test_many_counts_of_a_caller_are_estimated(
             estimates.append("x-dragoman-estimate" in connection.answer().headers)
     assert estimates == [False] * MOST_PER_MINUTE + [True] * 20
     assert len(simulator.requests) == MOST_PER_MINUTE
+
+
+COUNTING = """
+[[clients.limits]]
+kind = "requests"
+amount = 1
+window = "1m"
+[[upstreams]]
+name = "counting"
+protocol = "anthropic_messages"
+base_url = "{base_url}"
+[[accounts]]
+name = "b"
+upstream = "counting"
+key = "sk-sim-b"
+"""
+
+
+def test_counts_of_a_caller_are_few_over_all_workers(
+    tmp_path: Path, simulator: RunningSimulator
+) -> None:
+    """And count at none of its limits."""
+    tables = CLIENT + COUNTING.format(base_url=simulator.base_url)
+    with gateway_process(
+        tmp_path, simulator.base_url, {"a": "sk-sim-a"}, workers=3, tables=tables
+    ) as gateway:
+        made = prompt("messages", "counting/sim-text")
+
+        def is_estimated(_: int) -> bool:
+            answer = call(gateway.url, "POST", PATHS["messages"], made, key=LIMITED_KEY)
+            assert answer.status == 200
+            return "x-dragoman-estimate" in answer.headers
+
+        with ThreadPoolExecutor(8) as clients:
+            estimates = list(clients.map(is_estimated, range(MOST_PER_MINUTE + 40)))
+        assert estimates.count(False) == MOST_PER_MINUTE
+        asked = {**prompt("messages", "counting/sim-text"), "max_tokens": 9}
+        answer = call(gateway.url, "POST", "/v1/messages", asked, key=LIMITED_KEY)
+        assert answer.status == 200, answer.body
 
 
 @pytest.mark.parametrize("upstream", ["chat", "responses"])

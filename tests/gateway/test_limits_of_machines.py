@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -196,6 +198,8 @@ def test_what_holds_while_the_database_is_away(tmp_path: Path, away: str) -> Non
         try:
             until(lambda: [health(one) for one in gateways] == ["away", "away"], 10)
             before = [shared(one) for one in gateways]
+            told = [call(one.url, "GET", "/healthz") for one in gateways]
+            assert [(one.status, one.json["limits"]) for one in told] == [(200, "away")] * 2
             assert all(one["away_since"] and one["instances"] == 2 for one in before), before
             begun = time.monotonic()
             assert ask(gateways[0], LATE_KEY) == (429 if away == "closed" else 200)
@@ -217,3 +221,23 @@ def test_what_holds_while_the_database_is_away(tmp_path: Path, away: str) -> Non
         time.sleep(1.5)  # until both have told what they used meanwhile
         left = [ask(gateways[number % 2]) for number in range(110)].count(200)
         assert 8 + sum(counts) + left == 100
+
+
+def test_what_is_listed_is_what_all_instances_have_used(tmp_path: Path, cluster: Cluster) -> None:
+    """Right after the last of it, at each of them, though none has admitted all."""
+    limit = 'kind = "requests"\namount = 20\nwindow = "day"'
+    with instances(tmp_path, cluster, limit, count=2, workers=2) as (_, gateways):
+
+        def listed(number: int) -> str:
+            config = str(tmp_path / f"instance{number}.toml")
+            command = ["-m", "dragoman", "limit", "list", "limited", "--json", "--config", config]
+            done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            return str(json.loads(done.stdout)[0]["state"]["used"])
+
+        statuses = [
+            call(gateways[number < 10].url, "POST", "/v1/chat/completions", ASKED, key=KEY).status
+            for number in range(21)
+        ]
+        assert statuses == [200] * 20 + [429]
+        assert [listed(number) for number in (0, 1)] == ["20", "20"]

@@ -59,6 +59,19 @@ def test_the_trigger_asks_for_a_summary_and_brings_one_item(
     assert len(sent["tools"]) == 1
 
 
+@pytest.mark.parametrize("target", ["chat", "messages"])
+def test_a_trigger_that_is_not_last_asks_for_nothing(
+    target: str, over: Over, upstream: Upstream
+) -> None:
+    told = ask(over, target, [*HISTORY, TRIGGER, {"role": "user", "content": "V"}])
+    assert told.status == 200, told.body
+    assert [item["type"] for item in output_of(told, False)] == ["message"]
+    assert "input[3]" in told.headers["x-dragoman-losses"]
+    sent = upstream.calls[-1].body.decode()
+    assert "Write a summary" not in sent
+    assert "compaction" not in sent
+
+
 @pytest.mark.parametrize("later", APIS)
 @pytest.mark.parametrize("target", ["chat", "messages"])
 def test_every_upstream_can_go_on_from_it(

@@ -1,4 +1,4 @@
-"""Stores that released versions made: after they are opened they are as a new one."""
+"""Stores that released versions made: after they are upgraded they are as a new one."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_file_of_any_version_becomes_as_a_new_one(tmp_path: Path, version: int
     make_sqlite(tmp_path / "old.db", version)
     for name in ("old.db", "new.db"):
         with closing(SqliteFile(tmp_path / name, 1.0)) as opened:
-            opened.open()
+            opened.upgrade()
     assert sqlite_tables(tmp_path / "old.db") == sqlite_tables(tmp_path / "new.db")
 
 
@@ -102,5 +102,5 @@ def test_a_database_of_any_version_becomes_as_a_new_one(
     make_postgres(url, version)
     for one in (url, other_url):
         with closing(PostgresDatabase(one)) as opened:
-            opened.open()
+            opened.upgrade()
     assert postgres_tables(url) == postgres_tables(other_url)

@@ -146,7 +146,9 @@ def test_what_is_broken_off_leaves_both_as_they_were(
 
 
 @pytest.mark.parametrize("version", range(1, SQLITE.version))
-def test_a_file_of_an_older_version_is_moved(tmp_path: Path, url: str, version: int) -> None:
+def test_a_file_of_an_older_version_is_moved_once_it_is_upgraded(
+    tmp_path: Path, url: str, version: int
+) -> None:
     """With a row in every table that it has, and as much as one that was opened in between."""
     path = tmp_path / "old.db"
     make_sqlite(path, version)
@@ -166,7 +168,8 @@ def test_a_file_of_an_older_version_is_moved(tmp_path: Path, url: str, version: 
         closing(SqliteFile(tmp_path / "opened.db", 1.0)) as opened,
         closing(PostgresDatabase(url)) as there,
     ):
-        opened.open()
+        opened.upgrade()
+        old.upgrade()
         expected = contents(opened)
         assert expected["accounts"]
         move(old, there)

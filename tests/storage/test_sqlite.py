@@ -128,17 +128,19 @@ def test_tables_are_brought_up_to_date_or_left_as_they_were(
     known = SQLITE.version
     usage = replace(USAGE, columns=(*USAGE.columns, Column("more", "TEXT")))
     tables = [usage if one is USAGE else one for one in schema.TABLES]
-    monkeypatch.setattr(
-        "dragoman.storage.sqlite_file.SQLITE", replace(SQLITE, version=SQLITE.version + 1)
-    )
+    for name in ("sqlite_file", "sqlite_connection"):
+        monkeypatch.setattr(
+            f"dragoman.storage.{name}.SQLITE", replace(SQLITE, version=SQLITE.version + 1)
+        )
     monkeypatch.setattr(schema, "TABLES", (*tables, make_table("extra", "one TEXT CHECK (", "one")))
     with pytest.raises(StoreError, match="syntax error"):
-        SqliteStore(path).open()
+        SqliteStore(path).upgrade()
     with closing(sqlite3.connect(path)) as other:
         assert other.execute("SELECT max(number) FROM migrations").fetchone() == (known,)
         assert "more" not in [row[1] for row in other.execute("PRAGMA table_info(usage)")]
     monkeypatch.setattr(schema, "TABLES", (*tables, make_table("extra", "one TEXT", "one")))
     with closing(SqliteStore(path)) as store:
+        store.upgrade()
         assert requests(store) == 1
     with closing(sqlite3.connect(path)) as other:
         rows = other.execute("SELECT number FROM migrations ORDER BY number").fetchall()

@@ -194,6 +194,7 @@ def test_usage_of_an_older_version_is_kept(tmp_path: Path) -> None:
             " 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)"
         )
     with closing(SqliteStore(path)) as store:
+        store.upgrade()
         assert store.usage(0, 7200) == {
             UsageKey(3600, "a", "c", "m", "/"): UsageCount(
                 requests=7, errors=6, unmetered=5, input=4, cached=3, cache_write=2, output=1,

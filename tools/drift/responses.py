@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dragoman.protocols.openai_responses import errors, stream_reader, wire
-from dragoman.protocols.openai_responses.machine_tools import MACHINE_TOOLS
+from dragoman.protocols.openai_responses import errors, shapes, stream_reader, wire
+from dragoman.protocols.openai_responses.client_tools import MACHINE_TOOLS
+from dragoman.protocols.openai_responses.usage import FINER_COUNTS
+from dragoman.protocols.reading import members_of
 from tools.drift.found import Kind
 from tools.drift.known import WHOLE, Known, Object, Tagged, Vocabulary, named
 
@@ -49,7 +51,7 @@ _ITEMS = Tagged(
         "function_call_output": WHOLE,
         "custom_tool_call_output": WHOLE,
         "additional_tools": WHOLE,
-        **{kind: _item(kind, names) for kind, names in wire.ITEM_FIELDS.items()},
+        **{kind: _item(kind, names) for kind, names in shapes.OUTPUT_MEMBERS.items()},
     }
 )
 _ERROR = named(
@@ -59,13 +61,12 @@ _ERROR = named(
 
 ANSWER = Object(
     # Of the vendor's own store, programs and caches: reported where they say something.
-    wire.RESPONSE_FIELDS
+    members_of(shapes.Response)
     | {
         "access_programs",
         "conversation",
         "input_transformations",
         "prompt_cache_diagnostics",
-        "tool_usage",
     },
     {
         "output": _ITEMS,
@@ -79,18 +80,20 @@ ANSWER = Object(
             ),
         ),
         "usage": Object(
-            frozenset({"input_tokens", "output_tokens", "total_tokens", *wire.USAGE_FIELDS}),
+            frozenset({"input_tokens", "output_tokens", "total_tokens", *FINER_COUNTS}),
             # Finer counts of the cache are reported.
             {
                 name: Object(fields | {"cache_write_tokens_details"})
-                for name, fields in wire.USAGE_FIELDS.items()
+                for name, fields in FINER_COUNTS.items()
             },
         ),
     },
 )
 
 # The response inside an event is of the same type as a whole answer, which is compared once.
-_EVENT = Object(wire.EVENT_FIELDS, {"item": _ITEMS, "part": _PARTS, "annotation": _ANNOTATIONS})
+_EVENT = Object(
+    members_of(shapes.Event), {"item": _ITEMS, "part": _PARTS, "annotation": _ANNOTATIONS}
+)
 STREAM = Tagged(
     {
         **dict.fromkeys({*stream_reader._EVENTS, *wire.IGNORED_EVENTS}, _EVENT),

@@ -51,6 +51,11 @@ class StoreError(Exception):
     """
 
 
+class NewerStore(StoreError):
+    """A newer version of the program has upgraded the store: it cannot be used until that is
+    started."""
+
+
 class CommitUnknown(StoreError):
     """The store was lost while it wrote: whether it has is known once it is back."""
 
@@ -298,6 +303,10 @@ class Store(AuditLog, Protocol):
     @property
     def admins(self) -> AdminStore:
         """The keys of the administration that are kept here."""
+
+    def upgrade(self) -> str:
+        """Bring its tables up to date; every other method refuses older ones. Returns what was
+        done, for operators; empty if nothing had to be."""
 
     def deciding(self) -> AbstractContextManager[None]:
         """One transaction for all calls made inside: what is changed is decided on a state that

@@ -16,6 +16,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from typing import Protocol, TypeVar
 
@@ -24,13 +25,14 @@ from msgspec.structs import replace
 
 from dragoman.accounts.cipher import AccountCipher, SealError
 from dragoman.accounts.decide.states import (
+    AccountState,
     Disabled,
     Enabled,
     Failed,
     KeyChanged,
     Transition,
 )
-from dragoman.accounts.pool import AccountPool
+from dragoman.accounts.pool import AccountPool, log_change
 from dragoman.accounts.store import (
     LOST_AFTER_S,
     SWEPT_AT_ONCE,
@@ -38,6 +40,7 @@ from dragoman.accounts.store import (
     Changes,
     CommitUnknown,
     Definition,
+    NewerStore,
     Store,
     StoreError,
 )
@@ -62,6 +65,8 @@ _USES_S = 60.0
 _SWEEP_AGAIN_S = 1.0
 _AT_ONCE = 200
 """Accounts that are taken over before requests have their turn again."""
+_LONGEST_WAIT_S = 2.0
+"""Seconds for which whoever changed something waits until it is taken over."""
 _MOST_PINS = 50_000
 """Pins that are held for a store that cannot be used."""
 
@@ -108,6 +113,8 @@ class AccountSync:
     ) -> None:
         self._keys = KeyRing() if keys is None else keys
         self.settled: Settled | None = None
+        self.logs_operators = False
+        """Whether this worker logs, for all of its gateway, what operators do to accounts."""
         self.on_exchanged: Callable[[float], object] = lambda seconds: None
         self._next_uses = time.monotonic() + _USES_S
         self.failures = 0
@@ -128,11 +135,14 @@ class AccountSync:
         self._tells_balances = False
         self._taking_over = True
         self._failing_since: float | None = None
+        self._saw_newer = False
         self._doubtful: Batch | None = None
         """What may have been written, when the store was lost."""
         self._next_sweep = time.monotonic() + _SWEEP_S * random.random()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dragoman-store")
         self._early = asyncio.Event()
+        self._awaited: list[asyncio.Future[None]] = []
+        """Whoever waits for the end of an exchange that has not begun."""
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -194,6 +204,15 @@ class AccountSync:
         self._early.set()
         return answer
 
+    async def exchanged(self) -> None:
+        """Wait until all that is in the store by now is taken over here, unless that takes long."""
+        awaited = asyncio.get_running_loop().create_future()
+        self._awaited.append(awaited)
+        self._early.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LONGEST_WAIT_S):
+                await awaited
+
     async def claim(self, claims: Mapping[str, float], now: float) -> set[str]:
         """As `Store.claim`; all of them if the store cannot be asked: that something is done twice
         is better than that nobody does it."""
@@ -225,7 +244,8 @@ class AccountSync:
                 async with asyncio.timeout(wait):
                     await self._early.wait()
                 if self._failing_since is None:
-                    await asyncio.sleep(_EARLY_S)
+                    if not self._awaited:
+                        await asyncio.sleep(_EARLY_S)
                 elif not self._stopping:
                     # Haste is of no use.
                     await asyncio.sleep(self._sync_s)
@@ -242,6 +262,15 @@ class AccountSync:
 
     async def _exchange(self) -> bool:
         """One exchange; whether it went well."""
+        awaited, self._awaited = self._awaited, []
+        try:
+            return await self._try_exchange()
+        finally:
+            for one in awaited:
+                if not one.done():
+                    one.set_result(None)
+
+    async def _try_exchange(self) -> bool:
         if not await self._resolve():
             return False
         pool = self._pool
@@ -372,11 +401,23 @@ class AccountSync:
         for names in _parts(gone):
             self._pool.withdraw(names)
             await asyncio.sleep(0)
+        if self.logs_operators and not first:
+            self._log_operators(changes.states.values())
         for part in _slices(changes):
             self._pool.apply(part)
             await asyncio.sleep(0)
         there = [*self._fixed.values(), *received.accounts] if first else received.accounts
         self._note_new_keys(there)
+
+    def _log_operators(self, states: Iterable[AccountState]) -> None:
+        """Log accounts that an operator has disabled or enabled; what traffic did is logged by the
+        worker that saw it."""
+        now = time.time()
+        for after in states:
+            with suppress(KeyError):
+                before = self._pool.state(after.name)
+                if after.by_hand != before.by_hand or (before.disabled and not after.disabled):
+                    log_change(before, after, "", now)
 
     def _note_new_keys(self, accounts: Iterable[Account]) -> None:
         """Report accounts that have another key than the one with which they were taken out, or
@@ -435,11 +476,17 @@ class AccountSync:
 
     def _failed(self, error: Exception) -> None:
         self.failures += 1
-        if self._failing_since is not None:
-            if time.monotonic() - self._failing_since > LOST_AFTER_S:
-                self._pool.forget_others()
+        if (
+            self._failing_since is not None
+            and time.monotonic() - self._failing_since > LOST_AFTER_S
+        ):
+            self._pool.forget_others()
+        # The first failure after an upgrade is that of a statement, which does not tell of it.
+        is_news = isinstance(error, NewerStore) and not self._saw_newer
+        self._saw_newer = isinstance(error, NewerStore)
+        if self._failing_since is not None and not is_news:
             return
-        self._failing_since = time.monotonic()
+        self._failing_since = self._failing_since or time.monotonic()
         reason = str(error) if isinstance(error, StoreError) else repr(error)
         _log.error("the store cannot be used, so accounts are kept in memory only: %s", reason)
 

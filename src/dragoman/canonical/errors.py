@@ -94,14 +94,20 @@ class InvalidRequest(DragomanError):
 
 
 class Refused(InvalidRequest):
-    """The request is well formed but the policy allows no translation that loses `paths`."""
+    """The request is well formed but the policy does not allow these `losses` of its translation,
+    each a `dragoman.canonical.losses.Loss`."""
 
-    def __init__(self, fault: Fault, paths: tuple[str, ...]) -> None:
+    def __init__(self, fault: Fault, losses: tuple[Any, ...]) -> None:
         super().__init__(fault)
-        self.paths = paths
+        self.losses = losses
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where they are in the request."""
+        return tuple(dict.fromkeys(loss.path for loss in self.losses))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.fault, self.paths)
+        return type(self), (self.fault, self.losses)
 
 
 class UpstreamError(DragomanError):

@@ -126,7 +126,7 @@ class Ledger:
                     param=first.path,
                     code=first.code,
                 ),
-                paths=tuple(dict.fromkeys(loss.path for loss in refused)),
+                losses=refused,
             )
 
 

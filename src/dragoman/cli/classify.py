@@ -62,7 +62,7 @@ def classify(
     table = name or "default"
     if upstream is not None:
         try:
-            chosen = read_config(config, serving=False).upstream(upstream)
+            chosen = read_config(config).upstream(upstream)
         except KeyError:
             raise click.UsageError(f"{config} has no upstream {upstream}.") from None
         own, table = chosen.rules, name or chosen.account_rules

@@ -63,25 +63,18 @@ ALWAYS_JSON = click.option(
 """For commands that print nothing but JSON."""
 
 
-def read_config(
-    path: Path, *, serving: bool = True, server: Mapping[str, object] | None = None
-) -> Config:
-    """The configuration at `path`; all faults are printed and end the command. `server` are
-    settings that override those of its `[server]`.
-
-    Commands for `serving` need its secrets and files, and print its warnings; others do without.
-    """
+def read_config(path: Path) -> Config:
+    """The configuration at `path`, for a command that needs neither its secrets nor its files; all
+    faults are printed and end the command."""
     with config_faults_reported():
-        loaded = load_config(path, serving=serving, server=server)
-    for warning in loaded.warnings if serving else ():
-        click.echo(f"warning: {warning.located(str(path))}", err=True)
-    return loaded.config
+        return load_config(path, serving=False).config
 
 
 def load_config(
     path: Path, *, serving: bool = True, server: Mapping[str, object] | None = None
 ) -> Loaded:
-    """As `read_config`, without printing anything.
+    """The configuration at `path`, for `serving` with its secrets and files. `server` are settings
+    that override those of its `[server]`.
 
     Raises:
         ConfigError: it cannot be used.
@@ -156,7 +149,7 @@ def failures_reported(file: str = "", as_json: bool = False) -> Iterator[None]:
 @contextmanager
 def opened(path: Path) -> Iterator[StoreContext]:
     """The store of the configuration at `path`; failures end the command."""
-    config = read_config(path, serving=False)
+    config = read_config(path)
     from dragoman.operations.context import open_store
 
     with failures_reported(), open_store(config) as context:

@@ -67,13 +67,13 @@ def show(config: Path, provider: str | None, as_json: bool, model: str | None) -
 
     with failures_reported():
         if provider is not None:
-            own = read_config(config, serving=False).pricing.table if config.exists() else None
+            own = read_config(config).pricing.table if config.exists() else None
             used, found = load_table(own), None
             names = used.lists_for(provider)
             lists = [[one for one in used.models if one.provider == name] for name in names]
             places = {provider: PriceList((), lists)}
         else:
-            settings = read_config(config, serving=False)
+            settings = read_config(config)
             used, found = load_table(settings.pricing.table), settings
             places = dict(load_prices(settings).lists)
     if model is None:
@@ -206,7 +206,7 @@ def diff(config: Path, as_json: bool, old: Path, new: Path | None) -> None:
         if new is not None:
             after = load_table(read_file(str(new)))
         else:
-            after = load_table(read_config(config, serving=False).pricing.table)
+            after = load_table(read_config(config).pricing.table)
     found = list(changes(before, after))
     if as_json:
         print_json({"old": before.version, "new": after.version, "changed": found})
@@ -247,7 +247,7 @@ def set_price(config: Path, input_: str, force: bool, as_json: bool, **fields: A
 
     given = {"model": fields.pop("model"), "input": input_}
     given |= {name: value for name, value in fields.items() if value is not None}
-    settings = read_config(config, serving=False)
+    settings = read_config(config)
     with failures_reported():
         price: OwnPrice = converted(given, OwnPrice)
     if price.upstream not in (None, *(upstream.name for upstream in settings.upstreams)):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from dragoman.cli.common import CONFIG, read_config
+from dragoman.cli.common import CONFIG, config_faults_reported, load_config
 
 SIMULATOR_PORT = 8099
 """Default port of `simulate`; the simulator's own, repeated here so as not to import it."""
@@ -39,14 +39,19 @@ def serve(
     """
     given = {"host": host, "port": port, "workers": workers}
     server = {name: value for name, value in given.items() if value is not None}
-    settings = read_config(config, server=server)
+    with config_faults_reported():
+        loaded = load_config(config, server=server)
     from dragoman.config.source import Source
     from dragoman.server import service
 
-    listens = settings.server
+    listens = loaded.config.server
     with _serving(listens.unix_socket or f"{listens.host}:{listens.port}"):
-        source = Source(str(config), server)
-        service.serve(settings, source=source, takes_over=take_over)
+        service.serve(
+            loaded.config,
+            source=Source(str(config), server),
+            warnings=[one.located(str(config)) for one in loaded.warnings],
+            takes_over=take_over,
+        )
 
 
 @click.command()

@@ -42,7 +42,7 @@ def check(config: Path, as_json: bool) -> None:
     """
     from dragoman.storage import sqlite_care
 
-    settings = read_config(config, serving=False).storage
+    settings = read_config(config).storage
     path = settings.place
     with failures_reported():
         if settings.path or settings.url is None:
@@ -75,20 +75,20 @@ def check(config: Path, as_json: bool) -> None:
 def prepare(url: str | None, config: Path, as_json: bool) -> None:
     """Make the tables of the store, or bring them up to date.
 
-    A gateway does so when it starts. Others that do so meanwhile wait. Gateways of an older
-    version go on from memory afterwards.
+    A gateway does so when it starts; no other command does. A file is copied before. Gateways of an
+    older version go on from memory afterwards.
     """
     if url is None:
-        settings = read_config(config, serving=False).storage
+        settings = read_config(config).storage
         found = None if settings.url is None else settings.url.reveal()
         place = settings.path or found or _path(config)
     else:
         place = _revealed(url)
     with failures_reported(), closing(_database(place)) as database:
-        database.open()
+        upgraded = database.upgrade()
         with database.reading() as connection:
             tables = connection.execute("SELECT max(number) FROM migrations").fetchone()[0]
-    report({"tables": tables}, as_json, f"tables of version {tables}")
+    report({"tables": tables}, as_json, upgraded or f"tables of version {tables}")
 
 
 @store.command()
@@ -141,7 +141,7 @@ def migrate(to: str | None, config: Path, as_json: bool) -> None:
     """
     from dragoman.storage.migration import move
 
-    settings = read_config(config, serving=False).storage
+    settings = read_config(config).storage
     url = None if settings.url is None else settings.url.reveal()
     if to is None and not settings.path:
         raise click.ClickException("storage.path is empty: say where to with --to")
@@ -192,7 +192,7 @@ def _database(place: str) -> Database:
 
 
 def _path(config: Path) -> str:
-    settings = read_config(config, serving=False).storage
+    settings = read_config(config).storage
     path = settings.path
     if not path and settings.url is not None:
         raise click.ClickException(

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
+from errno import EFBIG, EINVAL
 from pathlib import Path
 from typing import NamedTuple
+
+_MOST_BYTES = 64 * 1024 * 1024
 
 
 class BadFileName(ValueError):
@@ -23,6 +27,20 @@ def file_at(path: str, directory: Path) -> Path:
         return directory / Path(path).expanduser()
     except RuntimeError:
         raise BadFileName(f"there is no home directory {path.partition('/')[0]}") from None
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """The content of a file that a configuration names.
+
+    Raises:
+        OSError: it cannot be read, is too large, or a device or pipe, which may have no end.
+    """
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(EINVAL, "it is no file")
+    if found.st_size > _MOST_BYTES:
+        raise OSError(EFBIG, f"it has more than {_MOST_BYTES} bytes")
+    return Path(path).read_bytes()
 
 
 class FileText(NamedTuple):
@@ -45,6 +63,6 @@ def read_file(name: str, directory: Path = Path()) -> FileText:
     """
     path = file_at(name, directory)
     try:
-        return FileText(os.fspath(path), path.read_bytes())
+        return FileText(os.fspath(path), read_bytes(path))
     except OSError as error:
         return FileText(os.fspath(path), problem=error.strerror or str(error))

@@ -77,9 +77,9 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     body_timeout_s: Seconds = 120.0
     """Seconds within which the whole body of a request must arrive; otherwise it is answered
     408."""
-    idle_timeout_s: Seconds = 75.0
-    """Seconds after which an idle client connection is closed. Longer than the SDKs' own limit, so
-    that they close first."""
+    idle_timeout_s: Seconds = 150.0
+    """Seconds after which an idle client connection is closed. Longer than the limits of SDKs and
+    proxies (Traefik 90 s, Caddy 120 s), so that they close first."""
     send_timeout_s: Seconds = 60.0
     """Seconds over which the reading speed of a client is measured. A client that does not read its
     answer is disconnected, and its upstream call is cancelled."""
@@ -223,7 +223,7 @@ class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class Traces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Traces of requests, exported to an OpenTelemetry collector. They require the extra `otel`
-    (`pip install 'dragoman[otel]'`). The destination and the service name are set by the variables
+    (the extra `otel`). The destination and the service name are set by the variables
     of OpenTelemetry, such as `OTEL_EXPORTER_OTLP_ENDPOINT` and `OTEL_SERVICE_NAME`. Traces contain
     no key and no text of a request or an answer. Answers name their trace in `x-trace-id`."""
 
@@ -320,6 +320,10 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     proxies: tuple[Secret, ...] = ()
     """URLs of proxies that are used in turn, instead of `proxy`. A proxy that fails is paused; the
     account is not blamed."""
+    ca_file: FileText | None = None
+    """PEM file of the authorities, or the self-signed certificate, that are trusted for `https` to
+    this upstream, instead of the system's (or those that the environment's `SSL_CERT_FILE` names,
+    for all upstreams and proxies)."""
     account_rules: AccountRules = "default"
     """What an error of the upstream means for the account. `default`: a 429 pauses the account, a
     quota error takes it out for a time, a rejected key disables it, and other errors are retried on
@@ -352,8 +356,10 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Send the requests of a conversation to the account that has its prompt cache and its
     reasoning, while that account can serve it."""
     affinity_s: Seconds = 3600.0
-    """Seconds after its last request for which a conversation's account is remembered: as long as
-    the service caches prompts."""
+    """Seconds after its last request for which a conversation's account is remembered."""
+    cached_s: Seconds = 300.0
+    """Seconds for which the service caches prompts. A conversation that was silent for longer
+    returns to an account of a lower `priority` number, if one can serve it."""
     reasoning_bound_to: Literal["account", "upstream"] | None = None
     """Whether encrypted reasoning is valid only for the account that made it (accounts of different
     organisations). It is then left out, and reported as a loss, when another account takes over.

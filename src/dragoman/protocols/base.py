@@ -548,9 +548,12 @@ class Translate(Struct, frozen=True, kw_only=True):
 class Passthrough(Struct, frozen=True, kw_only=True):
     """The pass-through between a client and an upstream of the same protocol."""
 
+    knows: Callable[[bytes], bool] = lambda body: False
+    """Whether all members of a body are known and of the right type. Raises InvalidRequest for one
+    that is a known one but for its case."""
     shape: Callable[[bytes], Any]
-    """The decoder of the validated part of a body that goes upstream unchanged. Raises
-    JsonError."""
+    """The decoder of the validated part of a body that goes upstream unchanged although it has
+    unknown members. Raises JsonError."""
     suits: Callable[[Options], bool] = lambda options: True
     """Whether answers may be passed through; False if options require answers in a form that no
     upstream writes."""
@@ -621,9 +624,8 @@ class Codec(Struct, frozen=True):
 _encoder = msgspec.json.Encoder()
 
 
-def to_json(value: Any) -> bytes:
-    """Compact JSON, UTF-8."""
-    return _encoder.encode(value)
+to_json: Callable[[Any], bytes] = _encoder.encode
+"""Compact JSON, UTF-8."""
 
 
 def to_json_text(value: Any) -> str:

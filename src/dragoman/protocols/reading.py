@@ -109,6 +109,10 @@ class Unknown(Struct, forbid_unknown_fields=True, tag_field="type", tag=""):
         return None
 
 
+class Misspelled(InvalidRequest):
+    """A member of a request is a known one but for its case."""
+
+
 REFUSED: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 """The errors of a decoder."""
 
@@ -135,6 +139,25 @@ class Reader(Generic[T]):
         except REFUSED:
             value = carried_value(Raw(body), path) if path else decode_object(bytes(body))
             return self.convert(value, path, extras)
+
+    def known(self, body: bytes) -> T | None:
+        """The shape that JSON text has, if it has no unknown members; else None. Then it is decoded
+        once more, to refuse members that are known ones but for their case, at whatever depth.
+
+        Raises:
+            Misspelled: naming the member.
+        """
+        try:
+            return self.decode(body)
+        except REFUSED:
+            pass
+        try:
+            self.convert(decode_object(body), "", [])
+        except Misspelled:
+            raise
+        except InvalidRequest:
+            pass  # The upstream may see it otherwise.
+        return None
 
     def exact(self, body: bytes, extras: list[Extra] | None = None) -> T | None:
         """The shape of JSON text that differs from it in unknown members only, which go into the
@@ -281,16 +304,6 @@ def carried_object(raw: Raw, path: str) -> Raw | None:
     return raw
 
 
-def carried_dict(raw: Raw, path: str) -> JsonObject | None:
-    """The same object, decoded.
-
-    Raises:
-        InvalidRequest: naming `path`.
-    """
-    carried = carried_object(raw, path)
-    return None if carried is None else carried_value(carried, path)
-
-
 # --- the walk along a shape ---------------------------------------------------------------------
 
 _Mode: TypeAlias = Literal["request", "exact", "answer"]
@@ -407,9 +420,12 @@ class _Walks:
         problem = f"must be one of {_listed(known)}"
         # As to the decoder, one that is not in a union may leave its tag out.
         alone = self._struct(kinds[0]) if len(kinds) == 1 else None
+        is_answer = self._mode == "answer"
 
         def walk(value: JsonObject, place: _Place, extras: list[Extra]) -> Any:
             tag = value.get(tag_field)
+            if is_answer and type(tag) is not str:
+                tag = None
             if tag is None and alone is not None:
                 return alone(value, place, extras)
             if tag is None:
@@ -520,7 +536,7 @@ def refuse_misspelled(name: str, known: Mapping[str, str], place: _Place) -> Non
     """
     meant = known.get(name.casefold())
     if meant is not None:
-        raise InvalidRequest.at(_path(place), f"is not known: write {meant}")
+        raise Misspelled.at(_path(place), f"is not known: write {meant}")
 
 
 class Names:

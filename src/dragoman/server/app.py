@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
-from dragoman.canonical.errors import DragomanError, FaultKind
+from dragoman.canonical.errors import DragomanError, FaultKind, Refused
 from dragoman.config import Config
 from dragoman.edge.auth import Caller, Guessed, presented_key
 from dragoman.edge.browsers import check_host, check_unkeyed
@@ -257,6 +257,8 @@ class Gateway:
         except Exception as error:
             fault = fault_of(error, incoming.request_id)
             record.error = fault.kind
+            if isinstance(error, Refused):
+                record.losses = error.losses
             # Once it has begun it is too late for words: the server breaks the connection off.
             if not incoming.status:
                 await incoming.fail(fault)

@@ -12,10 +12,10 @@ from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.usage import Usage
+from dragoman.config.limits import Limit
 from dragoman.edge.auth import Caller
 from dragoman.edge.errors import Headers
 from dragoman.edge.incoming import IncomingRequest, while_connected
-from dragoman.edge.rates import PerMinute
 from dragoman.edge.record import Record
 from dragoman.jsontext import members as members_of
 from dragoman.protocols import CODECS
@@ -27,6 +27,7 @@ from dragoman.serving.attempts import Attempts
 from dragoman.serving.failures import Failure, failed_call, refused, unusable
 from dragoman.serving.large import LargeBodies
 from dragoman.serving.large_body_tasks import Source, request_of
+from dragoman.serving.limits.client import Limits
 from dragoman.serving.plan import Plan
 from dragoman.serving.resolver import RequestResolver
 from dragoman.serving.routing import Target
@@ -42,9 +43,9 @@ _CANNOT_COUNT = (404, 405, 501)
 
 
 MOST_PER_MINUTE = 120
-"""Counts of one caller in a minute that upstreams are asked for, by each worker. Further ones are
-estimated: limits of keys do not hold counts, and upstreams have limits of their own."""
-_MOST_CALLERS = 4096
+"""Counts of one caller in a minute that upstreams are asked for. Further ones are estimated: limits
+of keys do not hold counts, and upstreams have limits of their own."""
+_COUNTS = Limit(kind="requests", amount=MOST_PER_MINUTE, window="1m", when_away="share")
 
 
 class Counter:
@@ -57,13 +58,14 @@ class Counter:
         conversations: StoredConversations,
         upstream_responses: UpstreamResponses,
         large: LargeBodies,
+        limits: Limits,
     ) -> None:
         self._large = large
+        self._limits = limits
         self._resolver = resolver
         self._upstreams = upstreams
         self._conversations = conversations
         self._upstream_responses = upstream_responses
-        self._rate = PerMinute(_MOST_CALLERS)
 
     async def serve(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """Count the tokens of one request.
@@ -107,7 +109,7 @@ class Counter:
         clients, counting = incoming.codec.endpoint.counting, codec.endpoint.counting
         assert clients is not None
         count: int | None = None
-        if counting is not None and not self._rate.count(record.caller, MOST_PER_MINUTE):
+        if counting is not None and await self._limits.count(_COUNTS, f"{record.caller} (counts)"):
             if request.is_large:
                 _, body = await self._large.work(
                     body_to_count_in_helper, request, codec.name, settings

@@ -15,6 +15,7 @@ from dragoman.config import Config
 from dragoman.config import Server as Settings
 from dragoman.config.changes import usable_now
 from dragoman.config.checks import Fault, is_loopback
+from dragoman.config.files import FileText, read_bytes
 from dragoman.edge.record import log_line
 from dragoman.edge.refusals import refuse
 from dragoman.http import Limits
@@ -26,6 +27,7 @@ from dragoman.observability.metrics.scrape import WorkerSlot
 from dragoman.prices.loading import price_faults
 from dragoman.processes.reload import ReloadError, ReloadRequest
 from dragoman.server.app import Gateway, Serving
+from dragoman.upstream.client import trusting
 
 
 def build_app(
@@ -171,8 +173,11 @@ class Prepared(Struct, frozen=True):
 
 def file_faults(config: Config) -> Iterator[Fault]:
     """What keeps the files that a configuration names from being used, each with the key at fault:
-    the table of prices, the certificate and its key."""
+    the table of prices, the authorities of upstreams, the certificate and its key."""
     yield from price_faults(config)
+    for index, upstream in enumerate(config.upstreams):
+        if upstream.ca_file is not None and (problem := _no_authorities(upstream.ca_file)):
+            yield ("upstreams", index, "ca_file"), f"{upstream.ca_file.path}: {problem}"
     server = config.server
     unreadable = False
     for name in ("tls_certificate", "tls_key"):
@@ -188,12 +193,21 @@ def file_faults(config: Config) -> Iterator[Fault]:
             yield ("server", "tls_certificate"), f"{server.tls_certificate}: {problem}: {error}"
 
 
+def _no_authorities(file: FileText) -> str:
+    """Why a file cannot be used as certificates of authorities; empty if it can."""
+    try:
+        trusting(file.text.decode("ascii", "replace"))
+    except ssl.SSLError:
+        return file.problem or "no certificates, as PEM"
+    return file.problem or ("" if file.text.strip() else "is empty")
+
+
 def _unreadable(file: str) -> str | None:
     try:
-        with open(file, "rb"):
-            return None
+        read_bytes(file)
     except OSError as error:
         return error.strerror
+    return None
 
 
 def server_tls(settings: Settings) -> ssl.SSLContext | None:

@@ -10,7 +10,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -72,6 +72,7 @@ def serve(
     source: Source | None = None,
     announce: Callable[[str], None] | None = None,
     as_service: bool = True,
+    warnings: Iterable[str] = (),
     takes_over: bool = False,
 ) -> None:
     """Serve until SIGINT or SIGTERM; returns once requests in flight are over.
@@ -79,7 +80,8 @@ def serve(
     A service takes over from one that runs on the same address with the same configuration file, or
     with another if it `takes_over`. It can be followed in the same way, and reads its configuration
     from `source` anew at SIGHUP, where there is one; what is no service dies with its terminal.
-    `announce` is called with the base URL as soon as the socket is bound.
+    `announce` is called with the base URL as soon as the socket is bound; `warnings` of the
+    configuration are logged.
 
     Raises:
         OSError: the address is taken or not there.
@@ -92,6 +94,8 @@ def serve(
         show_stacks()
     build_app(config)
     configure_log(config.server.log_level, config.server.log_format)
+    for warning in warnings:
+        _log.warning("%s", warning)
     kept = prepare(config)
     record_start(config)
     _raise_file_limit()

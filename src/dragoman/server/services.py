@@ -176,6 +176,7 @@ class Services:
         self.keys.on_changed = self.limits.retire
         if self.account_sync is not None:
             self.account_sync.settled = self.limits
+            self.account_sync.logs_operators = slot is None or not slot.number
         self.exporting = _exporting(config, metrics)
         self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
         self._watching = Watching(config, None if slot is None else slot.folder)
@@ -337,7 +338,12 @@ class Services:
                 server.body_limit_bytes,
             ),
             counter=Counter(
-                exchange.resolver, upstreams, self._conversations, upstream_responses, self.large
+                exchange.resolver,
+                upstreams,
+                self._conversations,
+                upstream_responses,
+                self.large,
+                self.limits,
             ),
             catalogue=Catalogue(
                 config,

@@ -37,6 +37,7 @@ class UpstreamDefaults:
     """What the requests of all accounts of an upstream have in common."""
 
     __slots__ = (
+        "authorities",
         "forwarded",
         "headers",
         "names",
@@ -61,6 +62,8 @@ class UpstreamDefaults:
         self.secrets = tuple(upstream.headers.values())
         proxies = [*upstream.proxies, upstream.proxy]
         self.proxy = next((proxy.reveal() for proxy in proxies if proxy is not None), None)
+        file = upstream.ca_file
+        self.authorities = "" if file is None else file.text.decode("ascii", "replace")
         limits = upstream.timeouts
         self.timeouts = Timeouts(
             connect=limits.connect_s,
@@ -174,6 +177,7 @@ class UpstreamRequestBuilder:
             body=body,
             timeouts=self._defaults.timeouts,
             proxy=self._proxy if proxy is None else proxy.reveal(),
+            authorities=self._defaults.authorities,
             socket=socket,
         )
 

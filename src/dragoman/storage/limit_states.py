@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from dragoman.limits.counters import CounterState
+from dragoman.storage.ownership import guard
 
 _log = logging.getLogger("dragoman.limits")
 
@@ -27,6 +28,7 @@ class LimitStates:
     def take(self) -> Mapping[str, CounterState]:
         """The states, which are read once: whoever crashes must not leave old ones behind."""
         try:
+            guard(self._path)
             stored = self._path.read_bytes()
             self._path.unlink()
             return _decode(stored)
@@ -41,8 +43,9 @@ class LimitStates:
         if not states:
             return
         draft = self._path.with_name(f"{self._path.name}-{os.getpid()}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         try:
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            with open(os.open(draft, flags, 0o600), "wb") as file:
                 file.write(msgspec.msgpack.encode(states))
             draft.replace(self._path)
         except OSError as error:

@@ -30,8 +30,6 @@ def move(
     Raises:
         StoreError: one of them cannot be used, or the target is not empty; nothing was copied.
     """
-    source.open()
-    target.open()
     copied: dict[str, int] = {}
     with source.reading() as origin, target.writing_unversioned() as copy:
         tables = moved_tables()

@@ -47,7 +47,7 @@ def store_for(config: Config) -> Store | None:
         return None
     from dragoman.storage.postgres.store import PostgresStore
 
-    return PostgresStore(settings.url.reveal(), **options)
+    return PostgresStore(settings.url, **options)
 
 
 def limit_states_for(config: Config) -> LimitStates | None:
@@ -98,7 +98,7 @@ def ledgers_for(config: Config) -> Ledgers | None:
         return None
     from dragoman.storage.postgres.ledgers import PostgresLedgers, connecting
 
-    return PostgresLedgers(connecting(url.reveal()))
+    return PostgresLedgers(connecting(url))
 
 
 def responses_for(config: Config) -> ResponseStore | None:
@@ -120,7 +120,7 @@ def responses_for(config: Config) -> ResponseStore | None:
         return None
     from dragoman.storage.postgres.store import PostgresResponses
 
-    return PostgresResponses(settings.url.reveal(), **options)
+    return PostgresResponses(settings.url, **options)
 
 
 def cipher_for(config: Config) -> AesGcmCipher:
@@ -131,8 +131,9 @@ def cipher_for(config: Config) -> AesGcmCipher:
 
 
 def prepare(config: Config) -> StoredEntries:
-    """Prepare the store before serving: its tables are upgraded, and values encrypted with the
-    previous key are encrypted with the present one. Returns the numbers of its entries.
+    """Prepare the store before serving: its tables are upgraded, which is logged, and values
+    encrypted with the previous key are encrypted with the present one. Returns the numbers of its
+    entries.
 
     Raises:
         StoreError: the store cannot be used.
@@ -142,6 +143,8 @@ def prepare(config: Config) -> StoredEntries:
     if store is None:
         return StoredEntries()
     try:
+        if upgraded := store.upgrade():
+            _log.warning("%s", upgraded)
         definitions = store.definitions()
         cipher = cipher_for(config)
         if resealed := cipher.resealed(definitions):

@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
+from dragoman.storage.ownership import guard
+
 PARTITIONS = 8
 """Number of files over which the age and size limits are divided."""
 
@@ -88,6 +90,7 @@ class Partitions(ABC):
             if self._written[0] == latest:
                 return self._written[1]
             self.close()
+        guard(self.directory)
         with suppress(FileExistsError):
             os.close(os.open(latest, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         connection = sqlite3.connect(

@@ -12,6 +12,8 @@ from itertools import pairwise
 import msgspec
 from msgspec import Struct, field
 
+from dragoman.storage.ownership import guard
+
 SLOT_S = 10
 STEPS = (SLOT_S, 60, 3600)
 """Seconds of each kind of slot."""
@@ -33,7 +35,8 @@ _REST = "(other)"
 
 class Slot(Struct, array_like=True):
     """Counts of one upstream in one slot: requests by outcome, histograms of duration and of time
-    to first content, tokens by kind, pico-dollars, requests without a price, and errors by kind."""
+    to first content, tokens by kind, pico-dollars, requests without a price, and errors by whose
+    fault they are and kind."""
 
     requests: list[int]
     duration: list[int]
@@ -154,6 +157,7 @@ class SeriesFile:
             connection.execute(_PUT, (coarse, at, _encode(_bounded(whole))))
 
     def _opened(self) -> sqlite3.Connection:
+        guard(self.path)
         if not os.path.exists(self.path):
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = sqlite3.connect(self.path, timeout=_LOCK_S, isolation_level=None)

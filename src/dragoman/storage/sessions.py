@@ -9,6 +9,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from dragoman.storage.ownership import guard
+
 _log = logging.getLogger("dragoman")
 
 IDLE_S: Final = 30 * 60.0
@@ -50,6 +52,7 @@ class SessionFile:
     def changed(self) -> dict[bytes, Session] | None:
         """What the file has, if it is another than when it was last read or written."""
         try:
+            guard(self._path)
             with open(self._path, "rb") as file:
                 found = os.fstat(file.fileno())
                 stamp = found.st_ino, found.st_mtime_ns
@@ -66,8 +69,9 @@ class SessionFile:
     def write(self, sessions: dict[bytes, Session]) -> None:
         """Store the sessions. If that fails, it is logged once, and a restart signs people out."""
         draft = f"{self._path}.{os.getpid()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            file = os.open(draft, flags, 0o600)
             with open(file, "wb") as opened:
                 opened.write(msgspec.msgpack.encode(sessions))
             os.replace(draft, self._path)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dragoman.accounts.store import StoreError
-from dragoman.storage.sqlite_file import SqliteConnection, explained, tables_version
+from dragoman.storage.sqlite_connection import SqliteConnection, explained, tables_version
 from dragoman.storage.sqlite_schema import SQLITE
 from dragoman.storage.tables.database import Connection
 
@@ -51,9 +51,11 @@ def check(path: str | os.PathLike[str]) -> Health:
         return Health(pages * size, unused * size, tables, SQLITE.version, tuple(faults))
 
 
-def backup(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> int:
+def backup(
+    path: str | os.PathLike[str], to: str | os.PathLike[str], *, replaces: bool = False
+) -> int:
     """Copy the present state of the store at `path` to a new file `to` for its owner alone, which
-    appears when it is complete. Returns its bytes.
+    appears when it is complete, and may replace a former one if it `replaces`. Returns its bytes.
 
     Raises:
         StoreError: `to` exists, or the store cannot be copied or is damaged.
@@ -61,7 +63,7 @@ def backup(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> int:
     source, target = Path(path), Path(to)
     with _opened(source, "ro") as connection:
         tables_version(connection, source)
-        if os.path.lexists(target):
+        if not replaces and os.path.lexists(target):
             raise StoreError(f"{target}: is there already")
         try:
             handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
@@ -74,7 +76,7 @@ def backup(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> int:
             partial.rename(target)
             return target.stat().st_size
         except sqlite3.Error as error:
-            raise StoreError(f"{target}: {explained(error)}") from error
+            raise StoreError(f"{target}: {explained(error, target)}") from error
         except OSError as error:
             raise StoreError(f"{target}: {error.strerror}") from error
         finally:
@@ -129,4 +131,4 @@ def _opened(path: Path, mode: str) -> Iterator[SqliteConnection]:
         with closing(connection):
             yield connection
     except sqlite3.Error as error:
-        raise StoreError(f"{path}: {explained(error)}") from error
+        raise StoreError(f"{path}: {explained(error, path)}") from error

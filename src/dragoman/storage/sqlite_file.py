@@ -5,21 +5,17 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from dragoman.accounts.store import StoreError
 from dragoman.jsontext import JsonError
+from dragoman.storage.ownership import guard
+from dragoman.storage.sqlite_care import backup
+from dragoman.storage.sqlite_connection import SqliteConnection, explained, tables_version
 from dragoman.storage.sqlite_schema import APPLICATION_ID, SQLITE, upgrade_file
-from dragoman.storage.tables.database import adding, used_by_newer, version_of
-from dragoman.storage.tables.table import Table
-
-_encode = msgspec.json.Encoder().encode
+from dragoman.storage.tables.database import needs_upgrade, version_of
 
 _LOCK_POLL_S = 0.02
 _PAGE_BYTES = 8192
@@ -27,55 +23,6 @@ _PAGE_BYTES = 8192
 4096 bytes, and the small rows of the pool no more."""
 
 _WAL_KEPT_BYTES = 16 * 1024 * 1024
-
-_EXPLAINED = {
-    sqlite3.SQLITE_FULL: "the disk is full",
-    sqlite3.SQLITE_BUSY: "another process has it locked",
-    sqlite3.SQLITE_LOCKED: "another process has it locked",
-    sqlite3.SQLITE_READONLY: "cannot be written to",
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened",
-    sqlite3.SQLITE_PERM: "may not be opened",
-    sqlite3.SQLITE_NOTADB: "is not a database",
-    sqlite3.SQLITE_CORRUPT: "is damaged",
-    sqlite3.SQLITE_IOERR: "cannot be read or written (disk I/O error)",
-}
-
-
-class SqliteConnection(sqlite3.Connection):
-    """See `dragoman.storage.tables.database.Connection`."""
-
-    def insert(self, into: str, types: Sequence[type], rows: Sequence[Any], then: str = "") -> None:
-        """See `Connection.insert`."""
-        self.execute(
-            f"INSERT INTO {into} {_json_rows(len(types))} {then}", (_encode(rows).decode(),)
-        )
-
-    def fill(self, table: Table, rows: Sequence[Sequence[Any]]) -> None:
-        """See `Connection.fill`."""
-        self.executemany(table.insertion, rows)
-
-    def add(self, table: Table, rows: Sequence[Any]) -> None:
-        """See `Connection.add`."""
-        statement = adding(table, _json_rows(len(table.columns)))
-        self.execute(statement, (_encode(rows).decode(),))
-
-    def queue(self) -> None:
-        """See `Connection.queue`. SQLite has one writer at a time."""
-
-    def moved(self) -> None:
-        """See `Connection.moved`. SQLite numbers rows after the highest one by itself."""
-
-    def gathered(self, columns: Sequence[str], rows: str) -> str:
-        """See `Connection.gathered`."""
-        names = ", ".join(columns)
-        return f"SELECT json_group_array(json_array({names})) FROM (SELECT {names} {rows})"
-
-
-@lru_cache
-def _json_rows(columns: int) -> str:
-    """The SELECT for the rows of a JSON array of arrays with so many values."""
-    values = ", ".join(f"json_extract(value, '$[{column}]')" for column in range(columns))
-    return f"SELECT {values} FROM json_each(?) WHERE true"
 
 
 class SqliteFile:
@@ -98,17 +45,31 @@ class SqliteFile:
         self._connection: SqliteConnection | None = None
         self._identity: tuple[int, int] | None = None
         self._made = 0.0
+        self._upgrades, self._upgraded = False, ""
         self._open_transaction: SqliteConnection | None = None
         self._open_version: int | None = None
 
     def open(self) -> None:
-        """Open the file, and upgrade its tables.
+        """See `Database.open`.
 
         Raises:
-            StoreError: it cannot be opened, is not a store, or is one of a newer version.
+            StoreError: it cannot be opened, is not a store, or is one of another version.
         """
         with self._failing():
             self._connected()
+
+    def upgrade(self) -> str:
+        """See `Database.upgrade`. The former file is copied first.
+
+        Raises:
+            StoreError: as `open`; or it cannot be copied, and is as it was.
+        """
+        self._upgrades, self._upgraded = True, ""
+        try:
+            self.open()
+        finally:
+            self._upgrades = False
+        return self._upgraded
 
     def close(self) -> None:
         """Close the file. Safe to call twice."""
@@ -217,7 +178,7 @@ class SqliteFile:
             raise
         except sqlite3.Error as error:
             self.close()
-            raise StoreError(f"{self.path}: {explained(error)}") from error
+            raise StoreError(f"{self.path}: {explained(error, self.path)}") from error
         except OSError as error:
             self.close()
             raise StoreError(f"{self.path}: {error.strerror}") from error
@@ -233,11 +194,13 @@ class SqliteFile:
         return found.st_dev, found.st_ino
 
     def _make(self) -> None:
-        """Create the file if it does not exist.
+        """Create the file if it does not exist, and check whose it is.
 
         It is opened here only then: closing another descriptor of an open SQLite file would release
         the locks of this process.
         """
+        for ending in ("", "-wal", "-shm"):
+            guard(f"{self.path}{ending}")
         if self.path.exists():
             return
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -268,6 +231,8 @@ class SqliteFile:
         connection.execute("BEGIN IMMEDIATE")
         present = tables_version(connection, self.path)
         if present < SQLITE.version:
+            if present:
+                self._copy(present)
             for statement in upgrade_file(present, _columns(connection)):
                 connection.execute(statement)
             connection.execute(
@@ -275,6 +240,18 @@ class SqliteFile:
             )
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
+
+    def _copy(self, version: int) -> None:
+        """Copy the file, which has tables of an older version, before they are upgraded. Nobody
+        else writes meanwhile."""
+        if not self._upgrades:
+            raise StoreError(f"{self.path}: {needs_upgrade(version, SQLITE.version)}")
+        copy = f"{self.path}-version-{version}"
+        backup(self.path, copy, replaces=True)
+        self._upgraded = (
+            f"the tables of {self.path} were upgraded from version {version} to {SQLITE.version}; "
+            f"the former file is {copy}"
+        )
 
 
 def _columns(connection: sqlite3.Connection) -> dict[str, set[str]]:
@@ -288,32 +265,8 @@ def _columns(connection: sqlite3.Connection) -> dict[str, set[str]]:
     return found
 
 
-def tables_version(connection: sqlite3.Connection, path: Path) -> int:
-    """The version of the tables of a file; 0 if it is empty.
-
-    Raises:
-        StoreError: it is another program's, or of a newer version of this one.
-    """
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if not tables:
-        return 0
-    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise StoreError(f"{path}: is a database of another program")
-    found: int = connection.execute("SELECT max(number) FROM migrations").fetchone()[0]
-    if found > SQLITE.version:
-        raise StoreError(f"{path}: {used_by_newer(found, SQLITE.version)}")
-    return found
-
-
 def _made_at(connection: SqliteConnection) -> float:
     """When the tables were created, in Unix seconds. It distinguishes a file from a former one with
     the same inode."""
     at: float = connection.execute("SELECT min(applied) FROM migrations").fetchone()[0]
     return at
-
-
-def explained(error: sqlite3.Error) -> str:
-    """The meaning of a failure for an operator."""
-    code = getattr(error, "sqlite_errorcode", None)
-    message = _EXPLAINED.get(code & 0xFF) if code is not None else None
-    return message or str(error)

@@ -242,10 +242,13 @@ class ClientRequest:
         capabilities.
 
         Raises:
-            InvalidRequest: a well-known field is missing or of the wrong type. The upstream reports
-            other mistakes in the same protocol.
+            InvalidRequest: a well-known field is missing or of the wrong type, or a member is a
+                known one but for its case. The upstream reports other mistakes in the same
+                protocol.
         """
-        check_shape(self.body if self._own is None else self._own, self.codec.passthrough.shape)
+        own = self.body if self._own is None else self._own
+        if not self.codec.passthrough.knows(own):
+            check_shape(own, self.codec.passthrough.shape)
         members = self.codec.passthrough.without_envelopes(self.members, ledger)
         if without:
             members, _ = self.codec.passthrough.without_reasoning(members, ledger, without)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dragoman.http.clock import Clock
 from dragoman.http.decoding import BadCoding, unpacker_for
 from dragoman.http.turns import Turns
-from dragoman.upstream.connection import READ_BUFFER, Connection
+from dragoman.upstream.connection import MISDIRECTED, READ_BUFFER, Connection
 from dragoman.upstream.connection_pool import ConnectionPool
 from dragoman.upstream.dial import dial
 from dragoman.upstream.errors import (
@@ -72,12 +72,13 @@ class UpstreamClient:
     ) -> None:
         """
         Args:
-            tls: context for upstreams and proxies; None trusts the system's authorities.
+            tls: context for proxies and upstreams without authorities of their own; None trusts
+                the system's.
             max_idle: idle connections stored per origin and proxy.
             idle_expiry: seconds after which an idle connection is closed.
             max_age: seconds after which a connection carries no further request.
         """
-        self._tls = tls
+        self._tls = {} if tls is None else {"": tls}
         self._max_idle = max_idle
         self._idle_expiry = idle_expiry
         self._max_age = max_age
@@ -137,8 +138,8 @@ class UpstreamClient:
         set when there is a connection for the request.
 
         A pooled connection may have been closed by the upstream just as the request went out. If
-        not a single byte came back, the request is sent once more on a fresh connection (RFC
-        9112, 9.3.1). Cancelling closes the connection at once.
+        not a single byte came back, or 421, the request is sent once more on a fresh connection
+        (RFC 9112, 9.3.1; RFC 9110, 15.5.20). Cancelling closes the connection at once.
 
         Raises:
             CallError: no answer; the class is the reason.
@@ -172,7 +173,9 @@ class UpstreamClient:
                 if incoming.received:
                     raise
             else:
-                return _response(incoming, forwarded=call.forwarded)
+                if incoming.status != MISDIRECTED:
+                    return _response(incoming, forwarded=call.forwarded)
+                incoming.close()
         connection = await self._dial(
             call, request.timeouts, total_at, lambda: self._make(call.key)
         )
@@ -221,7 +224,7 @@ class UpstreamClient:
         connect_at = self._loop.time() + limits.connect if limits.connect else 0.0
         deadline = min((at for at in (connect_at, total_at) if at), default=None)
         try:
-            connection = await dial(call.target, call.proxy, self._context, make, deadline)
+            connection = await dial(call, self._context, make, deadline)
         except TimeoutError:
             if deadline == total_at:
                 raise TotalTimeout(f"the call took longer than {limits.total:g} s") from None
@@ -247,17 +250,23 @@ class UpstreamClient:
         if self._drained is not None and not self._connections:
             self._drained.set()
 
-    async def _context(self) -> ssl.SSLContext:
-        if self._tls is None:
+    async def _context(self, authorities: str) -> ssl.SSLContext:
+        if authorities not in self._tls:
             async with self._tls_lock:
-                if self._tls is None:
+                if authorities not in self._tls:
                     # Reading the authorities takes tens of milliseconds: not in the loop.
-                    self._tls = await asyncio.to_thread(_default_context)
-        return self._tls
+                    made = await asyncio.to_thread(trusting, authorities)
+                    self._tls[authorities] = made
+        return self._tls[authorities]
 
 
-def _default_context() -> ssl.SSLContext:
-    context = ssl.create_default_context()
+def trusting(authorities: str) -> ssl.SSLContext:
+    """The context for TLS that trusts these certificates; the system's authorities if empty.
+
+    Raises:
+        ssl.SSLError: they are no certificates in PEM.
+    """
+    context = ssl.create_default_context(cadata=authorities or None)
     context.set_alpn_protocols(["http/1.1"])
     return context
 

@@ -5,40 +5,38 @@ import errno
 import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from dragoman.upstream.addresses import reach
 from dragoman.upstream.errors import ConnectFailed, ProxyFailed, TLSFailed
 from dragoman.upstream.proxies import Handshake, Proxy, connect_tunnel, socks_tunnel
+from dragoman.upstream.request import Prepared
 from dragoman.upstream.urls import Target
 
 C = TypeVar("C", bound=asyncio.BaseProtocol)
 
-_TCP_OPTIONS = {
-    "TCP_KEEPIDLE": 60,
-    "TCP_KEEPINTVL": 15,
-    "TCP_KEEPCNT": 4,
-    "TCP_USER_TIMEOUT": 15_000,
-}
+_TCP_OPTIONS = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """Keepalive in seconds, seconds and probes: a model may think for minutes, and a router on the way
-forgets silent connections, which would look like an upstream that never answers. Sent data that is
-not acknowledged within `TCP_USER_TIMEOUT` milliseconds ends the connection: the host vanished."""
+forgets silent connections, which would look like an upstream that never answers."""
+
+VANISHED_MS = {"TCP_USER_TIMEOUT": 15_000}
+"""Milliseconds without an acknowledgement of what was sent after which a connection ends, although
+nobody has reset it."""
 
 
 async def dial(
-    target: Target,
-    proxy: Proxy | None,
-    tls: Callable[[], Awaitable[ssl.SSLContext]],
+    call: Prepared,
+    tls: Callable[[str], Awaitable[ssl.SSLContext]],
     make: Callable[[], C],
     deadline: float | None,
 ) -> C:
     """Open a connection to an upstream.
 
     Args:
-        target: where to.
-        proxy: the way there, None for the direct one.
-        tls: gives the context for TLS; called only where it is needed.
+        call: where to, and by which proxy.
+        tls: gives the context for TLS that trusts these authorities (empty: the system's); called
+            only where it is needed.
         make: makes the connection object.
         deadline: loop time at which to give up, None for never.
 
@@ -48,7 +46,8 @@ async def dial(
         ProxyFailed: the proxy is at fault, or did not accept the connection in time.
         TimeoutError: the deadline passed, and the proxy is not at fault as far as can be seen.
     """
-    context = await tls() if target.scheme == "https" else None
+    target, proxy = call.target, call.proxy
+    context = await tls(call.authorities) if target.scheme == "https" else None
     connection = make()
     if proxy is None:
         async with asyncio.timeout_at(deadline):
@@ -65,7 +64,7 @@ async def dial(
                 lambda: shake,
                 proxy.host,
                 proxy.port,
-                await tls() if proxy.scheme == "https" else None,
+                await tls("") if proxy.scheme == "https" else None,
                 "the proxy",
                 ProxyFailed,
             )
@@ -154,8 +153,24 @@ def _refusal(error: OSError) -> str:
     return "connection_refused" if error.errno == errno.ECONNREFUSED else ""
 
 
+_CERTIFICATE_CAUSES = {
+    **dict.fromkeys((9, 10), "certificate_expired"),
+    **dict.fromkeys((2, 18, 19, 20, 21), "certificate_untrusted"),
+    **dict.fromkeys((62, 64), "certificate_of_another_name"),
+}
+"""By the codes of OpenSSL's verification (X509_V_ERR)."""
+
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"})
+"""The errors of OpenSSL when what answers does not speak TLS."""
+
+
 def _tls_failed(error: Exception) -> TLSFailed:
-    return TLSFailed(f"the TLS handshake with the upstream failed: {_reason(error)}")
+    failed = TLSFailed(f"the TLS handshake with the upstream failed: {_reason(error)}")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        failed.cause = _CERTIFICATE_CAUSES.get(error.verify_code, failed.cause)
+    elif isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+        failed.cause = "not_tls"
+    return failed
 
 
 def _reason(error: Exception) -> str:
@@ -166,12 +181,27 @@ def _reason(error: Exception) -> str:
     return type(error).__name__
 
 
+def notice_vanished(transport: asyncio.BaseTransport) -> None:
+    """Have a connection that was idle end soon where its host has vanished meanwhile.
+
+    Not before it was idle: a server that is there, but busy, may leave the rest of a large request
+    unread for longer.
+    """
+    _set(transport, VANISHED_MS)
+
+
 def _set_options(transport: asyncio.Transport) -> None:
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        _set(transport, _TCP_OPTIONS)
+
+
+def _set(transport: asyncio.BaseTransport, options: Mapping[str, int]) -> None:
     sock = transport.get_extra_info("socket")
     if sock is None:
         return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _TCP_OPTIONS.items():
+    for name, value in options.items():
         option = getattr(socket, name, None)
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)

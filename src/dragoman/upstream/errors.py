@@ -29,7 +29,10 @@ class ConnectFailed(CallError):
 
 
 class TLSFailed(CallError):
-    """The upstream accepted the connection, but the TLS handshake or its certificate failed."""
+    """The upstream accepted the connection, but the TLS handshake or its certificate failed.
+    `cause` is the reason: `certificate_untrusted` (self-signed, or of an authority that nobody here
+    knows), `certificate_expired`, `certificate_of_another_name`, `not_tls`, or `tls_failed` for
+    another one."""
 
     sent = False
     cause = "tls_failed"
@@ -109,6 +112,10 @@ UNSENT_CAUSES = frozenset(
         "name_not_resolved",
         "connection_refused",
         "unreachable",
+        "certificate_untrusted",
+        "certificate_expired",
+        "certificate_of_another_name",
+        "not_tls",
         "tls_failed",
         "proxy_failed",
         "connect_timeout",

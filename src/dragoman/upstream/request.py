@@ -137,6 +137,9 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
     """`http://`, `https://`, `socks5://` (names resolved here) or `socks5h://` (names resolved
     by the proxy), with `user:password@` where the proxy asks for it. The environment's proxy
     variables are not looked at."""
+    authorities: str = ""
+    """Certificates in PEM that are trusted, instead of the system's authorities, for TLS with the
+    upstream."""
     socket: SocketUse | None = None
     """Present: the request goes as a WebSocket message where the upstream offers that."""
 
@@ -148,13 +151,15 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
 class Prepared(Struct, frozen=True, eq=False):
     """What the requests of an account to one URL have in common.
 
-    `key` is that of the connections which can carry them; `lines` are the request line and the
+    `key` is that of the connections which can carry them; `authorities` as in `UpstreamRequest`;
+    `lines` are the request line and the
     headers, without that of the body's length. `forwarded` says that a proxy is to forward the
     request, and may answer it.
     """
 
     target: Target
     proxy: Proxy | None
+    authorities: str
     forwarded: bool
     key: Hashable
     lines: bytes
@@ -166,21 +171,27 @@ def prepared(request: UpstreamRequest) -> Prepared:
     Raises:
         ValueError: URL, proxy or a header cannot be used.
     """
-    return _prepared(request.method, request.url, request.headers, request.proxy)
+    return _prepared(
+        request.method, request.url, request.headers, request.proxy, request.authorities
+    )
 
 
 @lru_cache(maxsize=_MOST_HEADS)
 def _prepared(
-    method: str, url: str, headers: tuple[tuple[str, str], ...], proxy_url: str | None
+    method: str,
+    url: str,
+    headers: tuple[tuple[str, str], ...],
+    proxy_url: str | None,
+    authorities: str,
 ) -> Prepared:
     target = parse_url(url)
     proxy = parse_proxy(proxy_url) if proxy_url else None
     # The request line then has the whole URL, and lines for the proxy follow (RFC 9112, 3.2.2).
     forwarded = proxy is not None and target.scheme == "http" and not proxy.is_socks
     forward = proxy.auth_lines if proxy is not None and forwarded else None
-    key = (target.scheme, target.host, target.port, proxy)
+    key = (target.scheme, target.host, target.port, proxy, authorities)
     lines = _rendered(method, target, headers, forward)
-    return Prepared(target, proxy, forwarded, key, lines)
+    return Prepared(target, proxy, authorities, forwarded, key, lines)
 
 
 def render_head(request: UpstreamRequest, lines: bytes) -> bytes:

@@ -21,7 +21,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "dragoman.image" -}}
-{{ printf "%s:%s" (required "image.repository: name the image" .Values.image.repository) (.Values.image.tag | default .Chart.AppVersion) | quote }}
+{{- $repository := required "image.repository: name the image" .Values.image.repository }}
+{{- if .Values.image.digest }}
+{{- printf "%s@%s" $repository .Values.image.digest | quote }}
+{{- else }}
+{{- printf "%s:%s" $repository (.Values.image.tag | default .Chart.AppVersion) | quote }}
+{{- end }}
 {{- end }}
 
 {{- define "dragoman.podSecurity" -}}

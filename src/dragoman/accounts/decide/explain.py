@@ -14,6 +14,7 @@ from dragoman.failing import Rule
 UNCHANGED = "as before"
 """What becomes of an account to which an outcome means nothing."""
 
+_UNCHANGED = (UNCHANGED, "stays active")
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -64,6 +65,21 @@ def of_account(before: AccountState, after: AccountState, model: str, now: float
     if rest.soft:
         return f"used last for {length}, for {models}"
     return f"rests {length}, for {models}{then}"
+
+
+def change_of(
+    before: AccountState, after: AccountState, model: str, now: float
+) -> tuple[str, bool] | None:
+    """What has become of an account, with the reason, for the log; and whether it concerns all that
+    it serves, rather than a rest. None if it is as before."""
+    became = of_account(before, after, model, now)
+    if became in _UNCHANGED:
+        return None
+    rest = active_rest(after, model, now)
+    why = after.disabled or ("" if rest is None else rest.why)
+    was_out = bool(before.disabled or before.exhausted)
+    is_out = bool(after.disabled) or (rest is not None and rest is after.exhausted)
+    return f"{became}: {why}" if why else became, was_out or is_out
 
 
 def span(seconds: float) -> str:

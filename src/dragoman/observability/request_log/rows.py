@@ -87,7 +87,8 @@ class ChosenFrom(Struct, frozen=True):
 
 class ListRow(Struct, frozen=True, kw_only=True):
     """A request in a list. `ms` is how long it took, `first_ms` when its answer had its first
-    content, None if that is not known; `cost_usd` is None without a price, and without usage."""
+    content, None if that is not known; `cost_usd` is None without a price, and without usage.
+    `limit` is the name of the limit that refused it."""
 
     id: str
     at: float
@@ -109,6 +110,7 @@ class ListRow(Struct, frozen=True, kw_only=True):
     loss_kinds: tuple[str, ...]
     losses_total: int
     error: str
+    limit: str
 
 
 class DetailRow(ListRow, frozen=True, kw_only=True):
@@ -131,7 +133,6 @@ class DetailRow(ListRow, frozen=True, kw_only=True):
     conversation: str
     moved: bool
     finish: str
-    limit: str
     exceeded: tuple[str, ...]
     losses: tuple[LossRow, ...]
     trace_id: str
@@ -175,6 +176,7 @@ def entry_of(request: FinishedRequest) -> Entry:
         loss_kinds=kinds,
         losses_total=len(record.losses),
         error=record.error,
+        limit=record.limit,
         team=record.team,
         user=record.user[:_LONGEST],
         tags=record.tags[:_LONGEST],
@@ -189,7 +191,6 @@ def entry_of(request: FinishedRequest) -> Entry:
         conversation=record.conversation,
         moved=record.moved,
         finish=record.finish,
-        limit=record.limit,
         exceeded=tuple(record.exceeded),
         losses=tuple(
             LossRow(loss.path[:_LONGEST], loss.kind, loss.detail[:_LONGEST])

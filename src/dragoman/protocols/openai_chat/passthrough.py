@@ -23,6 +23,7 @@ from dragoman.protocols.openai_chat.continuation import continuation
 from dragoman.protocols.openai_chat.fitting import unfit
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.matcher import ChatMatcher, match_response
+from dragoman.protocols.openai_chat.request_reader import REQUEST
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.reading import Names
 
@@ -60,22 +61,10 @@ def fitted(
     )
 
 
-class _StreamOptions(Struct):
-    include_usage: bool | None = None
-
-
-_stream_options = jsontext.decoder(_StreamOptions)
-
-
 def asks_usage(members: Mapping[str, Raw]) -> bool:
     """Whether the client asked for a usage chunk in its stream."""
-    options = members.get("stream_options")
-    if options is None:
-        return False
-    try:
-        return _stream_options(options).include_usage is True
-    except JsonError:
-        return False
+    options = _value(members, "stream_options")
+    return type(options) is dict and options.get("include_usage") is True
 
 
 def choices_of(members: Mapping[str, Raw]) -> int:
@@ -139,6 +128,7 @@ _NAMES = Names(
 PASSTHROUGH = Passthrough(
     check_names=_NAMES.check,
     has_media=media_in("messages", "image_url", "input_audio", "file"),
+    knows=lambda body: REQUEST.known(body) is not None,
     shape=jsontext.decoder(_Shape),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,

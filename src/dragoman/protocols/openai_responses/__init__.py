@@ -13,7 +13,7 @@ from dragoman.protocols.openai_responses.request_reader import read_request
 from dragoman.protocols.openai_responses.request_writer import write_request
 from dragoman.protocols.openai_responses.response_object import LOOKED_AT
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
-from dragoman.protocols.openai_responses.stream_reader import ResponsesReader, read_response
+from dragoman.protocols.openai_responses.stream_reader import answer_reader, read_response
 from dragoman.sse import COMMENT
 
 CODEC = Codec(
@@ -23,7 +23,7 @@ CODEC = Codec(
         read_request=read_request,
         write_request=write_request,
         read_response=read_response,
-        stream_reader=ResponsesReader,
+        stream_reader=answer_reader,
         read_error=read_error,
         reasoning_refusals=REASONING_REFUSALS,
         write_error=write_error,

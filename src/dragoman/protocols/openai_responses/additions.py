@@ -87,7 +87,7 @@ class _SteerEvent(Struct):
 _steer_event = jsontext.decoder(_SteerEvent)
 
 
-class Additions:
+class Additions(Struct, eq=False):
     """The input added to the responses of one stream. A sender registers its input (`sent`); an
     observer of the stream knows it by its ids only.
 
@@ -97,15 +97,12 @@ class Additions:
     - `pending`: to be put before the input of the next request.
     """
 
-    __slots__ = ("committed", "ended", "pending", "queued", "unanswered")
-
-    def __init__(self) -> None:
-        self.ended = False
-        """Whether the last response that was created has ended."""
-        self.unanswered: list[Addition] = []
-        self.queued: dict[str, Addition | None] = {}
-        self.committed: list[Addition] = []
-        self.pending: list[Addition] = []
+    ended: bool = False
+    """Whether the last response that was created has ended."""
+    unanswered: list[Addition] = []
+    queued: dict[str, Addition | None] = {}
+    committed: list[Addition] = []
+    pending: list[Addition] = []
 
     @property
     def returned(self) -> list[bytes]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from dragoman.canonical.blocks import (
     Annotation,
     Base64,
@@ -31,16 +33,11 @@ _FOREIGN_FILE = "file_"
 """Prefix of the other vendor's file ids; OpenAI's begin with `file-`."""
 
 
-class PartWriter:
+class PartWriter(Struct, eq=False):
     """The writer of blocks as input parts; what it cannot express goes into the ledger."""
 
-    __slots__ = ("_capabilities", "_ledger", "_marked", "_outbound")
-
-    def __init__(self, outbound: Outbound) -> None:
-        self._outbound = outbound
-        self._marked: list[tuple[JsonObject, Block]] = []
-        self._ledger = outbound.ledger
-        self._capabilities = outbound.capabilities
+    _outbound: Outbound
+    _marked: list[tuple[JsonObject, Block]] = []
 
     def write_all(self, blocks: Iterable[Block]) -> list[JsonObject]:
         """The parts of several blocks."""
@@ -86,7 +83,7 @@ class PartWriter:
         mark = block.cache
         if mark is None:
             return
-        if not parts or not self._capabilities.prompt_cache_breakpoints:
+        if not parts or not self._outbound.capabilities.prompt_cache_breakpoints:
             self._lose(block, LossKind.KNOB, "the upstream takes no cache breakpoint here")
             return
         breakpoint_: JsonObject = {"mode": "explicit"}
@@ -104,10 +101,10 @@ class PartWriter:
             self._lose(block, LossKind.KNOB, f"only {wire.MAX_CACHE_MARKS} cache marks are taken")
 
     def _lose(self, block: Block, kind: LossKind, detail: str) -> None:
-        self._ledger.add(block.path, kind, detail)
+        self._outbound.ledger.add(block.path, kind, detail)
 
     def _image(self, block: Image) -> list[JsonObject]:
-        if not self._capabilities.images:
+        if not self._outbound.capabilities.images:
             self._lose(block, LossKind.CONTENT, "the upstream takes no images")
             return []
         part: JsonObject = {"type": "input_image", "detail": block.detail or "auto"}
@@ -132,13 +129,13 @@ class PartWriter:
     def _report_citations(self, block: Document | SearchResult) -> None:
         if block.citations:
             detail = "citations cannot be asked for"
-            self._ledger.add(f"{block.path}.citations", LossKind.KNOB, detail)
+            self._outbound.ledger.add(f"{block.path}.citations", LossKind.KNOB, detail)
 
     def _document(self, block: Document) -> list[JsonObject]:
         parts: list[JsonObject] = []
         if block.context:
             detail = "a document's context is given as text"
-            self._ledger.add(f"{block.path}.context", LossKind.CONVERTED, detail)
+            self._outbound.ledger.add(f"{block.path}.context", LossKind.CONVERTED, detail)
             parts.append(_text(block.context))
         self._report_citations(block)
         match block.source:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from dragoman import jsontext
 from dragoman.protocols.base import to_json
@@ -25,18 +25,19 @@ JsonText: TypeAlias = str | Raw
 
 
 class Frames:
-    """The renderer of a stream's events, numbered from zero. `long_texts` are the texts of the
-    placeholders in them."""
+    """The renderer of a stream's events, numbered from zero; `is_silent`: of an answer that is not
+    streamed and has none. `long_texts` are the texts of the placeholders in them."""
 
-    __slots__ = ("long_texts", "number")
+    __slots__ = ("is_silent", "long_texts", "number")
 
-    def __init__(self) -> None:
+    def __init__(self, is_silent: bool = False) -> None:
+        self.is_silent = is_silent
         self.number = 0
         self.long_texts: list[bytes] = []
 
     def repeated(self, text: str | bytearray) -> JsonText:
         """A text for the events that repeat it: the text itself, or its JSON without quotes."""
-        if len(text) < LONG:
+        if len(text) < LONG or self.is_silent:
             return text if isinstance(text, str) else Raw(_quoted(text))
         quoted = escape(_encode_text(text)) if isinstance(text, str) else _quoted(text)
         self.long_texts.append(quoted)
@@ -44,7 +45,9 @@ class Frames:
 
     def event(self, kind: str, fields: JsonObject) -> bytes:
         """An event of type `response.` + `kind`."""
-        return self.encoded_event(f"response.{kind}", to_json(fields)[1:-1])
+        return (
+            b"" if self.is_silent else self.encoded_event(f"response.{kind}", to_json(fields)[1:-1])
+        )
 
     def encoded_event(self, kind: str, members: bytes) -> bytes:
         """An event with already encoded members besides type and number."""
@@ -54,40 +57,8 @@ class Frames:
         return _EVENT % (name, name, number, b"," if members else b"", escape(members))
 
 
-class CollectedText(Struct):
-    """A text collected from pieces, without a stream."""
-
-    _pieces: list[str] = []
-    _counted: int = 0
-    _length: int = 0
-
-    def write(self, text: str) -> bytes:
-        """Add a piece: no frame."""
-        self._pieces.append(text)
-        return b""
-
-    def add(self, text: str) -> None:
-        """Add a piece, with its event written elsewhere."""
-        self._pieces.append(text)
-
-    def value(self) -> JsonText:
-        """The whole text, for the object it belongs to."""
-        return self.plain()
-
-    def plain(self) -> str:
-        """All of it."""
-        return "".join(self._pieces)
-
-    def length(self) -> int:
-        """Its length in characters."""
-        self._length += sum(map(len, self._pieces[self._counted :]))
-        self._counted = len(self._pieces)
-        return self._length
-
-
-class StreamedText:
-    """A text with streamed pieces, see `CollectedText`. The constant bytes of its events are built
-    once."""
+class TextInProgress:
+    """A text with streamed pieces. The constant bytes of its events are built once."""
 
     __slots__ = ("_counted", "_frames", "_head", "_json", "_length", "_place", "_tail")
 
@@ -108,6 +79,9 @@ class StreamedText:
     def write(self, text: str) -> bytes:
         """Add a piece; returns its delta event."""
         frames = self._frames
+        if frames.is_silent:
+            self.add(text)
+            return b""
         number = frames.number
         frames.number = number + 1
         encoded = _encode_text(text)
@@ -133,9 +107,6 @@ class StreamedText:
         self._length += len(_decode_text(_quoted(self._json[self._counted :])))
         self._counted = len(self._json)
         return self._length
-
-
-TextInProgress: TypeAlias = CollectedText | StreamedText
 
 
 def _quoted(text: bytearray) -> bytes:

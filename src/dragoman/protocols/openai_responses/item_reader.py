@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
-from msgspec import structs
+from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from dragoman import jsontext
@@ -30,6 +30,13 @@ from dragoman.canonical.requests import Extra, Tool, Turn
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject, check_depth
 from dragoman.protocols.openai_responses import shapes, wire
+from dragoman.protocols.openai_responses.client_tools import (
+    read_machine_call,
+    read_machine_output,
+    read_search_call,
+    read_shell_output,
+    search_result,
+)
 from dragoman.protocols.openai_responses.compaction import (
     ASK,
     COMPACTION,
@@ -37,14 +44,7 @@ from dragoman.protocols.openai_responses.compaction import (
     read_compaction,
 )
 from dragoman.protocols.openai_responses.content_reader import read_content
-from dragoman.protocols.openai_responses.machine_tools import (
-    read_machine_call,
-    read_machine_output,
-    read_shell_output,
-)
-from dragoman.protocols.openai_responses.tool_search import read_search_call, search_result
 from dragoman.protocols.openai_responses.tools import read_tools
-from dragoman.protocols.openai_responses.unknown_items import Side, read_unknown_item
 from dragoman.protocols.openai_responses.web_search import WEB_SEARCH, read_web_search
 from dragoman.protocols.reading import (
     UNKNOWN,
@@ -55,36 +55,28 @@ from dragoman.protocols.reading import (
     report_lost,
     text,
 )
-from dragoman.protocols.unknown_text import UNKNOWN_TYPE
+from dragoman.protocols.unknown_text import UNKNOWN_TYPE, text_in
+
+Side: TypeAlias = Literal["assistant", "user"]
+_USERS: Final = ("user", "system", "developer")
 
 
-class ItemReader:
+class ItemReader(Struct, eq=False):
     """The reader of items, one by one. `finish` returns the turns; `tools` and `updates` are the
     tools and settings in the items (`configuration_update` items, with their paths); `compacts` is
     whether one asks for a compaction."""
 
-    __slots__ = (
-        "_blocks",
-        "_extras",
-        "_path",
-        "_sealer",
-        "_side",
-        "_turns",
-        "compacts",
-        "tools",
-        "updates",
-    )
-
-    def __init__(self, sealer: Sealer, extras: list[Extra]) -> None:
-        self._sealer = sealer
-        self._extras = extras
-        self._turns: list[Turn] = []
-        self._side: Side | None = None
-        self._blocks: list[Block] = []
-        self._path = ""
-        self.compacts = False
-        self.tools: list[Tool] = []
-        self.updates: list[tuple[str, shapes.Item]] = []
+    _sealer: Sealer
+    _extras: list[Extra]
+    _turns: list[Turn] = []
+    _side: Side | None = None
+    _blocks: list[Block] = []
+    _path: str = ""
+    _trigger: Foreign | None = None
+    """A request for a compaction, if the latest item is one."""
+    compacts: bool = False
+    tools: list[Tool] = []
+    updates: list[tuple[str, shapes.Item]] = []
 
     def read(self, item: shapes.Item, path: str) -> None:
         """Take the next item.
@@ -92,6 +84,10 @@ class ItemReader:
         Raises:
             InvalidRequest: at the field at fault.
         """
+        if self._trigger is not None:
+            detail = "a compaction is asked for by the last item only"
+            self._extras.append(Extra(self._trigger.path, TRIGGER, LossKind.KNOB, detail))
+            self._trigger = None
         kind = item.type
         if kind is None:
             # Both forms may leave their type out: easy messages and references.
@@ -131,22 +127,35 @@ class ItemReader:
             self._turns.append(read_compaction(value, path, self._sealer))
             return
         if kind == TRIGGER:
-            self.compacts = True
             for name in value.keys() - {"type"}:
                 self._extras.append(Extra(f"{path}.{name}", value[name], LossKind.KNOB))
-            self._add("user", Foreign(origin=wire.NAME, type=kind, raw=value, text=ASK, path=path))
+            self._trigger = Foreign(origin=wire.NAME, type=kind, raw=value, text=ASK, path=path)
             return
         if kind in wire.FOREIGN_ASSISTANT_ITEMS or kind in wire.FOREIGN_USER_ITEMS:
             side: Side = "assistant" if kind in wire.FOREIGN_ASSISTANT_ITEMS else "user"
             means = (read_web_search(value),) if kind == WEB_SEARCH else None
             block = Foreign(origin=wire.NAME, type=kind, raw=value, means=means, path=path)
         else:
+            # A conversation has the items that the vendor adds for ever, so they never refuse a
+            # request: other upstreams are given the text in them.
             self._extras.append(Extra(path, value, LossKind.KNOB, UNKNOWN_TYPE))
-            side, block = read_unknown_item(value, kind, path)
+            is_users = value.get("role") in _USERS or kind.endswith(("_output", "_result"))
+            side = "user" if is_users else "assistant"
+            block = Foreign(
+                origin=wire.NAME,
+                type=kind[:64],
+                raw=value,
+                loss=LossKind.KNOB,
+                text=text_in(value),
+                path=path,
+            )
         self._add(side, block)
 
     def finish(self) -> tuple[Turn, ...]:
         """The turns of all items."""
+        if self._trigger is not None:
+            self.compacts = True
+            self._add("user", self._trigger)
         self._flush()
         return tuple(self._turns)
 
@@ -194,21 +203,13 @@ class ItemReader:
             self._turns.append(Turn(role=role, blocks=blocks, path=path))
 
     def _call(self, item: shapes.Item, path: str) -> None:
+        custom = item.type == "custom_tool_call"
+        given, member = (item.input, "input") if custom else (item.arguments, "arguments")
         call = ToolCall(
             id=needed(item.call_id, path, "call_id"),
             name=needed(item.name, path, "name"),
-            arguments=text(item.arguments, path, "arguments"),
-            namespace=item.namespace,
-            path=path,
-        )
-        self._add("assistant", call)
-
-    def _custom_call(self, item: shapes.Item, path: str) -> None:
-        call = ToolCall(
-            id=needed(item.call_id, path, "call_id"),
-            name=needed(item.name, path, "name"),
-            arguments=text(item.input, path, "input"),
-            custom=True,
+            arguments=text(given, path, member),
+            custom=custom,
             namespace=item.namespace,
             path=path,
         )
@@ -316,7 +317,7 @@ _CALL = ("call_id", "name", "namespace")
 _KINDS: Final = {
     "message": _Kind(ItemReader._message, "role", "content", "phase"),
     "function_call": _Kind(ItemReader._call, *_CALL, "arguments"),
-    "custom_tool_call": _Kind(ItemReader._custom_call, *_CALL, "input"),
+    "custom_tool_call": _Kind(ItemReader._call, *_CALL, "input"),
     "function_call_output": _Kind(ItemReader._output, "call_id", "output"),
     "custom_tool_call_output": _Kind(ItemReader._output, "call_id", "output"),
     "reasoning": _Kind(ItemReader._reasoning, "summary", "content", "encrypted_content"),

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import Struct
+
 from dragoman.canonical.blocks import (
     Block,
     Foreign,
@@ -30,25 +32,20 @@ from dragoman.protocols.openai_responses.web_search import sent_search
 from dragoman.protocols.request_settings import GO_ON, GOES_ON
 
 
-class ItemWriter:
-    """The writer of turns, one after another, into `items`."""
+class ItemWriter(Struct, eq=False):
+    """The writer of turns, one after another, into `items`. `parts` writes all parts of the
+    request: it counts their cache marks."""
 
-    __slots__ = ("_compacts", "_ledger", "_outbound", "_reasoned", "items", "parts")
-
-    def __init__(self, outbound: Outbound) -> None:
-        self._outbound = outbound
-        self._ledger = outbound.ledger
-        self._compacts = outbound.capabilities.of(ResponsesCapabilities).compaction
-        self.parts = PartWriter(outbound)
-        """Writes all parts of the request: it counts their cache marks."""
-        self.items: list[JsonObject] = []
-        self._reasoned: set[str] = set()
+    _outbound: Outbound
+    parts: PartWriter
+    items: list[JsonObject] = []
+    _reasoned: set[str] = set()
 
     def write(self, turn: Turn) -> None:
         """Add the items of a turn; what they cannot express goes into the ledger."""
         if turn.name is not None:
             detail = "speakers have no names"
-            self._ledger.add(f"{turn.path}.name", LossKind.KNOB, detail)
+            self._outbound.ledger.add(f"{turn.path}.name", LossKind.KNOB, detail)
         if turn.role == "assistant":
             self._write_assistant(turn.blocks)
         else:
@@ -57,7 +54,7 @@ class ItemWriter:
     def go_on(self, path: str) -> None:
         """Put a user message after the model's last words, which stand at `path`."""
         if self.items and self.items[-1].get("role") == "assistant":
-            self._ledger.add(path, LossKind.REPAIRED, GOES_ON)
+            self._outbound.ledger.add(path, LossKind.REPAIRED, GOES_ON)
             self.items.append({"type": "message", "role": "user", "content": GO_ON})
 
     def message(self, role: Role, parts: list[JsonObject]) -> None:
@@ -65,6 +62,10 @@ class ItemWriter:
         if not parts:
             return
         self.items.append({"type": "message", "role": role, "content": _easy(parts)})
+
+    @property
+    def _knows_trigger(self) -> bool:
+        return self._outbound.capabilities.of(ResponsesCapabilities).compaction
 
     def _write_side(self, role: Role, blocks: Iterable[Block]) -> None:
         """A turn of the user, the system or the developer."""
@@ -76,7 +77,7 @@ class ItemWriter:
                     parts = []
                 self._write_result(block)
             elif isinstance(block, Foreign) and block.origin == wire.NAME:
-                if block.text and not self._compacts:
+                if block.text and not self._knows_trigger:
                     parts += self.parts.write(Text(text=block.text, path=block.path))
                     continue
                 self.message(role, parts)
@@ -92,7 +93,7 @@ class ItemWriter:
         for block in blocks:
             if isinstance(block, Foreign) and block.origin != wire.NAME and block.text:
                 detail = f"the text of {block.type} is sent"
-                self._ledger.add(block.path, LossKind.CONVERTED, detail)
+                self._outbound.ledger.add(block.path, LossKind.CONVERTED, detail)
                 block = Text(text=block.text, path=block.path)
             if isinstance(block, _SPOKEN):
                 if run and _phase(block, run) != _phase(run[0], run):
@@ -112,7 +113,7 @@ class ItemWriter:
         while reasoned and self.items[-1]["type"] == "reasoning":
             self._reasoned.discard(self.items.pop().get("id", ""))
             detail = "the service takes no reasoning back that led to nothing"
-            self._ledger.add(reasoned.pop(), LossKind.KNOB, detail)
+            self._outbound.ledger.add(reasoned.pop(), LossKind.KNOB, detail)
 
     def _write_act(self, block: Block) -> None:
         """Write a block of the model other than text: calls, reasoning, hosted tools."""
@@ -125,19 +126,19 @@ class ItemWriter:
                 self.items.append(block.raw)
             case Foreign():
                 detail = "only its own service can express it"
-                self._ledger.add(block.path, block.loss_on(self._outbound.options), detail)
+                self._outbound.ledger.add(block.path, block.loss_on(self._outbound.options), detail)
                 if block.means and self._outbound.options.hosted_tools == "map":
                     self.items += map(sent_search, block.means)
             case _:
                 detail = "the model's own messages hold text only"
-                self._ledger.add(block.path, LossKind.CONTENT, detail)
+                self._outbound.ledger.add(block.path, LossKind.CONTENT, detail)
 
     def _write_message(self, run: list[Text | Refusal]) -> None:
         """One message: in the easy form when it is plain text, else in the form of an answer."""
         for block in run:
             if block.cache is not None:
                 detail = "the model's own messages take no cache breakpoint"
-                self._ledger.add(block.path, LossKind.KNOB, detail)
+                self._outbound.ledger.add(block.path, LossKind.KNOB, detail)
         spoken = [block for block in run if block.text]
         if not spoken:
             return
@@ -164,11 +165,11 @@ class ItemWriter:
             written = write_annotation(annotation, 0, len(block.text))
             if written is None:
                 detail = "this citation has no counterpart upstream"
-                self._ledger.add(block.path, LossKind.KNOB, detail)
+                self._outbound.ledger.add(block.path, LossKind.KNOB, detail)
                 continue
             if isinstance(annotation, UrlCitation) and annotation.cited_text is not None:
                 detail = "citations do not quote"
-                self._ledger.add(block.path, LossKind.KNOB, detail)
+                self._outbound.ledger.add(block.path, LossKind.KNOB, detail)
             annotations.append(written)
         part: JsonObject = {"type": "output_text", "text": block.text, "annotations": annotations}
         if block.logprobs is not None:
@@ -179,13 +180,13 @@ class ItemWriter:
         opaque = block.opaque
         if opaque is None or opaque.origin != wire.NAME:
             detail = "only the service that reasoned can take its reasoning back"
-            self._ledger.add(block.path, LossKind.KNOB, detail)
+            self._outbound.ledger.add(block.path, LossKind.KNOB, detail)
             return
         item: JsonObject = {"type": "reasoning"}
         if opaque.id is not None:
             if opaque.id in self._reasoned:
                 detail = "the service takes the same reasoning only once"
-                self._ledger.add(block.path, LossKind.KNOB, detail)
+                self._outbound.ledger.add(block.path, LossKind.KNOB, detail)
                 return
             self._reasoned.add(opaque.id)
             item["id"] = opaque.id
@@ -210,7 +211,7 @@ class ItemWriter:
             item["arguments"] = call.arguments if call.arguments.strip() else "{}"
         if call.cache is not None:
             detail = "tool calls take no cache breakpoint"
-            self._ledger.add(call.path, LossKind.KNOB, detail)
+            self._outbound.ledger.add(call.path, LossKind.KNOB, detail)
         self.items.append(item)
 
     def _write_result(self, result: ToolResult) -> None:
@@ -239,7 +240,7 @@ class ItemWriter:
                 parts.insert(0, {"type": "input_text", "text": prefix})
         if result.path:
             kind = LossKind.CONVERTED if prefix else LossKind.KNOB
-            self._ledger.add(result.path, kind, "tool outputs have no error flag")
+            self._outbound.ledger.add(result.path, kind, "tool outputs have no error flag")
 
 
 _SPOKEN = (Text, Refusal)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, json
 
 from dragoman import jsontext
 from dragoman.canonical.errors import UpstreamError
@@ -27,11 +27,11 @@ from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses.additions import ANSWERS, CREATED, Additions, retargeted
 from dragoman.protocols.openai_responses.loose import CALLS, as_message
 from dragoman.protocols.openai_responses.shapes import (
-    ARGUMENTS_DELTA,
-    TEXT_DELTA,
-    ItemDelta,
-    read_arguments_delta,
-    read_text_delta,
+    DELTAS,
+    OUTPUT_MEMBERS,
+    WHOLES,
+    AnyEvent,
+    OutputItem,
 )
 from dragoman.protocols.openai_responses.shown import ABSENT, Seen, changed_in, of_next, showing
 from dragoman.protocols.openai_responses.stream_writer import ResponsesWriter
@@ -41,37 +41,14 @@ from dragoman.protocols.reading import REFUSED
 from dragoman.sse import Frame, encode
 
 # --- shapes -------------------------------------------------------------------------------------
+#
+# What passes is what is read, and it may have further members.
 
 
-class Part(Struct):
-    """A part of a message or of reasoning."""
+class Item(OutputItem, forbid_unknown_fields=False, kw_only=True):
+    """An item of one of the types that are read. Other servers have content in the members that
+    are None."""
 
-    type: str
-    text: Raw = ABSENT
-    refusal: Raw = ABSENT
-
-    @property
-    def value(self) -> Raw:
-        """Its text."""
-        return self.refusal if self.type == "refusal" else self.text
-
-
-class Item(Struct):
-    """An item of one of the types with text or arguments."""
-
-    type: Literal["message", "reasoning", "function_call", "custom_tool_call"]
-    id: str = ""
-    role: Literal["assistant", None] = None
-    status: str | None = None
-    phase: str | None = None
-    call_id: str | None = None
-    name: str | None = None
-    namespace: str | None = None
-    arguments: Raw = ABSENT
-    input: Raw = ABSENT
-    content: list[Part] | None = None
-    summary: list[Part] | None = None
-    encrypted_content: Any = None
     text: None = None
     output_text: None = None
     reasoning: None = None
@@ -79,97 +56,66 @@ class Item(Struct):
     thinking: None = None
 
     @property
-    def parts(self) -> list[Part]:
-        """Its parts."""
-        return [*(self.summary or ()), *(self.content or ())]
+    def texts(self) -> list[tuple[str, str | None]]:
+        """The types and texts of its parts; a call is one."""
+        if self.type in CALLS:
+            return [(self.type, self.payload)]
+        return [(part.type, part.value) for part in (*(self.summary or ()), *(self.content or ()))]
 
     @property
-    def payload(self) -> Raw:
-        """The arguments or the input of a call."""
-        return self.input if self.type == "custom_tool_call" else self.arguments
+    def identity(self) -> tuple[str | None, ...]:
+        """What does not change from its start to its end, but for its id."""
+        return self.type, self.call_id, self.name, self.namespace
 
     def is_exact(self) -> bool:
         """Whether it has the members that readers require."""
-        if self.type in CALLS:
-            return bool(self.name and self.call_id) and _is_text(self.payload)
+        if self.type in CALLS and not (self.name and self.call_id):
+            return False
         known = _PARTS[self.type]
-        return all(part.type in known and _is_text(part.value) for part in self.parts)
+        return all(kind in known and text is not None for kind, text in self.texts)
 
-    def is_empty(self) -> bool:
-        """Whether it is empty, as at its start: its content comes in pieces."""
-        return not self.parts if self.type not in CALLS else bytes(self.payload) == b'""'
-
-    def compared(self) -> tuple[Any, ...]:
-        """Its type, identity and content, to compare items."""
-        texts = [jsontext.decode(part.value) for part in self.parts]
-        payload = jsontext.decode(self.payload) if self.payload else ""
-        return self.type, self.call_id, self.name, self.namespace, texts, payload
+    def is_whole(self) -> bool:
+        """Whether it is exact, and its arguments are an object if it is a call that was not cut."""
+        if not self.is_exact():
+            return False
+        if self.type != "function_call":
+            return True
+        arguments = self.arguments or ""
+        if has_lone_escape(arguments):
+            return False
+        return self.status == "incomplete" or is_object(arguments)
 
 
 _PARTS = {
-    "message": frozenset({"output_text", "refusal"}),
-    "reasoning": frozenset({"summary_text", "reasoning_text"}),
+    "message": ("output_text", "refusal"),
+    "reasoning": ("summary_text", "reasoning_text"),
+    "function_call": ("function_call",),
+    "custom_tool_call": ("custom_tool_call",),
 }
 """The types of the parts of an item."""
 
 _SUMMARY = "summary_text"
+_INDEXES = {_SUMMARY: b"summary_index"}
+"""The members of events with the index of a part, where that is not `content_index`."""
+
+
+class Event(AnyEvent, kw_only=True):
+    """An event about an item. The item's bytes are repeated at the end."""
+
+    item: Raw = ABSENT
 
 
 class Other(Struct):
-    """Any event."""
+    """Any event or item."""
 
-    type: str = ""
+    type: str
     sequence_number: Any = -1
 
 
-class Event(Other):
-    """An event about an item."""
-
-    output_index: int = -1
-    content_index: int = -1
-    summary_index: int = -1
-    item_id: str = ""
-    item: Raw = ABSENT
-    part: Part | None = None
-    delta: Raw = ABSENT
-    text: Raw = ABSENT
-    refusal: Raw = ABSENT
-    arguments: Raw = ABSENT
-    input: Raw = ABSENT
-
-    @property
-    def at(self) -> int:
-        """The index of the part."""
-        return max(self.content_index, self.summary_index)
-
-
-class Kind(Struct):
-    """The type of an item."""
-
-    type: str
-
-
 _other = decoder(Other)
-_event = decoder(Event)
+_event = json.Decoder(Event).decode
 _item = decoder(Item)
-_kind = decoder(Kind)
 _items = decoder(list[Raw])
-_text = decoder(str)
-
-
-def _is_text(raw: Raw) -> bool:
-    """Whether a value is a text that strict readers take."""
-    data = bytes(raw)
-    if not data.startswith(b'"'):
-        return False
-    if data.isascii() and data.find(b"\\u") < 0:
-        return True
-    try:
-        _text(raw)
-    except JsonError:
-        return False
-    return True
-
 
 _LIFECYCLE = frozenset(
     {
@@ -187,13 +133,14 @@ _ENDS = {"response.completed": "completed", "response.incomplete": "incomplete"}
 
 
 class OpenPart(Struct, eq=False):
-    """A part in progress."""
+    """A part, or the arguments or the input of a call: its type, where its events say that it is
+    (`at` is its index among the parts of the summary or of the content), and its text."""
 
     type: str
-    at: int
-    """Its index among the parts of the summary, or of the content."""
+    index: int
+    item_id: str | None
+    at: int | None
     run: Run
-    is_over: bool = False
 
 
 class OpenItem(Struct, eq=False):
@@ -203,35 +150,28 @@ class OpenItem(Struct, eq=False):
     head: Item
     log: list[Frame | Run]
     parts: list[OpenPart] = []
-    run: Run | None = None
-    """The arguments or the input of a call."""
 
-    def begin_part(self, kind: str, at: int, frame: Frame) -> None:
-        """Start a part of type `kind`, with its event."""
-        index = b"summary_index" if kind == _SUMMARY else b"content_index"
-        run = self.text_run(_DELTAS_OF[kind], b',"%b":%d' % (index, at))
-        self.parts.append(OpenPart(kind, at, run))
-        self.log += (_recorded(frame), run)
-
-    def text_run(self, delta: str, place: bytes = b"") -> Run:
-        """The text of the item that deltas of a type extend."""
-        names = delta.encode(), to_json(self.head.id), self.index, place
+    def begin_part(self, kind: str, at: int | None) -> OpenPart:
+        """Start a part of type `kind`."""
+        index = b"" if at is None else b',"%b":%d' % (_INDEXES.get(kind, b"content_index"), at)
+        names = _DELTAS_OF[kind], to_json(self.head.id), self.index, index
         head = b'{"type":"%b","item_id":%b,"output_index":%d%b,"delta":"' % names
-        is_json = self.head.type == "function_call"
-        return Arguments(head, b'"}') if is_json else Run(head, b'"}')
+        run = Arguments(head, b'"}') if kind == "function_call" else Run(head, b'"}')
+        part = OpenPart(kind, self.index, self.head.id, at, run)
+        self.parts.append(part)
+        self.log.append(run)
+        return part
 
     def is_matched_by(self, item: Item) -> bool:
         """Whether the complete item equals the content received."""
-        head, parts = self.head, item.parts
+        texts = item.texts
         return (
-            (item.type, item.id, item.call_id, item.name, item.namespace)
-            == (head.type, head.id, head.call_id, head.name, head.namespace)
-            and len(parts) == len(self.parts)
+            (item.id, item.identity) == (self.head.id, self.head.identity)
+            and len(texts) == len(self.parts)
             and all(
-                whole.type == part.type and _is_same(part.run, whole.value)
-                for whole, part in zip(parts, self.parts, strict=True)
+                kind == part.type and _is_same(part.run, text)
+                for (kind, text), part in zip(texts, self.parts, strict=True)
             )
-            and (self.run is None or _is_same(self.run, item.payload))
         )
 
     def frames(self) -> Iterator[Frame]:
@@ -243,26 +183,13 @@ class OpenItem(Struct, eq=False):
                 yield one.frame(b"response.delta")
 
 
-def _is_same(run: Run, whole: Raw) -> bool:
+def _is_same(run: Run, whole: str | None) -> bool:
     """Whether a complete text equals its pieces."""
-    data = bytes(whole)
-    if data[1:-1] == run.text:
-        return True
-    return _is_text(whole) and _text(whole) == run.value()
+    return whole is not None and to_json(whole)[1:-1] == run.text
 
 
-_DELTAS = {
-    b"response.output_text.delta": "output_text",
-    b"response.refusal.delta": "refusal",
-    b"response.reasoning_summary_text.delta": "summary_text",
-    b"response.reasoning_text.delta": "reasoning_text",
-    b"response.function_call_arguments.delta": "function_call",
-    b"response.custom_tool_call_input.delta": "custom_tool_call",
-}
-"""Delta events, and the type of the part or call that they extend."""
-
-_DELTAS_OF = {kind: name.decode() for name, kind in _DELTAS.items()}
-_COMPLETE_EVENTS = {name.removesuffix(b"delta") + b"done": kind for name, kind in _DELTAS.items()}
+_DELTAS = {name.encode(): kind for name, kind in DELTAS.items()}
+_DELTAS_OF = {kind: name for name, kind in _DELTAS.items()}
 
 # --- streams ------------------------------------------------------------------------------------
 
@@ -279,6 +206,7 @@ class ResponsesMatcher(Watch):
         "_names",
         "_number",
         "_open",
+        "_part",
         "_shown",
         "_spent",
         "_start",
@@ -306,6 +234,8 @@ class ResponsesMatcher(Watch):
         self._unread_items: set[int] = set()
         """Indexes of the open items of other types, which only the client reads."""
         self._open: OpenItem | None = None
+        self._part: OpenPart | None = None
+        """The part in progress of the open item."""
         self._calls: set[str | None] = set()
         """The ids of the calls."""
         self._added: Additions | None = None
@@ -318,85 +248,42 @@ class ResponsesMatcher(Watch):
 
     def match(self, frame: Frame) -> bytes | None:
         """The bytes to pass on, None if the event is not exact."""
-        data = frame.data
-        if frame.event == TEXT_DELTA and self._continues_text(data):
-            return frame.raw
-        if frame.event == ARGUMENTS_DELTA and self._continues_call(data):
-            return frame.raw
+        data, name = frame.data, frame.event
         try:
-            if not frame.event:
+            if not name:
                 name = _other(data).type.encode()
                 frame = Frame(name, data, b"event: %b\n%b" % (name, frame.raw))
-            take = _EVENTS.get(frame.event)
-            if self.undo is not None and take is not ResponsesMatcher._grow and self._is_torn:
+            if self.undo is not None and name not in _DELTAS and self._is_torn:
                 return None
-            if frame.event in _LIFECYCLE:
+            known = _EVENTS.get(name)
+            if known is not None:
+                event, (kind, take) = _event(data), known
+                if event.type != kind or not take(self, event, frame):
+                    return None
+                self._number = _after(event.sequence_number, self._number)
+                return frame.raw
+            if name in _LIFECYCLE:
                 return self._lifecycle(frame)
-            event: Other
-            if take is None:
-                event = _other(data)
-                passes = self._pass(frame)
-            else:
-                event = about = _event(data)
-                passes = about.type.encode() == frame.event and take(self, about, frame)
-            if event.type.encode() != frame.event:
-                return None
-            if frame.event in ANSWERS:
-                return self._answered(frame)
-        except JsonError:
-            return None if data.strip() or frame.event else b""
-        if not passes:
-            return None
-        number = event.sequence_number
-        self._number = max(self._number, number if type(number) is int else -1) + 1
-        return frame.raw
-
-    def _continues_text(self, data: bytes) -> bool:
-        """Take a further piece of the open text; False for an event that is unusual."""
-        item = self._open
-        part = item.parts[-1] if item is not None and item.parts else None
-        if item is None or part is None or part.type != "output_text" or part.is_over:
-            return False
-        try:
-            event = read_text_delta(data)
-        except REFUSED:
-            return False
-        if event.content_index != part.at or not _is_of(event, item):
-            return False
-        text = to_json(event.delta)[1:-1]
-        part.run.text += text
-        self.blank = 0
-        self._watch(text)
-        self._number = max(self._number, event.sequence_number) + 1
-        return True
-
-    def _continues_call(self, data: bytes) -> bool:
-        """The same for the arguments of the open call."""
-        item = self._open
-        if item is None or self.undo is not None or not isinstance(item.run, Arguments):
-            return False
-        try:
-            event = read_arguments_delta(data)
-        except REFUSED:
-            return False
-        if not _is_of(event, item) or not self._grow_arguments(item.run, event.delta):
-            return False
-        self._number = max(self._number, event.sequence_number) + 1
-        return True
+            return self._pass(frame)
+        except (JsonError, *REFUSED):
+            return None if data.strip() or name else b""
 
     def _grow_arguments(self, run: Arguments, piece: str) -> bool:
-        if not run.allows(piece, is_undoable=self.undo is not None):
+        if run.text and not run.open and self.undo is None and "\\" not in piece:
+            run.add(piece)  # its meaning does not depend on others
+        elif run.allows(piece, is_undoable=self.undo is not None):
+            self.undo = run.grow(piece)
+        else:
             return False
-        self.undo = run.grow(piece)
-        self._watch(piece)
+        self.text_bytes += len(piece)
         self.blank = blank_after(self.blank, piece)
         return True
 
     @property
     def _is_torn(self) -> bool:
         """Whether the arguments of the open item end within an escape."""
-        run = None if self._open is None else self._open.run
-        return isinstance(run, Arguments) and bool(run.open)
+        part = self._part
+        return part is not None and isinstance(part.run, Arguments) and bool(part.run.open)
 
     # Events of items.
 
@@ -404,31 +291,21 @@ class ResponsesMatcher(Watch):
         index = len(self._done) + len(self._unread_items)
         if not self._is_begun or self._open is not None or event.output_index != index:
             return False
-        if self._is_foreign(event.item):
+        if _is_foreign(event.item):
             self._unread_items.add(index)
             self.begun = True
             return True
         item = _item(event.item)
-        if not item.id or not item.is_exact() or not item.is_empty():
-            return False
-        if item.type in CALLS and item.call_id in self._calls:
+        is_call = item.type in CALLS
+        if not item.id or not item.is_exact() or item.texts != ([(item.type, "")] * is_call):
+            return False  # its content comes in pieces
+        if is_call and item.call_id in self._calls:
             return False
         self._open = OpenItem(index, item, [_recorded(frame)])
-        self.begun = self.begun or bool(item.encrypted_content)
-        if item.type in CALLS:
+        self.begun = self.begun or bool(item.encrypted_content) or is_call
+        if is_call:
             self._calls.add(item.call_id)
-            self._open.run = self._open.text_run(_DELTAS_OF[item.type])
-            self._open.log.append(self._open.run)
-            self.begun = True
-        return True
-
-    def _is_foreign(self, raw: Raw) -> bool:
-        """Whether only the client reads an item."""
-        if _is_read(raw):
-            return False
-        item = jsontext.object_of(raw) or {}
-        if as_message(item) is not item:
-            raise JsonError("an item of an unknown type that readers know how to read")
+            self._part = self._open.begin_part(item.type, None)
         return True
 
     def _touched(self, event: Event) -> OpenItem | None:
@@ -439,118 +316,104 @@ class ResponsesMatcher(Watch):
 
     def _begin_part(self, event: Event, frame: Frame) -> bool:
         item, part = self._touched(event), event.part
-        if item is None or part is None or part.type not in _PARTS.get(item.head.type, ()):
+        if item is None or part is None or part.type not in _PARTS[item.head.type]:
             return False
         is_summary = part.type == _SUMMARY
-        before = (one for one in reversed(item.parts) if (one.type == _SUMMARY) is is_summary)
-        last = next(before, None)
-        if event.at != (0 if last is None else last.at + 1) or bytes(part.value) != b'""':
+        at = sum((one.type == _SUMMARY) is is_summary for one in item.parts)
+        if event.at(part.type) != at or part.value != "" or self._part is not None:
             return False
-        if item.parts and not item.parts[-1].is_over:
-            return False
-        item.begin_part(part.type, event.at, frame)
+        item.log.append(_recorded(frame))
+        self._part = item.begin_part(part.type, at)
         return True
+
+    def _part_of(self, event: Event, kind: str) -> OpenPart | None:
+        """The part in progress of the type `kind` that an event is about."""
+        part = self._part
+        if part is None or part.type != kind or event.item_id != part.item_id:
+            return None
+        if event.output_index != part.index:
+            return None
+        return part if part.at is None or event.at(kind) == part.at else None
 
     def _grow(self, event: Event, frame: Frame) -> bool:
-        item, kind, text = self._touched(event), _DELTAS[frame.event], event.delta
-        if item is None or not _is_text(text):
+        part, text = self._part_of(event, DELTAS[event.type]), event.delta
+        if part is None or text is None:
             return False
-        run = item.run
-        if run is None:
-            part = item.parts[-1] if item.parts else None
-            if part is None or part.type != kind or part.is_over or event.at != part.at:
-                return False
-            run = part.run
-            self.blank = 0
-        elif item.head.type != kind:
-            return False
-        elif isinstance(run, Arguments):
-            return self._grow_arguments(run, _text(text))
-        raw = bytes(text)[1:-1]
+        run = part.run
+        if isinstance(run, Arguments):
+            return self._grow_arguments(run, text)
+        raw = to_json(text)[1:-1]
         run.text += raw
-        self._watch(raw)
+        self.blank = 0
+        self.text_bytes += len(raw)
+        if text:
+            self.begun = True
         return True
 
-    def _watch(self, piece: str | bytes) -> None:
-        self.text_bytes += len(piece)
-        self.begun = self.begun or bool(piece)
-
     def _whole_text(self, event: Event, frame: Frame) -> bool:
-        item, kind = self._touched(event), _COMPLETE_EVENTS[frame.event]
-        if item is None:
-            return False
-        if item.run is not None:
-            whole = event.input if kind == "custom_tool_call" else event.arguments
-            is_its = item.head.type == kind and _is_same(item.run, whole)
-        else:
-            part = item.parts[-1] if item.parts else None
-            whole = event.refusal if kind == "refusal" else event.text
-            is_its = (
-                part is not None
-                and part.type == kind
-                and event.at == part.at
-                and _is_same(part.run, whole)
-            )
-        if is_its:
-            item.log.append(_recorded(frame))
-        return is_its
+        kind = WHOLES[event.type]
+        return self._is_whole(frame, self._part_of(event, kind), event.whole(kind))
 
     def _end_part(self, event: Event, frame: Frame) -> bool:
-        item, part = self._touched(event), event.part
-        if item is None or part is None or not item.parts or event.at != item.parts[-1].at:
+        whole = event.part
+        part = None if whole is None else self._part_of(event, whole.type)
+        if part is None or whole is None or not self._is_whole(frame, part, whole.value):
             return False
-        last = item.parts[-1]
-        if last.is_over or part.type != last.type or not _is_same(last.run, part.value):
+        self._part = None
+        return True
+
+    def _is_whole(self, frame: Frame, part: OpenPart | None, text: str | None) -> bool:
+        """Whether an event has the whole text of a part in progress."""
+        if self._open is None or part is None or not _is_same(part.run, text):
             return False
-        last.is_over = True
-        item.log.append(_recorded(frame))
+        self._open.log.append(_recorded(frame))
         return True
 
     def _end_item(self, event: Event, frame: Frame) -> bool:
         index = event.output_index
         if index in self._unread_items:
-            is_foreign = self._is_foreign(event.item)
-            if is_foreign:
-                self._unread_items.remove(index)
-                self._done[index] = Raw(bytes(event.item))
-            return is_foreign
-        if self._open is None or index != self._open.index:
+            if not _is_foreign(event.item):
+                return False
+            self._unread_items.remove(index)
+        elif self._open is None or index != self._open.index:
             return False
-        item = _item(event.item)
-        if not item.is_exact() or not self._open.is_matched_by(item):
-            return False
-        if item.status == "in_progress" or (
-            item.type == "function_call"
-            and item.status != "incomplete"
-            and not is_object(_text(item.arguments))
-        ):
-            return False
-        self._open = None
+        else:
+            item = _item(event.item)
+            if item.status == "in_progress" or not item.is_whole():
+                return False
+            if not self._open.is_matched_by(item):
+                return False
+            self._open = self._part = None
+            self.blank = 0
         self._done[index] = Raw(bytes(event.item))
-        self.blank = 0
         return True
 
     def _annotate(self, event: Event, frame: Frame) -> bool:
         item = self._touched(event)
-        if item is None or not item.parts or event.at != item.parts[-1].at:
+        if item is None or not item.parts or event.content_index != item.parts[-1].at:
             return False
         item.log.append(_recorded(frame))
         return True
 
-    def _pass(self, frame: Frame) -> bool:
-        """An event of an unread type."""
-        name = frame.event
-        if name == b"error" or name in _READ or not is_typed(name.decode(errors="replace")):
-            return False
+    def _pass(self, frame: Frame) -> bytes | None:
+        """Pass on an event of an unread type."""
+        name, event = frame.event, _other(frame.data)
+        if event.type.encode() != name or name == b"error" or name in _READ:
+            return None
+        if not is_typed(event.type):
+            return None
         self.begun = self.begun or name.startswith(b"response.")
-        return True
+        if name in ANSWERS:
+            return self._answered(frame)
+        self._number = _after(event.sequence_number, self._number)
+        return frame.raw
 
     # The life of the response.
 
     def _lifecycle(self, frame: Frame) -> bytes | None:
         data, event = showing(frame.data, self._shown)
         response = event.response
-        if response is None or str(event.type).encode() != frame.event:
+        if response is None or event.type.encode() != frame.event:
             return None
         name, is_end = response.id, event.type in _ENDS
         is_new = not self._is_begun
@@ -562,8 +425,7 @@ class ResponsesMatcher(Watch):
         if is_new:
             self._begin(response)
         raw = frame.raw if data is frame.data else encode(data, frame.event)
-        number = event.sequence_number
-        self._number = max(self._number, number if type(number) is int else -1) + 1
+        self._number = _after(event.sequence_number, self._number)
         reported = usage_of(response)
         if reported is not None:
             self.usage = reported if self._spent is None else summed(self._spent, reported)
@@ -575,7 +437,7 @@ class ResponsesMatcher(Watch):
 
     def _begin(self, response: Seen) -> None:
         self._is_begun = True
-        self.answer_id = response.id if isinstance(response.id, str) else ""
+        self.answer_id = response.id or ""
         names = ("id", "created_at", "service_tier")
         self._start = {name: getattr(response, name) for name in names}
         self._start["model"] = response.model or None
@@ -609,7 +471,7 @@ class ResponsesMatcher(Watch):
             self._spent = self.usage
             self.unreported += not has_usage
             self._shown = of_next(self._shown, len(self._names))
-            self._open = None
+            self._open = self._part = None
             self._done.clear()
             self._unread_items.clear()
         if name == b"response.failed":
@@ -641,29 +503,36 @@ class ResponsesMatcher(Watch):
         start = {"type": "response.created", "response": self._start}
         read(Frame(b"response.created", to_json(start), b""))
         for index, whole in self._done.items():
-            if _is_read(whole):
+            if not _is_foreign(whole):
                 event = {"type": _DONE.decode(), "output_index": index, "item": whole}
                 read(Frame(_DONE, to_json(event), b""))
         assert isinstance(writer, ResponsesWriter)
         output, item = [self._done[index] for index in sorted(self._done)], self._open
-        writer.resume(output, self._number, "" if item is None else item.head.id)
+        writer.resume(output, self._number, None if item is None else item.head.id)
         if item is not None:
             for frame in item.frames():
                 read(frame)
-            part = item.parts[-1] if item.parts else None
-            kind = None if part is None or part.is_over else part.type
+            kind = None if self._part is None else self._part.type
             writer.resume_item(item.head.type, item.head.phase, kind, self._number)
 
 
-def _is_of(event: ItemDelta, item: OpenItem) -> bool:
-    """Whether an event belongs to an item."""
-    return event.output_index == item.index and event.item_id == item.head.id
+def _is_foreign(raw: Raw) -> bool:
+    """Whether only the client reads an item.
+
+    Raises:
+        JsonError: it is of an unknown type, and readers know how to read it.
+    """
+    if _other(raw).type in OUTPUT_MEMBERS:
+        return False
+    item = jsontext.object_of(raw) or {}
+    if as_message(item) is not item:
+        raise JsonError("an item of an unknown type that readers know how to read")
+    return True
 
 
-def _is_read(item: Raw) -> bool:
-    """Whether an item is of a type with text or arguments."""
-    kind = _kind(item).type
-    return kind in _PARTS or kind in CALLS
+def _after(number: Any, expected: int) -> int:
+    """The number of the event after one; some servers give none."""
+    return (number if type(number) is int and number > expected else expected) + 1
 
 
 def _recorded(frame: Frame) -> Frame:
@@ -674,7 +543,8 @@ def _recorded(frame: Frame) -> Frame:
 def _is_same_item(whole: Raw, item: Raw) -> bool:
     """Whether two items of the read types have equal content."""
     try:
-        return _item(whole).compared() == _item(item).compared()
+        one, other = _item(whole), _item(item)
+        return (one.identity, one.texts) == (other.identity, other.texts)
     except JsonError:
         return jsontext.object_of(whole) == jsontext.object_of(item)
 
@@ -682,15 +552,18 @@ def _is_same_item(whole: Raw, item: Raw) -> bool:
 _DONE = b"response.output_item.done"
 
 _EVENTS = {
-    b"response.output_item.added": ResponsesMatcher._begin_item,
-    _DONE: ResponsesMatcher._end_item,
-    b"response.content_part.added": ResponsesMatcher._begin_part,
-    b"response.content_part.done": ResponsesMatcher._end_part,
-    b"response.reasoning_summary_part.added": ResponsesMatcher._begin_part,
-    b"response.reasoning_summary_part.done": ResponsesMatcher._end_part,
-    b"response.output_text.annotation.added": ResponsesMatcher._annotate,
-    **dict.fromkeys(_DELTAS, ResponsesMatcher._grow),
-    **dict.fromkeys(_COMPLETE_EVENTS, ResponsesMatcher._whole_text),
+    kind.encode(): (kind, take)
+    for kind, take in (
+        ("response.output_item.added", ResponsesMatcher._begin_item),
+        (_DONE.decode(), ResponsesMatcher._end_item),
+        ("response.content_part.added", ResponsesMatcher._begin_part),
+        ("response.content_part.done", ResponsesMatcher._end_part),
+        ("response.reasoning_summary_part.added", ResponsesMatcher._begin_part),
+        ("response.reasoning_summary_part.done", ResponsesMatcher._end_part),
+        ("response.output_text.annotation.added", ResponsesMatcher._annotate),
+        *((kind, ResponsesMatcher._grow) for kind in DELTAS),
+        *((kind, ResponsesMatcher._whole_text) for kind in WHOLES),
+    )
 }
 _READ = frozenset({b"response.done", b"response.reasoning.delta", b"response.reasoning.done"})
 """Events of other servers that are read."""
@@ -707,10 +580,12 @@ def match_response(
     """The function behind `base.AnswerMatcher`. A background response has no output yet."""
     try:
         answer = _response(body)
-        items = _items(answer.output)
-        if has_failed(answer) or answer.status not in _STATUSES or not _are_whole(items):
+        output = _items(answer.output)
+        items = [_item(item) for item in output if not _is_foreign(item)]
+        calls = [item.call_id for item in items if item.type in CALLS]
+        if has_failed(answer) or answer.status not in _STATUSES or len({*calls}) < len(calls):
             return None
-        if answer.output_text and not items:
+        if (answer.output_text and not output) or not all(item.is_whole() for item in items):
             return None
         if answer.model != Raw(to_json(model)) or shown:
             members = jsontext.members(body)
@@ -718,40 +593,11 @@ def match_response(
             body = to_json({**members, **changed}) if changed else body
     except JsonError:
         return None
-    usage = usage_of(answer)
-    text_bytes = 0 if usage and usage.output else sum(map(_text_bytes_in, items))
-    has_calls = any(_kind(item).type in CALLS for item in items)
-    return Passed(body, usage, reason_in(answer, has_calls=has_calls), text_bytes)
-
-
-def _are_whole(items: list[Raw]) -> bool:
-    """Whether all items of a whole answer are exact."""
-    ids = [_item(item).call_id for item in items if _kind(item).type in CALLS]
-    return len({*ids}) == len(ids) and all(map(_is_whole, items))
-
-
-def _is_whole(raw: Raw) -> bool:
-    if not _is_read(raw):
-        foreign = jsontext.object_of(raw) or {}
-        return as_message(foreign) is foreign
-    item = _item(raw)
-    if not item.is_exact():
-        return False
-    if item.type != "function_call":
-        return True
-    arguments = _text(item.arguments)
-    is_whole = item.status == "incomplete" or is_object(arguments)
-    return is_whole and not has_lone_escape(arguments)
-
-
-def _text_bytes_in(raw: Raw) -> int:
-    """The bytes of text in an item."""
-    try:
-        item = _item(raw)
-    except JsonError:
-        return 0
-    texts: Sequence[Raw] = [part.value for part in item.parts]
-    return sum(len(bytes(text)) - 2 for text in texts) + max(0, len(bytes(item.payload)) - 2)
+    usage, text_bytes = usage_of(answer), 0
+    if usage is None or not usage.output:
+        texts = [text for item in items for _, text in item.texts]
+        text_bytes = sum(len(text.encode()) for text in texts if text)
+    return Passed(body, usage, reason_in(answer, has_calls=bool(calls)), text_bytes)
 
 
 def has_failed(answer: Seen) -> bool:

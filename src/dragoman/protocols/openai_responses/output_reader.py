@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct, field
+
 from dragoman.canonical.blocks import (
     Block,
     Foreign,
@@ -32,7 +34,7 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.base import Inbound
-from dragoman.protocols.fields import SPEAKING, JsonObject
+from dragoman.protocols.fields import SPEAKING
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.content_reader import read_annotation
 from dragoman.protocols.openai_responses.items import (
@@ -42,76 +44,54 @@ from dragoman.protocols.openai_responses.items import (
     Segment,
     joined_text,
 )
-from dragoman.protocols.openai_responses.loose import (
-    CALLS,
-    ECHO,
-    TEXTS,
-    arguments_of,
-    only_text,
-    parts_of,
-    reasoning_in,
-    text_in,
-    word,
-)
+from dragoman.protocols.openai_responses.loose import CALLS, ECHO, TEXTS, text_in
+from dragoman.protocols.openai_responses.shapes import OUTPUT_MEMBERS, OutputItem, OutputPart
 from dragoman.protocols.remainders import rest_of, rest_of_arguments
 
 _NO_TEXT = Text(text="")
 
 
-class OutputReader:
+class OutputReader(Struct, eq=False):
     """The reader of one answer's items. `has_calls` is whether a tool was called, `cut` whether an
     item has an incomplete status, `goes_on` whether a whole item has the status in progress;
     `answer_id` is the answer's id."""
 
-    __slots__ = (
-        "_call_ids",
-        "_inbound",
-        "_last_call",
-        "_next",
-        "_thoughts",
-        "_thoughts_in_parts",
-        "answer_id",
-        "cut",
-        "goes_on",
-        "has_calls",
-    )
+    _inbound: Inbound
+    answer_id: str = ""
+    has_calls: bool = False
+    cut: bool = False
+    goes_on: bool = False
+    _next: int = 0
+    _call_ids: CallIds = field(default_factory=lambda: CallIds("call_"))
+    _last_call: int = -1
+    """Number of the item that is the latest call."""
+    _thoughts: list[Segment] = []
+    """Readable reasoning of items that no message part repeated."""
+    _thoughts_in_parts: dict[tuple[int, int], str] = {}
 
-    def __init__(self, inbound: Inbound) -> None:
-        self._inbound = inbound
-        self._next = 0
-        self._call_ids = CallIds("call_")
-        self._last_call = -1
-        """Number of the item that is the latest call."""
-        self.answer_id = ""
-        self.has_calls = False
-        self.cut = False
-        self.goes_on = False
-        self._thoughts: list[Segment] = []
-        """Readable reasoning of items that no message part repeated."""
-        self._thoughts_in_parts: dict[tuple[int, int], str] = {}
-
-    def announce(self, item: Item, value: JsonObject, path: str) -> list[Event]:
+    def announce(self, item: Item, value: OutputItem, path: str) -> list[Event]:
         """Start an item; `value` is the announced item, `path` its place.
 
         Raises:
             UpstreamError: it requires an action that only a client of this protocol can do.
         """
-        _check_type(value)
-        phase = value.get("phase")
-        item.phase = phase if isinstance(phase, str) else None
-        is_foreign = item.kind not in wire.ITEM_FIELDS and item.kind != ECHO
-        if is_foreign and self._inbound.same_protocol:
+        item.phase = value.phase
+        if self._is_shown(item):
             return []  # it is shown when it is complete
         if item.kind in wire.CLIENT_ACTIONS:
             raise _needs_client(item.kind)
         self._report_unread(item.kind, value, path)
-        call_id = word(value, "call_id")
-        if item.kind not in CALLS or item.block is not None or not word(value, "name"):
+        if item.kind not in CALLS or item.block is not None or not value.name:
             return []
         # A second call of one id may be a repetition.
-        if call_id is None or self._call_ids.is_taken(call_id):
+        if not value.call_id or self._call_ids.is_taken(value.call_id):
             return []
-        return self._open_call(item, value)
+        return self._open_call(item, value, value.name)
+
+    def _is_shown(self, item: Item) -> bool:
+        """Whether an item is of another type, and shown to the client as it is."""
+        is_foreign = item.kind not in OUTPUT_MEMBERS and item.kind != ECHO
+        return is_foreign and self._inbound.same_protocol
 
     def text_block(self, item: Item, at: int) -> OpenBlock | None:
         """The open block of a text part, if there is one."""
@@ -133,20 +113,19 @@ class OutputReader:
         block.logged = block.logged or bool(logprobs)
         events.append(Delta(block.index, piece, tuple(logprobs) if logprobs else None))
 
-    def part(self, item: Item, at: int, value: JsonObject, path: str, *, over: bool) -> list[Event]:
+    def part(self, item: Item, at: int, value: OutputPart, path: str, *, over: bool) -> list[Event]:
         """Read a whole text or refusal part; `over`: it is final. `path` is its place.
 
         Raises:
             UpstreamError: it contradicts its pieces.
         """
-        kind = str(value.get("type"))
-        if kind not in TEXTS:
-            if kind == "reasoning_text":
-                return self._thought((item.number, at), str(value.get("text") or ""))
+        if value.type == "reasoning_text":
+            return self._thought((item.number, at), value.text or "")
+        if value.type not in TEXTS:
             detail = "content part of an unknown type"
             self._inbound.ledger.add(path, LossKind.CONTENT, detail)
             return []
-        refuses = kind == "refusal"
+        refuses = value.type == "refusal"
         known = _part_at(item, at, refuses)
         if known is None:
             text = text_in(value)
@@ -187,18 +166,15 @@ class OutputReader:
         item: Item,
         part: Part | None,
         at: int,
-        value: JsonObject,
+        value: OutputPart,
         path: str,
         *,
         over: bool,
     ) -> list[Event]:
         """The remainder of a part, given whole in `value`."""
-        refuses = value.get("type") == "refusal"
+        refuses = value.type == "refusal"
         text = text_in(value)
-        logprobs = value.get("logprobs")
-        logprobs = logprobs if isinstance(logprobs, list) else None
-        annotations = value.get("annotations")
-        annotations = annotations if isinstance(annotations, list) else []
+        logprobs, annotations = value.logprobs, value.annotations or []
         if part is not None:
             rest = rest_of(part.block.text(), text)
             if rest is None:
@@ -345,18 +321,17 @@ class OutputReader:
         item.is_whole = bool(text.strip())
         return events
 
-    def complete(self, item: Item, value: JsonObject, path: str) -> list[Event]:
+    def complete(self, item: Item, value: OutputItem, path: str) -> list[Event]:
         """The remainder and end of an item, given whole. `path` is its place, for reported losses.
 
         Raises:
             UpstreamError: it is unusable, contradicts its pieces, or requires an action that only a
             client of this protocol can do.
         """
-        _check_type(value)
-        is_foreign = item.kind not in wire.ITEM_FIELDS and item.kind != ECHO
-        is_shown = is_foreign and self._inbound.same_protocol
+        is_shown = self._is_shown(item)
         if not item.done and not is_shown:
             self._report_unread(item.kind, value, path)
+        events: list[Event] = []
         if is_shown:
             events = [] if item.done else self._foreign(value)
         elif item.kind == "message":
@@ -364,23 +339,20 @@ class OutputReader:
         elif item.kind == "reasoning":
             events = self._complete_reasoning(item, value, path)
         elif item.kind in CALLS:
-            events = self._complete_call(item, value)
+            events = self._complete_call(item, value, value.payload or "")
         elif item.kind in wire.CLIENT_ACTIONS:
             raise _needs_client(item.kind)
-        else:
-            events = []
         item.done = True
-        status = value.get("status")
-        if status == "incomplete":
+        if value.status == "incomplete":
             self.cut = True
-        elif status == "in_progress" and value is not item.head:
+        elif value.status == "in_progress" and value is not item.head:
             self.goes_on = True
         return events
 
-    def _foreign(self, value: JsonObject) -> list[Event]:
+    def _foreign(self, value: OutputItem) -> list[Event]:
         """An item that only this protocol has."""
-        kind, events = str(value.get("type")), list[Event]()
-        head = Foreign(origin=wire.NAME, type=kind, raw=value, loss=LossKind.CONTENT)
+        events: list[Event] = []
+        head = Foreign(origin=wire.NAME, type=value.type, raw=value.odd, loss=LossKind.CONTENT)
         return events + _close(self._open(head, events))
 
     def close(self, item: Item) -> list[Event]:
@@ -391,42 +363,34 @@ class OutputReader:
         """
         head = item.head
         if item.kind in CALLS:
-            return [] if item.done else self._close_call(item, head or {})
+            return [] if item.done else self._close_call(item, head)
         if head is not None and not item.done:
             return self.complete(item, head, f"response.output[{item.number}]")
         blocks = [part.block for part in item.parts]
         return [event for block in (*blocks, item.block) if block for event in _close(block)]
 
-    def _close_call(self, item: Item, head: JsonObject) -> list[Event]:
+    def _close_call(self, item: Item, head: OutputItem | None) -> list[Event]:
         """The end of a call without an end event."""
-        given = arguments_of(head, item.kind)
+        given = head.payload if head is not None else None
         received = item.arguments() or ("{}" if item.begun_empty else "")
-        if item.block is None and word(head, "name") is None:
+        if item.block is None and (head is None or not head.name):
             raise UpstreamError.unreadable("a tool call has no name")
         if not received and not given:
-            if item.block is None and self._call_ids.is_taken(word(head, "call_id") or ""):
+            if head is not None and self._call_ids.is_taken(head.call_id or "") and not item.block:
                 # Announced twice: the other one is the call.
                 self._lose(f"response.output[{item.number}]", "a tool call that was said twice")
                 return []
             raise UpstreamError.unreadable("the arguments of a tool call never came")
-        return self._complete_call(item, {**head, CALLS[item.kind]: given or received})
+        return self._complete_call(item, head, given or received)
 
-    def _complete_message(self, item: Item, value: JsonObject, path: str) -> list[Event]:
-        if item.parts and item.repeats(value):
-            return []
+    def _complete_message(self, item: Item, value: OutputItem, path: str) -> list[Event]:
         events: list[Event] = []
         if not item.parts:
-            if isinstance(value.get("phase"), str):
-                item.phase = value["phase"]
-            text = only_text(value)
-            if text:
-                block = self._text_part(item, 0, False, events).block
-                self._grow(block, text, None, events)
-                return events + _close(block)
-        open_ = list(item.parts)
-        for at, entry in enumerate(parts_of(value)):
+            item.phase = value.phase or item.phase
+        open_, parts = list(item.parts), value.content or []
+        for at, entry in enumerate(parts):
             where = f"{path}.content[{at}]"
-            if str(entry.get("type")) not in TEXTS:
+            if entry.type not in TEXTS:
                 events += self.part(item, at, entry, where, over=True)
                 continue
             known = _matching(open_, at, entry) if open_ else None
@@ -435,25 +399,24 @@ class OutputReader:
             events += self._rest_of_part(
                 item, known, at if known is None else known.at, entry, where, over=True
             )
-        if open_ and parts_of(value) and any(part.block.text() for part in open_):
+        if open_ and parts and any(part.block.text() for part in open_):
             raise _contradictory("a message")
         for part in item.parts:
-            if not part.block.closed:
-                events += _close(part.block)
+            events += _close(part.block)
         return events
 
-    def _complete_reasoning(self, item: Item, value: JsonObject, path: str) -> list[Event]:
-        texts = {style: reasoning_in(value, style) for style in ("summary", "raw")}
+    def _complete_reasoning(self, item: Item, value: OutputItem, path: str) -> list[Event]:
+        texts = {style: value.thoughts(style) for style in ("summary", "raw")}
         style = item.style or ("summary" if any(texts["summary"]) else "raw")
         other, where = ("raw", "content") if style == "summary" else ("summary", "summary")
         if any(texts[other]) and not item.done:
             self._lose(f"{path}.{where}", "reasoning is given in one form: its first")
         events = self._rest_of_segments(item, style, texts[style])
-        encrypted = value.get("encrypted_content")
-        if isinstance(encrypted, str) and encrypted and not item.done:
+        encrypted = value.encrypted_content
+        if encrypted and not item.done:
             if item.block is None:
                 item.block = self._open(Reasoning(), events)
-            opaque = Opaque(wire.NAME, encrypted, word(value, "id"), self._inbound.account)
+            opaque = Opaque(wire.NAME, encrypted, value.id or None, self._inbound.account)
             events.append(Sealed(item.block.index, opaque))
         if item.block is not None:
             events += _close(item.block)
@@ -484,24 +447,23 @@ class OutputReader:
             raise _contradictory("reasoning")
         return events
 
-    def _complete_call(self, item: Item, value: JsonObject) -> list[Event]:
+    def _complete_call(self, item: Item, value: OutputItem | None, payload: str) -> list[Event]:
         events: list[Event] = []
         if item.block is None:
-            if not word(value, "name"):
+            if value is None or not value.name:
                 raise UpstreamError.unreadable("a tool call has no name")
-            events += self._open_call(item, value)
-        events += self.rest_of_arguments(item, arguments_of(value, item.kind))
+            events += self._open_call(item, value, value.name)
+        events += self.rest_of_arguments(item, payload)
         if item.block is not None:
             events += _close(item.block)
         return events
 
-    def _open_call(self, item: Item, value: JsonObject) -> list[Event]:
+    def _open_call(self, item: Item, value: OutputItem, name: str) -> list[Event]:
         if item.number < self._last_call:
             # It waited for its id, and the client was shown the next one already.
             raise UpstreamError.unreadable("a tool call has no id before the next one begins")
         self._last_call = item.number
-        namespace = value.get("namespace")
-        given_id = word(value, "call_id") or word(value, "id") or ""
+        given_id = value.call_id or value.id or ""
         call_id = self._call_ids.take(given_id, f"{self.answer_id}:{item.number}")
         if given_id and call_id != given_id:
             self._inbound.ledger.add(
@@ -509,9 +471,9 @@ class OutputReader:
             )
         head = ToolCall(
             id=call_id,
-            name=value["name"],
+            name=name,
             custom=item.kind == "custom_tool_call",
-            namespace=namespace if isinstance(namespace, str) and namespace else None,
+            namespace=value.namespace or None,
         )
         events: list[Event] = []
         item.block = self._open(head, events)
@@ -528,31 +490,30 @@ class OutputReader:
         events.append(Opened(block.index, head))
         return block
 
-    def _report_unread(self, kind: str, value: JsonObject, path: str) -> None:
-        """Report unread content of an item: a field, or all of it."""
-        known = wire.ITEM_FIELDS.get(kind)
+    def _report_unread(self, kind: str, value: OutputItem, path: str) -> None:
+        """Report unread content of an item: a member, or all of it."""
+        known = OUTPUT_MEMBERS.get(kind)
         if known is None:
             is_skipped = kind == ECHO or kind in wire.HOSTED_ITEMS
             loss = LossKind.KNOB if is_skipped else LossKind.CONTENT
             detail = f"{kind} items have no counterpart for the client"
             self._inbound.ledger.add(path, loss, detail)
             return
-        if not known.issuperset(value):
-            for name, content in value.items():
-                if name not in known and content not in (None, False, "", {"type": "direct"}):
-                    loss = LossKind.CONTENT if name in SPEAKING else LossKind.KNOB
-                    detail = "has no counterpart for the client"
-                    self._inbound.ledger.add(f"{path}.{name}", loss, detail)
-        if value.get("phase") is not None:
+        misplaced = {name: getattr(value, name) for name in _MEMBERS if name not in known}
+        others = misplaced | value.odd
+        for name, content in others.items():
+            if content not in (None, False, "", [], {"type": "direct"}):
+                loss = LossKind.CONTENT if name in SPEAKING else LossKind.KNOB
+                detail = "has no counterpart for the client"
+                self._inbound.ledger.add(f"{path}.{name}", loss, detail)
+        if value.phase is not None:
             self._lose(f"{path}.phase", "messages of other protocols have no phase")
 
     def _lose(self, path: str, detail: str) -> None:
         self._inbound.ledger.add(path, LossKind.KNOB, detail)
 
 
-def _check_type(value: JsonObject) -> None:
-    if not isinstance(value.get("type"), str):
-        raise UpstreamError.unreadable("an output item has no type")
+_MEMBERS = [name for name in OutputItem.__struct_fields__ if name != "odd"]
 
 
 def _part_at(item: Item, at: int, refuses: bool) -> Part | None:
@@ -571,9 +532,9 @@ def _part_saying(item: Item, text: str, refuses: bool) -> Part | None:
     return None
 
 
-def _matching(parts: list[Part], at: int, value: JsonObject) -> Part | None:
+def _matching(parts: list[Part], at: int, value: OutputPart) -> Part | None:
     """The part for `value` at `at`; some servers give all parts one number."""
-    refuses = value.get("type") == "refusal"
+    refuses = value.type == "refusal"
     fitting = [part for part in parts if part.refuses is refuses]
     fitting.sort(key=lambda part: part.at != at)
     text = text_in(value)

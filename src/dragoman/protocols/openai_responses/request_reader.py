@@ -28,7 +28,8 @@ from dragoman.protocols.openai_responses.item_reader import ItemReader
 from dragoman.protocols.openai_responses.tools import read_tool_choice, read_tools
 from dragoman.protocols.openai_responses.web_search import SOURCES, with_choice
 from dragoman.protocols.openai_settings import Labels
-from dragoman.protocols.reading import REFUSED, Reader, carried_dict, report_lost
+from dragoman.protocols.reading import REFUSED, Reader, carried_object, report_lost
+from dragoman.protocols.tools import decoded
 
 _INSTEAD_OF_INPUT = ("previous_response_id", "conversation", "prompt")
 
@@ -50,7 +51,7 @@ def read_request(body: bytes, sealer: Sealer) -> Request:
     unknown: list[Extra] = []
     given: shapes.Request[shapes.Item] | shapes.Request[Raw]
     try:
-        given = _request.decode(body)
+        given = REQUEST.decode(body)
     except REFUSED:
         given = _odd_request.read(body, unknown)
     check_depth(given.moderation, "moderation")
@@ -106,7 +107,7 @@ _SAME = (
 """Settings that are in a canonical request as they are."""
 
 _same_of = attrgetter(*_SAME)
-_request = Reader(shapes.Request[shapes.Item])
+REQUEST = Reader(shapes.Request[shapes.Item])
 _odd_request = Reader(shapes.Request[Raw])
 _item = Reader(shapes.Item)
 
@@ -172,11 +173,11 @@ def _read_format(
     if isinstance(text.format, shapes.ObjectFormat):
         settings["output_format"] = AnyJsonObject()
     elif isinstance(text.format, shapes.SchemaFormat):
-        schema = carried_dict(text.format.schema, f"{path}.format.schema")
+        schema = carried_object(text.format.schema, f"{path}.format.schema")
         if schema is None:
             raise InvalidRequest.at(f"{path}.format.schema", "is required")
         settings["output_format"] = JsonSchema(
-            schema=schema,
+            schema=decoded(schema),
             name=text.format.name,
             description=text.format.description,
             strict=text.format.strict,

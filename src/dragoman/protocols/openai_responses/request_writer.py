@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dragoman.canonical.blocks import Text
 from dragoman.canonical.losses import LossKind
+from dragoman.canonical.options import Options
 from dragoman.canonical.pairing import pair_tools, report_silence
-from dragoman.canonical.requests import JsonSchema, Request
+from dragoman.canonical.requests import JsonSchema, Request, Thinking
 from dragoman.protocols.base import Outbound
+from dragoman.protocols.efforts import effort_of
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses.content_writer import PartWriter
 from dragoman.protocols.openai_responses.item_writer import ItemWriter
 from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
-from dragoman.protocols.openai_responses.thinking import shows_thinking, write_reasoning
 from dragoman.protocols.openai_responses.tools import write_tool_choice, write_tools
 from dragoman.protocols.openai_settings import write_labels, write_sampling, write_schema
 from dragoman.protocols.request_settings import NOT_TAKEN, RequestSettings
@@ -47,7 +49,7 @@ class _Writer:
         if self._request.top_k is not None:
             self._settings.drop("top_k")
         self._write_text()
-        write_reasoning(self._body, self._settings)
+        _write_reasoning(self._body, self._settings)
         self._write_include()
         write_labels(self._body, self._settings, wire.SERVICE_TIERS)
         self._write_cache_options()
@@ -74,7 +76,7 @@ class _Writer:
 
     def _write_input(self) -> None:
         request = self._request
-        items = ItemWriter(self._outbound)
+        items = ItemWriter(self._outbound, PartWriter(self._outbound))
         texts = self._instructions()
         if texts:
             if any(text.cache is not None for text in texts):
@@ -134,7 +136,7 @@ class _Writer:
         include = []
         # Models that do not reason refuse to be asked, so ask only for clients that can send
         # the state back: those shown thinking blocks or `reasoning_details`.
-        keeps_state = options.reasoning_details or shows_thinking(self._request.thinking, options)
+        keeps_state = options.reasoning_details or _shows_thinking(self._request.thinking, options)
         if (
             keeps_state
             and self._outbound.capabilities.of(ResponsesCapabilities).encrypted_reasoning
@@ -154,3 +156,41 @@ class _Writer:
             options = {**(options or {}), "prewarm": True}
         if options:
             self._body["prompt_cache_options"] = options
+
+
+def _write_reasoning(body: JsonObject, settings: RequestSettings) -> None:
+    """`reasoning`: the effort and the summary that the client requests."""
+    thinking = settings.request.thinking
+    if thinking is None:
+        return
+    reasoning: JsonObject = {}
+    effort = settings.effort(*effort_of(thinking))
+    if effort is not None:
+        reasoning["effort"] = effort
+    settings.check_display(thinking)
+    summary = thinking.summary
+    if summary is None and not settings.same_protocol:
+        summary = _summary(thinking, effort, settings.options)
+    if summary is not None:
+        reasoning["summary"] = summary
+    if reasoning:
+        body["reasoning"] = reasoning
+
+
+def _summary(thinking: Thinking, effort: str | None, options: Options) -> str | None:
+    """The summary to request for a client of another protocol: no readable reasoning comes back
+    unless requested."""
+    hidden = (
+        options.show_reasoning == "never"
+        or thinking.display == "omitted"
+        or thinking.mode in ("disabled", "between_tools")
+        or "none" in (thinking.effort, effort)
+    )
+    return None if hidden else "auto"
+
+
+def _shows_thinking(thinking: Thinking | None, options: Options) -> bool:
+    """Whether the client is shown thinking blocks, which it sends back."""
+    if options.show_reasoning != "auto":
+        return options.show_reasoning == "always"
+    return thinking is not None and thinking.mode in ("adaptive", "enabled")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
-from msgspec import Meta, Raw, Struct, field, json
+from msgspec import Meta, Raw, Struct, field
 
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.efforts import Effort
@@ -406,32 +406,178 @@ class Request(Labels, Generic[ItemT], kw_only=True):
     frequency_penalty: Annotated[Any, Lost(_KNOB, neutral=(0, 0.0))] = None
 
 
-# --- the commonest events of a stream -----------------------------------------------------------
+# --- answers ------------------------------------------------------------------------------------
+#
+# What is exact, in a stream that passes through, and what is read have the same types. They have
+# the members that are read, or that mean nothing to a client of another protocol.
 
 
-class ItemDelta(Shape, kw_only=True):
-    """A further piece of an item."""
-
-    output_index: int
-    delta: str
-    item_id: str | None = None
-    sequence_number: int = -1
-    obfuscation: str | None = None
+PartType: TypeAlias = Literal[
+    "output_text", "refusal", "summary_text", "reasoning_text", "text", "input_text"
+]
 
 
-class TextDelta(ItemDelta, kw_only=True):
-    type: Literal["response.output_text.delta"]
-    content_index: int
+class OutputPart(Struct, kw_only=True, gc=False):
+    """A part of a message or of reasoning."""
+
+    type: PartType
+    text: str | None = None
+    refusal: str | None = None
+    annotations: list[Any] | None = None
     logprobs: list[Any] | None = None
 
+    @property
+    def value(self) -> str | None:
+        """Its text."""
+        return self.refusal if self.type == "refusal" else self.text
 
-class ArgumentsDelta(ItemDelta, kw_only=True):
-    type: Literal["response.function_call_arguments.delta"]
+
+class OutputItem(Shape, kw_only=True):
+    """An item of an answer. It has the members of all types that are read; `odd` are those that
+    none of them has. An item of another type is odd as a whole."""
+
+    type: Literal["message", "reasoning", "function_call", "custom_tool_call"]
+    id: str | None = None
+    status: str | None = None
+    role: Literal["assistant"] | None = None
+    phase: str | None = None
+    content: list[OutputPart] | None = None
+    summary: list[OutputPart] | None = None
+    encrypted_content: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    arguments: str | None = None
+    input: str | None = None
+    odd: dict[str, Any] = field(default_factory=dict, name="*")
+
+    @property
+    def payload(self) -> str | None:
+        """The arguments or the input of a call."""
+        return self.input if self.type == "custom_tool_call" else self.arguments
+
+    def thoughts(self, style: str) -> list[str]:
+        """The parts of readable reasoning in one form, `summary` or `raw`."""
+        parts = self.summary if style == "summary" else self.content
+        return [part.text or "" for part in parts or ()]
 
 
-TEXT_DELTA: Final = b"response.output_text.delta"
-ARGUMENTS_DELTA: Final = b"response.function_call_arguments.delta"
+OUTPUT_MEMBERS: Final[dict[str, frozenset[str]]] = {
+    kind: frozenset(("type", "id", "status", *members.split()))
+    for kind, members in (
+        ("message", "role content phase"),
+        ("reasoning", "summary content encrypted_content"),
+        ("function_call", "call_id name arguments namespace"),
+        ("custom_tool_call", "call_id name input namespace"),
+    )
+}
+"""The members of the items of an answer, by type."""
 
-read_text_delta: Final = json.Decoder(TextDelta).decode
-read_arguments_delta: Final = json.Decoder(ArgumentsDelta).decode
-"""Decoders of events without unusual members; they raise one of `REFUSED`."""
+
+class AnyResponse(Struct, kw_only=True, gc=False):
+    """The members of a response object that are read wherever it stands."""
+
+    id: str | None = None
+    created_at: int | float | None = None
+    status: Any = None
+    error: Any = None
+    incomplete_details: Any = None
+    usage: Any = None
+    tool_usage: Any = None
+    service_tier: Any = None
+    output_text: Any = None
+
+
+class Response(AnyResponse, forbid_unknown_fields=True, kw_only=True):
+    """A response object. The members that are `Raw` repeat the request (the client's own is
+    repeated to the client)."""
+
+    object: Any = None
+    model: str | None = None
+    output: list[OutputItem] | None = None
+    moderation: Any = None
+    background: Raw = Raw()
+    completed_at: Raw = Raw()
+    frequency_penalty: Raw = Raw()
+    image: Raw = Raw()
+    instructions: Raw = Raw()
+    max_output_tokens: Raw = Raw()
+    max_tool_calls: Raw = Raw()
+    metadata: Raw = Raw()
+    parallel_tool_calls: Raw = Raw()
+    presence_penalty: Raw = Raw()
+    previous_response_id: Raw = Raw()
+    prompt: Raw = Raw()
+    prompt_cache_key: Raw = Raw()
+    prompt_cache_options: Raw = Raw()
+    prompt_cache_retention: Raw = Raw()
+    reasoning: Raw = Raw()
+    safety_identifier: Raw = Raw()
+    store: Raw = Raw()
+    temperature: Raw = Raw()
+    text: Raw = Raw()
+    tool_choice: Raw = Raw()
+    tools: Raw = Raw()
+    top_logprobs: Raw = Raw()
+    top_p: Raw = Raw()
+    truncation: Raw = Raw()
+    user: Raw = Raw()
+    odd: dict[str, Any] = field(default_factory=dict, name="*")
+    """Members that are not known."""
+
+
+class AnyEvent(Struct, kw_only=True, gc=False):
+    """An event of a stream, with the members of all types of events about items, in the service's
+    order, in which they are decoded fastest. `obfuscation` is padding against traffic analysis."""
+
+    type: str = ""
+    sequence_number: Any = -1
+    item_id: str | None = None
+    output_index: int | None = None
+    content_index: int | None = None
+    delta: str | None = None
+    logprobs: list[Any] | None = None
+    obfuscation: Any = None
+    summary_index: int | None = None
+    part: OutputPart | None = None
+    text: str | None = None
+    refusal: str | None = None
+    arguments: str | None = None
+    input: str | None = None
+    annotation: Any = None
+    annotation_index: Any = None
+    name: Any = None
+    status: Any = None
+
+    def at(self, kind: str) -> int | None:
+        """The index of a part of that type."""
+        return self.summary_index if kind == "summary_text" else self.content_index
+
+    def whole(self, kind: str) -> str | None:
+        """The whole text of a part, or of a call's arguments or input, of that type."""
+        if kind == "function_call":
+            return self.arguments
+        if kind == "custom_tool_call":
+            return self.input
+        return self.refusal if kind == "refusal" else self.text
+
+
+class Event(AnyEvent, forbid_unknown_fields=True, kw_only=True):
+    """An event of a stream."""
+
+    item: OutputItem | None = None
+    response: Response | None = None
+
+
+PIECES: Final = {
+    "response.output_text": "output_text",
+    "response.refusal": "refusal",
+    "response.reasoning_summary_text": "summary_text",
+    "response.reasoning_text": "reasoning_text",
+    "response.function_call_arguments": "function_call",
+    "response.custom_tool_call_input": "custom_tool_call",
+}
+"""The events of texts in pieces, by the type of the part or call that they are of: each name is
+followed by `.delta` or `.done`."""
+DELTAS: Final = {f"{name}.delta": kind for name, kind in PIECES.items()}
+WHOLES: Final = {f"{name}.done": kind for name, kind in PIECES.items()}

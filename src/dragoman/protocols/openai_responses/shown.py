@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import jsontext
 from dragoman.jsontext import JsonMismatch
 from dragoman.protocols.base import to_json
+from dragoman.protocols.openai_responses.shapes import AnyResponse
 from dragoman.protocols.raw import split_object, text_of
 
 ABSENT = Raw()
 
 
-class Seen(Struct):
-    """The members read of a response object."""
+class Seen(AnyResponse, kw_only=True):
+    """A response object that passes: its model is replaced, whatever it is, and its items are
+    compared first by their bytes."""
 
-    output: Raw = ABSENT
-    output_text: Any = None
-    usage: Any = None
-    error: Any = None
-    status: Any = None
-    id: Any = None
     model: Raw = ABSENT
-    created_at: Any = None
-    service_tier: Any = None
-    tool_usage: Any = None
-    incomplete_details: Any = None
-
-
-_LOOKED_AT = tuple(name for name in Seen.__struct_fields__ if name not in ("output", "model"))
+    output: Raw = ABSENT
 
 
 class Lifecycle(Struct):
     """The members read of a lifecycle event."""
 
-    type: Any = None
+    type: str = ""
     sequence_number: Any = None
     response: Seen | None = None
 
@@ -54,6 +44,7 @@ class _Opened(Struct, forbid_unknown_fields=True):
 
 _lifecycle = jsontext.decoder(Lifecycle)
 _opened = jsontext.decoder(_Opened)
+_READ = AnyResponse.__struct_fields__
 
 
 def showing(data: bytes, shown: Mapping[str, Any]) -> tuple[bytes, Lifecycle]:
@@ -66,24 +57,35 @@ def showing(data: bytes, shown: Mapping[str, Any]) -> tuple[bytes, Lifecycle]:
     if not shown:
         return data, _lifecycle(data)
     try:
-        members, response = _members(data)
+        event = _opened(data)
+        heads = {"type": event.type, "sequence_number": event.sequence_number}
+        members, response = {name: raw for name, raw in heads.items() if raw}, event.response
     except JsonMismatch:
         members = jsontext.members(data)
         response = split_object(members.get("response"))
-    number = members.get("sequence_number")
-    kind, place = text_of(members.get("type")), None if number is None else jsontext.strict(number)
+    place = members.get("sequence_number")
+    lifecycle = Lifecycle(text_of(members.get("type")), place and jsontext.strict(place))
     if response is None:
-        return data, Lifecycle(kind, place)
-    seen = Seen(
-        **{name: jsontext.strict(response[name]) for name in _LOOKED_AT if name in response}
-    )
-    seen.output, seen.model = response.get("output", ABSENT), response.get("model", ABSENT)
+        return data, lifecycle
+    read = {name: jsontext.strict(response[name]) for name in _READ if name in response}
+    try:
+        lifecycle.response = msgspec.convert(read, Seen)
+    except msgspec.ValidationError as error:
+        raise JsonMismatch(str(error)) from None
+    lifecycle.response.model = response.get("model", ABSENT)
+    lifecycle.response.output = response.get("output", ABSENT)
     changed = changed_in(response, shown)
     if changed:
-        data = _replaced(data, response, changed) or to_json(
-            {**members, "response": Raw(to_json({**response, **changed}))}
-        )
-    return data, Lifecycle(kind, place, seen)
+        data = to_json({**members, "response": {**response, **changed}})
+    return data, lifecycle
+
+
+def is_lifecycle(data: bytes) -> bool:
+    """Whether an event is of the life of a response, whatever further members it has."""
+    try:
+        return _lifecycle(data).response is not None
+    except jsontext.JsonError:
+        return False
 
 
 def changed_in(members: Mapping[str, Raw], shown: Mapping[str, Any]) -> dict[str, Raw]:
@@ -93,43 +95,6 @@ def changed_in(members: Mapping[str, Raw], shown: Mapping[str, Any]) -> dict[str
         for name, value in shown.items()
         if name in members and bytes(members[name]) != (encoded := to_json(value))
     }
-
-
-def _members(data: bytes) -> tuple[dict[str, Raw], dict[str, Raw] | None]:
-    """The members of a lifecycle event, with an empty one for its response, and the members of its
-    response object.
-
-    Raises:
-        JsonMismatch: its encoding differs from that of the services.
-        JsonError: it is none.
-    """
-    if not data.startswith(b'{"type"'):
-        raise JsonMismatch("it does not begin with its type")
-    event = _opened(data)
-    number = {"sequence_number": event.sequence_number} if event.sequence_number else {}
-    response = {"response": ABSENT}
-    ordered = number | response if data.endswith(b"}}") else response | number
-    return {"type": event.type} | ordered, event.response
-
-
-_COMPACT = re.compile(
-    rb'\{"type":"[a-z._]+",(?:"sequence_number":[0-9]+,)?"response":\{"[a-z_]+":[^ \t]'
-)
-"""A pattern for the beginning of an event without white space between its tokens."""
-
-
-def _replaced(data: bytes, response: Mapping[str, Raw], changed: Mapping[str, Raw]) -> bytes:
-    """A lifecycle event with members of its response object replaced in place, so that the client's
-    tools in it are not encoded again. Empty if the members cannot be located."""
-    if _COMPACT.match(data) is None:
-        return b""
-    for name, raw in changed.items():
-        before = b'"%b":%b' % (name.encode(), response[name])
-        # In a text its quotes would be escaped.
-        if data.count(before) != 1:
-            return b""
-        data = data.replace(before, b'"%b":%b' % (name.encode(), raw))
-    return data
 
 
 def of_next(shown: Mapping[str, Any], number: int) -> dict[str, Any]:

@@ -59,10 +59,10 @@ from dragoman.protocols.openai_responses.frames import Frames, TextInProgress
 from dragoman.protocols.openai_responses.output_writer import (
     CallItem,
     ForeignItem,
-    HiddenReasoning,
     Item,
     MessageItem,
     Output,
+    PartsItem,
     ReasoningItem,
     SearchItem,
 )
@@ -118,7 +118,7 @@ class ResponsesWriter:
         self._wants_sources = wants_sources(reply)
         self._raw_as_summary = _raw_as_summary(own, reply)
         self._refused = False
-        self._frames = Frames() if streamed else None
+        self._frames = Frames(is_silent=not streamed)
         self._output = Output(self._frames)
         self._response = begun(
             reply.id, reply.created, reply.model, "in_progress", source, whole=not streamed
@@ -132,7 +132,7 @@ class ResponsesWriter:
         self._awaits_tools = False
         """Whether the model waits for the results of its calls."""
         self._head: Block = Text(text="")
-        self._item: Item | HiddenReasoning | None = None
+        self._item: Item | None = None
         self._text: TextInProgress | None = None
         """The handler of the open block's deltas, after the first."""
         self._block_start = 0
@@ -156,10 +156,9 @@ class ResponsesWriter:
             raise illegal(self._state, event) from None
         return write(self, event)
 
-    def resume(self, output: Sequence[Raw], number: int, item_id: str) -> None:
+    def resume(self, output: Sequence[Raw], number: int, item_id: str | None) -> None:
         """Continue after the client was shown the items `output`; `number` is that of the next
-        event, and `item_id` the id of the open item, empty if there is none."""
-        assert self._frames is not None
+        event, and `item_id` the id of the open item, if there is one."""
         self._output.items[:] = output
         self._frames.number = number
         self._item = self._text = None
@@ -170,24 +169,22 @@ class ResponsesWriter:
     def resume_item(self, kind: str, phase: str | None, part: str | None, number: int) -> None:
         """Continue after the client was shown the start of the open item, of the type `kind`;
         `part` is the type of its open part, None if none is open."""
-        assert self._frames is not None
         if self._item is None and kind == "message":
             self._item = MessageItem.new(self._output, self._mint("msg_"), phase)
         elif self._item is None and kind == "reasoning":
             self._item = self._reasoning(Reasoning(style=_STYLES.get(part, "summary")))
         item = self._item
-        if isinstance(item, MessageItem) and part is not None:
-            item.open_part("refusal" if part == "refusal" else "output_text")
-        elif isinstance(item, ReasoningItem) and part is not None:
-            item.open_part()
-        elif isinstance(item, MessageItem | ReasoningItem):
-            item.end_part()
-            self._text = None
+        if isinstance(item, PartsItem):
+            if part is None:
+                item.end_part()
+                self._text = None
+            else:
+                item.open_part(item.kind if isinstance(item, ReasoningItem) else part)
         self._frames.number = number
 
     def answer(self) -> JsonObject:
         """The whole answer, once `Ended` was written."""
-        if self._frames is None:
+        if self._frames.is_silent:
             return selected(self._response, self._own)
         answer: JsonObject = jsontext.decode(self._filled(self._rendered()))
         return answer
@@ -195,14 +192,14 @@ class ResponsesWriter:
     @property
     def long_texts(self) -> Sequence[bytes]:
         """The texts that the last events repeat."""
-        return () if self._frames is None else self._frames.long_texts
+        return self._frames.long_texts
 
     def _filled(self, written: bytes) -> bytes:
         return b"".join(filled(written, self.long_texts))
 
     def keepalive(self) -> bytes:
         """A keepalive: a comment, or a numbered event if the client wants one."""
-        if self._options.keepalive == "usual" or self._frames is None or not self._begun:
+        if self._options.keepalive == "usual" or not self._begun:
             return COMMENT
         return self._frames.encoded_event("ping", b"")
 
@@ -211,7 +208,7 @@ class ResponsesWriter:
         return to_json(selected(self._response, self._own))[:-1] + b"," + self._echo
 
     def _sealed(self, event: Sealed) -> bytes:
-        if isinstance(self._item, _REASONING):
+        if isinstance(self._item, ReasoningItem):
             self._item.opaque = event.opaque
         return b""
 
@@ -226,9 +223,12 @@ class ResponsesWriter:
             self._response["created_at"] = event.created
         if event.service_tier:
             self._response["service_tier"] = event.service_tier
-        return b"" if self._frames is None else self._announced(self._frames)
+        return self._announced()
 
-    def _announced(self, frames: Frames) -> bytes:
+    def _announced(self) -> bytes:
+        frames = self._frames
+        if frames.is_silent:
+            return b""
         self._begun = True
         members = b'"response":' + self._rendered()
         created = frames.encoded_event("response.created", members)
@@ -263,13 +263,14 @@ class ResponsesWriter:
                 return finished
         return finished + item.begin()
 
-    def _reasoning(self, block: Reasoning) -> ReasoningItem | HiddenReasoning:
-        item_id = self._mint("rs_")
+    def _reasoning(self, block: Reasoning) -> ReasoningItem:
+        as_summary = block.style == "summary" or self._raw_as_summary
+        output, name = self._output, self._mint("rs_")
+        item = ReasoningItem.new(output, name, block, self._sealer, as_summary=as_summary)
         if self._options.show_reasoning == "never":
             self._lose("reasoning", "reasoning is not shown")
-            return HiddenReasoning.new(self._output, item_id, block, self._sealer)
-        as_summary = block.style == "summary" or self._raw_as_summary
-        return ReasoningItem.new(self._output, item_id, block, self._sealer, as_summary=as_summary)
+            return item.hidden()
+        return item
 
     def _delta(self, event: Delta) -> bytes:
         """A delta that opens something, or that is unusual."""
@@ -289,8 +290,8 @@ class ResponsesWriter:
                 item = message
                 if logprobs:
                     return opened + message.with_logprobs(text, logprobs)
-            case Reasoning() if isinstance(item, _REASONING):
-                opened = item.open_part()
+            case Reasoning() if isinstance(item, ReasoningItem):
+                opened = item.open_part(item.kind)
             case WebSearch() if isinstance(item, SearchItem):
                 return item.search(text)
         if item is None or item.text is None:
@@ -315,9 +316,9 @@ class ResponsesWriter:
 
     def _part_break(self, event: PartBreak) -> bytes:
         item = self._item
-        if not isinstance(item, _REASONING):
+        if not isinstance(item, ReasoningItem):
             return b""
-        broken = item.open_part() + item.end_part() + item.open_part()
+        broken = item.open_part(item.kind) + item.end_part() + item.open_part(item.kind)
         self._text = item.text
         return broken
 
@@ -395,23 +396,21 @@ class ResponsesWriter:
             response["required_action"] = action
         elif response["status"] == "completed":
             response["completed_at"] = max(response["created_at"], int(time.time()))
-        frames = self._frames
-        if frames is None:
-            return b""
-        rendered = self._rendered()
         if action is None:
-            return self._terminal(frames, response["status"], rendered)
-        members = b'"response":%b,"required_action":%b' % (rendered, to_json(action))
-        asked = frames.encoded_event("response.required_action", members)
+            return self._terminal(response["status"])
+        if self._frames.is_silent:
+            return b""
+        members = b'"response":%b,"required_action":%b' % (self._rendered(), to_json(action))
+        asked = self._frames.encoded_event("response.required_action", members)
         # The response waits, but its stream is complete.
-        return asked + self._terminal(frames, "completed", rendered)
+        return asked + self._terminal("completed")
 
     def _failed(self, event: Failed) -> bytes:
         self._text = None
         response, frames = self._response, self._frames
-        announced = b"" if frames is None or self._begun else self._announced(frames)
+        announced = b"" if self._begun else self._announced()
         response["status"], response["incomplete_details"] = "failed", None
-        if frames is None:
+        if frames.is_silent:
             response["error"] = failed_object(event.fault, self._options)
             return b""
         response["error"] = failed_in_stream(event.fault, self._options)
@@ -419,11 +418,14 @@ class ResponsesWriter:
         if self._own.failure_events == "error_and_failed":
             members = error_members(event.fault, self._options)
             error_event = frames.encoded_event("error", to_json(members)[1:-1])
-        return announced + error_event + self._terminal(frames, "failed", self._rendered())
+        return announced + error_event + self._terminal("failed")
 
-    def _terminal(self, frames: Frames, end: str, rendered: bytes) -> bytes:
+    def _terminal(self, end: str) -> bytes:
         """The last event, with the response object."""
-        event = frames.encoded_event(f"response.{end}", b'"response":' + rendered)
+        if self._frames.is_silent:
+            return b""
+        members = b'"response":' + self._rendered()
+        event = self._frames.encoded_event(f"response.{end}", members)
         return event + encode(DONE) if self._own.responses_done else event
 
 
@@ -446,7 +448,6 @@ def _joins(block: Block, message: MessageItem) -> bool:
     return isinstance(block, Refusal)
 
 
-_REASONING = (ReasoningItem, HiddenReasoning)
 _STYLES: dict[str | None, Literal["summary", "raw"]] = {"reasoning_text": "raw"}
 
 _HANDLERS: dict[type, Callable[[ResponsesWriter, Any], bytes]] = {

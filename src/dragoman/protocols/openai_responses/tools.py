@@ -26,10 +26,9 @@ from dragoman.canonical.requests import (
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject, check_depth
 from dragoman.protocols.openai_responses import shapes, web_search, wire
-from dragoman.protocols.openai_responses.machine_tools import read_machine_tool
-from dragoman.protocols.openai_responses.tool_search import read_search_tool
+from dragoman.protocols.openai_responses.client_tools import read_machine_tool, read_search_tool
 from dragoman.protocols.openai_schemas import is_strict, write_parameters
-from dragoman.protocols.reading import Reader, carried_dict, report_lost
+from dragoman.protocols.reading import Reader, carried_object, report_lost, text
 from dragoman.protocols.tools import NOT_OFFERED, drop_deferral, drop_hosted, drop_mark, drop_strict
 
 _VERSION = re.compile(r"_\d{4}_\d{2}_\d{2}$")
@@ -100,7 +99,7 @@ def _read_callable(
         return FunctionTool(
             name=tool.name,
             description=tool.description,
-            schema=carried_dict(tool.parameters, f"{path}.parameters"),
+            schema=carried_object(tool.parameters, f"{path}.parameters"),
             strict=tool.strict,
             namespace=namespace,
             deferred=tool.defer_loading or False,
@@ -142,7 +141,7 @@ def read_tool_choice(
         if value != "required" and not tools:
             return None
         return ToolChoice(mode=_MODES[value], path=path)
-    kind = _kind_of(value, path)
+    kind = text(value.get("type"), path, "type")
     if kind == "allowed_tools":
         return _read_allowed(_allowed.convert(value, path, extras), tools, extras)
     ref = _read_ref(value, kind, path, tools, extras)
@@ -152,14 +151,6 @@ def read_tool_choice(
     of_search = web_search.chosen(value, tools) == "forced"
     extras.append(Extra(path, value, LossKind.CONTENT, detail, of_search=of_search))
     return None
-
-
-def _kind_of(value: JsonObject, path: str) -> str:
-    kind = value.get("type")
-    if type(kind) is not str:
-        problem = "is required" if kind is None else "must be a string"
-        raise InvalidRequest.at(f"{path}.type", problem)
-    return kind
 
 
 _allowed = Reader(shapes.AllowedTools)
@@ -175,7 +166,7 @@ def _read_allowed(
     hosted = []
     for number, value in enumerate(allowed.tools or ()):
         where = f"{path}.tools[{number}]"
-        kind = _kind_of(value, where)
+        kind = text(value.get("type"), where, "type")
         ref = _read_ref(value, kind, where, tools, extras)
         if ref is not None:
             refs.append(ref)

@@ -40,44 +40,33 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _OWN_HEADERS = ("content-length", "content-type", "content-encoding", "transfer-encoding")
 
 
-class SocketTurn:
+class SocketTurn(Struct, eq=False):
     """A streamed request over a connection, and its answer: a `dragoman.upstream.SocketCall`."""
 
-    __slots__ = (
-        "_additions",
-        "_continues",
-        "_end",
-        "_fields",
-        "_has_begun",
-        "_ids",
-        "_input",
-        "_items",
-        "_members",
-        "awaits_following",
-        "context",
-        "error",
-        "is_complete",
-    )
+    _members: dict[str, Raw]
+    _fields: bytes = b""
+    """JSON of what must not change within a chain."""
+    _input: bytes = b""
+    """JSON of the input without its last bracket; empty if it is no list."""
+    _continues: bool = False
+    _has_begun: bool = False
+    _items: list[bytes] = []
+    """Events of finished output items."""
+    _ids: list[str] = []
+    """Of the responses that were created."""
+    _additions: Additions | None = None
+    _end: bytes = b""
+    """A terminal event delayed until pending additions are answered."""
+    is_complete: bool = False
+    awaits_following: bool = False
+    context: Context | None = None
+    error: SocketError | None = None
 
-    def __init__(self, members: dict[str, Raw]) -> None:
-        self._members = members
+    def __post_init__(self) -> None:
+        members = self._members
         self._fields = to_json({n: raw for n, raw in members.items() if n not in _NOT_COMPARED})
-        """JSON of what must not change within a chain."""
         given = bytes(members.get("input", b""))
         self._input = given[:-1].rstrip() if given.startswith(b"[") else b""
-        """JSON of the input without its last bracket; empty if it is no list."""
-        self._continues = False
-        self._has_begun = False
-        self._items: list[bytes] = []
-        """Events of finished output items."""
-        self._ids: list[str] = []
-        """Of the responses that were created."""
-        self._additions: Additions | None = None
-        self._end = b""
-        """A terminal event delayed until pending additions are answered."""
-        self.is_complete = self.awaits_following = False
-        self.context: Context | None = None
-        self.error: SocketError | None = None
 
     @property
     def _names_parent(self) -> bool:

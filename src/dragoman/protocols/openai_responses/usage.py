@@ -27,6 +27,23 @@ def read_usage(usage: Any, tier: object = None, searches: int | None = None) -> 
     )
 
 
+def unread_counts(usage: Any) -> list[str]:
+    """The paths of finer token counts that are not read."""
+    found = []
+    for name, known in FINER_COUNTS.items() if isinstance(usage, dict) else ():
+        counts = _object_in(usage, name)
+        unread = (one for one, count in counts.items() if count and one not in known)
+        found += [f"usage.{name}.{one}" for one in unread]
+    return found
+
+
+FINER_COUNTS = {
+    "input_tokens_details": frozenset({"cached_tokens", "cache_write_tokens"}),
+    "output_tokens_details": frozenset({"reasoning_tokens"}),
+}
+"""Finer token counts that are read."""
+
+
 def _object_in(value: JsonObject, name: str) -> JsonObject:
     """The object that is the member `name`; an empty one if there is none."""
     found = value.get(name)

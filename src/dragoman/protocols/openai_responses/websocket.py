@@ -21,6 +21,7 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_errors import fault_of, shown_status
 from dragoman.protocols.openai_responses.additions import Addition
 from dragoman.protocols.openai_responses.errors import error_object, write_error
+from dragoman.protocols.openai_responses.shown import Lifecycle
 from dragoman.protocols.raw import join_object, split_list, split_object, text_of
 
 MOST_STREAM_IDS = 32
@@ -217,19 +218,8 @@ class _Done(Struct):
     item: Raw = Raw()
 
 
-class _Response(Struct):
-    id: Any = None
-    output: Raw = Raw()
-
-
-class _Lifecycle(Struct):
-    """The members read of an event with a whole response."""
-
-    response: _Response | None = None
-
-
 _done = jsontext.decoder(_Done)
-_lifecycle = jsontext.decoder(_Lifecycle)
+_lifecycle = jsontext.decoder(Lifecycle)
 
 
 def finished_item(data: bytes) -> tuple[int, bytes]:
@@ -279,7 +269,7 @@ def response_in(data: bytes) -> tuple[str, bytes]:
         return "", b""
     items = split_list(response.output)
     output = b",".join(map(bytes, items)) if items else b""
-    return response.id if isinstance(response.id, str) else "", output
+    return response.id or "", output
 
 
 def numbered(data: bytes, number: int) -> bytes:

@@ -51,6 +51,8 @@ from dragoman.serving.limits.history import UsageHistory, stored_since
 _AT_ONCE = 25
 """Keys whose limits are looked at before others have their turn."""
 
+_MOST_COUNTING = 4096
+
 MarkOf = Callable[[str], Awaitable[float]]
 """Reads the mark of the latest batch of a writer in the store, 0 if there is none.
 
@@ -105,6 +107,7 @@ class Limits:
         self._mark_of = mark_of
         self._exchange = exchange
         self._rules: WeakValueDictionary[str, Rule] = WeakValueDictionary()
+        self._counting: dict[str, Rules] = {}
         self._by_number: WeakValueDictionary[int, Rule] = WeakValueDictionary()
 
     def register(self, handlers: Handlers) -> None:
@@ -176,6 +179,22 @@ class Limits:
         if isinstance(decision, Granted):
             self._count_cost(rules.all, decision.amounts, 1)
         return decision
+
+    async def count(self, limit: Limit, owner: str) -> bool:
+        """Count one request at a limit of requests that no key has by its rules. `owner` is who it
+        is counted for, a name that no key can have. Returns whether it is within the limit."""
+        rules = self._counting.get(owner)
+        if rules is None:
+            if len(self._counting) >= _MOST_COUNTING:
+                self._counting.clear()
+            rules = self._counting[owner] = Rules([self._rule(limit, owner, is_team=False)])
+        try:
+            decision = await self.admit(rules, owner, Expected(0, 0), 0, 1)
+        except LimitsAway:
+            return False
+        if isinstance(decision, Granted):
+            self.settle(Reservation(rules.all, decision), decision.amounts)
+        return isinstance(decision, Granted)
 
     async def admit_more(self, admitted: Admitted, now: float) -> Granted | Refused | None:
         """Ask to admit one more answer to a request that is under way, as long as the first may be:

@@ -10,8 +10,7 @@ from dragoman.storage.sqlite_care import Health, wrong_sums
 
 
 def check(url: str) -> Health:
-    """Whether the sums in the database of `url` are right; the rest is the server's duty. Its
-    tables are upgraded.
+    """Whether the sums in the database of `url` are right; the rest is the server's duty.
 
     Raises:
         StoreError: it cannot be used.

@@ -22,12 +22,12 @@ import psycopg
 from psycopg.adapt import Loader
 from psycopg.types.numeric import NumericBinaryLoader
 
-from dragoman.accounts.store import CommitUnknown, StoreError
+from dragoman.accounts.store import CommitUnknown, NewerStore, StoreError
 from dragoman.jsontext import JsonError
-from dragoman.storage.postgres.link import Link, cut, is_quiet, linked
+from dragoman.storage.postgres.link import Link, Url, cut, is_quiet, linked
 from dragoman.storage.postgres.schema import POSTGRES, TYPES
 from dragoman.storage.schema import TABLES, upgrade
-from dragoman.storage.tables.database import adding, used_by_newer
+from dragoman.storage.tables.database import adding, needs_upgrade, used_by_newer
 from dragoman.storage.tables.table import Table
 
 TABLES_LOCK = 0x647261676F6D616E
@@ -72,7 +72,7 @@ class PostgresDatabase:
     unavailable.
     """
 
-    def __init__(self, url: str, *, serial: bool = True, longest_s: float | None = None) -> None:
+    def __init__(self, url: Url, *, serial: bool = True, longest_s: float | None = None) -> None:
         self._url = url
         self._serial = serial
         self._longest_s = longest_s
@@ -87,6 +87,7 @@ class PostgresDatabase:
         self._not_before = 0.0
         self._deadline: float | None = None
         self._commits = False
+        self._upgrades, self._upgraded = False, ""
         self._watched: threading.Event | None = None
         self._watcher: threading.Thread | None = None
 
@@ -94,6 +95,15 @@ class PostgresDatabase:
         """See `Database.open`."""
         with self._failing():
             self._connected()
+
+    def upgrade(self) -> str:
+        """See `Database.upgrade`."""
+        self._upgrades, self._upgraded = True, ""
+        try:
+            self.open()
+        finally:
+            self._upgrades = False
+        return self._upgraded
 
     def close(self) -> None:
         """See `Database.close`."""
@@ -194,7 +204,7 @@ class PostgresDatabase:
             self._link = link
             self._watch()
             self._deadline = time.monotonic() + _LONGEST_S
-            made = _prepare(link)
+            made = self._prepare(link)
             self.ahead_s = _ahead(link)
         except BaseException:
             self.close()
@@ -207,6 +217,35 @@ class PostgresDatabase:
         self._made = made
         self.opened += 1
         return link
+
+    def _prepare(self, link: Link) -> float:
+        """Create the tables, or upgrade them. Returns when they were created, in Unix seconds."""
+        found = _tables(link)
+        if found is None or found[0] < POSTGRES.version:
+            with link.transaction():
+                link.execute("SELECT pg_advisory_xact_lock(%s)", (TABLES_LOCK,))
+                found = _tables(link)
+                if found is None or found[0] < POSTGRES.version:
+                    if found is not None:
+                        self._check_upgrade(found[0])
+                    for statement in upgrade(POSTGRES, _columns(link)):
+                        link.execute(statement)  # type: ignore[arg-type, unused-ignore]
+                    now = time.time()
+                    link.execute("INSERT INTO migrations VALUES (%s, %s)", (POSTGRES.version, now))
+                found = _tables(link)
+        assert found is not None
+        version, made = found
+        if version > POSTGRES.version:
+            raise NewerStore(f"the database {used_by_newer(version, POSTGRES.version)}")
+        return made
+
+    def _check_upgrade(self, version: int) -> None:
+        """Whether tables of an older version may be upgraded."""
+        if not self._upgrades:
+            raise StoreError(f"the database {needs_upgrade(version, POSTGRES.version)}")
+        self._upgraded = (
+            f"the tables of the database were upgraded from version {version} to {POSTGRES.version}"
+        )
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -358,26 +397,6 @@ class _Integers(Loader):
     def load(self, data: Any) -> int:
         """The number."""
         return int(self._load(data))
-
-
-def _prepare(link: Link) -> float:
-    """Upgrade the tables. Returns when they were created, in Unix seconds."""
-    found = _tables(link)
-    if found is None or found[0] < POSTGRES.version:
-        with link.transaction():
-            link.execute("SELECT pg_advisory_xact_lock(%s)", (TABLES_LOCK,))
-            found = _tables(link)
-            if found is None or found[0] < POSTGRES.version:
-                for statement in upgrade(POSTGRES, _columns(link)):
-                    link.execute(statement)  # type: ignore[arg-type, unused-ignore]
-                now = time.time()
-                link.execute("INSERT INTO migrations VALUES (%s, %s)", (POSTGRES.version, now))
-            found = _tables(link)
-    assert found is not None
-    version, made = found
-    if version > POSTGRES.version:
-        raise StoreError(f"the database {used_by_newer(version, POSTGRES.version)}")
-    return made
 
 
 def _columns(link: Link) -> dict[str, set[str]]:

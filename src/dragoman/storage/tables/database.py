@@ -76,7 +76,11 @@ class Database(Protocol):
         """Seconds by which the clock of the database is ahead of this machine's."""
 
     def open(self) -> None:
-        """Connect to it, and upgrade its tables."""
+        """Connect to it. An empty one gets its tables; older ones are refused."""
+
+    def upgrade(self) -> str:
+        """Connect to it, and bring its tables up to date. Returns what was done, for operators;
+        empty if nothing had to be."""
 
     def close(self) -> None:
         """Close the connection. Safe to call twice."""
@@ -100,7 +104,15 @@ def used_by_newer(found: int, known: int) -> str:
     """The message for tables of a newer version."""
     return (
         f"has version {found} of the tables, and this dragoman knows {known}: "
-        "a newer dragoman has used it"
+        "a newer dragoman has used it, so start that version"
+    )
+
+
+def needs_upgrade(found: int, known: int) -> str:
+    """The message for tables of an older version."""
+    return (
+        f"has version {found} of the tables, and this dragoman needs {known}: `dragoman serve` or "
+        "`dragoman store prepare` upgrades them, after which an older gateway stores nothing"
     )
 
 

@@ -194,12 +194,16 @@ class PoolTables:
         return self._usage.reprice(since, until, reprice)
 
     def open(self) -> None:
-        """Connect to the database, and upgrade its tables.
+        """Connect to the database.
 
         Raises:
-            StoreError: it cannot be used, is not a store, or is one of a newer version.
+            StoreError: it cannot be used, is not a store, or is one of another version.
         """
         self._database.open()
+
+    def upgrade(self) -> str:
+        """See `Store.upgrade`."""
+        return self._database.upgrade()
 
     def close(self) -> None:
         """See `Store.close`."""
@@ -320,7 +324,9 @@ class PoolTables:
             for name, until in claims.items():
                 done = connection.execute(
                     "INSERT INTO claims (name, until) VALUES (?1, ?2) ON CONFLICT (name)"
-                    " DO UPDATE SET until = ?2 WHERE claims.until <= ?3",
+                    " DO UPDATE SET until = ?2 WHERE claims.until <= ?3"
+                    # Of a clock that was far ahead.
+                    " OR claims.until > ?2 + 86400",
                     (name, until + ahead_s, now + ahead_s),
                 )
                 if done.rowcount:

@@ -221,6 +221,7 @@ function WhereItWent({ request }) {
     ["Team", printable(request.team)],
     ["Finish reason", printable(request.finish)],
     ["Error", printable(request.error)],
+    ["Refused by the limit", printable(request.limit)],
     ["Trace", printable(request.trace_id)],
   ].filter(([, value]) => value);
   return html`

@@ -1,25 +1,31 @@
-"""Tools on the client's own machine that this protocol declares by their type alone: `shell`,
-`local_shell` and `apply_patch`.
+"""Tools that the client itself runs and that this protocol declares by their type: `shell`,
+`local_shell` and `apply_patch` on its machine, and a `tool_search` with `execution: client`, by
+which the model looks for tools that are not offered yet: those it finds can be called from then on.
 
 Other protocols have no such types, so there each is a function of the same name; its calls come
-back to the client as the items it knows, and what the client answers is given as text (types:
-function_shell_tool_param.py, response_function_shell_tool_call.py, apply_patch_tool_param.py,
-response_apply_patch_tool_call.py; LocalShellCall in response_input_item_param.py).
+back to the client as the items it knows, and what the client answers is given as text, or as
+references to tools (types: function_shell_tool_param.py, response_function_shell_tool_call.py,
+apply_patch_tool_param.py, response_apply_patch_tool_call.py, tool_search_tool_param.py,
+response_tool_search_call.py, response_tool_search_output_item_param.py; LocalShellCall in
+response_input_item_param.py).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from dragoman.canonical.blocks import Text, ToolCall, ToolResult
+from dragoman.canonical.blocks import Text, ToolCall, ToolReference, ToolResult
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
-from dragoman.canonical.requests import Extra, FunctionTool
+from dragoman.canonical.requests import Extra, FunctionTool, HostedTool, Tool
 from dragoman.jsontext import object_of
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import shapes
-from dragoman.protocols.reading import Reader, report_lost, text
+from dragoman.protocols.reading import Reader, carried_object, report_lost, text
+
+TOOL_SEARCH: Final = "tool_search"
+"""The wire type of the search, and the name of the function that replaces it."""
 
 _TEXT: Final = {"type": "string"}
 _TEXTS: Final = {"type": "array", "items": _TEXT}
@@ -56,10 +62,20 @@ _DECLARED: Final[dict[str, tuple[str, JsonObject]]] = {
 """Description and parameters of the function that replaces a tool, by the tool's type."""
 
 MACHINE_TOOLS: Final = frozenset(_DECLARED)
-PREFIXES: Final = {"shell": "sh_", "local_shell": "lsh_", "apply_patch": "apc_"}
+PREFIXES: Final = {
+    "shell": "sh_",
+    "local_shell": "lsh_",
+    "apply_patch": "apc_",
+    TOOL_SEARCH: "tsc_",
+}
 """Prefixes of the ids of such calls."""
 
-_PAYLOADS: Final = {"shell": "action", "local_shell": "action", "apply_patch": "operation"}
+_PAYLOADS: Final = {
+    "shell": "action",
+    "local_shell": "action",
+    "apply_patch": "operation",
+    TOOL_SEARCH: "arguments",
+}
 
 
 def read_machine_tool(value: JsonObject, path: str, extras: list[Extra]) -> FunctionTool | None:
@@ -78,12 +94,14 @@ def read_machine_tool(value: JsonObject, path: str, extras: list[Extra]) -> Func
 _tool = Reader(shapes.MachineTool)
 
 
-def machine_call_item(item_id: str, call: ToolCall, payload: str, status: str) -> JsonObject:
+def client_call_item(item_id: str, call: ToolCall, payload: str, status: str) -> JsonObject:
     """The item of a call. `payload` is the JSON of its arguments, or the part received so far."""
     form = str(call.form)
-    given = _arguments(payload)
+    given = object_of(payload) or {}
     body: JsonObject
-    if form == "apply_patch":
+    if form == TOOL_SEARCH:
+        body = given
+    elif form == "apply_patch":
         body = {"type": "update_file", "path": "", "diff": "", **given}
         if body["type"] == "delete_file":
             del body["diff"]
@@ -91,17 +109,15 @@ def machine_call_item(item_id: str, call: ToolCall, payload: str, status: str) -
         body = {"commands": [], "timeout_ms": None, "max_output_length": None, **given}
     else:
         body = {"type": "exec", "command": [], "env": {}, **given}
+    searches = {"execution": "client"} if form == TOOL_SEARCH else {}
     return {
         "type": f"{form}_call",
         "id": item_id,
         "call_id": call.id,
+        **searches,
         _PAYLOADS[form]: body,
         "status": status,
     }
-
-
-def _arguments(payload: str) -> JsonObject:
-    return object_of(payload) or {}
 
 
 def read_machine_call(item: shapes.Item, path: str) -> ToolCall:
@@ -156,3 +172,49 @@ def read_shell_output(item: shapes.ShellOutput, path: str) -> ToolResult:
         else:
             lines.append("[timed out]")
     return _result(item.call_id, "\n".join(lines), path)
+
+
+# --- search for tools ---------------------------------------------------------------------------
+
+_SEARCHES = "Searches for tools that are not offered yet. Those it finds can be called next."
+_QUERY = _schema({"query": _TEXT}, {})
+
+
+def read_search_tool(value: JsonObject, path: str, extras: list[Extra]) -> FunctionTool | None:
+    """The function that replaces a tool search; None if the client does not search itself."""
+    if value["type"] != TOOL_SEARCH or value.get("execution") != "client":
+        return None
+    detail = "offered as a function; its calls are turned back"
+    extras.append(Extra(path, value, LossKind.CONVERTED, detail))
+    tool = _search.convert(value, path, extras)
+    return FunctionTool(
+        name=TOOL_SEARCH,
+        description=tool.description or _SEARCHES,
+        schema=carried_object(tool.parameters, f"{path}.parameters") or _QUERY,
+        form=TOOL_SEARCH,
+        path=path,
+    )
+
+
+_search = Reader(shapes.ClientSearch)
+
+
+def read_search_call(item: shapes.Item, path: str) -> ToolCall:
+    """A search in the history."""
+    return ToolCall(
+        id=item.call_id or "",
+        name=TOOL_SEARCH,
+        arguments=to_json_text({} if item.arguments is None else item.arguments),
+        form=TOOL_SEARCH,
+        path=path,
+    )
+
+
+def search_result(call_id: str, found: list[Tool], path: str) -> ToolResult:
+    """The results of a search, as references to offered tools."""
+    references = tuple(
+        ToolReference(name=tool.name, namespace=tool.namespace, path=tool.path)
+        for tool in found
+        if not isinstance(tool, HostedTool)
+    )
+    return ToolResult(call_id=call_id, content=references, path=path)
