@@ -379,6 +379,22 @@ def test_a_setting_that_was_removed_is_refused_with_what_to_do(name: str) -> Non
             UPSTREAM.replace("http://x", "https://x/v1#a"),
             "4: upstreams[0].base_url: a URL without # is needed: paths are added to it",
         ),
+        (
+            UPSTREAM.replace("http://x", "http://a host/v1"),
+            "4: upstreams[0].base_url: a URL has no blanks",
+        ),
+        (
+            UPSTREAM.replace("http://x", "https://x/v1/chat/completions"),
+            "4: upstreams[0].base_url: expected it without /chat/completions, which is added to it",
+        ),
+        (
+            UPSTREAM + ACCOUNT + "key = '\"sk-in-quotes\"'\n",
+            "8: accounts[0].key: has quotes around it: take them off where it is",
+        ),
+        (
+            "[storage]\nurl = 'postgresql://me:secret@[x'",
+            "2: storage.url: cannot be read as the URL of a database",
+        ),
         ("[server]\nport = ", "2: not TOML: Invalid value"),
         ("a = 1\na = 2", "2: not TOML: Cannot overwrite a value"),
         ("a = '''\n\n", "3: not TOML: Expected \"'''\""),
@@ -471,6 +487,21 @@ def test_other_warnings() -> None:
     assert warned(UPSTREAM) == [
         "2: upstreams[0].name: has no account here: it is used only if the store has one"
     ]
+    assert warned(UPSTREAM + ACCOUNT + "key = 'OPENAI_API_KEY'\n") == [
+        '8: accounts[0].key: looks like the name of a variable, which is written "env:NAME"'
+    ]
+
+
+def test_a_proxy_of_the_environment_is_not_obeyed_without_a_word(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    environ = {"HTTPS_PROXY": "http://p:1"}
+
+    def told(text: str) -> list[str]:
+        file.write_text(text)
+        return [one.key for one in read_config(file, environ=environ).warnings]
+
+    assert told(UPSTREAM + ACCOUNT) == ["HTTPS_PROXY"]
+    assert told(UPSTREAM + 'proxy = "env:HTTPS_PROXY"\n' + ACCOUNT) == []
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,10 @@ SLOW_TEXT = "Rate limit reached for gpt-5 on tokens per min (TPM). Please try ag
 LARGE_TEXT = "Request too large for gpt-5 on tokens per min (TPM): Limit 30000, Requested 31538."
 QUOTA_TEXT = "You exceeded your current quota, please check your plan and billing details."
 PLAN_TEXT = "The 'gpt-5' model is not supported when using Codex with a ChatGPT account."
+BETA_TEXT = "The long context beta is not yet available for this subscription."
+CREDENTIAL_TEXT = (
+    "This credential is only authorized for use with Claude Code and cannot be used ..."
+)
 LONG_TEXT = "Extra usage is required for long context requests."
 
 TABLE: dict[str, tuple[Row, ...]] = {
@@ -275,6 +279,24 @@ TABLE: dict[str, tuple[Row, ...]] = {
         ),
         Row("403 `insufficient_quota`", openai(403, "insufficient_quota"), out("1 h"), CLIENT),
         Row(
+            "400 from Alibaba Cloud, `Arrearage`",
+            openai(400, "Arrearage", "Access denied, please make sure your account is in good ..."),
+            out("1 h"),
+            CLIENT,
+        ),
+        Row(
+            '403 from Alibaba Cloud, "Access denied due to overdue account"',
+            openai(403, None, "Access denied due to overdue account"),
+            out("1 h"),
+            CLIENT,
+        ),
+        Row(
+            '429 from Z.ai, "Insufficient balance or no resource package"',
+            openai(429, "1113", "Insufficient balance or no resource package. Please recharge."),
+            out("1 h"),
+            DROPPED,
+        ),
+        Row(
             "429 `enforced_spend_limit_reached`, access again on 1 December",
             anthropic(429, "rate_limit_error", SPENT_TEXT, "enforced_spend_limit_reached"),
             out("10 d"),
@@ -408,6 +430,42 @@ TABLE: dict[str, tuple[Row, ...]] = {
             '404, "not available for this key"',
             openai(404, "model_not_found", "The model is not available for this key."),
             last("1 s"),
+            CLIENT,
+        ),
+        Row(
+            '404 from Bedrock, "use case details have not been submitted"',
+            Answer(404, {"message": "Model use case details have not been submitted for this ..."}),
+            last("1 s"),
+            CLIENT,
+        ),
+        Row(
+            '403 from Bedrock, "You don\'t have access to the model"',
+            Answer(403, {"message": "You don't have access to the model with the specified ..."}),
+            last("1 s"),
+            CLIENT,
+        ),
+        Row(
+            '429 from Z.ai, "subscription plan does not yet include access"',
+            openai(429, "1311", "Your current subscription plan does not yet include access to X"),
+            last("1 s"),
+            DROPPED,
+        ),
+        Row(
+            '400, "The long context beta is not yet available for this subscription"',
+            anthropic(400, "invalid_request_error", BETA_TEXT),
+            NEXT,
+            CLIENT,
+        ),
+        Row(
+            '400, "This credential is only authorized for use with Claude Code"',
+            anthropic(400, "invalid_request_error", CREDENTIAL_TEXT),
+            NEXT,
+            CLIENT,
+        ),
+        Row(
+            '400 from Google, "User location is not supported"',
+            google(400, "FAILED_PRECONDITION", "User location is not supported for the API use."),
+            NEXT,
             CLIENT,
         ),
     ),

@@ -113,6 +113,22 @@ def test_a_key_by_reference_file_and_prompt(shop: Shop, monkeypatch: pytest.Monk
     assert listed(shop)["typed"]["secrets"] == ["key"]
 
 
+def test_accounts_are_enabled_by_what_they_have_in_common(shop: Shop) -> None:
+    for name, why in (("a", "sign-in failed"), ("b", "sign-in failed"), ("c", "on holiday")):
+        shop.run("accounts", "add", name, "--upstream", "messages", "--no-key")
+        shop.run("accounts", "disable", name, "--reason", why)
+    told = shop.run("accounts", "enable", "--where", "state=disabled", "--where", "why=Sign-in")
+    assert told.stdout == "enabled 2 accounts\n"
+    assert list(listed(shop, "--state", "disabled")) == ["c"]
+    shop.run("accounts", "disable", "--where", "upstream=messages")
+    assert list(listed(shop, "--state", "disabled")) == ["a", "b", "c"]
+    for wrong in ("state=broken", "name=a"):
+        shop.run("accounts", "enable", "--where", wrong, status=2)
+    shop.run("accounts", "enable", "--where", "why=x", "a", status=2)
+    shop.run("accounts", "enable", status=2)
+    shop.run("accounts", "enable", "--where", "why=nothing has this", status=1)
+
+
 def test_list_show_and_history(shop: Shop) -> None:
     shop.run("accounts", "add", "a", "--upstream", "messages", "--no-key")
     shop.run("accounts", "disable", "a", "--reason", "on\x1b[2J a\nholiday \u202e")

@@ -57,7 +57,7 @@ def test_overview(page: Page, gateway: RunningGateway, problems: Problems) -> No
 
 
 def test_an_outage_of_accounts_needs_attention(page: Page, gateway: RunningGateway) -> None:
-    """Refused keys are errors, although their status is that of a client's fault."""
+    """Refused keys of accounts are errors of the gateway, refused requests those of callers."""
 
     def outage(route: Route) -> None:
         answer = route.fetch()
@@ -66,14 +66,21 @@ def test_an_outage_of_accounts_needs_attention(page: Page, gateway: RunningGatew
         rest = [0] * (len(requests["answered"]) - 1)
         requests |= {"answered": [13, *rest], "client": [47, *rest], "limited": [0, *rest]}
         requests |= {"failed": [0, *rest], "left": [0, *rest]}
-        series["errors"] = {"forbidden": 45, "invalid_request": 2}
+        series["errors"] = {
+            "caller": {"invalid_request": 2},
+            "gateway": {"forbidden": 41, "no_account": 4},
+            "upstream": {"upstream_failed": 1},
+        }
         route.fulfill(response=answer, json=series)
 
     page.route("**/admin/series?*", outage)
     sign_in(page, gateway, path="")
     needs = page.get_by_label("Needs attention")
-    expect(needs).to_contain_text("45 of 60 requests failed (75 %), most often with forbidden.")
-    expect(page.locator(".figure", has_text="Errors")).to_contain_text("75%")
+    expect(needs).to_contain_text(
+        "45 of 60 requests failed (75 %) through the gateway or its accounts,"
+        " most often with forbidden."
+    )
+    expect(page.locator(".figure", has_text="Errors")).to_contain_text("77%")
     needs.get_by_role("link", name="Show requests").click()
     expect(page).to_have_url(f"{gateway.base_url}/ui/requests?error=forbidden")
 

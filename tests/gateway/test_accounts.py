@@ -125,6 +125,31 @@ def test_a_refused_key_is_disabled(start: Start, simulator: RunningSimulator) ->
     assert gateway.app.pool.state("chat-0").disabled
 
 
+@pytest.mark.parametrize(("status", "told"), [(401, 403), (402, 429)])
+def test_an_upstream_that_refuses_every_account_empties_no_pool(
+    start: Start, simulator: RunningSimulator, status: int, told: int
+) -> None:
+    """Fifty accounts and a sign-in that fails: clients are told at once, one account tries, and all
+    are there when it is over."""
+    keys = tuple(f"sk-sim-key{number}" for number in range(50))
+    failure = Fault("error", failure=Failure(status=status))
+    for key in keys:
+        simulator.app.keys.behaviours[key] = KeyBehaviour(failure)
+    gateway = start(keys=keys)
+    ask(gateway, "chat", "chat/sim-text")
+    attempts = len(simulator.requests)
+    answer = ask(gateway, "chat", "chat/sim-text")
+    assert answer.status == told
+    assert "gateway's own accounts" in error_of("chat", answer)["message"]
+    assert len(simulator.requests) == attempts
+    simulator.app.keys.behaviours.clear()
+    until(lambda: ask(gateway, "chat", "chat/sim-text").status == 200)
+    simulator.requests.clear()
+    for _ in keys:
+        assert ask(gateway, "chat", "chat/sim-text").status == 200
+    assert len({request.key for request in simulator.requests}) == len(keys)
+
+
 def test_a_limited_account_rests_for_its_model(start: Start, simulator: RunningSimulator) -> None:
     gateway = start(keys=("sk-sim-limited", GOOD))
     failure = Failure(status=429, retry_after="20")

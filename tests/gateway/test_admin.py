@@ -408,6 +408,26 @@ def test_a_probe_brings_an_account_back(
     assert b'dragoman_probes_total{upstream="chat",result="passed"} 1\n' in metrics(gateway)
 
 
+def test_the_worker_that_was_asked_obeys_when_it_answers(
+    gateway: RunningGateway, simulator: RunningSimulator
+) -> None:
+    for number in range(10):
+        name = f"k{number}"
+        secret = admin(gateway, "POST", "/keys", {"name": name}).json["secret"]
+
+        def status(key: str = secret) -> int:
+            chat = body("chat", "chat/sim-text")
+            return call(gateway.base_url, "POST", "/v1/chat/completions", chat, key=key).status
+
+        assert status() == 200
+        admin(gateway, "POST", f"/keys/{name}/disable")
+        assert status() == 401
+        admin(gateway, "POST", "/accounts/chat-0/disable")
+        assert status(KEY) == 403
+        admin(gateway, "POST", "/accounts/chat-0/enable")
+        assert status(KEY) == 200
+
+
 def test_what_a_person_disabled_is_not_probed(
     gateway: RunningGateway, simulator: RunningSimulator
 ) -> None:

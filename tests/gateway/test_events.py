@@ -213,7 +213,7 @@ def test_what_was_counted_becomes_a_series(
         assert [one for one in whole["duration_s"]["p95"] if one]
         assert sum(n or 0 for n in whole["tokens"]["output"]) > 0
         assert sum(n or 0 for n in whole["unpriced"]) == 1
-        assert whole["errors"]["model_not_found"] == 1
+        assert whole["errors"]["caller"]["model_not_found"] == 1
         assert ask(gateway, "GET", "/series?step=7", key=TOKEN).status == 400
         assert ask(gateway, "GET", "/series?from=31d&step=3600", key=TOKEN).status == 400
 
@@ -254,12 +254,15 @@ def test_slots_become_longer_ones_and_outlive_the_gateway(tmp_path: Path) -> Non
 
 
 def test_outcomes_and_percentiles() -> None:
-    assert outcome_of(200, "") == ANSWERED
-    assert outcome_of(200, "upstream_failed") == FAILED
-    assert outcome_of(200, "client_gone") == outcome_of(499, "client_gone") == LEFT
-    assert outcome_of(429, "rate_limited") == outcome_of(503, "no_account") == LIMITED
-    assert outcome_of(400, "invalid_request") == CLIENTS_FAULT
-    assert outcome_of(502, "upstream_failed") == FAILED
+    assert outcome_of(200, "", "") == ANSWERED
+    assert outcome_of(200, "upstream_failed", "upstream") == FAILED
+    assert outcome_of(200, "client_gone", "caller") == LEFT
+    assert outcome_of(429, "rate_limited", "caller") == LIMITED
+    assert outcome_of(429, "rate_limited", "gateway") == FAILED
+    assert outcome_of(403, "forbidden", "gateway") == FAILED
+    assert outcome_of(400, "invalid_request", "caller") == CLIENTS_FAULT
+    assert outcome_of(404, "", "") == CLIENTS_FAULT
+    assert outcome_of(500, "", "") == FAILED
     buckets = [0] * BUCKETS
     assert percentile(buckets, 50) is None
     buckets[1] = 100  # from 0.05 to 0.1

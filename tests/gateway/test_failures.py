@@ -67,6 +67,9 @@ def test_the_reasons_are_told_by_count_and_when_an_account_is_back(
 WAITING = NoAccount(Fault(FaultKind.NO_ACCOUNT, "none", retry_after=60.0), (("a", 1),))
 FOR_HOURS = NoAccount(Fault(FaultKind.NO_ACCOUNT, "none", retry_after=18_000.0), (("a", 1),))
 FOR_GOOD = NoAccount(Fault(FaultKind.NO_ACCOUNT, "none"), (("a", 1),))
+ALIKE = NoAccount(
+    Fault(FaultKind.NO_ACCOUNT, "none", retry_after=3.0), (("a", 3),), FaultKind.FORBIDDEN
+)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +88,8 @@ FOR_GOOD = NoAccount(Fault(FaultKind.NO_ACCOUNT, "none"), (("a", 1),))
         (None, WAITING, FaultKind.NO_ACCOUNT),
         (None, FOR_HOURS, FaultKind.PAYMENT_REQUIRED),
         (None, FOR_GOOD, FaultKind.FORBIDDEN),
+        (FaultKind.UNAUTHENTICATED, ALIKE, FaultKind.FORBIDDEN),
+        (None, ALIKE, FaultKind.FORBIDDEN),
     ],
 )
 def test_what_waiting_does_not_mend_is_told_as_such(

@@ -3,6 +3,7 @@ admitted, as `/admin` and the holder of a key are told."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -49,6 +50,46 @@ def test_the_operator_sees_how_limits_stand(gateway: RunningGateway) -> None:
     told = call(gateway.base_url, "GET", "/v1/key", key=secret).json["limits"]
     assert told[0]["exhausted_at"] >= state["exhausted_at"], "nothing is left at any time"
     assert admin(gateway, "GET", "/keys/ci").json["name"] == "ci"
+
+
+def test_a_zone_that_this_machine_does_not_know(
+    gateway: RunningGateway, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a move to a machine with less."""
+    secret = made(gateway, "ci")
+    limit = {"kind": "requests", "amount": 50, "window": "day", "zone": "Europe/Berlin"}
+    assert admin(gateway, "POST", "/keys/ci/limits", limit).status == 201
+    with sqlite3.connect(tmp_path / "store.db") as store:
+        store.execute(
+            "UPDATE client_keys SET rules = replace(rules, 'Europe/Berlin', 'Europe/Nowhere'),"
+            " version = version + 1000"
+        )
+    with running_gateway(gateway.app.config) as beside:
+        answer = eventually(lambda: (found := ask(beside, secret)).status == 503 and found)
+        assert "time zone Europe/Nowhere" in answer.json["error"]["message"]
+        assert "the time zone Europe/Nowhere of a limit is not known here" in caplog.text
+        (shown,) = admin(beside, "GET", "/keys/ci/limits").json["limits"]
+        assert shown["limit"]["zone"] == "Europe/Nowhere"
+        zone = {"zone": "UTC"}
+        assert admin(beside, "PATCH", "/keys/ci/limits/1", zone).status == 200
+        assert ask(beside, secret).status == 200
+
+
+def test_usage_of_a_clock_far_ahead_refuses_nobody(
+    simulator: RunningSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = settings(simulator.base_url, tmp_path, prices=(PRICE,))
+    with running_gateway(config) as gateway:
+        secret = made(gateway, "ci")
+        for window in ("month", "7d"):
+            limit = {"kind": "requests", "amount": 5, "window": window}
+            assert admin(gateway, "POST", "/keys/ci/limits", limit).status == 201
+        becomes(gateway, secret, {429})
+    with sqlite3.connect(tmp_path / "store.db") as store:
+        store.execute("UPDATE usage SET hour = hour + 90 * 86400")
+    with running_gateway(config) as gateway:
+        assert [ask(gateway, secret).status for _ in range(6)] == [200] * 5 + [429]
+    assert "usage of the key ci is of a clock ahead" in caplog.text
 
 
 def test_a_simulated_request_meets_what_a_real_one_meets(gateway: RunningGateway) -> None:

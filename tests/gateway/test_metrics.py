@@ -73,8 +73,8 @@ def test_every_kind_of_count() -> None:
         f'dragoman_requests_total{{{route},status="2xx",upstream="up"}}': 1.0,
         f'dragoman_requests_total{{{route},status="4xx",upstream="up"}}': 1.0,
         f'dragoman_requests_total{{{route},status="4xx",upstream=""}}': 1.0,
-        'dragoman_errors_total{upstream="up",kind="rate_limited"}': 1.0,
-        'dragoman_errors_total{upstream="",kind="model_not_found"}': 1.0,
+        'dragoman_errors_total{upstream="up",fault="gateway",kind="rate_limited"}': 1.0,
+        'dragoman_errors_total{upstream="",fault="caller",kind="model_not_found"}': 1.0,
         'dragoman_attempts_total{upstream="up"}': 4.0,
         'dragoman_retries_total{upstream="up"}': 2.0,
         'dragoman_tokens_total{upstream="up",kind="input"}': 10.0,
@@ -155,7 +155,7 @@ async def test_workers_are_summed_and_one_that_died_is_not_forgotten() -> None:
         total.add(counts)
     assert total.series["/v1/messages 2xx up"].requests == 6
     assert total.models["up (other)"].tokens[0] == 6
-    assert total.errors == {"up x": 5}
+    assert total.errors == {"up upstream x": 5}
     assert total.gauges["in_flight"] == 5.0
     assert mine.counts.series["/v1/messages 2xx up"].requests == 1
     assert board.of(2) is None

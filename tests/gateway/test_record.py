@@ -47,6 +47,41 @@ def test_the_header_is_bounded_and_cannot_be_broken_out_of() -> None:
     assert value.split(b", ")[0] == b"field_0??set-cookie:?a??b???:knob"
 
 
+_PASSED = FailedAttempt("up", "a", "m", "forbidden", 403, 0.0, 1.0)
+_FLAGGED = FailedAttempt(
+    "up", "a", "m", "forbidden", 403, 0.0, 1.0, verdict="return_to_client", row=11, table="default"
+)
+
+
+@pytest.mark.parametrize(
+    ("record", "at_fault"),
+    [
+        (Record(), ""),
+        (Record(error="invalid_request", upstream="up", attempts=1), "caller"),
+        (Record(error="client_gone", upstream="up", attempts=1), "caller"),
+        (Record(error="unauthenticated"), "caller"),
+        (Record(error="forbidden"), "caller"),
+        (Record(error="rate_limited", limit="me:requests:minute", upstream="up"), "caller"),
+        (Record(error="forbidden", upstream="up"), "gateway"),
+        (Record(error="forbidden", upstream="up", attempts=1, failed=(_PASSED,)), "gateway"),
+        (Record(error="forbidden", upstream="up", attempts=1, failed=(_FLAGGED,)), "caller"),
+        (Record(error="payment_required", upstream="up", attempts=2), "gateway"),
+        (Record(error="no_account", upstream="up", attempts=2), "gateway"),
+        (Record(error="internal", upstream="up", attempts=1), "gateway"),
+        (Record(error="overloaded"), "gateway"),
+        (Record(error="overloaded", upstream="up", attempts=1), "upstream"),
+        (Record(error="upstream_failed", upstream="up", attempts=1), "upstream"),
+    ],
+)
+def test_an_error_is_of_its_caller_the_gateway_or_the_upstream(
+    record: Record, at_fault: str
+) -> None:
+    assert record.at_fault == at_fault
+    line = json.loads(record.line("r", "/v1/messages", 403 if record.error else 200))
+    assert line.get("at_fault", "") == at_fault
+    assert line["level"] == ("error" if at_fault in ("gateway", "upstream") else "info")
+
+
 def test_the_line_is_one_line_to_every_reader() -> None:
     record = Record()
     record.model = "a\nb\u2028c\u2029d\u0085e"

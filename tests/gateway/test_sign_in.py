@@ -158,6 +158,9 @@ def test_only_a_page_of_this_address_writes_with_a_cookie(gateway: RunningGatewa
     assert ask(gateway, "POST", "/admins", new, fetched).status == 201
     line = ask(gateway, "GET", "/audit?limit=1", headers=page).json["changes"][0]
     assert (line["who"], line["action"], line["name"]) == ("ann", "add", "bob")
+    # Through a proxy that puts its own Host in place of the page's.
+    passed = {**page, "origin": "https://llm.example", "sec-fetch-site": "same-origin"}
+    assert ask(gateway, "POST", "/admins", {**new, "name": "eve"}, passed).status == 201
     # It opens nothing else.
     chat = {"model": "chat/sim-text", "messages": []}
     plain = json.dumps(chat).encode()

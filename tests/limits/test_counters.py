@@ -9,7 +9,7 @@ from math import inf
 import pytest
 
 from dragoman.config.windows import Fixed, Rolling
-from dragoman.limits.counters import PARTS, Counter, counts_until
+from dragoman.limits.counters import CLOCK_SLACK_S, PARTS, Counter, counts_until
 
 NOW = 1_795_000_000.0
 
@@ -71,6 +71,26 @@ def test_a_rolling_counter_against_a_list(seed: int) -> None:
             counted.take_back_oldest(now, 1)
             if amount == 1:
                 told.pop(0)
+
+
+DAYS_S = 90 * 86_400.0
+
+
+@pytest.mark.parametrize(
+    "window", [Rolling(60), Rolling(30 * 86_400), Fixed("day"), Fixed("month"), Fixed("hour")]
+)
+def test_what_was_counted_by_a_clock_far_ahead_is_free_when_its_window_ends(
+    window: Rolling | Fixed,
+) -> None:
+    ahead = Counter(window)
+    ahead.add(NOW + DAYS_S, 7)
+    for counted in (ahead, Counter(window, ahead.state())):
+        assert counted.advance(NOW) == 7
+        ends = counted.resets_at(NOW)
+        assert ends <= counts_until(window, NOW) + 0.01 * DAYS_S
+        assert counted.advance(ends) == 0
+        counted.add(ends, 1)
+        assert counted.advance(ends + CLOCK_SLACK_S / 2) in (0, 1)
 
 
 def test_it_is_told_when_there_is_room() -> None:

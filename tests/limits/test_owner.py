@@ -366,7 +366,7 @@ def test_a_clock_that_is_put_back_admits_nothing_more(window: str) -> None:
     asking = client(requests)
     for _ in range(5):
         assert isinstance(asking.admit(1), Granted)
-    for back in (1, 100, 3600, 90_000):
+    for back in (1, 100, 290):
         assert isinstance(asking.admit(1, now=NOW - back), Refused), back
     assert asking.used(NOW - 100) == [5]
     # What is taken back is what was counted then.

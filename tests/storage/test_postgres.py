@@ -21,6 +21,7 @@ from dragoman.accounts.store import (
     UsageKey,
 )
 from dragoman.cli import main
+from dragoman.config.secret import resolve_secret
 from dragoman.storage.postgres import database
 from dragoman.storage.postgres.database import PostgresDatabase
 from dragoman.storage.postgres.schema import POSTGRES
@@ -253,6 +254,31 @@ def test_what_is_said_of_a_wrong_url_has_no_password_in_it() -> None:
             PostgresStore(url).open()
         assert "secret" not in str(told.value)
         assert told.value.__cause__ is None
+
+
+def test_a_password_that_was_changed_in_its_file_is_used_to_connect_again(
+    url: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "url"
+    file.write_text(f"{url}\n")
+    secret = resolve_secret("file:url", environ={}, directory=tmp_path)
+    with closing(PostgresStore(secret)) as store:
+        store.exchange("w", Batch(), 0)
+        file.write_text("postgresql://me:old@127.0.0.1:1/x")
+        store.exchange("w", Batch(), 0)
+        store.close()
+        with pytest.raises(StoreError, match="cannot be reached"):
+            store.exchange("w", Batch(), 0)
+        file.write_text(url)
+        end = time.monotonic() + 10
+        while True:
+            try:
+                store.exchange("w", Batch(), 0)
+            except StoreError:
+                assert time.monotonic() < end
+                time.sleep(0.02)
+            else:
+                break
 
 
 def test_a_store_whose_tables_are_gone_keeps_what_is_to_be_told(url: str) -> None:

@@ -78,6 +78,14 @@ def test_of_several_workers_one_has_a_claim(opened: Opened, clock: Clock) -> Non
     assert stores[0].claim({"x": now + 999, "y": now + 999}, now + 601) == {"x", "y"}
 
 
+def test_a_claim_of_a_clock_far_ahead_is_over(opened: Opened, clock: Clock) -> None:
+    store, now = opened(), clock.now
+    later = now + 90 * 86_400
+    assert store.claim({"x": later + 60}, later) == {"x"}
+    assert store.claim({"x": now + 60}, now) == {"x"}
+    assert store.claim({"x": now + 60}, now) == set()
+
+
 def test_usage_of_an_older_file_counts_its_last_attempts(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "store.db"
     make_sqlite(path, 3)

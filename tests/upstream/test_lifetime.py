@@ -7,6 +7,8 @@ import gc
 import selectors
 import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -102,14 +104,31 @@ async def test_an_old_connection_is_not_used_again() -> None:
         assert server.connections == 3
 
 
+MISDIRECTED = b"HTTP/1.1 421 Misdirected Request\r\ncontent-length: 2\r\n\r\nok"
+
+
 async def test_a_misdirected_request_is_not_repeated_on_its_connection(
     client: UpstreamClient,
 ) -> None:
-    misdirected = b"HTTP/1.1 421 Misdirected Request\r\ncontent-length: 2\r\n\r\nok"
-    async with Server(answers(misdirected)) as server:
+    async with Server(answers(MISDIRECTED)) as server:
         for _ in range(2):
             await read_ok(client, server.url)
         assert server.connections == 2
+
+
+async def test_a_misdirected_request_is_sent_on_another_connection(client: UpstreamClient) -> None:
+    """A shared connection may lead to a host that does not serve the name any more."""
+    calls = 0
+
+    async def handler(call: Call) -> None:
+        nonlocal calls
+        calls += 1
+        await call.send(MISDIRECTED if calls == 2 else OK)
+
+    async with Server(handler) as server:
+        for _ in range(2):
+            await read_ok(client, server.url)
+        assert (calls, server.connections) == (3, 2)
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux has this option")
@@ -127,6 +146,40 @@ async def test_a_host_that_vanished_is_noticed(
         await read_ok(client, server.url)
         (sock,) = sockets
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
+
+
+def test_calls_to_a_host_that_vanished_end_soon() -> None:
+    """Where no reset comes: in a network namespace."""
+    alone = ["unshare", "--user", "--map-root-user", "--net"]
+    try:
+        subprocess.run([*alone, "ip", "link"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("needs unshare, ip and the right to make namespaces")
+    command = [*alone, sys.executable, "-m", "tests.upstream.vanishing", "1000"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout.split() == ["unreachable"] * 10
+
+
+async def test_a_server_that_is_busy_has_not_vanished(
+    client: UpstreamClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may leave most of a large request unread for as long as it likes."""
+    monkeypatch.setitem(dial.VANISHED_MS, "TCP_USER_TIMEOUT", 300)
+    body = b"x" * 16 * 1024 * 1024
+
+    async def unread(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(1.5)
+        await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(len(body))
+        writer.write(OK)
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(unread, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        async with await client.send(UpstreamRequest(method="POST", url=url, body=body)) as answer:
+            assert answer.status == 200
 
 
 async def test_idle_connections_expire() -> None:

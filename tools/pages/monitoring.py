@@ -74,6 +74,9 @@ def one(title: str, expression: str, legend: str, unit: str = "short") -> Panel:
     return Panel(title, (Query(expression, legend),), unit)
 
 
+API = r'route!~"/|/(admin|ui)(/.*)?|/healthz|/readyz|/metrics|\\(other\\)"'
+"""Routes that callers of the API use."""
+
 JOB = 'job=~"$job"'
 MODELS = f'{CHOSEN},model=~"$model"'
 KEYS = f'{JOB},key=~"$key"'
@@ -86,14 +89,19 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "reqps",
         ),
         one(
-            "Share of requests that the gateway answered with 5xx",
-            rate("dragoman_requests_total", chosen=f'{CHOSEN},status="5xx"')
-            + " / "
-            + rate("dragoman_requests_total"),
-            "5xx",
+            "Share of API requests that failed, by whose fault",
+            rate("dragoman_errors_total", "fault")
+            + " / ignoring (fault) group_left () "
+            + rate("dragoman_requests_total", chosen=f"{CHOSEN},{API}"),
+            "{{fault}}",
             "percentunit",
         ),
-        one("Errors by kind", rate("dragoman_errors_total", "kind"), "{{kind}}", "reqps"),
+        one(
+            "Errors by fault and kind",
+            rate("dragoman_errors_total", "fault", "kind"),
+            "{{fault}}: {{kind}}",
+            "reqps",
+        ),
         percentiles("Duration", "dragoman_request_duration_seconds"),
         percentiles("Time to the head of the answer", "dragoman_first_byte_seconds"),
         percentiles("Time until requests are forwarded", "dragoman_overhead_seconds", chosen=JOB),
@@ -341,11 +349,12 @@ ROWS: dict[str, tuple[Panel, ...]] = {
 RULES: tuple[Alert, ...] = (
     Alert(
         "DragomanErrors",
-        'sum(rate(dragoman_requests_total{status="5xx"}[5m]))'
-        " / sum(rate(dragoman_requests_total[5m])) > 0.05",
+        'sum by (fault) (rate(dragoman_errors_total{fault!="caller"}[5m]))'
+        f" / ignoring (fault) group_left () sum(rate(dragoman_requests_total{{{API}}}[5m])) > 0.05",
         10,
         "critical",
-        "More than 5 % of the requests are answered with 5xx.",
+        "More than 5 % of the API requests fail through the {{ $labels.fault }}"
+        " (gateway: or its accounts).",
     ),
     Alert(
         "DragomanNoAccountLeft",

@@ -88,8 +88,8 @@ class Lease:
     of none; `moved` says that the conversation was with another account before, whose reasoning
     this one may not be able to use. `waits` are how long the upstream commonly takes to begin whole
     answers, and streams; `has_slot` is whether it has a slot of the account, which the owner lends.
-    `answered` becomes
-    true with the head of an answer, `has_begun` with the beginning of a good one.
+    `is_trial`: it shows whether an upstream that refused all accounts still does. `answered`
+    becomes true with the head of an answer, `has_begun` with the beginning of a good one.
     """
 
     __slots__ = (
@@ -100,6 +100,7 @@ class Lease:
         "choice",
         "has_begun",
         "has_slot",
+        "is_trial",
         "model",
         "moved",
         "pinned",
@@ -134,6 +135,7 @@ class Lease:
         self.has_slot = slots is not None and choice.member.settings.max_concurrent is not None
         self.answered = False
         self.has_begun = False
+        self.is_trial = False
 
     def __repr__(self) -> str:
         return f"Lease({self.account.name})"
@@ -178,7 +180,7 @@ class Lease:
         """A good answer, whole or a stream, began so many seconds after it was asked for."""
         self.has_begun = True
         wait = self.waits[stream]
-        if self.choice.member.avoidance is not None:
+        if self.choice.member.avoidance is not None or self.is_trial:
             self._pool.lease_began(self, seconds, wait.limit)
         wait.heard(seconds)
 

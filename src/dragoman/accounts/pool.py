@@ -20,10 +20,10 @@ from msgspec import Struct
 
 from dragoman.accounts.decide.affinity import MOST_PINS
 from dragoman.accounts.decide.availability import OTHER_MODELS
-from dragoman.accounts.decide.decisions import apply, classify
+from dragoman.accounts.decide.decisions import CLOCK_SLACK_S, apply, classify, without_ahead
 from dragoman.accounts.decide.explain import change_of
 from dragoman.accounts.decide.members import BUSY
-from dragoman.accounts.decide.refusals import ALL_REFUSED
+from dragoman.accounts.decide.refusals import ALL_REFUSED, counts
 from dragoman.accounts.decide.rotation import Choice
 from dragoman.accounts.decide.shortage import AllBusy, NoAccount
 from dragoman.accounts.decide.states import (
@@ -99,6 +99,7 @@ class AccountPool(SuccessiveRoster):
         self._batch = Batch()
         self._lost: deque[Lease] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._latest = clock()
         self.on_transition: Callable[[Transition], None] | None = None
         self.on_change: Callable[[AccountState, AccountState], None] | None = None
         self.define(config.accounts)
@@ -242,7 +243,7 @@ class AccountPool(SuccessiveRoster):
         now = self._clock()
         member, pool = lease.choice.member, self._pools[lease.account.upstream]
         name = member.name
-        pool.refusals.succeeded(name)
+        self._accepted(pool, name, lease)
         if member.state.exhausted is not None or member.state.cooling:
             self._observe(name, Succeeded(), lease.model, now)
         if lease.choice.trial is not None:
@@ -270,30 +271,59 @@ class AccountPool(SuccessiveRoster):
             # It says nothing of the key that the account has by now.
             return decision
         name, now = lease.account.name, self._clock()
-        if decision.verdict is Verdict.DISABLE and pool.upstream.account_rules != "sop":
-            refused = pool.refusals.refused(name, now)
-            if refused:
-                decision = Decision(Verdict.COOL, ALL_REFUSED, every_model=True)
-                self._restore(pool, [other for other in refused if other != name], decision, now)
+        if counts(decision) and pool.upstream.account_rules != "sop":
+            decision = self._refused(pool, name, decision, lease.taken, now)
         outcome = Failed(decision, status=symptom.status, key=key, began=lease.taken)
         self._observe(name, outcome, lease.model, now)
+        return decision
+
+    def _refused(
+        self, pool: UpstreamPool, name: str, decision: Decision, taken: float, now: float
+    ) -> Decision:
+        """The decision on an account that was refused, perhaps as all others of its upstream."""
+        refusals = pool.refusals
+        if refusals.rest is not None:
+            refusals.refused_again(name, taken, now, self._spread())
+            return Decision(Verdict.TRY_NEXT, ALL_REFUSED)
+        alike = refusals.refused(name, decision, now)
+        others = [other for other in alike if other != name and other in pool.rotation]
+        if not others:
+            return decision
+        is_out = bool(pool.rotation.member(name).out)
+        if len(alike) >= pool.upstream.attempts or pool.rotation.left(now) <= (not is_out):
+            rest = refusals.begin_rest(now, self._spread())
+            seconds = rest.until - now
+            _log.error("upstream %s: %s: rests for %.1f s", pool.upstream.name, rest.why, seconds)
+            decision = Decision(Verdict.TRY_NEXT, ALL_REFUSED)
+            self._restore(pool, others, decision, now)
+        elif decision.verdict is Verdict.DISABLE:
+            decision = Decision(Verdict.COOL, ALL_REFUSED, every_model=True)
+            self._restore(pool, others, decision, now)
         return decision
 
     def _restore(
         self, pool: UpstreamPool, names: Iterable[str], decision: Decision, now: float
     ) -> None:
-        """Have accounts that were disabled for a failure of their upstream rest instead."""
+        """Enable accounts that a failure of their upstream took out; those that were disabled rest
+        by `decision`, unless the upstream itself does."""
+        cools = decision.verdict is Verdict.COOL
         for name in names:
-            if name not in pool.rotation:
-                continue
             state = pool.rotation.member(name).state
-            if state.disabled and not state.by_hand:
-                _log.warning("account %s is enabled again: %s", name, decision.why)
+            is_out = state.disabled or (not cools and (state.exhausted or state.cooling))
+            if is_out and not state.by_hand:
                 self._observe(name, Enabled(source="traffic"), "", now)
-                self._observe(name, Failed(decision, began=nextafter(now, inf)), "", now)
+                if cools:
+                    self._observe(name, Failed(decision, began=nextafter(now, inf)), "", now)
+
+    def _accepted(self, pool: UpstreamPool, name: str, lease: Lease) -> None:
+        """The upstream has not refused the account of a lease."""
+        if pool.refusals.succeeded(name, lease.taken):
+            _log.warning("upstream %s accepts accounts again", pool.upstream.name)
 
     def lease_began(self, lease: Lease, seconds: float, limit: float) -> None:
-        """A good answer began after so many seconds, of an account that is held to be avoided."""
+        """A good answer began after so many seconds, of an account that is held to be avoided, or
+        of a trial."""
+        self._accepted(self._pools[lease.account.upstream], lease.account.name, lease)
         self._avoidance.began(lease, seconds, limit, self._clock())
 
     def lease_silent(self, lease: Lease, *, ended: bool) -> bool:
@@ -396,11 +426,22 @@ class AccountPool(SuccessiveRoster):
         """What happened since the last batch, and the requests in flight now."""
         if self._lost:
             self._collect()
+        now = self._clock()
+        if now < self._latest - CLOCK_SLACK_S:
+            _log.warning("the clock was set back by %.0f s", self._latest - now)
+        self._latest = now
         self.settle_quotas()
         batch = self._batch.take()
         batch.quotas |= self.quotas.take()
         batch.leases = dict(self._in_flight)
         return batch
+
+    def _without_ahead(self, state: AccountState, now: float) -> AccountState:
+        """The state without rests of a clock that was ahead."""
+        healed = without_ahead(state, now)
+        if healed is not state:
+            _log.warning("account %s: a rest of a clock that was ahead is over", state.name)
+        return healed
 
     def restore(self, batch: Batch) -> None:
         """The exchange of `batch` failed: it is sent again with the next."""
@@ -425,11 +466,19 @@ class AccountPool(SuccessiveRoster):
             if pool is not None:
                 for transition in pending.get(name, ()):
                     state = apply(state, transition)
+                state = self._without_ahead(state, now)
+                is_new = state.disabled and not pool.rotation.member(name).state.disabled
                 self._know(pool, name, state, now)
+                if is_new and not state.by_hand and pool.refusals.is_counting():
+                    # Workers share the accounts that an upstream refuses.
+                    decision = Decision(Verdict.DISABLE, state.disabled)
+                    decision = self._refused(pool, name, decision, now, now)
+                    if decision.verdict is not Verdict.DISABLE:
+                        self._restore(pool, [name], decision, now)
         self._apply_leases(changes.leases, changes.apart)
         for name, at in changes.used.items():
             if (pool := self._side_of(name)) is not None:
-                pool.rotation.used_elsewhere(name, at)
+                pool.rotation.used_elsewhere(name, min(at, now))
         for name, balance in changes.balances.items():
             if (pool := self._side_of(name)) is not None:
                 pool.rotation.balance(name, balance - self._batch.spent.get(name, 0.0))

@@ -102,9 +102,13 @@ class Roster:
         """How many accounts the upstream has."""
         return len(self._pools[upstream].rotation)
 
+    def resting(self, upstream: str) -> Rest | None:
+        """The rest of an upstream that refuses all accounts alike, None if it does not."""
+        return self._pools[upstream].refusals.rest
+
     def left(self, upstream: str) -> int:
         """How many accounts of the upstream serve some model."""
-        return self._pools[upstream].rotation.left(self._clock())
+        return self._pools[upstream].left(self._clock())
 
     def waiting(self, upstream: str) -> int:
         """Requests that wait for an account of the upstream."""
@@ -113,7 +117,10 @@ class Roster:
     def usable(self) -> bool:
         """Whether any account could be used."""
         now = self._clock()
-        return any(pool.rotation.usable(now) for pool in self._pools.values())
+        return any(
+            pool.rotation.usable(now) and not pool.refusals.is_resting(now)
+            for pool in self._pools.values()
+        )
 
     def due_for_probe(self, now: float) -> list[str]:
         """Accounts that are out, and whose turn it is to be tried by a probe. Each is named once

@@ -65,6 +65,8 @@ _USES_S = 60.0
 _SWEEP_AGAIN_S = 1.0
 _AT_ONCE = 200
 """Accounts that are taken over before requests have their turn again."""
+_LONGEST_WAIT_S = 2.0
+"""Seconds for which whoever changed something waits until it is taken over."""
 _MOST_PINS = 50_000
 """Pins that are held for a store that cannot be used."""
 
@@ -139,6 +141,8 @@ class AccountSync:
         self._next_sweep = time.monotonic() + _SWEEP_S * random.random()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dragoman-store")
         self._early = asyncio.Event()
+        self._awaited: list[asyncio.Future[None]] = []
+        """Whoever waits for the end of an exchange that has not begun."""
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -200,6 +204,15 @@ class AccountSync:
         self._early.set()
         return answer
 
+    async def exchanged(self) -> None:
+        """Wait until all that is in the store by now is taken over here, unless that takes long."""
+        awaited = asyncio.get_running_loop().create_future()
+        self._awaited.append(awaited)
+        self._early.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LONGEST_WAIT_S):
+                await awaited
+
     async def claim(self, claims: Mapping[str, float], now: float) -> set[str]:
         """As `Store.claim`; all of them if the store cannot be asked: that something is done twice
         is better than that nobody does it."""
@@ -231,7 +244,8 @@ class AccountSync:
                 async with asyncio.timeout(wait):
                     await self._early.wait()
                 if self._failing_since is None:
-                    await asyncio.sleep(_EARLY_S)
+                    if not self._awaited:
+                        await asyncio.sleep(_EARLY_S)
                 elif not self._stopping:
                     # Haste is of no use.
                     await asyncio.sleep(self._sync_s)
@@ -248,6 +262,15 @@ class AccountSync:
 
     async def _exchange(self) -> bool:
         """One exchange; whether it went well."""
+        awaited, self._awaited = self._awaited, []
+        try:
+            return await self._try_exchange()
+        finally:
+            for one in awaited:
+                if not one.done():
+                    one.set_result(None)
+
+    async def _try_exchange(self) -> bool:
         if not await self._resolve():
             return False
         pool = self._pool

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from dragoman.accounts.decide.affinity import Affinity
+from dragoman.accounts.decide.availability import Shortage
 from dragoman.accounts.decide.hosts import Host
 from dragoman.accounts.decide.members import Member
 from dragoman.accounts.decide.ordering import ORDERS
@@ -22,6 +23,7 @@ from dragoman.accounts.lease import Lease, LeaseRequest
 from dragoman.accounts.silence import UsualWait
 from dragoman.accounts.slots import Slots
 from dragoman.accounts.wait_queue import Waiter, WaitQueue
+from dragoman.canonical.errors import FaultKind
 from dragoman.config import Secret, Upstream
 
 _MOST_LOOKS = 64
@@ -72,7 +74,7 @@ class UpstreamPool:
         self.upstream = upstream
         self.rules = table(upstream.account_rules, upstream.rules)
         self.rotation = Rotation(order=ORDERS[upstream.selection]())
-        self.affinity = Affinity(upstream.affinity_s)
+        self.affinity = Affinity(upstream.affinity_s, upstream.cached_s)
         self.refusals = Refusals()
         self.proxies = ProxySet(len(upstream.proxies)) if upstream.proxies else None
         self.probes = (
@@ -104,7 +106,7 @@ class UpstreamPool:
         """Go on from what is known of the upstream of the same name in a configuration before."""
         before, upstream = former.upstream, self.upstream
         self.apart = former.apart
-        self.affinity = former.affinity.lasting(upstream.affinity_s)
+        self.affinity = former.affinity.lasting(upstream.affinity_s, upstream.cached_s)
         if upstream.proxies == before.proxies:
             self.proxies = former.proxies
         if upstream.base_url == before.base_url:
@@ -130,12 +132,38 @@ class UpstreamPool:
         """A lease of an account as `wanted` that is not in `tried`; None if there is none at `now`,
         and `Lacking` if there is none before a slot of an account was asked for. The account
         `lent`, of which a slot is free here, comes first."""
-        model, account, pinned = wanted.model, wanted.account, ""
+        if self.refusals.rest is not None:
+            return self._choose_trial(wanted, tried, now, lent)
+        return self._choose_any(wanted, tried, now, lent)
+
+    def _choose_trial(
+        self, wanted: LeaseRequest, tried: Collection[str], now: float, lent: str
+    ) -> Lease | Lacking | None:
+        """As `choose`, where the upstream has refused all accounts: one request at a time, when
+        the rest is over, with an account that was not the trial before if there is one."""
+        refusals = self.refusals
+        if refusals.is_resting(now):
+            return None
+        found = self._choose_any(wanted, refusals.left_out(tried), now, lent)
+        if found is None:
+            refusals.try_all()
+            found = self._choose_any(wanted, tried, now, lent)
+        if isinstance(found, Lease):
+            refusals.begin_trial(now)
+            found.is_trial = True
+        return found
+
+    def _choose_any(
+        self, wanted: LeaseRequest, tried: Collection[str], now: float, lent: str
+    ) -> Lease | Lacking | None:
+        model, account, pinned, stays = wanted.model, wanted.account, "", True
         if wanted.pin and self.upstream.affinity != "off":
             pinned = account
             if not account or account in tried or not self.rotation.can_serve(account, model, now):
                 pinned = self.affinity.account(wanted.pin, now) or account
-        choice = self._choose(model, tried, now, lent or pinned)
+            if pinned and not account and not lent:
+                stays = not self.affinity.is_cold(wanted.pin, now)
+        choice = self._choose(model, tried, now, lent or pinned, stays=stays)
         if wanted.proven and isinstance(choice, Choice) and choice.member.avoidance is not None:
             choice = self._choose_proven(choice, model, tried, now)
         if not isinstance(choice, Choice):
@@ -167,10 +195,16 @@ class UpstreamPool:
         self.rotation.returned(choice)
 
     def _choose(
-        self, model: str, tried: Collection[str], now: float, pinned: str
+        self,
+        model: str,
+        tried: Collection[str],
+        now: float,
+        pinned: str,
+        *,
+        stays: bool = True,
     ) -> Choice | Lacking | None:
         """The account for a request, with a slot of it."""
-        choice = self.rotation.choose(model, tried, now, pinned)
+        choice = self.rotation.choose(model, tried, now, pinned, stays=stays)
         if choice is None or self.slots is None:
             return choice
         name, most = choice.member.name, choice.member.settings.max_concurrent
@@ -262,7 +296,17 @@ class UpstreamPool:
 
     def shortage(self, model: str, tried: Collection[str], now: float) -> NoAccount:
         """Why `choose` has just found no account."""
-        return no_account(self.upstream.name, model, self.rotation.shortage(model, tried), now)
+        shortage, refused_for = self.rotation.shortage(model, tried), None
+        refusals = self.refusals
+        if refusals.rest is not None and refusals.is_resting(now):
+            size = len(self.rotation)
+            shortage = Shortage(((refusals.rest.why, size),), refusals.rest.until, 0, size)
+            refused_for = FaultKind.PAYMENT_REQUIRED if refusals.for_quota else FaultKind.FORBIDDEN
+        return no_account(self.upstream.name, model, shortage, now, refused_for)
+
+    def left(self, now: float) -> int:
+        """How many accounts serve some model."""
+        return 0 if self.refusals.is_resting(now) else self.rotation.left(now)
 
     def offer(self, member: Member) -> None:
         """An account may be free: whoever has waited longest for one like it gets it."""

@@ -29,8 +29,10 @@ _MOST_UNPRICED: Final = 20
 class Health(Struct, frozen=True, kw_only=True):
     """A running gateway: requests in flight and waiting, the configuration of each worker, whether
     the store works; and by upstream the accounts in each state, those of them on trial, and when
-    the first is back. `unpriced_budgets` are the first of the keys and teams with a budget, each
-    with a model that it cannot use since that has no price."""
+    the first is back. `resting` are the upstreams that refuse all accounts alike, with the reason:
+    their usable accounts count as cooling. `unpriced_budgets` are the first of
+    the keys and teams with a budget, each with a model that it cannot use since that has no price.
+    """
 
     version: str
     workers: int
@@ -43,6 +45,7 @@ class Health(Struct, frozen=True, kw_only=True):
     accounts: dict[str, dict[str, int]]
     trials: dict[str, dict[str, int]]
     back_at: dict[str, dict[str, float]]
+    resting: dict[str, str]
     unpriced_budgets: list[UnpricedBudget]
 
 
@@ -84,6 +87,7 @@ async def _health(call: Call, _: Nothing) -> Health:
         accounts={name: one.states for name, one in upstreams.items()},
         trials={name: one.trials for name, one in upstreams.items()},
         back_at={name: one.back_at for name, one in upstreams.items()},
+        resting={name: one.resting for name, one in upstreams.items() if one.resting},
         unpriced_budgets=_unpriced(gateway),
     )
 

@@ -185,16 +185,21 @@ class Operators:
         """
         headers = incoming.headers
         origin = headers.get(b"origin")
-        if origin is None:
-            own = headers.get(b"sec-fetch-site") == b"same-origin"
-        else:
+        # The browser's own word, also where a proxy has put another host in its place.
+        own = headers.get(b"sec-fetch-site") == b"same-origin"
+        if origin is not None and not own:
             hosts = {headers.get(b"host", b"").lower()}
             if self._proxies and self._proxies.believes(incoming.address):
                 hosts.add(headers.get(b"x-forwarded-host", b"").strip().lower())
             scheme, _, authority = origin.lower().partition(b"://")
             own = scheme in (b"http", b"https") and authority in hosts and bool(authority)
         if not own:
-            raise Refusal(403, "forged", "The request comes from a page of another address.")
+            message = (
+                "The request comes from a page of another address than the Host that it names. A "
+                "proxy in front has to pass the Host on (nginx: proxy_set_header Host $http_host), "
+                "or to be one of server.trusted_proxies and send X-Forwarded-Host."
+            )
+            raise Refusal(403, "forged", message)
 
 
 def check_json(incoming: IncomingRequest) -> None:

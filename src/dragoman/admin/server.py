@@ -228,6 +228,9 @@ async def _run(operation: Operation, call: Call, asked: Any) -> Any:
         ready = asked
     if operation.in_store:
         output = await call.in_store(lambda context: operation.run(context, ready))
+        if operation.audit and call.gateway.sync is not None:
+            # Whoever is answered may count on it, at this worker.
+            await call.gateway.sync.exchanged()
     else:
         output = await operation.run(call, ready)
     if operation.finish is None:

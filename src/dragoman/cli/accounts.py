@@ -49,6 +49,12 @@ _RESET = click.option(
     type=click.Choice(("models", "max_concurrent", "balance", "proxy", "headers", "key")),
     help="Field to return to its default; repeatable.",
 )
+_WHERE = click.option(
+    "--where",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="All accounts with this upstream or state, or this text in their why; repeatable.",
+)
 _NO_KEY = click.option("--no-key", is_flag=True, help="The upstream wants no key.")
 
 
@@ -305,13 +311,39 @@ def _read_key(source: str, directory: Path) -> Secret:
         raise click.ClickException(f"key: {error}") from None
 
 
+def _found(values: Values, _: Path, context: StoreContext) -> Values:
+    """The accounts that were named, or else those that all conditions of `--where` fit."""
+    given = values.pop("where", ())
+    if bool(given) == bool(values.get("names")):
+        raise click.UsageError("name accounts, or give --where")
+    if not given:
+        return values
+    wanted = {field: text for field, _, text in (one.partition("=") for one in given)}
+    if not wanted.keys() <= {"upstream", "state", "why"}:
+        raise click.UsageError("--where: expected upstream=NAME, state=STATE or why=TEXT")
+    if wanted.get("state", STATES[0]) not in STATES:
+        raise click.UsageError(f"--where: a state is one of {', '.join(STATES)}")
+    page = context.queries.page(
+        upstream=wanted.get("upstream"), state=wanted.get("state"), with_usage=False
+    )
+    why = wanted.get("why", "").lower()
+    names = [
+        view.name
+        for view in page.accounts
+        if not why or any(why in one.why.lower() for one in view.reasons)
+    ]
+    if not names:
+        raise click.ClickException("no account fits --where")
+    return values | {"names": names}
+
+
 def _number(verb: str) -> Form:
     """The form of a command that reports how many accounts it changed."""
 
     def text(views: Iterable[AccountView], _: object) -> None:
         click.echo(f"{verb} {count(len(tuple(views)), 'account')}")
 
-    return Form(text, lambda views: {verb: len(views)})
+    return Form(text, lambda views: {verb: len(views)}, options=(_WHERE,), read=_found, finds=True)
 
 
 add_commands(

@@ -55,13 +55,15 @@ class Form(NamedTuple):
     """How a command reads and shows: `text` prints the output for people, which it is called with,
     and with the input; `shape` picks what is printed as JSON, and `failed` says whether the exit
     status is 1. `options` are further ones; `read` makes the values of the input out of those of
-    the options, for the configuration file and its store."""
+    the options, for the configuration file and its store. `finds`: with them names need not be
+    given."""
 
     text: Callable[[Any, Any], None] = lambda output, asked: None
     shape: Callable[[Any], Any] = lambda output: output
     failed: Callable[[Any], bool] = lambda output: False
     options: tuple[Decorator, ...] = ()
     read: Callable[[Values, Path, StoreContext], Values] = lambda values, config, context: values
+    finds: bool = False
 
 
 def add_commands(
@@ -95,7 +97,7 @@ def command_of(operation: Operation, form: Form) -> click.Command:
 
     decorators = [
         CONFIG,
-        *_parameters(operation),
+        *_parameters(operation, named=not form.finds),
         *form.options,
         *([click.option("--yes", is_flag=True, help="Do not ask.")] if command.confirm else []),
         ALWAYS_JSON if command.is_json else JSON,
@@ -161,7 +163,7 @@ def _given(operation: Operation, values: Values) -> Values:
     return found
 
 
-def _parameters(operation: Operation) -> list[Decorator]:
+def _parameters(operation: Operation, *, named: bool) -> list[Decorator]:
     """The options and arguments of an operation."""
     from dragoman.operations.inputs import fields_of
 
@@ -172,17 +174,17 @@ def _parameters(operation: Operation) -> list[Decorator]:
         _option(known[name], spelled, command.defaults.get(name), command.takes_none)
         for name, spelled in command.options.items()
     ]
-    return [*options, *(_argument(known[name]) for name in command.arguments)]
+    return [*options, *(_argument(known[name], named) for name in command.arguments)]
 
 
-def _argument(info: FieldInfo) -> Decorator:
+def _argument(info: FieldInfo, named: bool) -> Decorator:
     from dragoman.operations.inputs import bare
 
     name, kind = info.encode_name, bare(info.type)
     if name == "file":
         return click.argument(name, type=click.File("rb"))
     if get_origin(kind) is tuple:
-        return click.argument(name, nargs=-1, required=True, metavar="NAME...")
+        return click.argument(name, nargs=-1, required=named, metavar="NAME...")
     return click.argument(name, type=int if kind is int else str, required=info.required)
 
 

@@ -18,6 +18,7 @@ import click
 from dragoman.cli.commands import Form, Values, add_commands
 from dragoman.cli.common import CONFIG, JSON, opened, print_json, table
 from dragoman.config.removed import REMOVED
+from dragoman.config.windows import knows_zone
 from dragoman.operations.limit_service import NumberedLimit
 from dragoman.operations.limits import OPERATIONS, Limits
 
@@ -141,6 +142,8 @@ def _line(numbered: NumberedLimit) -> tuple[str, ...]:
 def _calendar(limit: Limit) -> str:
     """The zone of a limit's calendar, and where its window begins if that is set."""
     zone = limit.zone if limit.window in ("hour", "day", "week", "month") else ""
+    if not knows_zone(limit.zone):
+        zone = f"{limit.zone} (not known here: requests are refused)"
     return zone if limit.anchor is None else f"{zone} {limit.anchor}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from importlib.util import find_spec
@@ -52,6 +53,8 @@ def errors(config: Config) -> Iterator[Fault]:
             yield from _secret_url(proxy, ("upstreams", index, "proxies", number), _PROXIES)
         yield from rule_checks.errors(upstream.rules, ("upstreams", index, "rules"))
     for index, account in enumerate(config.accounts):
+        if _is_quoted(account.key):
+            yield ("accounts", index, "key"), "has quotes around it: take them off where it is"
         if account.proxy is not None:
             yield from _secret_url(account.proxy, ("accounts", index, "proxy"), _PROXIES)
     for index, route in enumerate(config.routes):
@@ -108,6 +111,10 @@ def warnings(config: Config) -> Iterator[Fault]:
                 ("clients", index, "team"),
                 f"no [[teams]] named {client.team}: unless the store has it, the key is refused",
             )
+    for index, account in enumerate(config.accounts):
+        if _is_variable(account.key):
+            message = 'looks like the name of a variable, which is written "env:NAME"'
+            yield ("accounts", index, "key"), message
     if config.storage.path == "" and config.storage.url is None and _has_long_limits(config):
         message = "no usage is stored: limits of an hour and more start again with the gateway"
         yield ("storage", "path"), message
@@ -174,6 +181,7 @@ def _has_long_limits(config: Config) -> bool:
 
 
 _HOUR_S = 3600
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 _RATES = ("input", "output", "cached", "cache_write", "cache_write_1h", "reasoning")
 HIGH_PRICE = 1000
 """US dollars for a million tokens above which a rate is probably a mistake."""
@@ -318,8 +326,21 @@ def _storage(storage: Storage) -> Iterator[Fault]:
             yield ("storage", "url"), f"expected a URL that begins with {POSTGRESQL[0]}"
         elif not _can_import("psycopg"):
             yield ("storage", "url"), missing_extra("postgres")
+        elif not _is_database(storage.url.reveal()):
+            yield ("storage", "url"), "cannot be read as the URL of a database"
     if storage.previous_key is not None and storage.key is None:
         yield ("storage", "previous_key"), "has no effect without key"
+
+
+def _is_database(url: str) -> bool:
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        conninfo_to_dict(url)
+    except ProgrammingError:
+        return False
+    return True
 
 
 def _traces(config: Config) -> Iterator[Fault]:
@@ -385,3 +406,28 @@ def _url(url: str, path: Path, schemes: tuple[str, ...]) -> Iterator[Fault]:
         yield path, "a key does not belong in the URL: put it in [[accounts]]"
     elif parts.fragment:
         yield path, "a URL without # is needed: paths are added to it"
+    elif any(character.isspace() for character in url):
+        yield path, "a URL has no blanks"
+    elif path[-1] == "base_url" and (end := _endpoint_at_end(parts.path)):
+        yield path, f"expected it without {end}, which is added to it"
+
+
+def _endpoint_at_end(path: str) -> str:
+    """The path of an endpoint with which the path of a URL ends, empty if it does not."""
+    ends = (codec.endpoint.path for codec in CODECS.values())
+    return next((end for end in ends if path.rstrip("/").endswith(end)), "")
+
+
+def _is_quoted(secret: Secret | None) -> bool:
+    """Whether a key has quotes around it, as shells take them off, and files do not."""
+    if secret is None or isinstance(secret, UnavailableSecret):
+        return False
+    text = secret.reveal()
+    return len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
+
+
+def _is_variable(secret: Secret | None) -> bool:
+    """Whether a key is rather the name of a variable of the environment."""
+    if secret is None or isinstance(secret, UnavailableSecret):
+        return False
+    return _VARIABLE.fullmatch(secret.reveal()) is not None

@@ -27,6 +27,7 @@ from dragoman.config.toml_lines import TomlLines
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import setting, with_settings
 
+_PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 _MOST_BYTES = 16 * 1024 * 1024
 _STORE = "dragoman.db"
 """The store of a configuration file that names none."""
@@ -72,7 +73,17 @@ def read_config(
             partial(read_file, directory=directory),
         ),
     )
-    return with_files(loaded, directory)
+    return with_files(_with_proxies_noted(loaded, environ), directory)
+
+
+def _with_proxies_noted(loaded: Loaded, environ: Mapping[str, str]) -> Loaded:
+    """The configuration with a warning if the environment names a proxy that it does not."""
+    named = [name for name in _PROXY_VARIABLES if environ.get(name)]
+    upstreams = loaded.config.upstreams
+    if not named or not upstreams or any(one.proxy or one.proxies for one in upstreams):
+        return loaded
+    message = f'is not obeyed: set proxy = "env:{named[0]}" where an upstream is behind it'
+    return replace(loaded, warnings=(*loaded.warnings, Problem(1, named[0], message)))
 
 
 def read_text(path: str | os.PathLike[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from dragoman.config.files import BadFileName, file_at, read_bytes
@@ -21,14 +22,24 @@ class Secret:
     compared in constant time. They cannot be pickled or encoded as JSON.
     """
 
-    __slots__ = ("_value",)
+    __slots__ = ("_path", "_value")
 
-    def __init__(self, value: str) -> None:
+    def __init__(self, value: str, path: Path | None = None) -> None:
+        """`path` is the file that it was read from, None for none."""
         self._value = value
+        self._path = path
 
     def reveal(self) -> str:
         """The text itself."""
         return self._value
+
+    def reread(self) -> str:
+        """The text as its file has it now; as it was if that is empty, or cannot be read."""
+        now = ""
+        if self._path is not None:
+            with suppress(OSError, UnicodeDecodeError):
+                now = self._path.read_text(encoding="utf-8").strip()
+        return now or self.reveal()
 
     def __repr__(self) -> str:
         return "Secret(...)"
@@ -80,6 +91,7 @@ def resolve_secret(reference: str, *, environ: Mapping[str, str], directory: Pat
         SecretError: the variable is not set, the file cannot be read, or the value is empty or
             has characters that an HTTP header cannot contain.
     """
+    path = None
     if reference.startswith("env:"):
         name = reference[4:]
         value = environ.get(name)
@@ -105,7 +117,7 @@ def resolve_secret(reference: str, *, environ: Mapping[str, str], directory: Pat
         raise SecretError(f"{source} is empty")
     if not (value.isascii() and value.isprintable()):
         raise SecretError(f"{source} has characters that an HTTP header cannot carry")
-    return Secret(value)
+    return Secret(value, path)
 
 
 def resolve_later(reference: str, *, environ: Mapping[str, str], directory: Path) -> Secret:

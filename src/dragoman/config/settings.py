@@ -76,9 +76,9 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     body_timeout_s: Seconds = 120.0
     """Seconds within which the whole body of a request must arrive; otherwise it is answered
     408."""
-    idle_timeout_s: Seconds = 75.0
-    """Seconds after which an idle client connection is closed. Longer than the SDKs' own limit, so
-    that they close first."""
+    idle_timeout_s: Seconds = 150.0
+    """Seconds after which an idle client connection is closed. Longer than the limits of SDKs and
+    proxies (Traefik 90 s, Caddy 120 s), so that they close first."""
     send_timeout_s: Seconds = 60.0
     """Seconds over which the reading speed of a client is measured. A client that does not read its
     answer is disconnected, and its upstream call is cancelled."""
@@ -355,8 +355,10 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Send the requests of a conversation to the account that has its prompt cache and its
     reasoning, while that account can serve it."""
     affinity_s: Seconds = 3600.0
-    """Seconds after its last request for which a conversation's account is remembered: as long as
-    the service caches prompts."""
+    """Seconds after its last request for which a conversation's account is remembered."""
+    cached_s: Seconds = 300.0
+    """Seconds for which the service caches prompts. A conversation that was silent for longer
+    returns to an account of a lower `priority` number, if one can serve it."""
     reasoning_bound_to: Literal["account", "upstream"] | None = None
     """Whether encrypted reasoning is valid only for the account that made it (accounts of different
     organisations). It is then left out, and reported as a loss, when another account takes over.

@@ -65,6 +65,15 @@ class WindowError(ValueError):
         self.field = field
 
 
+def knows_zone(zone: str) -> bool:
+    """Whether this machine has the time zone."""
+    try:
+        ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        return False
+    return True
+
+
 def parse_window(text: str, zone: str = "UTC", anchor: int | str | None = None) -> Window:
     """The window that `text` describes: rolling (`30s`, `1m`, `5h`, `7d`), of the calendar (`hour`,
     `day`, `week`, `month`), or `total`. `anchor` is where a calendar window begins: a time of day
@@ -73,10 +82,8 @@ def parse_window(text: str, zone: str = "UTC", anchor: int | str | None = None) 
     Raises:
         WindowError: one of them is not valid.
     """
-    try:
-        ZoneInfo(zone)
-    except (KeyError, ValueError, OSError):
-        raise WindowError("zone", f"no time zone named {zone[:64]!r}") from None
+    if not knows_zone(zone):
+        raise WindowError("zone", f"no time zone named {zone[:64]!r}")
     if found := _ROLLING.match(text):
         window: Window = Rolling(int(found[1]) * _SECONDS[found[2]])
     elif text == "total":

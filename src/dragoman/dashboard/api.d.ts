@@ -244,7 +244,7 @@ declare namespace Api {
     duration_s: Percentiles;
     cost_usd: (string | null)[];
     unpriced: Values;
-    errors: Record<string, number>;
+    errors: Record<"caller" | "gateway" | "upstream", Record<string, number>>;
     marks: { at: number; text: string }[];
   }
   interface Health {
@@ -257,6 +257,7 @@ declare namespace Api {
     accounts: Record<string, Record<Exclude<AccountState, "trial">, number>>;
     trials: Record<string, Record<string, number>>;
     back_at: Record<string, { exhausted?: number; cooling?: number }>;
+    resting: Record<string, string>;
     unpriced_budgets: { scope: OwnerKind; owner: string; model: string; upstream: string }[];
   }
   interface NowEvent {

@@ -7,16 +7,19 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
 from dragoman.accounts.pool import Standing
+from dragoman.canonical.errors import FaultKind
 from dragoman.canonical.losses import Loss
 from dragoman.canonical.usage import Usage
 from dragoman.edge.body_copies import BodyCopies
 from dragoman.edge.log_format import timestamp
 from dragoman.edge.trace_context import RequestTrace
+from dragoman.failing import Verdict
 from dragoman.limits.rules import Admitted
 from dragoman.prices.lookup import Charge
 from dragoman.prices.rates import dollars
@@ -31,6 +34,39 @@ LOSSES_HEADER = b"x-dragoman-losses"
 CLIENT_GONE = "client_gone"
 """The error of a request whose client left: neither the gateway nor an upstream failed."""
 
+AtFault = Literal["", "caller", "gateway", "upstream"]
+"""Who caused an error: the caller; the gateway, with its configuration and accounts; or the
+upstream."""
+
+_CALLERS_ERRORS = frozenset(
+    {
+        CLIENT_GONE,
+        FaultKind.INVALID_REQUEST,
+        FaultKind.CONTEXT_TOO_LONG,
+        FaultKind.NOT_FOUND,
+        FaultKind.MODEL_NOT_FOUND,
+        FaultKind.METHOD_NOT_ALLOWED,
+        FaultKind.REQUEST_TIMEOUT,
+        FaultKind.CONFLICT,
+        FaultKind.TOO_LARGE,
+        FaultKind.UNSUPPORTED_MEDIA_TYPE,
+        FaultKind.UNPROCESSABLE,
+        FaultKind.UPGRADE_REQUIRED,
+    }
+)
+_ERRORS_OF_KEYS = frozenset(
+    {
+        FaultKind.UNAUTHENTICATED,
+        FaultKind.FORBIDDEN,
+        FaultKind.PAYMENT_REQUIRED,
+        FaultKind.RATE_LIMITED,
+    }
+)
+"""Errors of the caller's key, or of the gateway's accounts."""
+
+_GATEWAYS_ERRORS = frozenset({FaultKind.NO_ACCOUNT, FaultKind.INTERNAL})
+
+_RETURNED = Verdict.RETURN_TO_CLIENT
 _NO_SETTINGS: Mapping[str, msgspec.Raw] = MappingProxyType({})
 _HEADER_BYTES = 1024
 _SERVER_ERROR = 500
@@ -119,6 +155,7 @@ class _Line(Struct, gc=False):
     losses: list[str] | UnsetType = UNSET
     losses_total: int | UnsetType = UNSET
     error: str | UnsetType = UNSET
+    at_fault: str | UnsetType = UNSET
     trace_id: str | UnsetType = UNSET
 
 
@@ -202,6 +239,21 @@ class Record(Struct, eq=False):
         return cost
 
     @property
+    def at_fault(self) -> AtFault:
+        """Who caused the request's error; empty if it has none."""
+        error = self.error
+        if not error:
+            return ""
+        if error in _CALLERS_ERRORS:
+            return "caller"
+        if error in _ERRORS_OF_KEYS:
+            by_rule = any(one.row and one.verdict == _RETURNED for one in self.failed[-1:])
+            return "caller" if self.limit or not self.upstream or by_rule else "gateway"
+        if error in _GATEWAYS_ERRORS or not self.attempts:
+            return "gateway"
+        return "upstream"
+
+    @property
     def is_reached(self) -> bool:
         """Whether any upstream was reached."""
         if self.usage is not None or len(self.failed) < self.attempts:
@@ -261,7 +313,9 @@ class Record(Struct, eq=False):
             line.losses = [_shown(loss) for loss in self.losses[:_LOGGED_LOSSES]]
             line.losses_total = len(self.losses)
         if self.error:
-            line.error = self.error
+            line.error, line.at_fault = self.error, self.at_fault
+            if line.at_fault != "caller":
+                line.level = "error"
         if self.trace_id:
             line.trace_id = f"{self.trace_id:032x}"
 

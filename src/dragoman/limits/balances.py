@@ -15,7 +15,7 @@ from math import inf
 from typing import Final, Literal
 
 from dragoman.config.limits import Limit
-from dragoman.config.windows import Fixed, Window, parse_window
+from dragoman.config.windows import Fixed, Window, knows_zone, parse_window
 from dragoman.limits.counters import Counter, CounterState
 from dragoman.limits.ledgers import SLICE_S, Loan, Report
 
@@ -34,8 +34,11 @@ machines is away; what is not enforced is only counted."""
 
 
 def window_of(limit: Limit) -> Window | None:
-    """The window of a limit; None for requests at one time."""
-    return None if limit.window is None else parse_window(limit.window, limit.zone, limit.anchor)
+    """The window of a limit; None for requests at one time. In UTC where this machine does not know
+    its zone: such a limit is shown, and refuses all requests if it is enforced."""
+    if limit.window is None:
+        return None
+    return parse_window(limit.window, limit.zone if knows_zone(limit.zone) else "UTC", limit.anchor)
 
 
 class Balance:

@@ -5,7 +5,8 @@ counter holds what was used in each part that still counts. What was used in a p
 window is free again once the whole part is past, so that at no moment more is within the window
 than was allowed to be used; of a limit that is always used up, one part in 256 goes unused.
 
-Time never goes back: where the clock is put back, use is counted in the latest part there was.
+Where the clock is put back a little, use is counted in the latest part there was. Where that begins
+later than `CLOCK_SLACK_S` from now, the clock was wrong: all use counts as of now.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ PARTS: Final = 256
 _RECENT_PARTS: Final = PARTS // 8
 """Parts of a rolling window from which a forecast is made."""
 
+CLOCK_SLACK_S: Final = 300.0
+"""Seconds by which clocks may be set back: what is later is of a clock that was wrong."""
+
 _ROUNDING_S: Final = 1e-6
 """Seconds before the end of a part at which it counts as over: times are not exact."""
 
@@ -41,14 +45,14 @@ class CounterState(Struct, array_like=True):
 class Counter:
     """Counts use in one window."""
 
-    __slots__ = ("_until", "part", "parts", "used", "window")
+    __slots__ = ("_since", "_until", "part", "parts", "used", "window")
 
     def __init__(self, window: Window, state: CounterState | None = None) -> None:
         self.window = window
         self.part = -1
         self.parts: dict[int, int] = {}
         self.used = 0
-        self._until = 0.0
+        self._since = self._until = 0.0
         if state is not None:
             self.take(state)
 
@@ -73,9 +77,12 @@ class Counter:
 
     def advance(self, now: float) -> int:
         """Drop what is no longer in the window. Returns what was used within it."""
-        if now >= self._until:
+        if not self._since <= now < self._until:
             part = self._part_at(now)
-            self._until = self._end_of(part, now)
+            self._since, self._until = now - CLOCK_SLACK_S, self._end_of(part, now)
+            if part < self.part and self._begin_of(self.part) > now + CLOCK_SLACK_S:
+                self.part = part
+                self.parts = {part: self.used} if self.used else {}
             if part > self.part:
                 self.part = part
                 oldest = self._oldest()
@@ -167,6 +174,9 @@ class Counter:
         if isinstance(self.window, Rolling):
             return int(now * PARTS / self.window.seconds)
         return int(span_of(self.window, now)[0])
+
+    def _begin_of(self, part: int) -> float:
+        return part * self.window.seconds / PARTS if isinstance(self.window, Rolling) else part
 
     def _end_of(self, part: int, now: float) -> float:
         if isinstance(self.window, Rolling):

@@ -24,7 +24,7 @@ from typing import Final, Protocol
 from msgspec import Struct, field, msgpack
 
 from dragoman.config.windows import Fixed, Window
-from dragoman.limits.counters import Counter, CounterState
+from dragoman.limits.counters import CLOCK_SLACK_S, Counter, CounterState
 
 SLICE_S: Final = 10.0
 """Seconds for which a machine may admit requests after its last report."""
@@ -128,6 +128,10 @@ def lend(
     known = ledger.holdings.get(report.machine)
     if known is not None and report.number <= known.number:
         return None
+    if is_ahead(ledger, now):
+        ledger.reported, ledger.pressed, ledger.grace = now, 0.0, now + LOST_S
+        for one in ledger.holdings.values():
+            one.until, one.lost_at = min(one.until, now + LOST_S), min(one.lost_at, now)
     # The clock of the owner may be put back, or be another's after it was restored elsewhere.
     now = max(now, ledger.reported)
     is_new = ledger.counter is None
@@ -168,6 +172,11 @@ def lend(
     living = sum(not one.lost_at for one in ledger.holdings.values())
     pressed = pressed or now < ledger.pressed
     return Loan(ceiling, report.spent, elsewhere, spare, share, living, pressed, counter.state())
+
+
+def is_ahead(ledger: Ledger, now: float) -> bool:
+    """Whether the ledger is of a clock of its owner that was wrong, and is set right."""
+    return ledger.reported > now + CLOCK_SLACK_S
 
 
 def _drop_lost(

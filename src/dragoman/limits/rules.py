@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dragoman.canonical.usage import Usage
 from dragoman.config.limits import Limit, Weights
 from dragoman.config.names import means
-from dragoman.config.windows import Window
+from dragoman.config.windows import Window, knows_zone
 from dragoman.limits.balances import window_of
 from dragoman.limits.messages import Claim, Granted
 
@@ -108,7 +108,8 @@ def weigh_most(weights: Weights, counts: Counts) -> int:
 class Rule:
     """One limit of a key or a team, as a worker holds requests to it. `owner` is the name of that
     key or team. `name` is what it is called in messages: `key:cost:month`. `number` is what its
-    owner calls it, 0 before it is defined there."""
+    owner calls it, 0 before it is defined there. `unknown_zone` is its zone if this machine does
+    not know that, else empty."""
 
     __slots__ = (
         "__weakref__",
@@ -126,6 +127,7 @@ class Rule:
         "number",
         "owner",
         "reported_until",
+        "unknown_zone",
         "window",
     )
 
@@ -143,6 +145,7 @@ class Rule:
         self.enforced = limit.mode == "enforce"
         self.clamps = limit.clamp and self.enforced
         self.window: Window | None = window_of(limit)
+        self.unknown_zone = "" if knows_zone(limit.zone) else limit.zone
         self._units, self._granted = limit.units, limit.granted_units
         self.number = 0
         self.reported_until = 0.0
@@ -203,7 +206,7 @@ class Rules:
     counts, and `most`, what they may; `clamps`, whether any does; `may_wait`,
     whether requests may wait for their turn; whether tokens and costs have to
     be known; and those that answers tell of, `rates` and `soft`, as places in `all`. `is_partial`:
-    some are of some models only."""
+    some are of some models only. `uncountable` is one whose zone this machine does not know."""
 
     __slots__ = (
         "_by_model",
@@ -218,10 +221,12 @@ class Rules:
         "rate_lines",
         "rates",
         "soft",
+        "uncountable",
     )
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.all = tuple(rules)
+        self.uncountable = next((one for one in rules if one.unknown_zone and one.enforced), None)
         self.amounts = _reader(self.all, Rule.amount_of)
         self.most = _reader(self.all, Rule.most_of)
         self.is_partial = any(one.limit.models is not None for one in rules)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.accounts.decide.decisions import on_trial
+from dragoman.accounts.decide.decisions import on_trial, without_ahead
 from dragoman.accounts.decide.quota import QuotaWindow
 from dragoman.accounts.decide.states import AccountState, Entry, Rest
 from dragoman.accounts.store import LastError, Sums
@@ -193,6 +193,7 @@ def status_of(state: AccountState | None, now: float) -> Status:
         return Status()
     if state.disabled:
         return Status("disabled", (Reason(state.disabled),))
+    state = without_ahead(state, now)
     reasons = tuple(_rests(state, now))
     trial = any(on_trial(state, model, now) for model in ("", *state.cooling))
     if not reasons:

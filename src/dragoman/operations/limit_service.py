@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from dragoman.config import AccessRules
 from dragoman.config.limits import Limit
-from dragoman.config.windows import Rolling, parse_window, span_of
+from dragoman.config.windows import Rolling, span_of
+from dragoman.limits.balances import window_of
 from dragoman.operations.errors import UnknownLimit
 from dragoman.operations.inputs import InvalidInput
 from dragoman.operations.key_service import KeyService
@@ -144,7 +145,7 @@ def _grant_ends(limit: Limit, windows: int | None, until: datetime | None, now: 
         if until.timestamp() <= now:
             raise InvalidInput.of("until", "is past")
         return until
-    window = None if limit.window is None else parse_window(limit.window, limit.zone, limit.anchor)
+    window = window_of(limit)
     end = now
     if isinstance(window, Rolling):
         end = math.ceil(now + (windows or 1) * window.seconds)

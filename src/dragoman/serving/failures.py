@@ -184,6 +184,17 @@ _NOT_YOURS = (
     "This concerns the gateway's own accounts, not your key: the operator of the gateway has to act"
 )
 
+_NOT_YOURS_FOR_NOW = (
+    "This concerns the gateway's own accounts, not your key: the gateway keeps trying one of them, "
+    "and all of them once it is answered"
+)
+
+_BLOCKED_CODES: Mapping[FaultKind, str] = {
+    FaultKind.FORBIDDEN: "no_account_permitted",
+    FaultKind.PAYMENT_REQUIRED: "insufficient_quota",
+}
+"""The codes of errors after which clients do not ask again, by their kind."""
+
 _BLOCKED_AFTER: Mapping[FaultKind, frozenset[FaultKind]] = {
     FaultKind.FORBIDDEN: frozenset({FaultKind.UNAUTHENTICATED, FaultKind.FORBIDDEN}),
     FaultKind.PAYMENT_REQUIRED: frozenset(
@@ -249,13 +260,16 @@ def _blocked(shortage: NoAccount, message: str) -> Fault | None:
     """The error where no account will be back soon: for want of permission, or of quota if it is
     known when there will be some again. None if waiting may help."""
     wait = shortage.fault.retry_after
+    if shortage.refused_for is not None:
+        code = _BLOCKED_CODES[shortage.refused_for]
+        return Fault(shortage.refused_for, f"{message}. {_NOT_YOURS_FOR_NOW}.", code=code)
     if wait is None:
-        kind, code = FaultKind.FORBIDDEN, "no_account_permitted"
+        kind = FaultKind.FORBIDDEN
     elif wait > _LONG_S:
-        kind, code = FaultKind.PAYMENT_REQUIRED, "insufficient_quota"
+        kind = FaultKind.PAYMENT_REQUIRED
     else:
         return None
-    return Fault(kind, f"{message}. {_NOT_YOURS}.", code=code, retry_after=wait)
+    return Fault(kind, f"{message}. {_NOT_YOURS}.", code=_BLOCKED_CODES[kind], retry_after=wait)
 
 
 def _when(seconds: float | None) -> str:

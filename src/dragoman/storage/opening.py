@@ -47,7 +47,7 @@ def store_for(config: Config) -> Store | None:
         return None
     from dragoman.storage.postgres.store import PostgresStore
 
-    return PostgresStore(settings.url.reveal(), **options)
+    return PostgresStore(settings.url, **options)
 
 
 def limit_states_for(config: Config) -> LimitStates | None:
@@ -98,7 +98,7 @@ def ledgers_for(config: Config) -> Ledgers | None:
         return None
     from dragoman.storage.postgres.ledgers import PostgresLedgers, connecting
 
-    return PostgresLedgers(connecting(url.reveal()))
+    return PostgresLedgers(connecting(url))
 
 
 def responses_for(config: Config) -> ResponseStore | None:
@@ -120,7 +120,7 @@ def responses_for(config: Config) -> ResponseStore | None:
         return None
     from dragoman.storage.postgres.store import PostgresResponses
 
-    return PostgresResponses(settings.url.reveal(), **options)
+    return PostgresResponses(settings.url, **options)
 
 
 def cipher_for(config: Config) -> AesGcmCipher:

@@ -35,7 +35,8 @@ _REST = "(other)"
 
 class Slot(Struct, array_like=True):
     """Counts of one upstream in one slot: requests by outcome, histograms of duration and of time
-    to first content, tokens by kind, pico-dollars, requests without a price, and errors by kind."""
+    to first content, tokens by kind, pico-dollars, requests without a price, and errors by whose
+    fault they are and kind."""
 
     requests: list[int]
     duration: list[int]

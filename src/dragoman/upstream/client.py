@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dragoman.http.clock import Clock
 from dragoman.http.decoding import BadCoding, inflater_for
 from dragoman.http.turns import Turns
-from dragoman.upstream.connection import READ_BUFFER, Connection
+from dragoman.upstream.connection import MISDIRECTED, READ_BUFFER, Connection
 from dragoman.upstream.connection_pool import ConnectionPool
 from dragoman.upstream.dial import dial
 from dragoman.upstream.errors import (
@@ -138,8 +138,8 @@ class UpstreamClient:
         set when there is a connection for the request.
 
         A pooled connection may have been closed by the upstream just as the request went out. If
-        not a single byte came back, the request is sent once more on a fresh connection (RFC
-        9112, 9.3.1). Cancelling closes the connection at once.
+        not a single byte came back, or 421, the request is sent once more on a fresh connection
+        (RFC 9112, 9.3.1; RFC 9110, 15.5.20). Cancelling closes the connection at once.
 
         Raises:
             CallError: no answer; the class is the reason.
@@ -173,7 +173,9 @@ class UpstreamClient:
                 if incoming.received:
                     raise
             else:
-                return _response(incoming, forwarded=call.forwarded)
+                if incoming.status != MISDIRECTED:
+                    return _response(incoming, forwarded=call.forwarded)
+                incoming.close()
         connection = await self._dial(
             call, request.timeouts, total_at, lambda: self._make(call.key)
         )

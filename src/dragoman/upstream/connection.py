@@ -7,6 +7,7 @@ from typing import cast
 import httptools
 
 from dragoman.http.turns import Turns
+from dragoman.upstream.dial import notice_vanished
 from dragoman.upstream.errors import BadAnswer
 from dragoman.upstream.incoming import IncomingResponse
 
@@ -15,7 +16,7 @@ READ_BUFFER = 32 * 1024
 
 _HEAD_LIMIT = 64 * 1024
 
-_MISDIRECTED = 421
+MISDIRECTED = 421
 """Misdirected Request (RFC 9110, section 15.5.20): to be retried on another connection."""
 
 _PIECE = 256 * 1024
@@ -207,11 +208,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         # An upstream that answers before it has read the request is not waited for.
         unread = self._unsent is not None or transport.get_write_buffer_size()
-        is_misdirected = self._parser.get_status_code() == _MISDIRECTED
+        is_misdirected = self._parser.get_status_code() == MISDIRECTED
         if unread or is_misdirected or not self._parser.should_keep_alive():
             transport.abort()
             return
         if incoming.paused:
             self.pause(False)
+        if not self.idle_since:
+            notice_vanished(transport)
         self.idle_since = self._loop.time()
         self._on_free(self)

@@ -5,7 +5,7 @@ import errno
 import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from dragoman.upstream.addresses import reach
@@ -16,15 +16,13 @@ from dragoman.upstream.urls import Target
 
 C = TypeVar("C", bound=asyncio.BaseProtocol)
 
-_TCP_OPTIONS = {
-    "TCP_KEEPIDLE": 60,
-    "TCP_KEEPINTVL": 15,
-    "TCP_KEEPCNT": 4,
-    "TCP_USER_TIMEOUT": 15_000,
-}
+_TCP_OPTIONS = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """Keepalive in seconds, seconds and probes: a model may think for minutes, and a router on the way
-forgets silent connections, which would look like an upstream that never answers. Sent data that is
-not acknowledged within `TCP_USER_TIMEOUT` milliseconds ends the connection: the host vanished."""
+forgets silent connections, which would look like an upstream that never answers."""
+
+VANISHED_MS = {"TCP_USER_TIMEOUT": 15_000}
+"""Milliseconds without an acknowledgement of what was sent after which a connection ends, although
+nobody has reset it."""
 
 
 async def dial(
@@ -183,12 +181,27 @@ def _reason(error: Exception) -> str:
     return type(error).__name__
 
 
+def notice_vanished(transport: asyncio.BaseTransport) -> None:
+    """Have a connection that was idle end soon where its host has vanished meanwhile.
+
+    Not before it was idle: a server that is there, but busy, may leave the rest of a large request
+    unread for longer.
+    """
+    _set(transport, VANISHED_MS)
+
+
 def _set_options(transport: asyncio.Transport) -> None:
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        _set(transport, _TCP_OPTIONS)
+
+
+def _set(transport: asyncio.BaseTransport, options: Mapping[str, int]) -> None:
     sock = transport.get_extra_info("socket")
     if sock is None:
         return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _TCP_OPTIONS.items():
+    for name, value in options.items():
         option = getattr(socket, name, None)
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -15,6 +15,7 @@ from websockets.uri import parse_uri
 
 from dragoman.http.clock import Clock, Timeout
 from dragoman.http.websocket.handshake import SILENT
+from dragoman.upstream.dial import notice_vanished
 from dragoman.upstream.errors import BadAnswer, CallError, IdleTimeout
 from dragoman.upstream.incoming import IncomingResponse
 from dragoman.upstream.request import SocketCall, SocketContext, SocketFailure
@@ -348,6 +349,8 @@ class SocketConnection(asyncio.Protocol):
             self._complete(incoming)
             if self._unsent is None and self.is_open:
                 self.context, self._reserve = call.context, _no_reservation
+                assert self._transport is not None
+                notice_vanished(self._transport)
                 self._on_free(self)
             else:
                 self.abort()

@@ -12,14 +12,17 @@ MOST_PINS = 100_000
 """Conversations that are remembered for one upstream; the least recently used are forgotten."""
 
 _REPUBLISH_AFTER = 0.25
-"""Part of the time to live after which a pin that is still used is published again."""
+"""Part of the time to live, or of that of a cache, after which a pin that is still used is
+published again."""
 
 
 class Affinity:
-    """The pins of one upstream: digest to account, for `seconds` after the last use."""
+    """The pins of one upstream: digest to account, for `seconds` after the last use. The account's
+    cache of the conversation is there for `cached_s` seconds."""
 
-    def __init__(self, seconds: float, most: int = MOST_PINS) -> None:
+    def __init__(self, seconds: float, cached_s: float, most: int = MOST_PINS) -> None:
         self._seconds = seconds
+        self._cached_s = cached_s
         self._most = most
         self._pins: OrderedDict[bytes, tuple[str, float, float]] = OrderedDict()
         self._next_end = 0.0
@@ -28,11 +31,11 @@ class Affinity:
     def __len__(self) -> int:
         return len(self._pins)
 
-    def lasting(self, seconds: float) -> Affinity:
-        """These pins with another time to live; `self` if the time is the same."""
-        if seconds == self._seconds:
+    def lasting(self, seconds: float, cached_s: float) -> Affinity:
+        """These pins with other times; `self` if they are the same."""
+        if (seconds, cached_s) == (self._seconds, self._cached_s):
             return self
-        other = Affinity(seconds, self._most)
+        other = Affinity(seconds, cached_s, self._most)
         other._pins = self._pins.copy()
         return other
 
@@ -40,6 +43,11 @@ class Affinity:
         """The account of the conversation, empty if none is known."""
         pin = self._pins.get(digest)
         return pin[0] if pin is not None and now - pin[1] <= self._seconds else ""
+
+    def is_cold(self, digest: bytes, now: float) -> bool:
+        """Whether the conversation was not used for so long that no cache has it."""
+        pin = self._pins.get(digest)
+        return pin is None or now - pin[1] > self._cached_s
 
     def pin(self, digest: bytes, account: str, now: float) -> bool:
         """Record that the account answered the conversation. Returns whether to publish that to
@@ -50,7 +58,7 @@ class Affinity:
         published = now
         if before is not None and before[0] == account:
             published = before[2]
-            if now - published > self._seconds * _REPUBLISH_AFTER:
+            if now - published > min(self._seconds, self._cached_s) * _REPUBLISH_AFTER:
                 published = now
         pins[digest] = account, now, published
         pins.move_to_end(digest)

@@ -58,7 +58,7 @@ _TRIED_FROM = 2
 _MOST_COOLING = 256
 """Models for which one account's rests are remembered."""
 _LONGEST_WHY = 200
-_CLOCK_SLACK = 60.0
+CLOCK_SLACK_S = 60.0
 """Seconds by which clocks may differ; a rest that began later than that is of a clock since set
 back, and is over."""
 
@@ -120,6 +120,20 @@ def on_trial(state: AccountState, model: str, now: float) -> bool:
         rest is not None and not rest.soft and _streak(rest, now) >= _TRIED_FROM
         for rest in (state.cooling.get(""), state.cooling.get(model))
     )
+
+
+def without_ahead(state: AccountState, now: float) -> AccountState:
+    """The state without rests that began later than now; `state` itself if it has none."""
+    latest = now + CLOCK_SLACK_S
+    exhausted = state.exhausted
+    if exhausted is not None and exhausted.since > latest:
+        exhausted = None
+    cooling = state.cooling
+    if any(rest.since > latest for rest in cooling.values()):
+        cooling = {name: rest for name, rest in cooling.items() if rest.since <= latest}
+    if exhausted is state.exhausted and cooling is state.cooling:
+        return state
+    return replace(state, exhausted=exhausted, cooling=cooling)
 
 
 def apply(state: AccountState, transition: Transition) -> AccountState:
@@ -185,7 +199,7 @@ def _is_forgotten(state: AccountState, outcome: Failed, now: float) -> bool:
     if outcome.key and state.key and outcome.key != state.key:
         return True
     began = outcome.began or now
-    return bool(state.renewed) and began <= state.renewed <= now + _CLOCK_SLACK
+    return bool(state.renewed) and began <= state.renewed <= now + CLOCK_SLACK_S
 
 
 def _succeeded(state: AccountState, source: Source, model: str, now: float) -> AccountState:
@@ -296,7 +310,7 @@ def _back_off(base: float, longest: float, streak: int, spread: float) -> float:
 
 
 def _goes_on(rest: Rest, now: float) -> bool:
-    return rest.until > now >= rest.since - _CLOCK_SLACK
+    return rest.until > now >= rest.since - CLOCK_SLACK_S
 
 
 def _running(rest: Rest | None, now: float) -> Rest | None:

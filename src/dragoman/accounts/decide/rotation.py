@@ -79,12 +79,19 @@ class Rotation:
         return self.members[name]
 
     def choose(
-        self, model: str, tried: Container[str], now: float, pinned: str = ""
+        self,
+        model: str,
+        tried: Container[str],
+        now: float,
+        pinned: str = "",
+        *,
+        stays: bool = True,
     ) -> Choice | None:
         """The account that serves a request for `model` (empty: any) and is not in `tried`; None if
         none can. It is marked as used, and has one request more in flight until `returned`.
 
-        `pinned` is preferred if it can be chosen as well as others. Accounts that are merely to be
+        `pinned` is preferred if it can be chosen as well as others; unless it `stays`, not to those
+        of a lower priority number. Accounts that are merely to be
         avoided come last: of the lowest priority number, that whose rest ends first.
         """
         if not self._now <= now < self._availability.next_alarm:
@@ -97,12 +104,16 @@ class Rotation:
                 favourite = None
             elif favourite is not None and self._availability.next_alarm <= now:
                 self._refresh(favourite, now)
-        if favourite is not None and self._is_ready(favourite, model):
+        is_ready = favourite is not None and self._is_ready(favourite, model)
+        if favourite is not None and is_ready and stays:
             return self._take(favourite, model, now)
         member = self._first_ready(model, model_rests, tried)
+        if favourite is not None and is_ready:
+            is_better = member is not None and member.priority < favourite.priority
+            return self._take(member if member and is_better else favourite, model, now)
         if member is None:
             if self._availability.next_alarm <= now:
-                return self.choose(model, tried, now, pinned)
+                return self.choose(model, tried, now, pinned, stays=stays)
             if favourite is not None and self._may_serve(favourite, model_rests):
                 member = favourite
             else:

@@ -9,7 +9,12 @@ and 6614457; Anthropic, API reference "Errors" and "Rate limits", and the types 
 `details.error_code`): OpenRouter, "Errors and debugging"
 (403 for a flagged input); Google, "Gemini API troubleshooting" (a refused key is a 400 with the
 reason API_KEY_INVALID); Amazon, "Troubleshooting Amazon Bedrock API error codes"
-(ServiceQuotaExceededException is a 400, to be sent again later).
+(ServiceQuotaExceededException is a 400, to be sent again later). Words that no reference has were
+reported with whole answers: github.com/openai/codex/issues/6603 (ChatGPT accounts),
+anthropics/claude-code/issues/6871 and 8046 (subscriptions), 536 (Bedrock),
+obot-platform/obot/issues/6747 (Bedrock), can1357/oh-my-pi/issues/39 and zai-org/GLM-5/issues/49
+(Z.ai), tencentmusic/supersonic/issues/1572 and RooCodeInc/Roo-Code/issues/12309 (Alibaba Cloud),
+google-gemini/gemini-cli/issues/1993 (Google's regions).
 """
 
 from __future__ import annotations
@@ -37,6 +42,8 @@ _QUOTA_WORDS = (
     "contract_spend_limit_reached",
     "linked_organization_spend_limit_reached",
     "linked_organization_billing_unavailable",
+    # Alibaba Cloud
+    "arrearage",
 )
 _QUOTA_TEXTS = (
     "exceeded your current quota",
@@ -44,6 +51,8 @@ _QUOTA_TEXTS = (
     "reached your specified api usage limits",
     "reached your specified workspace api usage limits",
     "credit balance is too low",
+    "insufficient balance or no resource package",  # Z.ai
+    "due to overdue account",  # Alibaba Cloud
 )
 _WINDOW_WORDS = (WINDOW_SPENT, "usage_limit_reached")
 _POOR_TEXTS = ("insufficient tokens", "upgrade your plan", "limit reached")
@@ -53,8 +62,17 @@ _PLAN_TEXTS = (
     "not available for this key",
     "not available on your plan",
     "not available in your plan",
+    "subscription plan does not yet include access",  # Z.ai, as a 429
+    "have access to the model",  # Bedrock: "You don't have access to the model with ..."
+    "use case details have not been submitted",  # Bedrock, as a 404
 )
-"""Texts of a 400, 403 or 404 that is about the plan of one account, not about the request."""
+"""Texts of an answer that is about the plan of one account, not about the request."""
+_ASKED_TEXTS = (
+    "required for long context",
+    "not yet available for this subscription",
+    "only authorized for use with claude code",
+)
+"""Texts of an answer that one account's plan lacks what the request asks for beside the model."""
 _NO_STATUSES = (*range(100, 400), *range(600, 1000))
 _LIMITED = "rate limited"
 _OUT_OF_QUOTA = "out of quota"
@@ -103,6 +121,12 @@ DEFAULT = RuleSet(
             statuses=(401,),
             words=("ip_not_authorized",),
         ),
+        Rule(
+            Verdict.TRY_NEXT,
+            "the upstream does not serve our network address",
+            statuses=(400,),
+            texts=("user location is not supported",),
+        ),
         _BAD_KEY,
         Rule(Verdict.DISABLE, _KEY_REFUSED, statuses=(400,), words=("api_key_invalid",)),
         Rule(
@@ -121,8 +145,15 @@ DEFAULT = RuleSet(
         Rule(
             Verdict.TRY_NEXT,
             "its plan lacks what the request asks for",
-            statuses=(429,),
-            texts=("required for long context",),
+            statuses=(400, 403, 429),
+            texts=_ASKED_TEXTS,
+        ),
+        Rule(
+            Verdict.COOL,
+            "its plan lacks the model",
+            statuses=(400, 403, 404, 429),
+            texts=_PLAN_TEXTS,
+            soft=True,
         ),
         Rule(Verdict.COOL, _LIMITED, statuses=(429,)),
         Rule(Verdict.COOL, _LIMITED, statuses=(400,), words=("servicequotaexceededexception",)),
@@ -139,13 +170,6 @@ DEFAULT = RuleSet(
             "it has no access to the model",
             statuses=(403,),
             words=("model_not_found",),
-            soft=True,
-        ),
-        Rule(
-            Verdict.COOL,
-            "its plan lacks the model",
-            statuses=(400, 403, 404),
-            texts=_PLAN_TEXTS,
             soft=True,
         ),
         Rule(Verdict.TRY_NEXT, "not permitted", statuses=(403,)),

@@ -11,12 +11,19 @@ _BUSY_RETRY_S = 1.0
 
 class NoAccount(DragomanError):
     """No account is left for a request. The message gives the reasons, `retry_after` when one may
-    be back, in seconds. `reasons` has them with the number of accounts each.
+    be back, in seconds. `reasons` has them with the number of accounts each. `refused_for` is the
+    kind of failure with which the upstream refuses all accounts alike, None if it does not.
     """
 
-    def __init__(self, fault: Fault, reasons: tuple[tuple[str, int], ...] = ()) -> None:
+    def __init__(
+        self,
+        fault: Fault,
+        reasons: tuple[tuple[str, int], ...] = (),
+        refused_for: FaultKind | None = None,
+    ) -> None:
         super().__init__(fault)
         self.reasons = reasons
+        self.refused_for = refused_for
 
 
 class AllBusy(NoAccount):
@@ -24,8 +31,15 @@ class AllBusy(NoAccount):
     free again."""
 
 
-def no_account(upstream: str, model: str, shortage: Shortage, now: float) -> NoAccount:
-    """The error for a shortage of accounts of `upstream` for `model` (empty: any) at `now`."""
+def no_account(
+    upstream: str,
+    model: str,
+    shortage: Shortage,
+    now: float,
+    refused_for: FaultKind | None = None,
+) -> NoAccount:
+    """The error for a shortage of accounts of `upstream` for `model` (empty: any) at `now`.
+    `refused_for` is as in `NoAccount`."""
     wait = None if shortage.soonest is None else max(0.0, shortage.soonest - now)
     if shortage.busy:
         wait = _BUSY_RETRY_S if wait is None else min(wait, _BUSY_RETRY_S)
@@ -41,4 +55,4 @@ def no_account(upstream: str, model: str, shortage: Shortage, now: float) -> NoA
         code="no_account_available",
         retry_after=wait,
     )
-    return (AllBusy if shortage.busy else NoAccount)(fault, shortage.reasons)
+    return (AllBusy if shortage.busy else NoAccount)(fault, shortage.reasons, refused_for)

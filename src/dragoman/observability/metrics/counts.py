@@ -151,7 +151,7 @@ class KeyCounts(Struct, array_like=True):
 class Counts(Struct):
     """All that one worker, or several together, counted.
 
-    `series` is by route, class of status and upstream, `errors` by upstream and kind, both joined
+    `series` is by route, class of status and upstream, `errors` by upstream, fault and kind, joined
     by a blank, which none of them holds. `accounts` are attempts and retries caused by upstream and
     account, `failures` the attempts that failed by upstream, account and kind. `models` is by
     upstream and model, `keys` by the name of the key. `fallbacks` are by the upstream that was left

@@ -90,9 +90,9 @@ class HistogramFamily(Struct, frozen=True):
         return "histogram"
 
 
-def _split(counts: Mapping[str, int]) -> Samples:
+def _split(counts: Mapping[str, int], labels: int = 2) -> Samples:
     """Counts by names that blanks join, of which the last may hold blanks itself."""
-    return ((tuple(key.split(" ", 1)), number) for key, number in sorted(counts.items()))
+    return ((tuple(key.split(" ", labels - 1)), number) for key, number in sorted(counts.items()))
 
 
 def _series(now: Snapshot) -> Iterator[tuple[Labels, Series]]:
@@ -238,9 +238,10 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
     Family(
         "dragoman_errors_total",
         "counter",
-        "Failed requests, by upstream and kind of error.",
-        ("upstream", "kind"),
-        lambda now: _split(now.counts.errors),
+        "Failed requests, by upstream, whose fault it was (caller; gateway, or its accounts;"
+        " upstream) and kind of error.",
+        ("upstream", "fault", "kind"),
+        lambda now: _split(now.counts.errors, 3),
     ),
     Family(
         "dragoman_stream_aborts_total",

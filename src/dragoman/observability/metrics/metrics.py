@@ -115,7 +115,7 @@ class Metrics:
         """Count the error of a request, its losses, and what limits said of it."""
         counts = self.counts
         if record.error:
-            one_more(counts.errors, f"{record.upstream} {record.error}")
+            one_more(counts.errors, f"{record.upstream} {record.at_fault} {record.error}")
         for loss in record.losses:
             one_more(counts.losses, loss.kind)
         if record.limit:
@@ -185,7 +185,7 @@ class Metrics:
         self, status: int, record: Record, usage: Usage | None, seconds: float
     ) -> None:
         found = self._outcomes(record.upstream)
-        found.requests[outcome_of(status, record.error)] += 1
+        found.requests[outcome_of(status, record.error, record.at_fault)] += 1
         found.duration[bisect_left(LATENCIES, seconds)] += 1
         if record.first_at:
             found.first[bisect_left(LATENCIES, record.first_at - record.started)] += 1

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from dragoman.edge.record import CLIENT_GONE
+from dragoman.canonical.errors import FaultKind
+from dragoman.edge.record import CLIENT_GONE, AtFault
 
 UNRECORDED = frozenset({"/admin", "/ui", "/", "/healthz", "/readyz", "/metrics"})
 """Routes of operators and their tools: in no time series and not in the request log."""
 
 ANSWERED, CLIENTS_FAULT, LIMITED, FAILED, LEFT = range(5)
-_BAD, _TOO_MANY, _SERVER_ERROR = 400, 429, 500
-_LIMITED = frozenset({"rate_limited", "no_account", "payment_required"})
+_BAD, _SERVER_ERROR = 400, 500
+_LIMITED = frozenset({FaultKind.RATE_LIMITED, FaultKind.PAYMENT_REQUIRED})
 
 
-def outcome_of(status: int, error: str) -> int:
-    """How a request ended: it was answered; it was itself at fault; it was refused for a limit, or
-    for want of an account; it failed, also within its answer; or its client left."""
+def outcome_of(status: int, error: str, at_fault: AtFault) -> int:
+    """How a request ended: it was answered; its caller was at fault, or over a limit; it failed
+    through the gateway, its accounts or an upstream, also within its answer; or its client left."""
     if error == CLIENT_GONE:
         return LEFT
-    if error in _LIMITED or status == _TOO_MANY:
-        return LIMITED
-    if status >= _SERVER_ERROR or (error and status < _BAD):
+    if at_fault == "caller":
+        return LIMITED if error in _LIMITED else CLIENTS_FAULT
+    if at_fault or status >= _SERVER_ERROR:
         return FAILED
     return CLIENTS_FAULT if status >= _BAD else ANSWERED

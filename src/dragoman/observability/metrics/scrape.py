@@ -54,15 +54,20 @@ class WorkerSlot(Struct, frozen=True):
 
 class UpstreamAccounts(Struct, frozen=True):
     """The accounts of an upstream: how many by state; how many of these are on trial; and
-    of those that are not, when the first is back (Unix seconds)."""
+    of those that are not, when the first is back (Unix seconds). `resting` is why the upstream
+    rests until `until`, empty if it does not: its active accounts count as cooling."""
 
     states: dict[str, int]
     trials: dict[str, int]
     back_at: dict[str, float]
+    resting: str = ""
+    until: float = 0.0
 
     def add(self, status: Status) -> None:
         """One more account, with this status."""
         state, back_at = status.state, status.back_at
+        if self.resting and state == "active":
+            state, back_at = "cooling", self.until
         self.states[state] += 1
         if status.trial:
             self.trials[state] = self.trials.get(state, 0) + 1
@@ -199,9 +204,11 @@ class Scrape:
         """The accounts of each upstream, counted."""
         now = time.time()
         pool = self._current.generation.pool
-        found = {
-            name: UpstreamAccounts(dict.fromkeys(STATES, 0), {}, {}) for name in pool.upstreams()
-        }
+        found: dict[str, UpstreamAccounts] = {}
+        for name in pool.upstreams():
+            rest = pool.resting(name)
+            why, until = ("", 0.0) if rest is None else (rest.why, rest.until)
+            found[name] = UpstreamAccounts(dict.fromkeys(STATES, 0), {}, {}, why, until)
         for number, account in enumerate(pool.accounts(), 1):
             try:
                 status = status_of(pool.state(account.name), now)

@@ -8,9 +8,11 @@ import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 from itertools import groupby, pairwise
+from typing import get_args
 
 from msgspec import Struct
 
+from dragoman.edge.record import AtFault
 from dragoman.observability.metrics.counts import LATENCIES, Counts, Outcomes
 from dragoman.prices.rates import dollars
 from dragoman.storage.series import SLOT_S, SeriesFile, Slot, Slots
@@ -18,7 +20,7 @@ from dragoman.storage.series import SLOT_S, SeriesFile, Slot, Slots
 _log = logging.getLogger("dragoman.gateway")
 
 OUTCOMES = ("answered", "client", "limited", "failed", "left")
-"""As in `dragoman.observability.metrics.metrics.outcome_of`."""
+"""As in `dragoman.observability.metrics.outcomes.outcome_of`."""
 
 MOST_POINTS = 400
 _PERCENTS = (50, 95, 99)
@@ -144,7 +146,7 @@ def series(
     begin = int(since) // step * step
     number = max(1, -int(-(until - begin) // step))
     points: list[_Point | None] = [None] * number
-    errors: dict[str, int] = {}
+    errors: dict[str, dict[str, int]] = {one: {} for one in get_args(AtFault) if one}
     # A step at a time: an hour of buckets is some megabytes, and a page asks every few seconds.
     for place, several in groupby(
         file.read(begin, until, now), lambda slot: (slot[0] - begin) // step
@@ -156,8 +158,10 @@ def series(
                     total.add(slot)
         if 0 <= place < number:
             points[place] = _point(total)
-            for kind, count in total.errors.items():
-                errors[kind] = errors.get(kind, 0) + count
+            for key, count in total.errors.items():
+                at_fault, _, kind = key.partition(" ")
+                if at_fault in errors:
+                    errors[at_fault][kind] = errors[at_fault].get(kind, 0) + count
     return {
         "from": begin,
         "step_s": step,

@@ -35,9 +35,11 @@ def unfit(members: Mapping[str, Raw], capabilities: Capabilities) -> Collection[
     names: set[str] = set()
     if _has_unfit_messages(members.get("messages"), capabilities, own):
         names.add("messages")
-    if _has_unfit_tools(members, capabilities, own):
+    if "tools" in members and _has_unfit_tools(members["tools"], capabilities, own):
         names.update(_TOOLS, ("messages",))
-    if _has_unfit_effort(members, capabilities, own):
+    if "tools" in members and not own.reasoning_with_tools:
+        names.update(_EFFORT)
+    if "reasoning_effort" in members and _is_unfit_effort(members, capabilities, own):
         names.update(_EFFORT)
     if not capabilities.sampling:
         names.update({"temperature", "top_p"} & members.keys())
@@ -45,8 +47,9 @@ def unfit(members: Mapping[str, Raw], capabilities: Capabilities) -> Collection[
         names.update(_LIMITS if not members.keys().isdisjoint(_LIMITS) else ())
     if not own.stream_usage and "stream_options" in members:
         names.add("stream_options")
-    wants_schema = holds(members.get("response_format"), b'"json_schema"')
-    if wants_schema and not capabilities.structured_output:
+    if not capabilities.structured_output and holds(
+        members.get("response_format"), b'"json_schema"'
+    ):
         names.add("response_format")
     return names
 
@@ -96,19 +99,15 @@ def _is_misplaced(messages: Sequence[_Message], role: str) -> bool:
     )
 
 
-def _has_unfit_tools(
-    members: Mapping[str, Raw], capabilities: Capabilities, own: ChatCapabilities
-) -> bool:
+def _has_unfit_tools(raw: Raw, capabilities: Capabilities, own: ChatCapabilities) -> bool:
     lacks_custom = "custom_tools_native" in capabilities.given and not own.custom_tools_native
-    return (lacks_custom and holds(members.get("tools"), b'"custom"')) or (
-        not capabilities.strict_tools and holds(members.get("tools"), b'"strict"')
+    return (lacks_custom and holds(raw, b'"custom"')) or (
+        not capabilities.strict_tools and holds(raw, b'"strict"')
     )
 
 
-def _has_unfit_effort(
+def _is_unfit_effort(
     members: Mapping[str, Raw], capabilities: Capabilities, own: ChatCapabilities
 ) -> bool:
-    if "tools" in members and not own.reasoning_with_tools:
-        return True
-    effort = text_of(members.get("reasoning_effort"))
+    effort = text_of(members["reasoning_effort"])
     return bool(effort) and (own.effort != "effort" or effort not in capabilities.efforts)

@@ -22,6 +22,7 @@ from dragoman.serving.limits.responses import (
     rate_lines,
     refused,
     soft_headers,
+    uncountable,
     unpriced,
 )
 from dragoman.serving.limits.use import (
@@ -68,6 +69,10 @@ class Admission:
             if rules.is_partial:
                 # Whatever it is called: no other name of a model leads past its limit.
                 rules = rules.concerning((record.model, target.name, target.model))
+            if rules.uncountable is not None:
+                raise _reported(
+                    incoming, record, rules.uncountable, *uncountable(rules.uncountable)
+                )
             expected, size, longest, answers = _NO_TOKENS, 0, 0, 1
             if rules.needs_tokens:
                 now = time.time()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from dragoman.limits.balances import window_of
-from dragoman.limits.ledgers import Away, Ledger, Ledgers, Loan, lend
+from dragoman.limits.ledgers import Away, Ledger, Ledgers, Loan, is_ahead, lend
 from dragoman.limits.messages import Exchange, Exchanged
+
+_log = logging.getLogger("dragoman.limits")
 
 _HUNG_S: Final = 4.0
 """Seconds after which an exchange is given up."""
@@ -59,6 +62,8 @@ class LedgerExchange:
             nonlocal at
             at = now
             for name, limit, report, seed in message.reports:
+                if is_ahead(ledgers[name], now):
+                    _log.warning("what was used of limits is of a clock ahead: counted as of now")
                 loans[name] = lend(ledgers[name], report, window_of(limit), now, seed)
 
         names = sorted(name for name, _, _, _ in message.reports)

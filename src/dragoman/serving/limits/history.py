@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from dragoman.accounts.store import StoreError
 from dragoman.config.windows import Rolling, span_of
+from dragoman.edge.log_format import timestamp
 from dragoman.keys.records import UsedInHour
 from dragoman.limits.rules import Counts, Rule
 
@@ -91,6 +92,16 @@ class UsageHistory:
         self, rule: Rule, rows: Sequence[UsedInHour], now: float
     ) -> tuple[tuple[float, int], ...]:
         used: dict[float, int] = {}
+        ahead = [row for row in rows if row.hour > now]
+        if ahead:
+            whose = "team" if rule.is_team else "key"
+            _log.warning(
+                "usage of the %s %s is of a clock ahead, up to %s: it does not count for limits",
+                whose,
+                rule.owner,
+                timestamp(max(row.hour for row in ahead)),
+            )
+            rows = [row for row in rows if row.hour <= now]
         for row in rows:
             if rule.concerns((row.model,)):
                 at = row.hour + _HOUR_S if isinstance(rule.window, Rolling) else now

@@ -127,6 +127,16 @@ def away() -> tuple[DragomanError, Headers]:
     return DragomanError(fault), [(b"retry-after-ms", b"1000")]
 
 
+def uncountable(rule: Rule) -> tuple[DragomanError, Headers]:
+    """The error for a request with a limit of which this machine does not know the time zone."""
+    message = (
+        f"The limit {rule.name} of this API key cannot be counted: the gateway does not know the "
+        f"time zone {rule.unknown_zone[:64]}. Its operator has to install it, or change the limit."
+    )
+    fault = Fault(FaultKind.INTERNAL, message, code="limit_uncountable", status=503)
+    return DragomanError(fault), [(b"x-should-retry", b"false")]
+
+
 class _RateLines:
     """Lines of headers for the tightest limit of each name. All of a line but what is left is made
     once a second: most answers come at once."""

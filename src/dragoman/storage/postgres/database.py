@@ -24,7 +24,7 @@ from psycopg.types.numeric import NumericBinaryLoader
 
 from dragoman.accounts.store import CommitUnknown, NewerStore, StoreError
 from dragoman.jsontext import JsonError
-from dragoman.storage.postgres.link import Link, cut, is_quiet, linked
+from dragoman.storage.postgres.link import Link, Url, cut, is_quiet, linked
 from dragoman.storage.postgres.schema import POSTGRES, TYPES
 from dragoman.storage.schema import TABLES, upgrade
 from dragoman.storage.tables.database import adding, needs_upgrade, used_by_newer
@@ -72,7 +72,7 @@ class PostgresDatabase:
     unavailable.
     """
 
-    def __init__(self, url: str, *, serial: bool = True, longest_s: float | None = None) -> None:
+    def __init__(self, url: Url, *, serial: bool = True, longest_s: float | None = None) -> None:
         self._url = url
         self._serial = serial
         self._longest_s = longest_s

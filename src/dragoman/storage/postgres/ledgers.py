@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import psycopg
 
 from dragoman.limits.ledgers import Away, Decide, Ledger, read_ledger, write_ledger
-from dragoman.storage.postgres.link import Link, cut, linked
+from dragoman.storage.postgres.link import Link, Url, cut, linked
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS limit_ledgers (
@@ -47,7 +47,7 @@ _TABLES_LOCK = 0x6C696D6974
 """Number of the advisory lock under which the table is made."""
 
 
-def connecting(url: str) -> Callable[[], Link]:
+def connecting(url: Url) -> Callable[[], Link]:
     """What connects to the database of `url`, and makes the table if it is not there."""
     is_made = False
 

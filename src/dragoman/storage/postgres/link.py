@@ -11,13 +11,20 @@ from typing import Any
 
 import psycopg
 
+from dragoman.config import Secret
+
 # It warns of each lost connection; the caller logs that once.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 Link = psycopg.Connection[Any]
 
 
-def linked(url: str, name: str) -> Link:
+Url = str | Secret
+"""The URL of a database. That of a secret in a file is read anew for each connection, so that its
+password can be changed."""
+
+
+def linked(url: Url, name: str) -> Link:
     """A connection to the database of `url`, with `name` as its application name.
 
     No statement is prepared in the server, since the next may go over another connection; a network
@@ -27,7 +34,7 @@ def linked(url: str, name: str) -> Link:
         psycopg.Error: it cannot be opened.
     """
     return psycopg.connect(
-        url,
+        url.reread() if isinstance(url, Secret) else url,
         autocommit=True,
         prepare_threshold=None,
         connect_timeout=2,

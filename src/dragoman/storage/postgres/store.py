@@ -6,6 +6,7 @@ import secrets
 from typing import Unpack
 
 from dragoman.storage.postgres.database import PostgresDatabase
+from dragoman.storage.postgres.link import Url
 from dragoman.storage.tables.pool import PoolOptions, PoolTables
 from dragoman.storage.tables.responses import ResponseOptions, ResponseTables
 
@@ -16,7 +17,7 @@ _INSTANCE = f"{secrets.token_hex(6)}-"
 class PostgresStore(PoolTables):
     """The store in the database of `url`. All else is as in `PoolTables`."""
 
-    def __init__(self, url: str, **options: Unpack[PoolOptions]) -> None:
+    def __init__(self, url: Url, **options: Unpack[PoolOptions]) -> None:
         super().__init__(PostgresDatabase(url), instance=_INSTANCE, **options)
 
 
@@ -24,5 +25,5 @@ class PostgresResponses(ResponseTables):
     """Stored responses in the database of `url`, which may be that of a store. All else is as in
     `ResponseTables`."""
 
-    def __init__(self, url: str, **options: Unpack[ResponseOptions]) -> None:
+    def __init__(self, url: Url, **options: Unpack[ResponseOptions]) -> None:
         super().__init__(PostgresDatabase(url, serial=False), **options)

@@ -9,12 +9,13 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from dragoman.config import AccessRules, KeyRules
+from dragoman.config.windows import knows_zone
 from dragoman.jsontext import decoder, strict
 from dragoman.keys.records import (
     MOST_SECRETS,
@@ -28,6 +29,8 @@ from dragoman.storage.tables.audit import AuditTable
 from dragoman.storage.tables.database import Connection, replacing
 
 _log = logging.getLogger("dragoman.accounts")
+
+R = TypeVar("R", bound=AccessRules)
 
 
 class _Membership(Struct, frozen=True):
@@ -195,7 +198,7 @@ def _asked_keys(
                 name=name,
                 created=created,
                 removed=removed,
-                rules=_read_rules(_without_shares(rules, name)),
+                rules=_zones_checked(_read_rules(_without_shares(rules, name)), name),
                 secrets=tuple(secrets.get(name, ())),
             )
             for name, created, removed, rules in rows
@@ -217,6 +220,15 @@ def _without_shares(stored: str, name: str) -> str:
     return _encode(rules).decode()
 
 
+def _zones_checked(rules: R, name: str) -> R:
+    """The rules; a limit of which this machine does not know the time zone is reported."""
+    for limit in rules.limits:
+        if not knows_zone(limit.zone):
+            message = "%s: the time zone %s of a limit is not known here: requests are refused"
+            _log.error(message, name, limit.zone)
+    return rules
+
+
 def asked_teams(connection: Connection, version: int) -> Callable[[], tuple[StoredTeam, ...]]:
     """Request the teams that changed after a version; the result reads them, by name."""
     rows = connection.execute(
@@ -228,7 +240,7 @@ def asked_teams(connection: Connection, version: int) -> Callable[[], tuple[Stor
             name=name,
             created=created,
             removed=removed,
-            rules=_read_team_rules(_without_shares(rules, name)),
+            rules=_zones_checked(_read_team_rules(_without_shares(rules, name)), name),
         )
         for name, created, removed, rules in rows
     )

@@ -324,7 +324,9 @@ class PoolTables:
             for name, until in claims.items():
                 done = connection.execute(
                     "INSERT INTO claims (name, until) VALUES (?1, ?2) ON CONFLICT (name)"
-                    " DO UPDATE SET until = ?2 WHERE claims.until <= ?3",
+                    " DO UPDATE SET until = ?2 WHERE claims.until <= ?3"
+                    # Of a clock that was far ahead.
+                    " OR claims.until > ?2 + 86400",
                     (name, until + ahead_s, now + ahead_s),
                 )
                 if done.rowcount:

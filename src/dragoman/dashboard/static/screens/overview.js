@@ -13,6 +13,7 @@ import { Pair } from "../components/protocols.js";
 import { ACCOUNT_STATES, Glyph } from "../components/status.js";
 import { Attention, statesOf } from "./overview_attention.js";
 import { Charts } from "./overview_charts.js";
+import { AT_FAULT, kindsBy } from "./overview_errors.js";
 import { Figures } from "./overview_figures.js";
 
 const POLL_MS = 10_000;
@@ -165,40 +166,36 @@ function UpstreamBar({ name, states }) {
   `;
 }
 
-/**
- * The fill of the bars of errors whose kind is the gateway's or an upstream's fault.
- * @type {Record<string, string>}
- */
-const ERROR_FILLS = {
-  rate_limited: "cool",
-  no_account: "out",
-  overloaded: "out",
-  upstream: "out",
-  timeout: "out",
-};
+/** The fill of the bars of errors by whose fault they are. */
+const ERROR_FILLS = /** @type {const} */ ({ gateway: "out", upstream: "cool", caller: "quiet" });
 
 /**
  * The most frequent kinds of errors.
- * @param {{ errors: Record<string, number> }} props
+ * @param {{ errors: Api.SeriesAnswer["errors"] }} props
  */
 function ErrorKinds({ errors }) {
-  const kinds = Object.entries(errors).sort(ascending(([, number]) => -number));
+  const kinds = /** @type {const} */ (["gateway", "upstream", "caller"])
+    .flatMap((atFault) =>
+      kindsBy(errors, atFault).map(([kind, number]) => ({ atFault, kind, number })),
+    )
+    .sort(ascending(({ number }) => -number));
   if (!kinds.length) return html`<${Panel} title="Errors by kind"><${Empty}>None.<//><//>`;
-  const most = kinds[0][1];
+  const most = kinds[0].number;
   return html`
     <${Panel} title="Errors by kind">
       <div class="body">
         <ul class="bars">
           ${kinds.slice(0, MOST_ERRORS).map(
-            ([kind, number]) => html`
+            ({ atFault, kind, number }) => html`
               <li>
-                <a class="ink ellipsis" href=${withQuery("/ui/requests", { error: kind })}>
-                  ${printable(kind)}
+                <a class="ink ellipsis" href=${withQuery("/ui/requests", { error: kind })}
+                  title=${"through " + AT_FAULT[atFault]}>
+                  ${printable(kind)} <span class="faint">${atFault}</span>
                 </a>
                 <svg width="100%" height="8" aria-hidden="true">
                   <rect width="100%" height="8" rx="1" class="f-sunken" />
                   <rect width=${(100 * number) / most + "%"} height="8" rx="1"
-                    class=${"f-" + (ERROR_FILLS[kind] || "quiet")} />
+                    class=${"f-" + ERROR_FILLS[atFault]} />
                 </svg>
                 <span class="num">${count(number)}</span>
               </li>

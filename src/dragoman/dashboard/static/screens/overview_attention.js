@@ -1,17 +1,18 @@
 /** What needs attention, in words, each with where to look. */
 import { html } from "../lib/html.js";
 import { encoded } from "../lib/api.js";
-import { ascending, count, countdown, percent, plural, printable, sum } from "../lib/format.js";
+import { count, countdown, percent, plural, printable, sum } from "../lib/format.js";
 import { withQuery } from "../lib/navigation.js";
 import { formatTime, now, unixTime } from "../lib/time.js";
 import { ACCOUNT_STATES, Glyph } from "../components/status.js";
-import { faultsOf } from "./overview_errors.js";
+import { AT_FAULT, errorsBy, kindsBy } from "./overview_errors.js";
 
 const MOST_LINES = 6;
 /** The share of an upstream's accounts that cool before it is worth a line. */
 const COOLING_SHARE = 0.25;
-/** The share of requests that fail before it is worth a line, and of how many at least. */
-const ERROR_SHARE = 0.2;
+/** The share of requests that fail by somebody's fault before it is worth a line. */
+const ERROR_SHARES = /** @type {const} */ ({ gateway: 0.1, upstream: 0.1, caller: 0.5 });
+/** Of how many requests at least. */
 const FEWEST_REQUESTS = 5;
 
 /**
@@ -118,28 +119,46 @@ function unpricedLines({ unpriced_budgets: budgets }) {
 }
 
 /**
- * A large share of requests that failed by a fault of the gateway, its accounts or an upstream.
+ * Large shares of requests that failed, by whose fault.
  * @param {Api.SeriesAnswer} series
  * @returns {Line[]}
  */
 function errorLines({ requests, errors }) {
-  const faults = faultsOf(errors).sort(ascending(([, number]) => -number));
-  const bad = sum(faults.map(([, number]) => number));
   const total = sum(Object.values(requests).flat());
-  if (total < FEWEST_REQUESTS || bad < ERROR_SHARE * total) return [];
-  const [[kind]] = faults;
-  return [
-    {
-      shape: "square",
-      text: html`
-        ${count(bad)} of ${count(total)} requests failed (${percent(bad, total)} %), most often
-        ${" with "}<b class="strong">${printable(kind)}</b>.
-      `,
-      link: withQuery("/ui/requests", { error: kind }),
-      linkText: "Show requests",
-    },
-  ];
+  if (total < FEWEST_REQUESTS) return [];
+  return /** @type {const} */ (["gateway", "upstream", "caller"]).flatMap((atFault) => {
+    const bad = errorsBy(errors, atFault);
+    if (!bad || bad < ERROR_SHARES[atFault] * total) return [];
+    const [[kind]] = kindsBy(errors, atFault);
+    return [
+      {
+        shape: "square",
+        text: html`
+          ${count(bad)} of ${count(total)} requests failed (${percent(bad, total)} %) through
+          ${" "}${AT_FAULT[atFault]}, most often with <b class="strong">${printable(kind)}</b>.
+        `,
+        link: withQuery("/ui/requests", { error: kind }),
+        linkText: "Show requests",
+      },
+    ];
+  });
 }
+
+/**
+ * Upstreams that refuse all of their accounts alike.
+ * @param {Api.Health} health
+ * @returns {Line[]}
+ */
+const restingLines = ({ resting }) =>
+  Object.entries(resting).map(([upstream, why]) => ({
+    shape: "square",
+    text: html`
+      <b class="strong">${printable(upstream)}</b> rests, and one account at a time tries it:
+      ${" "}${printable(why)}.
+    `,
+    link: withQuery("/ui/accounts", { q: `upstream:${upstream}` }),
+    linkText: "Show accounts",
+  }));
 
 /**
  * Faults of the gateway's own storage.
@@ -170,6 +189,7 @@ function storageLines({ store, limits }) {
  */
 export function Attention({ series, health, keys, teams }) {
   const lines = [
+    ...restingLines(health),
     ...errorLines(series),
     ...accountLines(health),
     ...limitLines("key", keys),

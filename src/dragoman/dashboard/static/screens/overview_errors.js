@@ -1,24 +1,30 @@
-/** Whose fault errors are, as far as their kinds show it. */
+/** Errors by whose fault they are. */
+import { ascending, sum } from "../lib/format.js";
 
-/** Kinds of errors that callers cause; a refused key may be theirs or that of an account. */
-const CALLER_FAULTS = [
-  "invalid_request",
-  "context_too_long",
-  "not_found",
-  "model_not_found",
-  "method_not_allowed",
-  "request_timeout",
-  "conflict",
-  "too_large",
-  "unsupported_media_type",
-  "unprocessable",
-  "upgrade_required",
-  "client_gone",
-];
+/** How each is called in a sentence. */
+export const AT_FAULT = /** @type {const} */ ({
+  gateway: "the gateway or its accounts",
+  upstream: "an upstream",
+  caller: "their callers",
+});
 
 /**
- * The kinds of errors, with their numbers, that the gateway, its accounts or an upstream cause.
- * @param {Record<string, number>} errors
+ * The number of errors that somebody caused.
+ * @param {Api.SeriesAnswer["errors"]} errors
+ * @param {keyof typeof AT_FAULT} atFault
  */
-export const faultsOf = (errors) =>
-  Object.entries(errors).filter(([kind]) => !CALLER_FAULTS.includes(kind));
+export const errorsBy = (errors, atFault) => sum(Object.values(errors[atFault]));
+
+/**
+ * The number of errors that are not their callers' fault.
+ * @param {Api.SeriesAnswer["errors"]} errors
+ */
+export const failuresOf = (errors) => errorsBy(errors, "gateway") + errorsBy(errors, "upstream");
+
+/**
+ * The kinds of errors that somebody caused, the most frequent first.
+ * @param {Api.SeriesAnswer["errors"]} errors
+ * @param {keyof typeof AT_FAULT} atFault
+ */
+export const kindsBy = (errors, atFault) =>
+  Object.entries(errors[atFault]).sort(ascending(([, number]) => -number));

@@ -3,7 +3,7 @@ import { html } from "../lib/html.js";
 import { compact, count, duration, known, percent, plural, sum } from "../lib/format.js";
 import { Spark } from "../components/chart.js";
 import { Unknown } from "../components/layout.js";
-import { faultsOf } from "./overview_errors.js";
+import { failuresOf } from "./overview_errors.js";
 
 /** @param {number} rate */
 const perSecond = (rate) => (rate < 10 ? rate.toFixed(2) : compact(rate)) + "/s";
@@ -17,7 +17,7 @@ function totalsOf({ requests, tokens, step_s: step, ...series }) {
   const cached = sum(tokens.cached);
   const input = sum(tokens.input) + cached;
   const total = sum(Object.values(requests).flat());
-  const errors = sum(faultsOf(series.errors).map(([, number]) => number));
+  const errors = failuresOf(series.errors);
   const seconds = Math.max(1, known(requests.answered).length * step);
   return {
     requests: total,
@@ -109,7 +109,7 @@ export function Figures({ series, before, health, rates }) {
       note:
         earlierNote(earlier.errorShare, (share) => share + " %") ||
         count(totals.errors) + " requests",
-      values: each((index) => sum([requests.failed[index], requests.limited[index]])),
+      values: requests.failed,
     },
     {
       label: "First token, p95",
