@@ -110,6 +110,17 @@ def test_what_an_operator_does_to_an_account_is_logged_once(
     assert sum(line.endswith(": active") or '"account a: active"' in line for line in told) == 2
 
 
+def test_warnings_of_the_configuration_are_lines_of_the_log(
+    tmp_path: Path, simulator: RunningSimulator
+) -> None:
+    price = '[[prices]]\nmodel = "x"\ninput = "2000"\noutput = "1"\n'
+    with gateway_process(tmp_path, simulator.base_url, {"a": "sk-a"}, tables=price) as gateway:
+        pass
+    first = json.loads(gateway.log.splitlines()[0])
+    assert first["level"] == "warning"
+    assert "prices[0].input: more than 1000 dollars" in first["message"]
+
+
 @pytest.mark.parametrize("api", APIS)
 def test_a_request_that_a_limit_refuses_names_it(
     simulator: RunningSimulator, tmp_path: Path, api: str

@@ -275,6 +275,13 @@ def test_a_changed_configuration_makes_new_pods(objects: Render, usual: dict[str
     assert mark(objects(replicas=3)) == mark(usual)
 
 
+def test_an_image_may_be_given_by_its_digest(render: Render) -> None:
+    digest = f"sha256:{'0' * 64}"
+    image = {"repository": "registry.example.com/dragoman", "digest": digest}
+    assert f"registry.example.com/dragoman@{digest}" in str(render(image=image))
+    assert "image" in render(image={**image, "digest": "latest"})["error"]
+
+
 @pytest.mark.parametrize(
     ("values", "why"),
     [

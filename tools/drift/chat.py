@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dragoman.protocols import finish_words
-from dragoman.protocols.openai_chat import wire
+from dragoman.protocols.openai_chat import loose, shapes, wire
+from dragoman.protocols.reading import members_of
 from tools.drift.known import WHOLE, Object, Tagged, Vocabulary, named
 
 _CALL = named({"id", "index", "type"}, function=named({"name", "arguments"}))
@@ -28,7 +29,7 @@ _ANNOTATIONS = Tagged(
     }
 )
 _SAID = Object(
-    wire.DELTA_FIELDS | wire.ANSWER.keys(),
+    members_of(shapes.Said) | loose.ANSWER.keys(),
     {
         "tool_calls": _CALLS,
         "function_call": named({"name", "arguments"}),
@@ -57,9 +58,10 @@ _USAGE = Object(
 
 
 def _top(said: str) -> Object:
-    choice = Object(wire.CHOICE_FIELDS, {said: _SAID, "finish_reason": _FINISH, "logprobs": WHOLE})
+    known = members_of(shapes.Choice)
+    choice = Object(known, {said: _SAID, "finish_reason": _FINISH, "logprobs": WHOLE})
     return Object(
-        wire.CHUNK_FIELDS | wire.ANSWER.keys(),
+        members_of(shapes.Answer) | loose.ANSWER.keys(),
         {"choices": choice, "usage": _USAGE, "service_tier": Vocabulary(wire.SERVICE_TIERS)},
     )
 

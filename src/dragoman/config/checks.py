@@ -17,6 +17,7 @@ from dragoman.config.access_rules import ANYONE
 from dragoman.config.convert import suggestion
 from dragoman.config.extras import missing_extra
 from dragoman.config.files import BadFileName, file_at
+from dragoman.config.limits import limit_faults
 from dragoman.config.names import covers
 from dragoman.config.secret import Secret, UnavailableSecret
 from dragoman.config.settings import Client, Config, OwnPrice, Route, Storage
@@ -53,6 +54,8 @@ def errors(config: Config) -> Iterator[Fault]:
             yield from _secret_url(proxy, ("upstreams", index, "proxies", number), _PROXIES)
         yield from rule_checks.errors(upstream.rules, ("upstreams", index, "rules"))
     for index, account in enumerate(config.accounts):
+        for place, problem in limit_faults(account.limits):
+            yield ("accounts", index, *place), problem
         if _is_quoted(account.key):
             yield ("accounts", index, "key"), "has quotes around it: take them off where it is"
         if account.proxy is not None:

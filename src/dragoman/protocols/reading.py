@@ -420,9 +420,12 @@ class _Walks:
         problem = f"must be one of {_listed(known)}"
         # As to the decoder, one that is not in a union may leave its tag out.
         alone = self._struct(kinds[0]) if len(kinds) == 1 else None
+        is_answer = self._mode == "answer"
 
         def walk(value: JsonObject, place: _Place, extras: list[Extra]) -> Any:
             tag = value.get(tag_field)
+            if is_answer and type(tag) is not str:
+                tag = None
             if tag is None and alone is not None:
                 return alone(value, place, extras)
             if tag is None:

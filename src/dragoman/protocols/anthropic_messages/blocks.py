@@ -244,7 +244,7 @@ class Blocks(Struct, eq=False):
                 found = [Annotated(search.number, UrlCitation(url=url)) for url in sources]
                 return [*found, *self._query(search), Closed(search.number)]
         loss = LossKind.KNOB if is_hosted(kind) else LossKind.CONTENT
-        detail = f"a block of type {kind[:60]} {NO_COUNTERPART}"
+        detail = f"a block of type {_type_of(start)} {NO_COUNTERPART}"
         self._inbound.ledger.add(f"content[{number}]", loss, detail)
         return []
 
@@ -471,7 +471,8 @@ _END_PIECES = frozenset(str(piece.__struct_config__.tag) for piece in _OPENS)
 
 def _type_of(one: Piece | AnswerBlock) -> str:
     """The type of a piece, or of a block."""
-    return one.kind[:60] if isinstance(one, Other) else str(one.__struct_config__.tag)
+    kind = one.kind if isinstance(one, Other) else str(one.__struct_config__.tag)
+    return kind[:60] or "unknown"
 
 
 def _text_of(piece: Piece) -> str:

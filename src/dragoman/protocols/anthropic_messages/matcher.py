@@ -107,7 +107,7 @@ def _is_empty(block: AnswerBlock) -> bool:
 
 def _is_readable(piece: Piece) -> bool:
     """Whether a reader finds content in a piece that is not of its block's type."""
-    if not isinstance(piece, Other):
+    if not isinstance(piece, Other) or not piece.kind:
         return True
     return any(piece.value.get(name) for name in ("text", "thinking", "partial_json", "signature"))
 

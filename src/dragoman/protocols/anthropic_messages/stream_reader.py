@@ -39,6 +39,7 @@ from dragoman.protocols.anthropic_messages.shapes import (
     ANSWER,
     EVENT,
     Answer,
+    AnswerText,
     AnyEvent,
     BlockDelta,
     BlockStart,
@@ -132,6 +133,8 @@ class MessagesReader:
         Raises:
             UpstreamError: it is unusable.
         """
+        if isinstance(answer.content, str):
+            answer.content = [AnswerText(answer.content)] if answer.content else []
         return self._message_start(MessageStart(answer), extras) + self._message_stop([])
 
     def finish(self) -> Iterable[Event]:
@@ -202,12 +205,12 @@ class MessagesReader:
     def _content(self, message: Answer) -> list[Event]:
         """Read the blocks in a message start. Events that spell them again are repetitions."""
         content = message.content
-        if not content or message == self._first:
+        if not content or isinstance(content, str) or message == self._first:
             return []
         if self._first is not None:
             raise UpstreamError.unreadable(_SECOND)
         self._first = message
-        return self._blocks.take_all([content] if isinstance(content, str) else content)
+        return self._blocks.take_all(content)
 
     def _note_stop(self, stop: Stop) -> None:
         for name in Stop.__struct_fields__:
@@ -252,10 +255,12 @@ class MessagesReader:
             report_extras(ledger, extras)
             return []
         report_unknown(ledger, {extra.path: extra.value for extra in extras}, SPEAKING)
-        if not self._blocks.count:
-            return self._content(Answer(content=answer.content))
         content = answer.content
-        return self._blocks.complete([content] if isinstance(content, str) else content)
+        if isinstance(content, str):
+            content = [AnswerText(content)]
+        if not self._blocks.count:
+            return self._content(Answer(content=content))
+        return self._blocks.complete(content)
 
     def _counted(self) -> Usage:
         return read_usage(self._usage, searches=self._inbound.counts_searches)

@@ -30,7 +30,7 @@ CODEC = Codec(
         keepalive=COMMENT,
         tool_name_limit=64,
         taken_stops=taken_stops,
-        answer_writer=ChatWriter,
+        answer_writer=ChatWriter.of,
         options=ChatOptions,
     ),
     passthrough=PASSTHROUGH,

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from dragoman.canonical.blocks import Annotation, ForeignCitation, UrlCitation
+from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
-from dragoman.protocols.openai_chat.visibility import Reporter
+
+NO_COUNTERPART = "has no counterpart downstream"
 
 
 def read_annotation(raw: JsonObject, offset: int) -> Annotation:
@@ -39,15 +41,16 @@ def _text(value: Any) -> str:
 
 
 def write_annotations(
-    annotations: Iterable[Annotation], start: int, end: int, report: Reporter
+    annotations: Iterable[Annotation], start: int, end: int, ledger: Ledger
 ) -> list[JsonObject]:
     """Citations of a text block from `start` to `end` in the whole message."""
     written: list[JsonObject] = []
     for annotation in annotations:
         if not isinstance(annotation, UrlCitation):
-            report.foreign_citation()
+            ledger.add("annotations", LossKind.KNOB, "only citations of URLs can be shown")
             continue
-        report.citation(annotation)
+        if annotation.cited_text is not None:
+            ledger.add("annotations.cited_text", LossKind.KNOB, NO_COUNTERPART)
         citation = {
             "start_index": start if annotation.start is None else start + annotation.start,
             "end_index": end if annotation.end is None else start + annotation.end,

@@ -6,43 +6,33 @@ call: as an entry of `reasoning_details` with the type `tool_call`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_chat.shapes import CallPiece, FunctionPiece
 
 _TYPE: Final = "tool_call"
-_CARRIED: Final = frozenset({"extra_content", "thought_signature"})
-_READ: Final = frozenset({"index", "id", "type", "function", "custom"})
-_READ_INSIDE: Final = frozenset({"name", "arguments", "parameters", "input"})
 
 
-def call_entry(fragment: JsonObject) -> JsonObject | None:
+def call_entry(piece: CallPiece) -> JsonObject | None:
     """The entry with the state in a fragment of a call; None if it has none."""
-    function = fragment.get("function")
-    inner = _carried(function) if type(function) is dict else {}
-    own = _carried(fragment)
+    own = _carried(piece)
+    inner = {} if piece.function is None else _carried(piece.function)
     if not own and not inner:
         return None
     # The text under `data` marks the entry as state that only its maker reads.
     state = to_json_text({"call": own, "function": inner})
-    return {"type": _TYPE, "id": fragment.get("id"), "data": state, "call": own, "function": inner}
+    return {"type": _TYPE, "id": piece.id, "data": state, "call": own, "function": inner}
 
 
-def unread_members(fragment: JsonObject) -> Iterator[str]:
-    """The paths of the members of a fragment that nobody reads."""
-    function = fragment.get("function")
-    read = _READ if type(function) is dict or "custom" in fragment else _READ | _READ_INSIDE
-    for name, value in fragment.items():
-        if name not in read and name not in _CARRIED and value not in _EMPTY:
-            yield name
-    for name, value in function.items() if type(function) is dict else ():
-        if name not in _READ_INSIDE and name not in _CARRIED and value not in _EMPTY:
-            yield f"function.{name}"
-
-
-_EMPTY: Final[tuple[Any, ...]] = (None, "", [], {}, False)
+def _carried(piece: CallPiece | FunctionPiece) -> JsonObject:
+    state = {
+        "extra_content": piece.extra_content,
+        "thought_signature": piece.thought_signature,
+    }
+    return {name: value for name, value in state.items() if value}
 
 
 def split_entries(entries: Iterable[Any]) -> tuple[list[Any], list[JsonObject]]:
@@ -69,7 +59,3 @@ def put_back(entries: Iterable[JsonObject], ids: list[str], calls: list[JsonObje
         if entry.get("function") and type(function) is dict:
             call = {**call, "function": {**function, **entry["function"]}}
         calls[place] = {**call, **(entry.get("call") or {})}
-
-
-def _carried(member: JsonObject) -> JsonObject:
-    return {name: member[name] for name in _CARRIED if member.get(name)}

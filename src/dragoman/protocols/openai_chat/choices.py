@@ -6,41 +6,37 @@ another (GitHub Copilot does), and some have a finish reason in every chunk.
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct
 
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.finish import Finish
-from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import failure, is_failure, plain, unknown_finish
-from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.finish import is_cut, is_known_reason, read_finish
+from dragoman.protocols.openai_chat.shapes import Choice, Said
 
 _TEXT, _CALLS = "text", "calls"
-_CONTENT_FIELDS = wire.DELTA_FIELDS - {"role", "annotations"}
-_NOTHING: JsonObject = {}
+_CALLING = ("tool_calls", "function_call")
+_NOTHING = Said()
 
 
 class Choices(Struct, eq=False):
-    """The choices seen so far and how each ended. `source` is the member with a choice's content,
-    `delta` or `message`."""
+    """The choices seen so far and how each ended."""
 
-    source: str
-    index: int = 0
-    """Index of the last choice."""
-    last: JsonObject = {}
-    reasons: dict[int, tuple[str, JsonObject]] = {}
-    """The lower-case finish reason of each choice that has one, and the choice object with it."""
+    last: Choice | None = None
+    reasons: dict[int, tuple[str, Choice]] = {}
+    """The lower-case finish reason of each choice that has one, and the choice with it."""
     shares: dict[str, int] | None = None
     """The index of the choice with the text and of the one with the calls, if there are several."""
 
-    def begin(self, choice: JsonObject) -> bool:
+    @property
+    def index(self) -> int:
+        """Index of the last choice."""
+        return 0 if self.last is None else self.last.index
+
+    def begin(self, choice: Choice) -> bool:
         """Take the next choice. Returns whether there are several, which then have to `share`."""
-        index = choice.get("index")
-        self.index = index if type(index) is int else 0
         self.last = choice
-        return self.index != 0 or self.shares is not None
+        return choice.index != 0 or self.shares is not None
 
     def share(self, *, text: bool, calls: bool) -> None:
         """Assign the last choice its share, as one of several; `text` and `calls`: content before
@@ -51,9 +47,9 @@ class Choices(Struct, eq=False):
         """
         if self.shares is None:
             self.shares = {share: 0 for share, was in ((_TEXT, text), (_CALLS, calls)) if was}
-        received = content_of(self.last, self.source)
-        for share, names in _SHARES.items():
-            has = any(received.get(name) for name in names)
+        said = self._said
+        has_text, has_calls = said.content or said.refusal, said.tool_calls or said.function_call
+        for share, has in ((_TEXT, has_text), (_CALLS, has_calls)):
             if has and self.shares.setdefault(share, self.index) != self.index:
                 raise UpstreamError.unreadable("it has more than one choice")
 
@@ -62,24 +58,35 @@ class Choices(Struct, eq=False):
         each piece. Its last finish reason counts, as in the official SDK."""
         self.reasons.pop(self.index, None)
 
-    def end(self, reason: Any, *, strict: bool = True) -> bool:
+    def end(self, reason: str, *, strict: bool = True) -> bool:
         """Record the finish reason of the last choice. Returns whether some server uses it; an
         unknown one is an ordinary end, unless `strict`.
 
         Raises:
             UpstreamError: it means a failure, or cannot be an end.
         """
-        word = plain(reason) if type(reason) is str else ""
+        word, last = plain(reason), self.last
         is_known = is_known_reason(word)
         if not is_known and (strict or not word or is_failure(reason)):
             raise UpstreamError(failure(reason) if is_failure(reason) else unknown_finish(reason))
-        self.reasons[self.index] = word, self.last
+        assert last is not None
+        self.reasons[last.index] = word, last
         return is_known
+
+    @property
+    def _said(self) -> Said:
+        """The content of the last choice, in whichever member it has it."""
+        last = self.last
+        if last is None:
+            return _NOTHING
+        if last.delta is not None and (last.delta.has_content or last.message is None):
+            return last.delta
+        return last.message or (Said(content=last.text) if last.text else _NOTHING)
 
     @property
     def last_has_content(self) -> bool:
         """Whether the last choice has content."""
-        return has_content(content_of(self.last, self.source))
+        return self._said.has_content
 
     @property
     def ended_with_calls(self) -> bool:
@@ -94,10 +101,10 @@ class Choices(Struct, eq=False):
     @property
     def ended_blank(self) -> bool:
         """Whether the last chunk marked the end with an empty finish reason, as some servers do."""
-        if self.reasons or self.last.get("finish_reason") != "":
+        last = self.last
+        if last is None or self.reasons or last.finish_reason != "":
             return False
-        delta = self.last.get(self.source)
-        return not (delta if type(delta) is str else type(delta) is dict and has_content(delta))
+        return last.delta is None or not last.delta.has_content
 
     def finish(self, *, has_calls: bool) -> Finish | None:
         """The end of the answer; None if a choice with a share in it has not ended. An answer with
@@ -110,53 +117,3 @@ class Choices(Struct, eq=False):
         else:
             ended = None
         return None if ended is None else read_finish(*ended, has_calls=has_calls)
-
-
-_CALLING = ("tool_calls", "function_call")
-_SHARES = {_TEXT: ("content", "refusal"), _CALLS: ("tool_calls", "function_call")}
-
-
-def indexed(choices: list[Any]) -> list[JsonObject]:
-    """The choices of a chunk, indexed by position if their indexes are not distinct.
-
-    Raises:
-        UpstreamError: they are not objects.
-    """
-    if not all(type(choice) is dict for choice in choices):
-        raise UpstreamError.unreadable("its choices are not objects")
-    if len({str(choice.get("index")) for choice in choices}) == len(choices):
-        return choices
-    return [{**choice, "index": index} for index, choice in enumerate(choices)]
-
-
-def with_own_delta(choice: JsonObject, source: str) -> JsonObject:
-    """The choice in the protocol's form if its content is outside `source` instead of in it;
-    else the choice unchanged.
-
-    Raises:
-        UpstreamError: its own content contradicts its delta.
-    """
-    own = {name: choice[name] for name in _CONTENT_FIELDS if choice.get(name)}
-    if not own:
-        return choice
-    received = content_of(choice, source)
-    remaining = {name: value for name, value in choice.items() if name not in own}
-    if has_content(received):
-        if any(received.get(name) != own[name] for name in own):
-            raise UpstreamError.unreadable("a choice does not say what its delta says")
-        return remaining
-    return {**remaining, source: {**received, **own}}
-
-
-def content_of(choice: JsonObject, source: str) -> JsonObject:
-    """The content of a choice, in whichever member it has it."""
-    for place in (source, "message", "text"):
-        received = choice.get(place)
-        if received:
-            return received if type(received) is dict else {"content": received}
-    return _NOTHING
-
-
-def has_content(delta: JsonObject) -> bool:
-    """Whether a delta or message has content."""
-    return any(delta.get(name) for name in _CONTENT_FIELDS)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
+
 from dragoman.canonical.blocks import (
     Audio,
     Base64,
@@ -29,21 +31,14 @@ from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 
 
-class PartWriter:
+class PartWriter(Struct, eq=False):
     """Writes blocks as content parts of one request.
 
     Cache marks are collected while parts are written; `finish` leaves the last four.
     """
 
-    __slots__ = ("_capabilities", "_ledger", "_marked", "_names", "_options", "_outbound")
-
-    def __init__(self, outbound: Outbound) -> None:
-        self._capabilities = outbound.capabilities
-        self._outbound = outbound
-        self._ledger = outbound.ledger
-        self._names = outbound.names
-        self._options = outbound.options
-        self._marked: list[tuple[JsonObject, str]] = []
+    _outbound: Outbound
+    _marked: list[tuple[JsonObject, str]] = []
 
     def parts(self, block: Block) -> list[JsonObject]:
         """The parts that express `block`; what they cannot express goes into the ledger."""
@@ -70,7 +65,7 @@ class PartWriter:
 
     def mark(self, part: JsonObject | None, cache: CacheMark, path: str) -> None:
         """Put a cache mark on a part, if the upstream takes it; report it otherwise."""
-        if part is None or not self._capabilities.prompt_cache_breakpoints:
+        if part is None or not self._outbound.capabilities.prompt_cache_breakpoints:
             self._lose(path, LossKind.KNOB, "the cache mark is not sent")
             return
         mark: JsonObject = {"mode": "explicit"}
@@ -88,7 +83,7 @@ class PartWriter:
             self._lose(path, LossKind.KNOB, "only the last four cache marks are sent")
 
     def _lose(self, path: str, kind: LossKind, detail: str) -> None:
-        self._ledger.add(path, kind, detail)
+        self._outbound.ledger.add(path, kind, detail)
 
     def _parts(self, block: Block) -> list[JsonObject]:
         if type(block) is Text:
@@ -110,13 +105,13 @@ class PartWriter:
                 return self._search_result(block)
             case ToolReference():
                 self._lose(block.path, LossKind.CONVERTED, "a found tool is named in text")
-                name = self._names.outward(block.name, block.namespace)
+                name = self._outbound.names.outward(block.name, block.namespace)
                 return [text_part(f"The tool {name} is now available.")]
             case Foreign() if block.text:
                 self._lose(block.path, LossKind.CONVERTED, f"the text of {block.type} is sent")
                 return [text_part(block.text)]
             case Foreign():
-                kind = block.loss_on(self._options)
+                kind = block.loss_on(self._outbound.options)
                 self._lose(block.path, kind, f"{block.type} has no counterpart upstream")
             case _:
                 self._lose(block.path, LossKind.CONTENT, "has no place in this message upstream")
@@ -134,7 +129,7 @@ class PartWriter:
             self._lose(f"{message}.phase", LossKind.KNOB, "has no counterpart upstream")
 
     def _image(self, block: Image) -> list[JsonObject]:
-        if not self._capabilities.images:
+        if not self._outbound.capabilities.images:
             self._lose(block.path, LossKind.CONTENT, "the upstream takes no images")
             return []
         source = block.source
@@ -172,7 +167,7 @@ class PartWriter:
                     return []
                 named = {"filename": block.title} if block.title else {}
                 return self._with_context(block, [_file_part({"file_id": file_id, **named})])
-            case Base64() as source if self._capabilities.of(ChatCapabilities).chat_files:
+            case Base64() as source if self._outbound.capabilities.of(ChatCapabilities).chat_files:
                 name = block.title or _file_name(source.media_type)
                 file = {"filename": name, "file_data": _data_url(source)}
                 return self._with_context(block, [_file_part(file)])

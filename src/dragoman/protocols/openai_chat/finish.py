@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dragoman.canonical.finish import Finish, FinishReason
-from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import (
     FILTER_WORDS,
     LENGTH_WORDS,
@@ -14,6 +11,7 @@ from dragoman.protocols.finish_words import (
     is_failure,
     plain,
 )
+from dragoman.protocols.openai_chat.shapes import AnyChoice
 
 _STOP = Finish(FinishReason.STOP)
 _CALLED = Finish(FinishReason.TOOL_CALLS)
@@ -50,7 +48,7 @@ def is_cut(word: str) -> bool:
     return word in LENGTH_WORDS or word in FILTER_WORDS
 
 
-def read_finish(word: str, choice: JsonObject, *, has_calls: bool) -> Finish:
+def read_finish(word: str, choice: AnyChoice, *, has_calls: bool) -> Finish:
     """The end of an answer from its `finish_reason`, in lower case and known, and its choice."""
     if word in LENGTH_WORDS:
         return Finish(FinishReason.LENGTH)
@@ -59,8 +57,7 @@ def read_finish(word: str, choice: JsonObject, *, has_calls: bool) -> Finish:
     # Servers confuse stop and tool_calls both ways: what was produced decides.
     if has_calls:
         return _CALLED
-    for name in ("stop_reason", "matched_stop"):
-        matched: Any = choice.get(name)
+    for matched in (choice.stop_reason, choice.matched_stop):
         if type(matched) is str and matched and matched not in _OWN_ENDS:
             return Finish(FinishReason.STOP_SEQUENCE, matched)
     return _STOP

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
 from dragoman import jsontext
 from dragoman.canonical.errors import UpstreamError
-from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import NOTHING, AnswerWriter, Passed, to_json
 from dragoman.protocols.error_body import is_error, is_readable
 from dragoman.protocols.fields import JsonObject
@@ -25,162 +24,14 @@ from dragoman.protocols.matching import (
     is_object,
 )
 from dragoman.protocols.openai_chat.finish import is_foreign_reason
+from dragoman.protocols.openai_chat.shapes import Answer, CallPiece, Choice, Said
 from dragoman.protocols.openai_chat.usage import read_usage
 from dragoman.protocols.openai_errors import fault_of
+from dragoman.protocols.reading import Reader
 from dragoman.sse import DONE, Frame, encode, escape
 
-# --- shapes -------------------------------------------------------------------------------------
-#
-# A member declared as None has content with some servers: then the stream reader takes over.
-# Undeclared members pass.
-
-
-class Function(Struct):
-    """The function in a call, or in a fragment of one."""
-
-    name: str | None = None
-    arguments: str | None = None
-    parameters: None = None
-    input: None = None
-
-
-class Custom(Struct):
-    """The custom tool in a call, or in a fragment of one."""
-
-    name: str | None = None
-    input: str | None = None
-
-
-class Fragment(Struct):
-    """A call, or a piece of one."""
-
-    index: int = -1
-    id: str | None = None
-    type: Literal["function", "custom", None] = None
-    function: Function | None = None
-    custom: Custom | None = None
-    name: None = None
-    arguments: None = None
-
-    @property
-    def called(self) -> str:
-        """The name of the tool, empty if it has none."""
-        body = self.custom or self.function
-        return "" if body is None else body.name or ""
-
-    @property
-    def text(self) -> str:
-        """Its arguments, or the input of a custom tool."""
-        if self.custom is not None:
-            return self.custom.input or ""
-        return "" if self.function is None else self.function.arguments or ""
-
-
-class Message(Struct):
-    """A message, or a piece of one."""
-
-    role: Literal["assistant", None] = None
-    content: str | None = None
-    refusal: str | None = None
-    reasoning: str | None = None
-    reasoning_content: str | None = None
-    reasoning_details: list[Any] | None = None
-    reasoning_text: None = None
-    tool_calls: list[Fragment] | None = None
-    function_call: Function | None = None
-    annotations: list[Any] | None = None
-    audio: Any = None
-    text: None = None
-    thinking: None = None
-    message: None = None
-
-    def texts(self) -> list[tuple[str, str]]:
-        """The members that are non-empty texts, in the readers' order. Some servers repeat the same
-        reasoning in two members."""
-        thought = self.reasoning_content or self.reasoning
-        named = "reasoning_content" if self.reasoning_content else "reasoning"
-        found = ((named, thought), ("content", self.content), ("refusal", self.refusal))
-        return [(member, text) for member, text in found if text]
-
-    def thinks_only(self) -> bool:
-        """Whether it has no content other than plain reasoning text."""
-        return not (
-            self.content
-            or self.refusal
-            or self.tool_calls
-            or self.reasoning_details
-            or self.function_call
-            or self.audio
-        )
-
-    def is_empty(self) -> bool:
-        """Whether it has no content."""
-        return self.thinks_only() and not (self.reasoning_content or self.reasoning)
-
-
-class Choice(Struct):
-    """A choice of a stream."""
-
-    index: int = 0
-    delta: Message | None = None
-    finish_reason: str | None = None
-    logprobs: Any = None
-    stop_reason: Any = None
-    matched_stop: Any = None
-    content: None = None
-    refusal: None = None
-    reasoning: None = None
-    reasoning_content: None = None
-    function_call: None = None
-    text: None = None
-    thinking: None = None
-    tool_calls: None = None
-    message: None = None
-
-
-class Chunk(Struct):
-    """An event of a stream."""
-
-    id: str | None = None
-    model: str | None = None
-    created: int | float | None = None
-    choices: list[Choice] | None = None
-    usage: dict[str, Any] | None = None
-    service_tier: str | None = None
-    error: Any = None
-    content: None = None
-    text: None = None
-    message: None = None
-
-
-_chunk = decoder(Chunk)
-_EMPTY = Message()
-
-
-class WholeChoice(Struct):
-    """A choice of a whole answer."""
-
-    message: Message
-    finish_reason: str
-    text: None = None
-    content: None = None
-    tool_calls: None = None
-
-
-class Answer(Struct, kw_only=True):
-    """A whole answer."""
-
-    model: str | None = None
-    choices: list[WholeChoice]
-    usage: dict[str, Any] | None = None
-    service_tier: str | None = None
-    error: Any = None
-    content: None = None
-    text: None = None
-    message: None = None
-
-
-_answer = decoder(Answer)
+_exact = Reader(Answer).exact
+_EMPTY = Said()
 
 # --- whole answers ------------------------------------------------------------------------------
 
@@ -189,27 +40,27 @@ def match_response(
     body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1
 ) -> Passed | None:
     """The function behind `base.AnswerMatcher`. The end of the last choice counts."""
-    try:
-        answer = _answer(body)
-    except JsonError:
+    answer = _exact(body)
+    if answer is None or (answer.error is not None and is_error(answer.error)):
         return None
-    if answer.error is not None and is_error(answer.error):
-        return None
-    if not 0 < len(answer.choices) <= choices or not all(map(_is_whole, answer.choices)):
+    given = answer.choices or ()
+    if not 0 < len(given) <= choices or not all(map(_is_whole, given)):
         return None
     usage = answer.usage and read_usage(answer.usage, tier=answer.service_tier)
     text_bytes = 0
     if not (usage and usage.output):
-        text_bytes = sum(_text_bytes(choice.message) for choice in answer.choices)
+        text_bytes = sum(_text_bytes(choice.message or _EMPTY) for choice in given)
     if answer.model != model:
         body = to_json({**jsontext.members(body), "model": model})
-    return Passed(body, usage or None, answer.choices[-1].finish_reason, text_bytes)
+    return Passed(body, usage or None, given[-1].finish_reason or "", text_bytes)
 
 
-def _is_whole(choice: WholeChoice) -> bool:
+def _is_whole(choice: Choice) -> bool:
     """Whether a choice of a whole answer is exactly what the protocol allows."""
     message, reason = choice.message, choice.finish_reason
-    if reason in ("", "null") or is_foreign_reason(reason):
+    if message is None or choice.text is not None:
+        return False
+    if not reason or reason == "null" or is_foreign_reason(reason):
         return False
     calls = message.tool_calls or ()
     if len({one.id for one in calls}) < len(calls) or (calls and message.function_call):
@@ -225,9 +76,17 @@ def _is_whole(choice: WholeChoice) -> bool:
     )
 
 
-def _text_bytes(message: Message) -> int:
+def _texts(said: Said) -> list[tuple[str, str]]:
+    """The members that are non-empty texts, in the reader's order. Some servers repeat the same
+    reasoning in two members."""
+    named = "reasoning_content" if said.reasoning_content else "reasoning"
+    found = ((named, said.thought), ("content", said.content), ("refusal", said.refusal))
+    return [(member, text) for member, text in found if text]
+
+
+def _text_bytes(message: Said) -> int:
     """The bytes of text in a message."""
-    texts = [text for _, text in message.texts()]
+    texts = [text for _, text in _texts(message)]
     texts += [one.called + one.text for one in message.tool_calls or ()]
     return len("".join(texts).encode())
 
@@ -272,44 +131,30 @@ def _call_run(index: int, *, is_custom: bool) -> Arguments:
     return Arguments(head, b'"}}]}}]}')
 
 
-class Progress:
+class Progress(Struct, eq=False):
     """One choice received so far. `log` is its record for the reader, in order; `run` the text in
     progress in `member`, if the last piece was text."""
 
-    __slots__ = (
-        "call",
-        "calls",
-        "finished",
-        "ids",
-        "is_alone",
-        "is_blank",
-        "log",
-        "member",
-        "run",
-        "undo",
-    )
-
-    def __init__(self, *, is_alone: bool) -> None:
-        self.is_alone = is_alone
-        """Whether one choice was asked for: no reader takes over several."""
-        self.is_blank = False
-        """Whether the last chunk had an empty finish reason, with which some servers end."""
-        self.log: list[Frame | Run | Call] = []
-        self.run: Run | None = None
-        self.member = ""
-        self.call: Call | None = None
-        self.calls = 0
-        self.ids: set[str] = set()
-        self.finished = False
-        self.undo: Callable[[], None] | None = None
-        """Undoes the last chunk, if its meaning depends on the next one."""
+    is_alone: bool
+    """Whether one choice was asked for: no reader takes over several."""
+    is_blank: bool = False
+    """Whether the last chunk had an empty finish reason, with which some servers end."""
+    log: list[Frame | Run | Call] = []
+    run: Run | None = None
+    member: str = ""
+    call: Call | None = None
+    calls: int = 0
+    ids: set[str] = set()
+    finished: bool = False
+    undo: Callable[[], None] | None = None
+    """Undoes the last chunk, if its meaning depends on the next one."""
 
     def allows(self, choice: Choice, *, is_undoable: bool) -> bool:
         """Whether a choice is exactly what may come next; `is_undoable`: the last one can be
         undone."""
         delta = choice.delta or _EMPTY
-        calls: Sequence[Fragment] = ()
-        if not delta.is_empty():
+        calls: Sequence[CallPiece] = ()
+        if delta.has_content:
             calls = delta.tool_calls or ()
             if self.finished:
                 return False
@@ -325,13 +170,13 @@ class Progress:
         call = self.call
         return call is None or self.run is not call.text or call.is_whole()
 
-    def _allows_calls(self, calls: Sequence[Fragment], delta: Message, is_undoable: bool) -> bool:
+    def _allows_calls(self, calls: Sequence[CallPiece], delta: Said, is_undoable: bool) -> bool:
         """Whether the fragments are one continuation of the last call, or complete starts of
         calls."""
         if delta.function_call or delta.reasoning_details or delta.annotations:
             return False
         first, last = calls[0], calls[-1]
-        if (len(calls) > 1 or delta.texts()) and last.text.strip() in ("", "{}"):
+        if (len(calls) > 1 or _texts(delta)) and last.text.strip() in ("", "{}"):
             return False  # more of it may follow: only a chunk of its own can wait
         if not first.id:
             return len(calls) == 1 and self._goes_on(first, is_undoable)
@@ -344,7 +189,7 @@ class Progress:
             and all(one.custom or is_object(one.text) for one in calls[:-1])
         )
 
-    def _goes_on(self, one: Fragment, is_undoable: bool) -> bool:
+    def _goes_on(self, one: CallPiece, is_undoable: bool) -> bool:
         call = self.call
         return (
             call is not None
@@ -362,7 +207,7 @@ class Progress:
             return True
         return any(choice.delta and choice.delta.tool_calls for choice in choices)
 
-    def _allows_end(self, reason: str, calls: Sequence[Fragment]) -> bool:
+    def _allows_end(self, reason: str, calls: Sequence[CallPiece]) -> bool:
         if reason == "" and not self.is_alone:
             return not calls
         if reason in ("", "null") or is_foreign_reason(reason):
@@ -380,15 +225,15 @@ class Progress:
         delta = choice.delta or _EMPTY
         reason, calls = choice.finish_reason, delta.tool_calls or ()
         self.undo = None
-        self.is_blank = reason == "" and delta.is_empty()
+        self.is_blank = reason == "" and not delta.has_content
         if reason:
             self.finished = True
-        is_last = bool(reason) and not delta.is_empty()
+        is_last = bool(reason) and delta.has_content
         if delta.reasoning_details or delta.annotations or choice.logprobs or is_last:
             self.log.append(Frame(b"", data, b""))
             self.run = None
             return "", ""
-        texts = delta.texts()
+        texts = _texts(delta)
         for member, text in texts:
             if self.run is None or member != self.member:
                 self.run, self.member = _text_run(member), member
@@ -406,11 +251,11 @@ class Progress:
             return self.member, calls[0].text
         return "", ""
 
-    def _take_call(self, one: Fragment) -> None:
+    def _take_call(self, one: CallPiece) -> None:
         is_custom, before = one.custom is not None, (self.call, self.calls, self.run, self.member)
         if one.id:
-            run = _call_run(one.index, is_custom=is_custom)
-            self.call = Call(one.index, one.id, one.called, is_custom, run)
+            run = _call_run(self.calls, is_custom=is_custom)
+            self.call = Call(self.calls, one.id, one.called, is_custom, run)
             self.calls += 1
             self.ids.add(one.id)
             self.log.append(self.call)
@@ -440,7 +285,7 @@ class Progress:
                 yield one
 
 
-def _begins(one: Fragment, index: int) -> bool:
+def _begins(one: CallPiece, index: int) -> bool:
     """Whether a fragment starts the call of that index."""
     return (
         one.index == index
@@ -513,9 +358,8 @@ class ChatMatcher(Watch):
             return self._renamer.renamed(data, frame.raw)
         if data.startswith(DONE):
             return self._terminated()
-        try:
-            chunk = _chunk(data)
-        except JsonError:
+        chunk = _exact(data)
+        if chunk is None:
             return None if data.strip() or frame.event == b"error" else b""
         if frame.event == b"error" or (chunk.error is not None and is_error(chunk.error)):
             return self._error(chunk.error, frame)
@@ -528,7 +372,7 @@ class ChatMatcher(Watch):
         if self.undo is not None and not self._choices[0].may_end(choices):
             return False
         for choice in choices:
-            if not 0 <= choice.index < self._asked:
+            if not 0 <= choice.index < self._asked or choice.message or choice.text is not None:
                 return False
             delta = choice.delta or _EMPTY
             progress = self._choices.get(choice.index) or Progress(is_alone=False)
@@ -542,7 +386,7 @@ class ChatMatcher(Watch):
                 return False
         return len(choices) < 2 or self._asked > 1
 
-    def _take(self, chunk: Chunk, choices: Sequence[Choice], frame: Frame) -> bytes:
+    def _take(self, chunk: Answer, choices: Sequence[Choice], frame: Frame) -> bytes:
         data = frame.data
         self._count += bool(choices)
         if choices and not self._head:
@@ -577,16 +421,16 @@ class ChatMatcher(Watch):
             passed, self._early = passed + self._early, b""
         return passed
 
-    def _watch(self, delta: Message) -> None:
+    def _watch(self, delta: Said) -> None:
         """Record the effect of an exact delta on the whole answer."""
         arguments = "".join([one.text for one in delta.tool_calls or ()])
         self.blank = blank_after(self.blank, arguments) if delta.tool_calls else 0
         if delta.function_call is not None:
             self._has_legacy_calls = True
             arguments += delta.function_call.arguments or ""
-        self.text_bytes += sum(len(text.encode()) for _, text in delta.texts()) + len(arguments)
-        self.begun = self.begun or not delta.is_empty()
-        self._spoken = self._spoken or not delta.thinks_only()
+        self.text_bytes += sum(len(text.encode()) for _, text in _texts(delta)) + len(arguments)
+        self.begun = self.begun or delta.has_content
+        self._spoken = self._spoken or delta.speaks
 
     def _error(self, error: Any, frame: Frame) -> bytes | None:
         """An error that clients can read ends the stream as it came."""
@@ -638,17 +482,18 @@ _MODEL = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
 """The model name in a chunk. Quotes in texts are escaped, so it matches no content."""
 
 
-class _Renamer:
+class _Renamer(Struct, eq=False):
     """A replacement of the model name in chunks, which have a common prefix up to it."""
 
-    __slots__ = ("_head", "_model", "_name", "_new_head")
+    model: str | None
+    _head: bytes = b""
+    _new_head: bytes = b""
+    """The beginning of the last renamed chunk, before and after."""
+    _name: bytes = b""
+    """The encoded name to show; empty if the chunks have it already, or any will do."""
 
-    def __init__(self, model: str | None) -> None:
-        self._model = model
-        self._name = b"" if model is None else escape(to_json(model))
-        """The encoded name to show; empty if the chunks have it already, or any will do."""
-        self._head = self._new_head = b""
-        """The beginning of the last renamed chunk, before and after."""
+    def __post_init__(self) -> None:
+        self._name = b"" if self.model is None else escape(to_json(self.model))
 
     def renamed(self, data: bytes, raw: bytes) -> bytes:
         """The frame `raw` of the chunk `data` with that name."""
@@ -664,7 +509,7 @@ class _Renamer:
             members = jsontext.members(data)
             if "model" not in members:
                 return raw
-            return encode(to_json({**members, "model": self._model}))
+            return encode(to_json({**members, "model": self.model}))
         if found[2] == self._name:
             # The upstream repeats it in all chunks, as it describes the whole answer.
             self._name = b""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from msgspec import Struct
+
 from dragoman.canonical.blocks import Block, Foreign, Refusal, Text, ToolCall, ToolResult
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
@@ -13,15 +17,12 @@ from dragoman.protocols.openai_chat.reasoning import read_reasoning
 from dragoman.protocols.reading import report_lost
 
 
-class MessagesReader:
+class MessagesReader(Struct, eq=False):
     """Reader of messages in order; it records which calls were to custom tools."""
 
-    __slots__ = ("_custom_calls", "_extras", "_sealer")
-
-    def __init__(self, sealer: Sealer, extras: list[Extra]) -> None:
-        self._custom_calls: set[str] = set()
-        self._extras = extras
-        self._sealer = sealer
+    _sealer: Sealer
+    _extras: list[Extra]
+    _custom_calls: set[str] = set()
 
     def read(self, message: shapes.Message, path: str) -> Turn:
         """The turn for one message.
@@ -30,19 +31,14 @@ class MessagesReader:
             InvalidRequest: naming the member at fault.
         """
         match message:
-            case shapes.UserMessage():
-                blocks = read_content(message.content, f"{path}.content")
-                return Turn(role="user", blocks=blocks, name=message.name, path=path)
             case shapes.AssistantMessage():
                 return self._assistant(message, path)
             case shapes.ToolMessage():
                 return self._tool(message, path)
-            case shapes.DeveloperMessage():
+            case shapes.UserMessage() | shapes.SystemMessage():
                 blocks = read_content(message.content, f"{path}.content")
-                return Turn(role="developer", blocks=blocks, name=message.name, path=path)
-            case shapes.SystemMessage():
-                blocks = read_content(message.content, f"{path}.content")
-                return Turn(role="system", blocks=blocks, name=message.name, path=path)
+                role: Any = message.__struct_config__.tag
+                return Turn(role=role, blocks=blocks, name=message.name, path=path)
         if message.kind != "function":
             raise InvalidRequest.at(f"{path}.role", f"must be one of {', '.join(wire.ROLES)}")
         # Answers a call without an id, which no other protocol can refer to.

@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from dragoman.canonical.blocks import (
     Block,
     Foreign,
@@ -33,6 +35,7 @@ from dragoman.protocols.openai_chat.reasoning import (
     replayed_details,
 )
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
+from dragoman.protocols.request_settings import GO_ON, GOES_ON
 from dragoman.protocols.system_text import place_system_text
 
 
@@ -42,7 +45,8 @@ def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
     What a message cannot carry goes into the ledger.
     """
     request = place_system_text(request, outbound)
-    writer = _MessagesWriter(outbound)
+    own = outbound.capabilities.of(ChatCapabilities)
+    writer = _MessagesWriter(outbound, PartWriter(outbound), own)
     writer.instructions(request.instructions)
     for turn in pair_tools(request.turns, outbound.options, outbound.ledger):
         written = len(writer.messages)
@@ -50,6 +54,8 @@ def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
         if outbound.unknown and len(writer.messages) > written:
             writer.messages[-1] = outbound.with_unknown(writer.messages[-1], turn.path)
     writer.parts.finish()
+    if not outbound.capabilities.trailing_assistant:
+        writer.go_on(request.turns[-1].path if request.turns else "")
     if not writer.messages:
         report_silence(request.turns, outbound.ledger)
     return writer.messages
@@ -63,41 +69,29 @@ class _Attachments(NamedTuple):
     parts: list[JsonObject]
 
 
-class _MessagesWriter:
-    __slots__ = (
-        "_joins_system",
-        "_ledger",
-        "_names",
-        "_of_calls",
-        "_options",
-        "_outbound",
-        "_own",
-        "_tool_of",
-        "messages",
-        "parts",
-    )
-
-    def __init__(self, outbound: Outbound) -> None:
-        self.messages: list[JsonObject] = []
-        self.parts = PartWriter(outbound)
-        self._outbound = outbound
-        self._own = outbound.capabilities.of(ChatCapabilities)
-        self._joins_system = outbound.capabilities.late_system != "message"
-        self._ledger = outbound.ledger
-        self._names = outbound.names
-        self._options = outbound.options
-        self._of_calls: list[JsonObject] = []
-        """Entries with state of the calls of the current message."""
-        self._tool_of: dict[str, str] = {}
+class _MessagesWriter(Struct, eq=False):
+    _outbound: Outbound
+    parts: PartWriter
+    _own: ChatCapabilities
+    messages: list[JsonObject] = []
+    _of_calls: list[JsonObject] = []
+    """Entries with state of the calls of the current message."""
+    _tool_of: dict[str, str] = {}
 
     def instructions(self, texts: Sequence[Text]) -> None:
         """The system texts given apart from the turns, as one leading message."""
         remaining = [text for text in texts if text.text]
         if remaining:
             parts = self.parts.all(remaining)
-            is_joined = self._joins_system and _are_plain(parts)
+            is_joined = self._outbound.capabilities.late_system != "message" and _are_plain(parts)
             content = "\n\n".join([part["text"] for part in parts]) if is_joined else None
             self._append(self._own.system_role, content or _as_content(parts), None)
+
+    def go_on(self, path: str) -> None:
+        """Put a user message after the model's last words, which stand at `path`."""
+        if self.messages and self.messages[-1]["role"] == "assistant":
+            self._lose(path, LossKind.REPAIRED, GOES_ON)
+            self._append("user", GO_ON, None)
 
     def turn(self, turn: Turn) -> None:
         """The messages of one turn."""
@@ -159,7 +153,7 @@ class _MessagesWriter:
         remaining: list[JsonObject] = []
         moved: list[JsonObject] = []
         separator = ""
-        prefix = self._options.tool_error_prefix if block.is_error else ""
+        prefix = self._outbound.options.tool_error_prefix if block.is_error else ""
         if prefix:
             remaining.append(text_part(prefix))
         if block.is_error and block.path:
@@ -250,7 +244,7 @@ class _MessagesWriter:
         self.messages.append(message)
 
     def _tool_call(self, block: ToolCall) -> JsonObject:
-        name = self._names.outward(block.name, block.namespace)
+        name = self._outbound.names.outward(block.name, block.namespace)
         self._tool_of[block.id] = name
         if block.cache is not None:
             self._lose(block.path, LossKind.KNOB, "the cache mark is not sent")
@@ -266,7 +260,7 @@ class _MessagesWriter:
         if self._own.custom_tools_native:
             custom = {"name": name, "input": block.arguments}
             return {"id": call_id, "type": "custom", "custom": custom}
-        reject = self._options.custom_tools == "reject"
+        reject = self._outbound.options.custom_tools == "reject"
         kind = LossKind.CONTENT if reject else LossKind.CONVERTED
         self._lose(block.path, kind, "a free-text call, sent as a function call")
         return _function_call(call_id, name, to_json_text(wrap_custom(block.arguments)))
@@ -293,14 +287,10 @@ class _MessagesWriter:
     def _shows_reasoning(self, calls: bool) -> bool:
         """Whether the upstream is sent the readable reasoning of a message, with or without
         calls."""
-        replay = self._own.replay_reasoning
-        if self._outbound.same_protocol and not self._replay_is_known:
+        replay, given = self._own.replay_reasoning, self._outbound.capabilities.given
+        if self._outbound.same_protocol and "replay_reasoning" not in given:
             return True
         return replay == "always" or (replay == "tool_turns" and calls)
-
-    @property
-    def _replay_is_known(self) -> bool:
-        return "replay_reasoning" in self._outbound.capabilities.given
 
     # --------------------------------------------------------------------------------------------
 
@@ -319,7 +309,7 @@ class _MessagesWriter:
         self.messages.append(message)
 
     def _lose(self, path: str, kind: LossKind, detail: str) -> None:
-        self._ledger.add(path, kind, detail)
+        self._outbound.ledger.add(path, kind, detail)
 
 
 def _joined(first: Any, second: Any) -> Any:

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import Struct, field
 
 from dragoman.canonical.usage import Usage
-from dragoman.protocols.base import Reply, to_json
+from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat.usage import write_usage
 from dragoman.sse import DONE, encode, escape
@@ -28,32 +29,21 @@ _ROLE = b'{"role":"assistant","content":"","refusal":null}'
 _encode = msgspec.json.Encoder().encode
 
 
-class Chunks:
+class Chunks(Struct, eq=False):
     """The answer as chunks. Byte strings around a delta's text are built once per block; no content
     is stored."""
 
-    __slots__ = (
-        "_around",
-        "_asks_usage",
-        "_calls",
-        "_first_tier",
-        "_head",
-        "_names",
-        "_opening",
-        "_tail",
-    )
-
-    def __init__(self, reply: Reply) -> None:
-        self._asks_usage = reply.request.include_usage
-        self._opening = b""
-        """The members at the start of every chunk."""
-        self._head = self._tail = b""
-        """The bytes before and after the delta of a chunk."""
-        self._around: tuple[bytes, ...] = ()
-        """The bytes before and after the text of a delta of the open block."""
-        self._names = CONTENT
-        self._calls = 0
-        self._first_tier: str | None = None
+    _asks_usage: bool
+    _opening: bytes = b""
+    """The members at the start of every chunk."""
+    _head: bytes = b""
+    _tail: bytes = b""
+    """The bytes before and after the delta of a chunk."""
+    _around: tuple[bytes, ...] = ()
+    """The bytes before and after the text of a delta of the open block."""
+    _names: Sequence[str] = CONTENT
+    _calls: int = 0
+    _first_tier: str | None = None
 
     def begin(self, identifier: str, model: str, created: int, tier: str | None) -> bytes:
         """The first chunk, with the role and the service tier known so far."""
@@ -141,34 +131,23 @@ class Chunks:
         raise RuntimeError("a streamed answer is not kept")
 
 
-class Whole:
+class Whole(Struct, eq=False):
     """The answer as one `chat.completion` object. Its methods return no bytes."""
 
-    __slots__ = (
-        "_body",
-        "_calls",
-        "_details",
-        "_logprobs",
-        "_message",
-        "_metadata",
-        "_names",
-        "_pieces",
-        "_texts",
+    _metadata: Mapping[str, Any] | None
+    _body: JsonObject = {}
+    _message: JsonObject = field(
+        default_factory=lambda: {"role": "assistant", "content": None, "refusal": None}
     )
-
-    def __init__(self, reply: Reply) -> None:
-        self._metadata: Mapping[str, Any] | None = reply.request.metadata
-        self._body: JsonObject = {}
-        self._message: JsonObject = {"role": "assistant", "content": None, "refusal": None}
-        self._names: Sequence[str] = CONTENT
-        self._pieces: list[str] = []
-        """Where text goes."""
-        self._texts: dict[Sequence[str], list[str]] = {}
-        """The texts of the message, by the members that they go into."""
-        self._logprobs: dict[str, list[Any]] = {}
-        self._calls: list[tuple[JsonObject, str, str, list[str]]] = []
-        """Each tool call, its type, and the field of it that its text goes into."""
-        self._details: list[JsonObject] = []
+    _names: Sequence[str] = CONTENT
+    _pieces: list[str] = []
+    """Where text goes."""
+    _texts: dict[Sequence[str], list[str]] = {}
+    """The texts of the message, by the members that they go into."""
+    _logprobs: dict[str, list[Any]] = {}
+    _calls: list[tuple[JsonObject, str, str, list[str]]] = []
+    """Each tool call, its type, and the field of it that its text goes into."""
+    _details: list[JsonObject] = []
 
     def begin(self, identifier: str, model: str, created: int, tier: str | None) -> bytes:
         """The service tier waits for the end."""

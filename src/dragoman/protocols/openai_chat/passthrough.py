@@ -61,22 +61,10 @@ def fitted(
     )
 
 
-class _StreamOptions(Struct):
-    include_usage: bool | None = None
-
-
-_stream_options = jsontext.decoder(_StreamOptions)
-
-
 def asks_usage(members: Mapping[str, Raw]) -> bool:
     """Whether the client asked for a usage chunk in its stream."""
-    options = members.get("stream_options")
-    if options is None:
-        return False
-    try:
-        return _stream_options(options).include_usage is True
-    except JsonError:
-        return False
+    options = _value(members, "stream_options")
+    return type(options) is dict and options.get("include_usage") is True
 
 
 def choices_of(members: Mapping[str, Raw]) -> int:

@@ -177,6 +177,20 @@ class Tool(Shape):
     function: Function | None = None
     custom: Custom | None = None
 
+    @classmethod
+    def adapted(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """The members of a tool that stand beside its type, as in the other OpenAI protocol and as
+        Cursor sends them, in their object."""
+        kind = value.get("type")
+        if kind not in ("function", "custom") or kind in value or "name" not in value:
+            return value
+        inner = {name: member for name, member in value.items() if name != "type"}
+        form = inner.get("format")
+        if type(form) is dict and form.get("type") == "grammar" and "grammar" not in form:
+            grammar = {name: member for name, member in form.items() if name != "type"}
+            inner["format"] = {"type": "grammar", "grammar": grammar}
+        return {"type": kind, kind: inner}
+
 
 class FunctionChoice(Shape, tag_field="type", tag="function"):
     function: Named
@@ -214,10 +228,6 @@ class JsonSchema(Shape):
     strict: bool | None = None
 
 
-class TextOutput(Shape, tag_field="type", tag="text"):
-    pass
-
-
 class JsonOutput(Shape, tag_field="type", tag="json_object"):
     pass
 
@@ -252,7 +262,7 @@ class Request(Labels, kw_only=True):
     stop: str | tuple[str, ...] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0)] | None = None
-    response_format: TextOutput | JsonOutput | SchemaOutput | None = None
+    response_format: TextFormat | JsonOutput | SchemaOutput | None = None
     reasoning_effort: Effort | None = None
     verbosity: str | None = None
     stream: bool | None = None
@@ -288,12 +298,157 @@ class Request(Labels, kw_only=True):
 
 
 # --- answers ------------------------------------------------------------------------------------
+#
+# A member declared as None has content with some servers: then `loose` puts the answer or chunk in
+# this form.
+
+
+class FunctionPiece(Shape):
+    """The function in a call, or in a fragment of one."""
+
+    name: str | None = None
+    arguments: str | None = None
+    parameters: None = None
+    input: None = None
+    extra_content: Any = None
+    thought_signature: Any = None
+
+
+class CustomPiece(Shape):
+    """The custom tool in a call, or in a fragment of one."""
+
+    name: str | None = None
+    input: str | None = None
+
+
+class CallPiece(Shape):
+    """A call, or a fragment of one."""
+
+    index: int | None = None
+    id: str | None = None
+    type: Literal["function", "custom", None] = None
+    function: FunctionPiece | None = None
+    custom: CustomPiece | None = None
+    extra_content: Any = None
+    thought_signature: Any = None
+    name: None = None
+    arguments: None = None
+
+    @property
+    def called(self) -> str:
+        """The name of the tool, empty if it has none."""
+        body = self.custom or self.function
+        return "" if body is None else body.name or ""
+
+    @property
+    def text(self) -> str:
+        """Its arguments, or the input of a custom tool."""
+        if self.custom is not None:
+            return self.custom.input or ""
+        return "" if self.function is None else self.function.arguments or ""
 
 
 class Said(Shape):
-    """The message of an answer of mere text."""
+    """The message of an answer, or a piece of it."""
 
-    role: Literal["assistant"]
+    role: Literal["assistant", None] = None
+    content: str | None = None
+    refusal: str | None = None
+    annotations: list[Any] | None = None
+    tool_calls: list[CallPiece] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_details: list[Any] | None = None
+    function_call: FunctionPiece | None = None
+    audio: Any = None
+    reasoning_text: None = None
+    text: None = None
+    thinking: None = None
+    message: None = None
+
+    @property
+    def thought(self) -> str:
+        """Its reasoning text, which some servers have in two members."""
+        return self.reasoning_content or self.reasoning or ""
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it has content other than plain reasoning text."""
+        return bool(
+            self.content
+            or self.refusal
+            or self.tool_calls
+            or self.reasoning_details
+            or self.function_call
+            or self.audio
+        )
+
+    @property
+    def has_content(self) -> bool:
+        """Whether it has any content."""
+        return self.speaks or bool(self.reasoning_content or self.reasoning)
+
+
+class AnyChoice(Shape):
+    """A choice. The order of the commonest members is that of the services, which costs a decoder
+    least."""
+
+    index: int = 0
+    delta: Any = None
+    message: Any = None
+    logprobs: Any = None
+    finish_reason: str | None = None
+    stop_reason: Any = None  # vLLM: the stop sequence that matched
+    matched_stop: Any = None  # SGLang: the same
+    native_finish_reason: Any = None  # a router's copy of finish_reason
+    content_filter_results: Any = None  # Azure's scores; finish_reason says if it was filtered
+    token_ids: Any = None  # vLLM: the tokens of the text
+
+
+class Choice(AnyChoice):
+    delta: Said | None = None
+    message: Said | None = None  # in a stream all that was said so far
+    text: str | None = None  # of the older completions
+    content: None = None
+    refusal: None = None
+    reasoning: None = None
+    reasoning_content: None = None
+    reasoning_details: None = None
+    reasoning_text: None = None
+    thinking: None = None
+    tool_calls: None = None
+    function_call: None = None
+
+
+class AnyAnswer(Shape):
+    """An answer, or a chunk of one."""
+
+    id: str | None = None
+    object: Any = None
+    created: int | float | None = None
+    model: str | None = None
+    choices: Any = None
+    usage: _Object | None = None
+    service_tier: str | None = None
+    system_fingerprint: Any = None  # the upstream's build, in every answer; only seed needs it
+    obfuscation: Any = None  # random padding
+    metadata: Any = None  # the client's own, echoed
+    prompt_filter_results: Any = None  # Azure's scores of the prompt, not about the answer
+    provider: Any = None  # which server a router chose
+
+
+class Answer(AnyAnswer):
+    choices: list[Choice] | None = None
+    error: Any = None
+    content: None = None
+    text: None = None
+    message: None = None
+
+
+class MereText(Shape, kw_only=True):
+    """A message, or a piece of it, of mere text in the official form: the commonest of all."""
+
+    role: Literal["assistant"] | None = None
     content: _Name
     refusal: None = None
     annotations: Annotated[list[Any], Meta(max_length=0)] | None = None
@@ -303,21 +458,28 @@ class Said(Shape):
     reasoning_content: None = None
 
 
-class SaidChoice(Shape):
-    message: Said
+class TextMessageChoice(AnyChoice, kw_only=True):
+    message: MereText
     finish_reason: Literal["stop", "length"]
-    index: Literal[0]
+    index: Literal[0] = 0
     logprobs: None = None
 
 
-class TextAnswer(Shape):
-    """A whole answer of mere text, in the official form: the commonest of all."""
+class TextAnswer(AnyAnswer, kw_only=True):
+    """A whole answer of mere text."""
 
-    id: str
-    created: int
-    model: str
-    choices: Annotated[list[SaidChoice], Meta(min_length=1, max_length=1)]
-    usage: _Object
-    object: str | None = None
-    service_tier: str | None = None
-    system_fingerprint: str | None = None
+    choices: Annotated[list[TextMessageChoice], Meta(min_length=1, max_length=1)]
+
+
+class TextDeltaChoice(AnyChoice, kw_only=True):
+    delta: MereText
+    finish_reason: None = None
+    index: Literal[0] = 0
+    logprobs: None = None
+
+
+class TextChunk(AnyAnswer, kw_only=True):
+    """A chunk of mere text."""
+
+    choices: Annotated[list[TextDeltaChoice], Meta(min_length=1, max_length=1)]
+    usage: None = None

@@ -1,17 +1,20 @@
 """An upstream's Chat stream as events.
 
 Tolerant on purpose: blocks open with the first piece of their kind, usage may come anywhere, and
-the deviating forms of compatible servers are read. Strict about one thing: an answer without a
-finish reason is incomplete, whatever ends it. The reason counts that came last: some servers have
-one in every chunk.
+the deviating forms of compatible servers are put right first (`loose`). Strict about one thing: an
+answer without a finish reason is incomplete, whatever ends it. The reason counts that came last:
+some servers have one in every chunk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any
 
+from msgspec import Struct, field
+
+from dragoman import jsontext
 from dragoman.canonical.blocks import (
     Block,
     Reasoning,
@@ -34,26 +37,20 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.losses import LossKind, Policy
 from dragoman.jsontext import JsonError
-from dragoman.protocols.base import Inbound, to_json_text
-from dragoman.protocols.error_body import is_error, stray_error
-from dragoman.protocols.fields import SPEAKING, JsonObject
+from dragoman.protocols.base import Inbound
+from dragoman.protocols.error_body import stray_error
+from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.numbers import whole_number
-from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
-from dragoman.protocols.openai_chat.call_state import call_entry, unread_members
-from dragoman.protocols.openai_chat.choices import Choices, has_content, indexed, with_own_delta
-from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, Details, text_in, text_of
+from dragoman.protocols.openai_chat.call_state import call_entry
+from dragoman.protocols.openai_chat.choices import Choices
+from dragoman.protocols.openai_chat.loose import Loose
+from dragoman.protocols.openai_chat.reasoning import Details
+from dragoman.protocols.openai_chat.shapes import Answer, CallPiece, Choice, Said, TextChunk
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 from dragoman.protocols.openai_chat.usage import read_usage
-from dragoman.protocols.openai_chat.whole_message import (
-    FOREIGN_FIELDS,
-    Received,
-    as_known,
-    numbered,
-    split_parts,
-)
+from dragoman.protocols.openai_chat.whole_message import Received, numbered
 from dragoman.protocols.openai_errors import fault_of
-from dragoman.protocols.reading import UNKNOWN, Lost
 from dragoman.sse import DONE, Frame
 
 _NO_TEXT = Text(text="")
@@ -63,79 +60,65 @@ _WHOLE = "text of a whole message"
 _COMPLETION = "text in the place of deltas"
 _WATCHED = "text whose pieces may belong elsewhere, or follow a finish reason"
 
+_text_chunk = jsontext.decoder(TextChunk)
+_answer = jsontext.decoder(Answer)
 
-class ChatReader:
-    """The reader of one stream. `source` is the member of a choice with the message: `delta` in
-    streams, `message` in whole answers, which are read as a stream of one chunk."""
 
-    __slots__ = (
-        "_add_text",
-        "_allocate",
-        "_calling",
-        "_choices",
-        "_details",
-        "_id_repeats",
-        "_inbound",
-        "_index",
-        "_kind",
-        "_logprobs",
-        "_mark",
-        "_offset",
-        "_origin",
-        "_over",
-        "_pending",
-        "_received",
-        "_source",
-        "_started",
-        "_text",
-        "_tier",
-        "_tools",
-        "_twins",
-        "_usage",
-        "fault",
-    )
+def exact_answer(data: bytes) -> Answer | None:
+    """A chunk or answer in the protocol's form, with choices; None of any other."""
+    try:
+        answer = _answer(data)
+    except JsonError:
+        return None
+    choices = answer.choices
+    if choices is None or answer.error is not None:
+        return None
+    is_split = len(choices) > 1 and len({choice.index for choice in choices}) < len(choices)
+    return None if is_split else answer
 
-    def __init__(self, inbound: Inbound, source: str = "delta") -> None:
-        self._inbound = inbound
-        self._source = source
-        self._choices = Choices(source)
-        self._received = Received()
-        self._add_text = self._received.text.append
-        """Records text."""
-        self._started = False
-        self._over = False
-        self.fault: Fault | None = None
-        """The first failure."""
-        self._kind = _NONE
-        """Kind of the open block that is not a tool call."""
-        self._text = _TEXT
-        """Kind of text blocks: another one after a whole message had new content, or if pieces are
-        plain texts."""
-        self._index = -1
-        # Not a method, to avoid a reference cycle between the tools and the reader.
-        self._allocate = count().__next__
-        self._offset = 0
-        """Characters of text before the open block; its pieces begin at `_mark` in all pieces."""
-        self._mark = 0
-        self._pending: list[JsonObject] = []
-        """Annotations received before their text."""
-        self._logprobs: list[Any] = []
-        """Log probabilities received without text."""
-        self._details = Details()
-        self._calling = ""
-        """The member with the first call."""
-        self._twins: ToolFragments | None = None
-        """Calls of the other member for calls, in which some servers repeat them."""
-        self._tools: ToolFragments | None = None
-        """None before the first call; missing call ids are derived from `_origin`, the answer's id
-        and time."""
-        self._origin: tuple[str, int] = "", 0
-        self._usage: Metered | None = None
-        self._tier: str | None = None
-        """The service tier in the first chunk."""
-        """Usage received before the first choice."""
-        self._id_repeats: bool | None = None
-        """Whether all chunks have the id of the first one, once known."""
+
+class ChatReader(Struct, eq=False):
+    """The reader of one stream. `_source` is the member of a choice that its content came in:
+    `delta` in streams, `message` in whole answers, which are read as a stream of one chunk."""
+
+    _inbound: Inbound
+    _source: str = "delta"
+    fault: Fault | None = None
+    """The first failure."""
+    _choices: Choices = field(default_factory=Choices)
+    _received: Received = field(default_factory=Received)
+    _started: bool = False
+    _over: bool = False
+    _kind: str = _NONE
+    """Kind of the open block that is not a tool call."""
+    _text: str = _TEXT
+    """Kind of text blocks: another one after a whole message had new content, or if pieces are
+    plain texts."""
+    _index: int = -1
+    # Not a method, to avoid a reference cycle between the tools and the reader.
+    _allocate: Callable[[], int] = field(default_factory=lambda: count().__next__)
+    _offset: int = 0
+    """Characters of text before the open block; its pieces begin at `_mark` in all pieces."""
+    _mark: int = 0
+    _pending: list[JsonObject] = []
+    """Annotations received before their text."""
+    _logprobs: list[Any] = []
+    """Log probabilities received without text."""
+    _details: Details = field(default_factory=Details)
+    _calling: str = ""
+    """The member with the first call."""
+    _twins: ToolFragments | None = None
+    """Calls of the other member for calls, in which some servers repeat them."""
+    _tools: ToolFragments | None = None
+    """None before the first call; missing call ids are derived from `_origin`, the answer's id and
+    time."""
+    _origin: tuple[str, int] = "", 0
+    _usage: Metered | None = None
+    """Usage received before the first choice."""
+    _tier: str | None = None
+    """The service tier in the first chunk."""
+    _id_repeats: bool | None = None
+    """Whether all chunks have the id of the first one, once known."""
 
     # --- the contract ---------------------------------------------------------------------------
 
@@ -143,34 +126,46 @@ class ChatReader:
         """The events of one frame, in order."""
         if self._over:
             return ()
-        data = frame.data
+        data, is_error_event = frame.data, frame.event == b"error"
+        if self._kind == _TEXT:
+            try:
+                delta = _text_chunk(data).choices[0].delta
+            except JsonError:
+                pass
+            else:
+                if delta.role is None:
+                    self._received.text.append(delta.content)
+                    return (Delta(self._index, delta.content),)
+        if data.strip() == DONE:
+            return self._end(terminated=True)
+        chunk = None if is_error_event else exact_answer(data)
+        if chunk is not None:
+            return self.take(chunk)
         try:
-            chunk = self._inbound.decode(data)
+            value = self._inbound.decode(data)
         except JsonError:
-            if data.strip() == DONE:
-                return self._end(terminated=True)
-            if not data.strip() and frame.event != b"error":
+            if not data.strip() and not is_error_event:
                 return ()
             return self._fail(UpstreamError.unreadable("a frame of its stream is not JSON").fault)
-        if type(chunk) is not dict:
+        if type(value) is not dict:
             return self._fail(UpstreamError.unreadable("a frame is not a JSON object").fault)
-        if self._kind == _TEXT:
-            text = _more_text(chunk)
-            if text:
-                self._add_text(text)
-                return (Delta(self._index, text),)
-        return self.take(chunk, frame.event)
+        if is_error_event:
+            return self._fail(fault_of(stray_error(value)))
+        try:
+            return self.take(Loose("delta", self._inbound.ledger).answer(value))
+        except UpstreamError as error:
+            return self._fail(error.fault)
 
     def finish(self) -> Iterable[Event]:
         """The events at the end of the bytes: `Ended` if the model finished, else `Failed`."""
         return () if self._over else self._end(terminated=False)
 
-    def take(self, chunk: JsonObject, event: bytes = b"") -> list[Event]:
-        """The events of a decoded chunk (`event`: the name of its frame, normally none)."""
+    def take(self, chunk: Answer) -> list[Event]:
+        """The events of a decoded chunk."""
         events: list[Event] = []
         begun = self._started
         try:
-            self._take(chunk, event, events)
+            self._take(chunk, events)
         except UpstreamError as error:
             if not begun:
                 # Nothing was shown of it, so another account can still answer.
@@ -180,90 +175,70 @@ class ChatReader:
 
     # --- chunks ---------------------------------------------------------------------------------
 
-    def _take(self, chunk: JsonObject, event: bytes, events: list[Event]) -> None:
-        error = chunk.get("error")
-        if event == b"error" or (error and is_error(error)):
-            raise UpstreamError(fault_of(stray_error(chunk)))
-        if "choices" not in chunk and (error := stray_error(chunk, "choices", "usage")) is not None:
-            raise UpstreamError(fault_of(error))
-        if not wire.CHUNK_FIELDS.issuperset(chunk):
-            self._report_unknown(chunk, wire.CHUNK_FIELDS, "")
-        choices = chunk.get("choices")
+    def _take(self, chunk: Answer, events: list[Event]) -> None:
+        choices = chunk.choices
         if choices:
-            if type(choices) is not list or type(choices[0]) is not dict:
-                raise UpstreamError.unreadable("its choices are not objects")
             if not self._started:
                 self._start(chunk, events)
-            elif chunk.get("id") == self._origin[0]:
+            elif chunk.id == self._origin[0]:
                 self._id_repeats = True
             elif self._id_repeats is not False:
                 self._begin_again(choices[0])
-            for choice in choices if len(choices) == 1 else indexed(choices):
+            for choice in choices:
                 self._choice(choice, events)
-        elif choices == [] and not self._choices.reasons and self._is_strict:
+        elif choices is not None and not self._choices.reasons and self._is_strict:
             # Only usage may come without a choice, and only at the end.
             raise UpstreamError.unreadable("a chunk without choices comes before its finish reason")
-        usage = chunk.get("usage")
-        if type(usage) is dict and usage:
-            self._meter(usage, chunk, events)
+        if chunk.usage:
+            self._meter(chunk.usage, chunk.service_tier, events)
 
     @property
     def _is_strict(self) -> bool:
         return self._inbound.options.policy is Policy.STRICT
 
-    def _start(self, chunk: JsonObject, events: list[Event]) -> None:
+    def _start(self, chunk: Answer, events: list[Event]) -> None:
         self._started = True
-        answer_id, created = _str(chunk.get("id")), chunk.get("created")
-        created = whole_number(created) or 0
-        tier = _str(chunk.get("service_tier")) or None
-        self._tier = tier
-        events.append(Started(answer_id, _str(chunk.get("model")), created, tier))
+        answer_id, created = chunk.id or "", whole_number(chunk.created) or 0
+        self._tier = chunk.service_tier or None
+        events.append(Started(answer_id, chunk.model or "", created, self._tier))
         self._origin = answer_id, created
         if self._usage is not None:
             events.append(self._usage)
 
-    def _meter(self, usage: JsonObject, chunk: JsonObject, events: list[Event]) -> None:
-        tier = _str(chunk.get("service_tier")) or self._tier
+    def _meter(self, usage: JsonObject, tier: str | None, events: list[Event]) -> None:
+        tier = tier or self._tier
         metered = Metered(read_usage(usage, self._inbound.ledger, tier), tier)
         if self._started:
             events.append(metered)
         else:
             self._usage = metered
 
-    def _begin_again(self, choice: JsonObject) -> None:
+    def _begin_again(self, choice: Choice) -> None:
         """Handle a chunk with another id than the first: some servers give every chunk its own.
 
         Raises:
             UpstreamError: it begins another answer.
         """
-        delta = choice.get(self._source)
-        if type(delta) is not dict or not delta.get("role"):
+        if choice.delta is None or not choice.delta.role:
             return
         if self._id_repeats or len(self._received.text) > 1:
             raise UpstreamError.unreadable("a second answer begins in it")
         self._id_repeats = False
 
-    def _choice(self, choice: JsonObject, events: list[Event]) -> None:
-        choices, received = self._choices, self._received
-        if not wire.CHOICE_FIELDS.issuperset(choice):
-            choice = with_own_delta(choice, self._source)
+    def _choice(self, choice: Choice, events: list[Event]) -> None:
+        choices, received, delta = self._choices, self._received, choice.delta
         if choices.begin(choice):
             choices.share(
                 text=bool(received.text or received.refusal), calls=self._tools is not None
             )
             self._watch()
-        if not wire.CHOICE_FIELDS.issuperset(choice):
-            self._report_unknown(choice, wire.CHOICE_FIELDS, "choices[0]")
-        delta = choice.get(self._source)
-        if self._text is _WHOLE and delta and (type(delta) is str or has_content(delta)):
-            raise UpstreamError.unreadable("deltas go on after a whole message")
-        if type(delta) is dict and delta:
-            self._delta(delta, choice.get("logprobs"), events)
-        elif type(delta) is str and delta:
-            self._delta({"content": delta}, None, events)
-        if self._source == "delta" and ("message" in choice or "text" in choice):
-            self._whole(choice, delta if type(delta) is dict else _EMPTY, events)
-        reason = choice.get("finish_reason")
+        if delta is not None:
+            if self._text is _WHOLE and delta.has_content:
+                raise UpstreamError.unreadable("deltas go on after a whole message")
+            self._delta(delta, choice.logprobs, events)
+        if choice.message is not None or choice.text:
+            self._whole(choice, events)
+        reason = choice.finish_reason
         if not reason or reason == "null":
             return
         if not choices.end(reason, strict=self._is_strict):
@@ -283,96 +258,61 @@ class ChatReader:
             if self._kind == _TEXT:
                 self._kind = _WATCHED
 
-    def _whole(self, choice: JsonObject, delta: JsonObject, events: list[Event]) -> None:
+    def _whole(self, choice: Choice, events: list[Event]) -> None:
         """The content of a chunk in another member than `delta`: the whole answer so far, or a
         piece of text in the form of the older completions."""
-        message, text = choice.get("message"), choice.get("text")
-        if type(message) is str and message:
-            message = {"content": message}
-        if type(message) is not dict or not has_content(message):
-            if type(text) is not str or not text or has_content(delta):
+        message, delta = choice.message, choice.delta or _NOTHING
+        if message is None or not message.has_content:
+            if not choice.text or delta.has_content:
                 return
-            message = {"content": text}
+            message = Said(content=choice.text)
             if self._text is _COMPLETION or not (self._received or self._tools):
                 self._text = _COMPLETION
-                self._delta(message, choice.get("logprobs"), events)
+                self._delta(message, choice.logprobs, events)
                 return
-        rest = numbered(message)
         if self._received or self._tools is not None:
             rest = self._received.rest(message, delta, self._tools)
             self._lose("choices[0].message", LossKind.KNOB, "it says again what was said")
-        if rest:
+        else:
+            rest = numbered(message)
+        if rest.has_content or rest.annotations:
             if self._kind == _TEXT:
                 self._kind = _WHOLE
             self._text = _WHOLE
-            self._delta(rest, choice.get("logprobs"), events)
+            self._delta(rest, choice.logprobs, events)
 
-    def _delta(self, delta: JsonObject, logprobs: Any, events: list[Event]) -> None:
-        is_speech = wire.SPEECH_FIELDS.issuperset(delta)
-        if not is_speech:
-            if not FOREIGN_FIELDS.isdisjoint(delta):
-                delta = as_known(delta)
-            path = f"choices[0].{self._source}"
-            self._report_unknown(delta, wire.DELTA_FIELDS, path, wire.BESIDES, wire.UNREAD)
-        role = delta.get("role")
-        if role and role != "assistant" and _is_anothers(role):
-            raise UpstreamError.unreadable("it speaks in another role than assistant")
-        if self._choices.reasons and has_content(delta):
+    def _delta(self, delta: Said, logprobs: Any, events: list[Event]) -> None:
+        if self._choices.reasons and delta.has_content:
             self._choices.go_on()
-        content, refusal, thought, details = delta.get("content"), delta.get("refusal"), "", None
-        if not is_speech:
-            thought = text_of(delta)
-            details = delta.get("reasoning_details")
-            self._report_other_reasoning(delta, thought)
-        if content is None or type(content) is str:
-            pass
-        elif type(content) is not list and type(content) is not dict:
-            content = to_json_text(content) if content is not False else None
-        else:
-            content, inner, refused, unknown = split_parts(content)
-            thought = thought if thought == inner else thought + inner
-            refusal = refusal or refused
-            for kind in unknown:
-                detail = f"a part of type {kind}, which nobody reads"
-                self._lose(f"choices[0].{self._source}.content", LossKind.CONTENT, detail)
-        if thought or details:
-            self._reason(thought, details, events)
+        thought, path = delta.thought, f"choices[0].{self._source}"
+        if delta.reasoning and delta.reasoning != thought:
+            self._lose(f"{path}.reasoning", LossKind.KNOB, "other reasoning is used")
+        if delta.audio:
+            self._lose(f"{path}.audio", LossKind.CONTENT, "audio cannot be translated")
+        if thought or delta.reasoning_details:
+            self._reason(thought, delta.reasoning_details, events)
         records = logprobs if type(logprobs) is dict else _EMPTY
-        self._extend(self._text, content, records.get("content"), events)
-        annotations = delta.get("annotations")
-        if annotations:
-            self._annotate(annotations, events)
-        if refusal or records:
-            self._extend(_REFUSAL, refusal, records.get("refusal"), events)
-        if is_speech:
-            return
-        calls = delta.get("tool_calls")
-        if calls:
-            for fragment in calls if type(calls) is list else (calls,):
-                self._call("tool_calls", fragment, events)
-        legacy = delta.get("function_call")
-        if legacy:
-            self._call("function_call", {"function": legacy}, events)
-
-    def _report_other_reasoning(self, delta: JsonObject, thought: str) -> None:
-        """Report reasoning fields other than the one used, and those that are not text."""
-        for name in TEXT_FIELDS:
-            other = delta.get(name)
-            if other and other != thought and text_in(other) != thought:
-                detail = "other reasoning is used" if thought else "reasoning that is no text"
-                loss = LossKind.KNOB if thought else LossKind.CONTENT
-                self._lose(f"choices[0].{self._source}.{name}", loss, detail)
+        self._extend(self._text, delta.content, records.get("content"), events)
+        if delta.annotations:
+            self._annotate(delta.annotations, events)
+        if delta.refusal or records:
+            self._extend(_REFUSAL, delta.refusal, records.get("refusal"), events)
+        for piece in delta.tool_calls or ():
+            self._call("tool_calls", piece, events)
+        legacy = delta.function_call
+        if legacy is not None and (legacy.name or legacy.arguments):
+            self._call("function_call", CallPiece(function=legacy), events)
 
     # --- blocks ---------------------------------------------------------------------------------
 
-    def _extend(self, kind: str, text: Any, logprobs: Any, events: list[Event]) -> None:
+    def _extend(self, kind: str, text: str | None, logprobs: Any, events: list[Event]) -> None:
         if type(logprobs) is list and logprobs:
             self._logprobs += logprobs
-        if type(text) is not str or not text:
+        if not text:
             return
         if self._kind != kind:
             self._open(kind, Refusal(text="") if kind is _REFUSAL else _NO_TEXT, events)
-        (self._received.refusal.append if kind is _REFUSAL else self._add_text)(text)
+        (self._received.refusal if kind is _REFUSAL else self._received.text).append(text)
         if self._logprobs:
             events.append(Delta(self._index, text, tuple(self._logprobs)))
             self._logprobs.clear()
@@ -382,8 +322,8 @@ class ChatReader:
             pending, self._pending = self._pending, []
             self._annotate(pending, events)
 
-    def _reason(self, text: str, details: Any, events: list[Event]) -> None:
-        detailed = self._details.add(details) if type(details) is list else ""
+    def _reason(self, text: str, details: list[Any] | None, events: list[Event]) -> None:
+        detailed = self._details.add(details) if details else ""
         # Details may come at the end and repeat all deltas.
         text = text or (
             "" if detailed and detailed == "".join(self._received.reasoning) else detailed
@@ -396,32 +336,26 @@ class ChatReader:
             self._received.reasoning.append(text)
             events.append(Delta(self._index, text))
 
-    def _call(self, member: str, fragment: Any, events: list[Event]) -> None:
+    def _call(self, member: str, piece: CallPiece, events: list[Event]) -> None:
         """Read a piece of a call in one of the two members for calls. The other member, in which
         llama-cpp-python repeats all calls, is compared when it is complete."""
-        if type(fragment) is not dict:
-            if fragment:
-                self._lose(f"choices[0].{self._source}.{member}", LossKind.CONTENT)
-            return
         if self._tools is None:
             self._calling, self._tools = member, self._fragments(self._allocate)
         if member == self._calling:
-            for name in unread_members(fragment):
-                self._lose(f"choices[0].{self._source}.{member}.{name}", LossKind.KNOB)
-            entry = call_entry(fragment)
+            entry = call_entry(piece)
             if entry is not None:
                 self._reason("", [entry], events)
             self._close(events)
-            self._tools.add(fragment, events)
+            self._tools.add(piece, events)
             return
         if self._twins is None:
             self._twins = self._fragments(count().__next__)
-        self._twins.add(fragment, [])
+        self._twins.add(piece, [])
 
     def _fragments(self, allocate: Callable[[], int]) -> ToolFragments:
         strict = self._inbound.options.interleaved_tools == "error"
         answer_id, created = self._origin
-        return ToolFragments(allocate, f"{answer_id}:{created}", self._inbound.names, strict=strict)
+        return ToolFragments(allocate, f"{answer_id}:{created}", self._inbound.names, strict)
 
     def _open(self, kind: str, head: Block, events: list[Event]) -> None:
         self._close(events)
@@ -449,13 +383,13 @@ class ChatReader:
         self._close(events)
         if tools and self._tools is not None:
             if self._twins is not None:
-                for fragment in self._twins.beyond(self._tools):
-                    self._tools.add(fragment, events)
+                for piece in self._twins.beyond(self._tools):
+                    self._tools.add(piece, events)
                 self._twins = None
             self._tools.close_all(events)
 
-    def _annotate(self, annotations: Any, events: list[Event]) -> None:
-        for raw in annotations if type(annotations) is list else ():
+    def _annotate(self, annotations: list[Any], events: list[Event]) -> None:
+        for raw in annotations:
             if type(raw) is not dict:
                 continue
             if self._kind != self._text:
@@ -496,57 +430,11 @@ class ChatReader:
         self._kind = _NONE
         return (Failed(fault),)
 
-    # --------------------------------------------------------------------------------------------
-
-    def _report_unknown(
-        self,
-        value: JsonObject,
-        known: frozenset[str],
-        path: str,
-        table: Mapping[str, Lost] = wire.ANSWER,
-        other: Lost = UNKNOWN,
-    ) -> None:
-        """Report the fields of an answer that have no counterpart in the canonical model."""
-        for name, content in value.items():
-            if name not in known and content not in _EMPTY_VALUES:
-                field = table.get(name, wire.UNREAD if name in SPEAKING else other)
-                self._lose(f"{path}.{name}" if path else name, field.kind, field.detail)
-
     def _lose(
         self, path: str, kind: LossKind, detail: str = "has no counterpart downstream"
     ) -> None:
         self._inbound.ledger.add(path, kind, detail)
 
 
-def _more_text(chunk: JsonObject) -> str:
-    """The text of a chunk with no other content; empty if it may have more. The hot path."""
-    choices = chunk.get("choices")
-    if type(choices) is not list or len(choices) != 1 or chunk.get("usage"):
-        return ""
-    choice = choices[0]
-    if type(choice) is not dict or not wire.CHUNK_FIELDS.issuperset(chunk):
-        return ""
-    delta = choice.get("delta")
-    if type(delta) is not dict or len(delta) != 1 or choice.get("index"):
-        return ""
-    if choice.get("finish_reason") is not None or choice.get("logprobs"):
-        return ""
-    text = delta.get("content")
-    return text if type(text) is str and _PLAIN_FIELDS.issuperset(choice) else ""
-
-
-_PLAIN_FIELDS = wire.CHOICE_FIELDS - {"message", "text"}
-_SPEAKERS = frozenset({"user", "system", "developer", "tool", "function"})
-
-
-def _is_anothers(role: Any) -> bool:
-    """Whether a role is not the model's, under any of its names (`model`, `ai`)."""
-    return str(role).lower() in _SPEAKERS
-
-
 _EMPTY: JsonObject = {}
-_EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {}, False)
-
-
-def _str(value: Any) -> str:
-    return value if type(value) is str else ""
+_NOTHING = Said()

@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.canonical.blocks import Annotation, Opaque, Reasoning, Refusal, Text, ToolCall
+from dragoman.canonical.blocks import (
+    Annotation,
+    Foreign,
+    Opaque,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+)
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.events import (
     Annotated,
@@ -27,63 +36,45 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
+from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.grammar import State, illegal, steps
-from dragoman.canonical.losses import LossKind
+from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Options
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Reply
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_chat.annotations import write_annotations
+from dragoman.protocols.openai_chat import wire
+from dragoman.protocols.openai_chat.annotations import NO_COUNTERPART, write_annotations
 from dragoman.protocols.openai_chat.errors import error_frames
 from dragoman.protocols.openai_chat.finish import write_finish
 from dragoman.protocols.openai_chat.output import CONTENT, REFUSAL, Chunks, Output, Whole
 from dragoman.protocols.openai_chat.reasoning import BREAK, details_entry, is_foreign_state
-from dragoman.protocols.openai_chat.visibility import (
-    Reporter,
-    call_fields,
-    call_head,
-    reasoning_fields,
-    tier_name,
-)
+from dragoman.protocols.openai_chat.settings import ChatOptions
 from dragoman.sse import COMMENT
 
 _OPEN = State.OPEN
 
 
-class _ReasoningBlocks:
+class _ReasoningBlocks(Struct, eq=False):
     """The reasoning blocks, which share the text fields of one message."""
 
-    __slots__ = (
-        "_fields",
-        "_gap",
-        "_has_text",
-        "_head",
-        "_keeps_state",
-        "_number",
-        "_opaque",
-        "_out",
-        "_parts",
-        "_pieces",
-        "_report",
-        "_sealer",
-    )
-
-    def __init__(self, out: Output, options: Options, sealer: Sealer, report: Reporter) -> None:
-        self._out, self._sealer, self._report = out, sealer, report
-        self._fields = reasoning_fields(options)
-        self._keeps_state = options.reasoning_details
-        self._number = 0
-        """Entries of `reasoning_details` so far."""
-        self._has_text = False
-        """Whether there has been any text."""
-        self._gap = False
-        """Whether a blank line is due before the next piece of text."""
-        self._head: Reasoning
-        self._opaque: Opaque | None
-        self._parts: list[str] = []
-        self._pieces: list[str] = []
-        """Complete parts of the open block and the pieces of its last part; stored only if the
-        client is given its state."""
+    _out: Output
+    _fields: Sequence[str]
+    _keeps_state: bool
+    _sealer: Sealer
+    _ledger: Ledger
+    _number: int = 0
+    """Entries of `reasoning_details` so far."""
+    _has_text: bool = False
+    """Whether there has been any text."""
+    _gap: bool = False
+    """Whether a blank line is due before the next piece of text."""
+    _head: Reasoning = Reasoning()
+    _opaque: Opaque | None = None
+    _parts: list[str] = []
+    _pieces: list[str] = []
+    """Complete parts of the open block and the pieces of its last part; stored only if the client
+    is given its state."""
 
     def open(self, head: Reasoning) -> None:
         self._head, self._opaque = head, head.opaque
@@ -116,7 +107,8 @@ class _ReasoningBlocks:
         if not is_foreign_state(self._opaque):
             return b""
         if not self._keeps_state:
-            self._report.state()
+            detail = "signatures and encrypted reasoning are not shown"
+            self._ledger.add("reasoning", LossKind.KNOB, detail)
             return b""
         text = "".join(self._pieces)
         parts = (*self._parts, text) if text or self._parts else ()
@@ -126,57 +118,53 @@ class _ReasoningBlocks:
         return self._out.details(entry)
 
 
-class ChatWriter:
+class ChatWriter(Struct, eq=False):
     """Writes one answer; see `base.AnswerWriter`."""
 
-    long_texts: Sequence[bytes] = ()
-    """No event repeats a text."""
+    _shows_logprobs: bool
+    _id: str
+    _created: int
+    _model: str
+    _options: Options
+    _sealer: Sealer
+    _ledger: Ledger
+    _out: Output
+    _state: State = State.NEW
+    _usage: Usage | None = None
+    _tier: str | None = None
+    """The latest service tier of the upstream, and the client's name for its first one."""
+    _first_tier: str | None = None
+    _kind: type | None = None
+    """Type of the open block; None if the client is not shown it."""
+    _has_calls: bool = False
+    _length: int = 0
+    """Characters of visible text so far: citations count in the whole message."""
+    _start: int = 0
+    """Offset of the open text block."""
+    _citations: list[Annotation] = []
+    """Those of the open text block."""
+    _annotations: list[JsonObject] = []
+    _reasoning: _ReasoningBlocks | None = None
 
-    __slots__ = (
-        "_annotations",
-        "_citations",
-        "_created",
-        "_first_tier",
-        "_has_calls",
-        "_id",
-        "_kind",
-        "_length",
-        "_model",
-        "_options",
-        "_out",
-        "_reasoning",
-        "_report",
-        "_sealer",
-        "_shows_logprobs",
-        "_start",
-        "_state",
-        "_tier",
-        "_usage",
-    )
+    @classmethod
+    def of(cls, reply: Reply, streamed: bool) -> ChatWriter:
+        """The writer of an answer. It does not store the reply, which refers to the client's whole
+        request: a stream may be long."""
+        return cls(
+            _shows_logprobs=reply.request.logprobs,
+            _id=reply.id,
+            _created=reply.created,
+            _model=reply.model,
+            _options=reply.options,
+            _sealer=reply.sealer,
+            _ledger=reply.ledger,
+            _out=Chunks(reply.request.include_usage) if streamed else Whole(reply.request.metadata),
+        )
 
-    def __init__(self, reply: Reply, streamed: bool) -> None:
-        # Not the reply, which refers to the client's whole request: a stream may be long.
-        self._shows_logprobs = reply.request.logprobs
-        self._id, self._created, self._model = reply.id, reply.created, reply.model
-        self._options, self._sealer = reply.options, reply.sealer
-        self._report = Reporter(reply.ledger)
-        self._out: Output = Chunks(reply) if streamed else Whole(reply)
-        self._state = State.NEW
-        self._usage: Usage | None = None
-        self._tier: str | None
-        """The latest service tier of the upstream, and the client's name for its first one."""
-        self._first_tier: str | None
-        self._kind: type | None
-        """Type of the open block; None if the client is not shown it."""
-        self._has_calls = False
-        self._length = 0
-        """Characters of visible text so far: citations count in the whole message."""
-        self._start: int
-        """Offset of the open text block."""
-        self._citations: list[Annotation] = []
-        """Those of the open text block."""
-        self._annotations: list[JsonObject] = []
-        self._reasoning: _ReasoningBlocks | None = None
+    @property
+    def long_texts(self) -> Sequence[bytes]:
+        """None: no event repeats a text."""
+        return ()
 
     def write(self, event: Event) -> bytes:
         """The frames of one event, ready to be sent in one piece."""
@@ -200,12 +188,12 @@ class ChatWriter:
 
     def _started(self, event: Started) -> bytes:
         tier = self._tier = event.service_tier
-        self._first_tier = None if tier is None else tier_name(tier)
+        self._first_tier = None if tier is None else _tier_name(tier)
         created = event.created or self._created
         return self._out.begin(self._id, self._model, created, self._first_tier)
 
     def _finished(self, event: Finished) -> bytes:
-        self._report.finish(event.finish)
+        self._report_finish(event.finish)
         word = write_finish(event.finish, has_calls=self._has_calls)
         return self._out.finish(word, self._annotations)
 
@@ -218,8 +206,11 @@ class ChatWriter:
         out, usage, moderation = self._out, self._usage, event.moderation
         tier = None
         if self._tier is not None:
-            tier = tier_name(self._tier)
-            self._report.tier(tier is not None, out.shows_tier(tier, usage, moderation))
+            tier = _tier_name(self._tier)
+            if tier is None:
+                self._lose("service_tier", NO_COUNTERPART)
+            elif not out.shows_tier(tier, usage, moderation):
+                self._lose("service_tier", "it was known only at the end")
         return out.end(usage, tier or self._first_tier, moderation)
 
     def _failed(self, event: Failed) -> bytes:
@@ -232,26 +223,43 @@ class ChatWriter:
         kind = self._kind = type(block)
         if kind is Text or kind is Refusal:
             if self._has_calls:
-                self._report.order()
+                # A message does not keep their order.
+                detail = "text is put before tool calls"
+                self._ledger.add("content", LossKind.CONVERTED, detail)
             self._start = self._length
             self._out.open(CONTENT if kind is Text else REFUSAL)
         elif type(block) is ToolCall:
             self._has_calls = True
-            return self._out.open_call(call_head(block), *call_fields(block))
+            return self._open_call(block)
         elif type(block) is Reasoning:
             self._open_reasoning(block)
         else:
             self._kind = None
-            self._report.block(block)
+            loss, name = LossKind.KNOB, "content"
+            if isinstance(block, Foreign):
+                loss, name = block.loss, block.type
+            self._ledger.add(block.path or name, loss, "has no place in a Chat message")
         return b""
+
+    def _open_call(self, call: ToolCall) -> bytes:
+        kind, field = ("custom", "input") if call.custom else ("function", "arguments")
+        # Chat has no namespaces: they are prefixed to the name.
+        name = f"{call.namespace}__{call.name}" if call.namespace else call.name
+        head = {"id": call.id, "type": kind, kind: {"name": name, field: ""}}
+        return self._out.open_call(head, kind, field)
 
     def _open_reasoning(self, block: Reasoning) -> None:
         if self._options.show_reasoning == "never":
             self._kind = None
-            self._report.reasoning()
+            self._lose("reasoning", "reasoning is not shown")
             return
         if self._reasoning is None:
-            self._reasoning = _ReasoningBlocks(self._out, self._options, self._sealer, self._report)
+            name = self._options.of(ChatOptions).reasoning_field
+            fields = ("reasoning_content", "reasoning") if name == "both" else (name,)
+            keeps_state = self._options.reasoning_details
+            self._reasoning = _ReasoningBlocks(
+                self._out, fields, keeps_state, self._sealer, self._ledger
+            )
         self._reasoning.open(block)
 
     def _delta(self, event: Delta) -> bytes:
@@ -263,8 +271,7 @@ class ChatWriter:
         elif kind is None:
             return b""
         if event.logprobs and not self._shows_logprobs:
-            detail = "token probabilities were not asked for"
-            self._report.ledger.add("logprobs", LossKind.KNOB, detail)
+            self._lose("logprobs", "token probabilities were not asked for")
         elif event.logprobs and kind is not ToolCall:
             return self._out.text_with_logprobs(text, event.logprobs)
         return self._out.text(text) if text else b""
@@ -277,7 +284,7 @@ class ChatWriter:
     def _closed(self, event: Closed) -> bytes:
         if self._citations:
             self._annotations += write_annotations(
-                self._citations, self._start, self._length, self._report
+                self._citations, self._start, self._length, self._ledger
             )
             self._citations.clear()
         if self._kind is Reasoning and self._reasoning is not None:
@@ -293,6 +300,26 @@ class ChatWriter:
         if self._kind is Reasoning and self._reasoning is not None:
             self._reasoning.seal(event.opaque)
         return b""
+
+    # --------------------------------------------------------------------------------------------
+
+    def _report_finish(self, finish: Finish) -> None:
+        if finish.stop_sequence is not None and finish.reason is FinishReason.STOP_SEQUENCE:
+            self._lose("stop_sequence", "the matched stop sequence is not named")
+        if finish.reason is FinishReason.PAUSE:
+            self._ledger.add("stop_reason", LossKind.CONVERTED, "the paused turn ends here")
+        if finish.category is not None:
+            self._lose("stop_details.category", NO_COUNTERPART)
+
+    def _lose(self, path: str, detail: str) -> None:
+        self._ledger.add(path, LossKind.KNOB, detail)
+
+
+def _tier_name(tier: str) -> str | None:
+    """The tier by its name in Chat; None if it has none."""
+    if tier in wire.SERVICE_TIERS:
+        return tier
+    return "priority" if tier == "ultrafast" else None
 
 
 _WRITERS: dict[type, Callable[[ChatWriter, Any], bytes]] = {

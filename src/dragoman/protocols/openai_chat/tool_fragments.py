@@ -7,8 +7,11 @@ every call the index 0, or send whole calls at once; all of that is read here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.call_ids import made_id
@@ -17,41 +20,25 @@ from dragoman.canonical.events import Closed, Delta, Event, Opened
 from dragoman.canonical.names import ToolNames, joined_name
 from dragoman.canonical.tools import is_json_object
 from dragoman.jsontext import object_of
-from dragoman.protocols.base import to_json_text
-from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_chat.shapes import CallPiece, FunctionPiece
 
 
-class _Call:
+class _Call(Struct, eq=False):
     """One call and its fragments so far."""
 
-    __slots__ = (
-        "alike",
-        "at",
-        "block",
-        "closed",
-        "custom",
-        "deferred",
-        "id",
-        "name",
-        "number",
-        "opened",
-        "pieces",
-    )
-
-    def __init__(self, number: int, at: int | None, block: int) -> None:
-        self.alike: _Call | None = None
-        """The earlier call with the same index, id and name."""
-        self.number = number
-        self.at = at
-        self.block = block
-        self.id = ""
-        self.name = ""
-        self.custom = False
-        self.opened = False
-        self.closed = False
-        self.pieces: list[str] = []
-        self.deferred = False
-        """Whether its only piece is `{}`, a placeholder that servers send before the arguments."""
+    number: int
+    at: int | None
+    block: int
+    custom: bool
+    id: str = ""
+    name: str = ""
+    opened: bool = False
+    closed: bool = False
+    pieces: list[str] = []
+    alike: _Call | None = None
+    """The earlier call with the same index, id and name."""
+    deferred: bool = False
+    """Whether its only piece is `{}`, a placeholder that servers send before the arguments."""
 
     def repeats(self) -> bool:
         """Whether it repeats, so far, the call in `alike`."""
@@ -74,29 +61,23 @@ class _Call:
         )
 
 
-class ToolFragments:
-    """Turns fragments into the events of tool blocks.
+class ToolFragments(Struct, eq=False):
+    """Turns fragments into the events of tool blocks. `_allocate` gives the next block index;
+    `_seed` makes minted ids differ per answer; `_names` are the tools that can be called.
 
     A call that begins closes those before it only if their arguments are whole; otherwise they
-    stay open along with it. With `strict` it closes them in any case. A fragment of a closed call
+    stay open along with it. With `_strict` it closes them in any case. A fragment of a closed call
     is an error unless it is blank.
     """
 
-    __slots__ = ("_allocate", "_at", "_by_id", "_calls", "_last", "_names", "_seed", "_strict")
-
-    def __init__(
-        self, allocate: Callable[[], int], seed: str, names: ToolNames, *, strict: bool
-    ) -> None:
-        """`allocate` gives the next block index; `seed` makes minted ids differ per answer; `names`
-        are the tools that can be called."""
-        self._names = names
-        self._allocate = allocate
-        self._seed = seed
-        self._strict = strict
-        self._calls: list[_Call] = []
-        self._at: dict[int, _Call] = {}
-        self._by_id: dict[str, _Call] = {}
-        self._last: _Call | None = None
+    _allocate: Callable[[], int]
+    _seed: str
+    _names: ToolNames
+    _strict: bool
+    _calls: list[_Call] = []
+    _at: dict[int, _Call] = {}
+    _by_id: dict[str, _Call] = {}
+    _last: _Call | None = None
 
     def __bool__(self) -> bool:
         """Whether any call was made."""
@@ -106,24 +87,19 @@ class ToolFragments:
         """Whether a call never got a name."""
         return not all(call.name for call in self._calls)
 
-    def add(self, fragment: Any, events: list[Event]) -> None:
+    def add(self, piece: CallPiece, events: list[Event]) -> None:
         """Take one element of `tool_calls`; append its events.
 
         Raises:
             UpstreamError: it belongs to a call that is already over.
         """
-        if type(fragment) is not dict:
-            return
-        call_id, at = fragment.get("id"), fragment.get("index")
-        custom, name, text = _read(fragment)
-        call_id = call_id if type(call_id) is str else ""
-        at = at if type(at) is int else None
+        call_id, at, name, text = piece.id or "", piece.index, piece.called, piece.text
         if self._is_repetition(at, call_id, name, text):
             return
         call = self._find(at, call_id, name, text)
         if call is None:
             self.close_complete(events)
-            call = self._begin(at, custom)
+            call = self._begin(at, piece.custom is not None)
             alike = self._by_id.get(call_id)
             if alike is not None and alike.name == name and at in (None, alike.at):
                 call.alike = alike
@@ -173,21 +149,19 @@ class ToolFragments:
                 self._open(call, events)
             self._close(call, events)
 
-    def after(self, whole: list[Any]) -> list[Any]:
+    def after(self, whole: Sequence[CallPiece]) -> list[CallPiece]:
         """The rest of a whole message's calls beyond their pieces, which came in the same order.
 
         Raises:
             UpstreamError: one of them is another call.
         """
         more = []
-        for number, fragment in enumerate(whole):
-            if type(fragment) is not dict:
-                continue
+        for number, piece in enumerate(whole):
             if number >= len(self._calls):
                 # An index of its own: those of the pieces may not be their order.
-                more.append({**fragment, "index": -1 - number})
+                more.append(replace(piece, index=-1 - number))
                 continue
-            known, (_, name, text) = self._calls[number], _read(fragment)
+            known, name, text = self._calls[number], piece.called, piece.text
             earlier = "".join(known.pieces)
             same = text.strip() in ("", earlier.strip()) or (
                 is_json_object(earlier) and object_of(earlier) == object_of(text)
@@ -196,8 +170,8 @@ class ToolFragments:
                 raise UpstreamError.unreadable("a whole message has other calls than its deltas")
         return more
 
-    def beyond(self, others: ToolFragments) -> list[JsonObject]:
-        """The events of these calls, except those also among `others`, each counted once.
+    def beyond(self, others: ToolFragments) -> list[CallPiece]:
+        """These calls, except those also among `others`, each counted once.
 
         Raises:
             UpstreamError: a call never got a name.
@@ -210,8 +184,8 @@ class ToolFragments:
             if content in left:
                 left.remove(content)
             elif call.name:
-                function = {"name": call.name, "arguments": "".join(call.pieces)}
-                beyond.append({"index": -1 - call.number, "function": function})
+                function = FunctionPiece(name=call.name, arguments="".join(call.pieces))
+                beyond.append(CallPiece(index=-1 - call.number, function=function))
         return beyond
 
     def _is_repetition(self, at: int | None, call_id: str, name: str, text: str) -> bool:
@@ -248,8 +222,7 @@ class ToolFragments:
         return current if in_fragments and self._names.goes_on(current.name, name) else None
 
     def _begin(self, at: int | None, custom: bool) -> _Call:
-        call = _Call(len(self._calls), at, self._allocate())
-        call.custom = custom
+        call = _Call(len(self._calls), at, self._allocate(), custom)
         self._calls.append(call)
         if at is not None:
             self._at[at] = call
@@ -277,22 +250,3 @@ class ToolFragments:
         if call.deferred:
             events.append(Delta(call.block, call.pieces[0]))
         events.append(Closed(call.block))
-
-
-def _read(fragment: JsonObject) -> tuple[bool, str, str]:
-    """Whether a fragment is of a custom tool, its name, and its piece of the arguments, which some
-    servers leave under the names that Llama and Anthropic have for them."""
-    custom, function = fragment.get("custom"), fragment.get("function")
-    body = custom if type(custom) is dict else function if type(function) is dict else fragment
-    name = body.get("name")
-    given = body.get("input" if body is custom else "arguments")
-    if (given is None or given == "") and body is not custom:
-        given = body.get("parameters") or body.get("input") or given
-    return body is custom, name if type(name) is str else "", _text(given)
-
-
-def _text(value: Any) -> str:
-    """Arguments as text; some servers send them as the object itself."""
-    if type(value) is str:
-        return value
-    return "" if value is None else to_json_text(value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import (
@@ -149,18 +151,11 @@ def _ref_of(choice: shapes.FunctionChoice | shapes.CustomChoice) -> ToolRef:
 # --- writing ------------------------------------------------------------------------------------
 
 
-class ToolWriter:
+class ToolWriter(Struct, eq=False):
     """Writer of a request's tools and tool choice, and of what the upstream lacks of them."""
 
-    __slots__ = ("_custom_natively", "_ledger", "_names", "_outbound", "_strict", "_written")
-
-    def __init__(self, outbound: Outbound) -> None:
-        self._custom_natively = outbound.capabilities.of(ChatCapabilities).custom_tools_native
-        self._ledger = outbound.ledger
-        self._names = outbound.names
-        self._outbound = outbound
-        self._strict = outbound.capabilities.strict_tools
-        self._written: set[str] = set()
+    _outbound: Outbound
+    _written: set[str] = set()
 
     def write(self, request: Request, body: JsonObject) -> None:
         """Add `tools`, `tool_choice` and `parallel_tool_calls` to the body."""
@@ -193,15 +188,19 @@ class ToolWriter:
         function["parameters"] = write_parameters(tool, self._outbound)
         # Other services enforce schemas that this one refuses to.
         strict = tool.strict and is_strict(function["parameters"])
-        if tool.strict is not None and self._strict:
+        if tool.strict is not None and self._outbound.capabilities.strict_tools:
             function["strict"] = strict
-        if tool.strict and not (strict and self._strict):
+        if tool.strict and not (strict and self._outbound.capabilities.strict_tools):
             drop_strict(tool, self._outbound)
         drop_mark(tool, self._outbound)
         return {"type": "function", "function": function}
 
+    @property
+    def _takes_custom(self) -> bool:
+        return self._outbound.capabilities.of(ChatCapabilities).custom_tools_native
+
     def _custom(self, tool: CustomTool) -> JsonObject | None:
-        if self._custom_natively:
+        if self._takes_custom:
             return self._native_custom(tool)
         emulation = emulation_of(tool, self._outbound)
         if emulation is None:
@@ -225,7 +224,7 @@ class ToolWriter:
     def _name(self, tool: FunctionTool | CustomTool) -> str:
         if tool.deferred:
             drop_deferral(tool.path, self._outbound)
-        name = self._names.outward(tool.name, tool.namespace)
+        name = self._outbound.names.outward(tool.name, tool.namespace)
         self._written.add(name)
         return name
 
@@ -248,14 +247,14 @@ class ToolWriter:
             body["tool_choice"] = choice.mode
 
     def _is_offered(self, ref: ToolRef, choice: ToolChoice) -> bool:
-        if self._names.outward(ref.name, ref.namespace) in self._written:
+        if self._outbound.names.outward(ref.name, ref.namespace) in self._written:
             return True
         self._lose(choice.path, LossKind.CONTENT, NOT_OFFERED)
         return False
 
     def _ref(self, ref: ToolRef) -> JsonObject:
-        kind = "custom" if ref.custom and self._custom_natively else "function"
-        return {"type": kind, kind: {"name": self._names.outward(ref.name, ref.namespace)}}
+        kind = "custom" if ref.custom and self._takes_custom else "function"
+        return {"type": kind, kind: {"name": self._outbound.names.outward(ref.name, ref.namespace)}}
 
     def _lose(self, path: str, kind: LossKind, detail: str) -> None:
-        self._ledger.add(path, kind, detail)
+        self._outbound.ledger.add(path, kind, detail)

@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import re
 
-from dragoman.canonical.losses import LossKind
-from dragoman.protocols.reading import Lost
-
 NAME = "openai_chat"
 """The protocol's name, also the origin of blocks that only it can express."""
 
 VENDOR = "openai"
 """Whose file store `file_id` names."""
-
-KNOB, CONTENT = LossKind.KNOB, LossKind.CONTENT
 
 # --- requests -----------------------------------------------------------------------------------
 
@@ -51,93 +46,6 @@ MEDIA_TYPES = {
 """Media type by file name ending, for files given as bare base64."""
 
 # --- answers ------------------------------------------------------------------------------------
-
-CHUNK_FIELDS = frozenset(
-    {
-        "id",
-        "created",
-        "model",
-        "choices",
-        "usage",
-        "service_tier",
-        "system_fingerprint",  # names the upstream's build, in every answer; only seed needs it
-        "object",  # always the same word
-        "obfuscation",  # random padding
-        "metadata",  # the client's own, echoed
-        "prompt_filter_results",  # Azure's scores of the prompt, not about the answer
-        "provider",  # which server a router chose
-    }
-)
-"""Top-level fields of answers and chunks that are read, or leave nothing to report."""
-
-CHOICE_FIELDS = frozenset(
-    {
-        "index",
-        "delta",
-        "message",
-        "text",  # of the older completions
-        "finish_reason",
-        "logprobs",
-        "stop_reason",  # vLLM: the stop sequence that matched
-        "matched_stop",  # SGLang: the same
-        "native_finish_reason",  # a router's copy of finish_reason
-        "content_filter_results",  # Azure's scores; a filtered answer has it as finish_reason
-        "token_ids",  # vLLM: the tokens whose text is in the delta
-    }
-)
-
-SPEECH_FIELDS = frozenset({"role", "content", "refusal", "annotations"})
-"""Members of a message other than reasoning and calls."""
-
-DELTA_FIELDS = SPEECH_FIELDS | frozenset(
-    {
-        "tool_calls",
-        "function_call",
-        "reasoning_content",
-        "reasoning",
-        "reasoning_details",
-        "thinking",
-        "reasoning_text",
-    }
-)
-
-ANSWER: dict[str, Lost] = {
-    "audio": Lost(CONTENT, "audio cannot be translated"),
-    "moderation": Lost(KNOB, "has no counterpart downstream"),
-    "citations": Lost(KNOB, "a list of sources without places"),
-}
-"""Fields of answers without a canonical home."""
-
-UNREAD = Lost(CONTENT, "nobody reads it")
-"""A member of a message in no table: possibly part of the answer."""
-
-BESIDES: dict[str, Lost] = ANSWER | dict.fromkeys(
-    (
-        "cache_control",
-        "channel",  # Groq: reasoning or not, as the delta's members show
-        "content_filter_results",
-        "context",  # Azure: what it searched
-        "executed_tools",  # Groq: what its own tools did
-        "extra_content",  # Google: signatures of thoughts
-        "id",
-        "name",
-        "padding",
-        "prefix",
-        "prompt_token_ids",
-        "provider_specific_fields",  # LiteLLM: repeats other members
-        "reasoning_signature",
-        "search_results",
-        "sources",
-        "thinking_blocks",  # LiteLLM: the reasoning once more
-        "thought_signature",
-        "token_ids",
-        "tool_call_id",
-        "type",
-        "web_search",
-    ),
-    Lost(KNOB, "not what the model said"),
-)
-"""Members of messages in answers that are not content."""
 
 OFFICIAL_USAGE = frozenset(
     {

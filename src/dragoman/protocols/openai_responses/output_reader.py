@@ -319,6 +319,8 @@ class OutputReader(Struct, eq=False):
             raise _contradictory("a tool call")
         events = self.arguments(item, rest, whole=True)
         item.is_whole = bool(text.strip())
+        if item.block is not None:
+            item.block.ended = item.block.ended or item.is_whole
         return events
 
     def complete(self, item: Item, value: OutputItem, path: str) -> list[Event]:

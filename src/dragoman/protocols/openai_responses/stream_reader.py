@@ -74,10 +74,10 @@ def read_response(body: bytes, inbound: Inbound) -> list[Event]:
     """
     try:
         response = _response(body)
-        if response.output is not None and response.status in _FINISHED and not response.error:
-            return answer_reader(inbound).whole(response)
     except REFUSED:
-        pass
+        response = Response()
+    if response.output is not None and response.status in _FINISHED and not response.error:
+        return answer_reader(inbound).whole(response)
     value = inbound.decode_answer(body)
     status, error = value.get("status"), value.get("error")
     if status not in _FAILED and not (error and is_error(error)):
@@ -114,7 +114,7 @@ class ResponsesReader(Struct, eq=False):
     _items: Items = field(default_factory=Items)
     _place: tuple[str, int | None, int | None, str | None] | None = None
     _block: OpenBlock | None = None
-    """The text part of the last delta, and its place."""
+    """The block of the last event, if that was a delta of a text or of arguments, and its place."""
     _initial_texts: dict[tuple[int, int], tuple[Item, InitialText, int]] = {}
     """The initial texts of parts, by the number of the item and the part's index, and the length
     of the text under that index before."""
@@ -135,6 +135,7 @@ class ResponsesReader(Struct, eq=False):
         except REFUSED:
             if self._started and frame.event == _IN_PROGRESS and is_lifecycle(frame.data):
                 return ()  # it repeats the first event, which may have all of a large request
+        self._block = None
         try:
             return self._read_event(frame, event)
         except UpstreamError as error:
@@ -229,14 +230,16 @@ class ResponsesReader(Struct, eq=False):
         text = (event.text if event.delta is None else event.delta) or ""
         if kind in _STYLES:
             return self._answer.reasoning(item, _STYLES[kind], at, text)
+        self._place = (event.type, event.output_index, event.content_index, event.item_id)
         if kind not in _ITEMS:
-            return self._answer.arguments(item, text)
+            events = self._answer.arguments(item, text)
+            self._block = item.block if item.arguments() else None
+            return events
         if kind == "refusal":
             return self._answer.text(item, at, text, refuses=True)
         if self._initial_texts:
             text = self._after_head(item, at, text)
         events = self._answer.text(item, at, text, event.logprobs)
-        self._place = (event.type, event.output_index, event.content_index, event.item_id)
         self._block = self._answer.text_block(item, at)
         return events
 
@@ -284,7 +287,6 @@ class ResponsesReader(Struct, eq=False):
             # Another part with its index.
             events = self._end_initial(*self._initial_texts.pop((item.number, at)), at)
         self._initial_texts[item.number, at] = item, InitialText(part.text), item.length_at(at)
-        self._block = None
         return events
 
     def _after_head(self, item: Item, at: int, piece: str) -> str:
