@@ -91,7 +91,10 @@ def errors(config: Config) -> Iterator[Fault]:
 
 def warnings(config: Config) -> Iterator[Fault]:
     """Settings that are allowed but probably not intended, each with its path."""
-    yield from _never_reached([route.match for route in config.routes])
+    patterns = [route.match for route in config.routes]
+    for later, first in never_reached(patterns).items():
+        message = f"never reached: routes[{first}] ({patterns[first]}) matches first"
+        yield ("routes", later, "match"), message
     served = {account.upstream for account in config.accounts}
     for index, upstream in enumerate(config.upstreams):
         # With a key for secrets in the store, accounts may well be there.
@@ -156,20 +159,21 @@ def high_rates(price: OwnPrice) -> list[str]:
     return [rate for rate, value in rates.items() if value and Decimal(value) > HIGH_PRICE]
 
 
-def _never_reached(patterns: Sequence[str]) -> Iterator[Fault]:
-    """Routes after one that matches all their names."""
+def never_reached(patterns: Sequence[str]) -> dict[int, int]:
+    """The places of routes after one that matches all their names, each with the place of that."""
+    found: dict[int, int] = {}
     exact: dict[str, int] = {}
     starred: list[int] = []
     for later, pattern in enumerate(patterns):
         covering = (one for one in starred if covers(patterns[one], pattern))
         first = min(next(covering, later), exact.get(pattern, later))
         if first != later:
-            message = f"never reached: routes[{first}] ({patterns[first]}) matches first"
-            yield ("routes", later, "match"), message
+            found[later] = first
         elif "*" in pattern:
             starred.append(later)
         else:
             exact[pattern] = later
+    return found
 
 
 def _has_long_limits(config: Config) -> bool:
