@@ -6,7 +6,19 @@ import textwrap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from dragoman.config import Account, Admin, Client, Config, Route, Secret, Server, Storage, Upstream
+from dragoman.config import (
+    Account,
+    Admin,
+    Client,
+    Config,
+    OwnPrice,
+    Route,
+    Secret,
+    Server,
+    Storage,
+    Upstream,
+)
+from dragoman.config.limits import Limit
 from dragoman.lab.guides import GUIDES
 from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.service import serve
@@ -42,15 +54,17 @@ def demo_config(
         )
         for name, protocol in _PROTOCOLS.items()
     )
+    budget = Limit(kind="cost", amount="25", window="month")
     return Config(
         server=Server(host=host, port=port, keepalive_s=5.0),
-        clients=(Client(name="demo", key=Secret(KEY)),),
+        clients=(Client(name="demo", key=Secret(KEY), limits=(budget,)),),
         upstreams=upstreams,
         accounts=tuple(
             Account(name=f"{name}-1", upstream=name, key=Secret(f"sk-sim-max-{name}"))
             for name in _PROTOCOLS
         ),
         routes=tuple(Route(match=f"sim-{name}", upstream=name) for name in _PROTOCOLS),
+        prices=(OwnPrice(model="*", input="2.50", cached="0.25", output="10"),),
         storage=Storage(path=store),
         admin=Admin(key=Secret(ADMIN_KEY)),
     )

@@ -25,6 +25,7 @@ MOST = 10_000
 SCREENS = {
     "": ".chart svg",
     "/requests": "tbody tr",
+    "/usage": "tbody tr",
     "/losses": ".panel",
     "/accounts?q=pool-0123": "tbody a, .accounts-list a",
     "/accounts/pool-00042?q=pool-00042": "aside .hist, aside dl",

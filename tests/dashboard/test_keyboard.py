@@ -16,6 +16,7 @@ def test_letters_lead_everywhere(page: Page, gateway: RunningGateway, problems: 
     expect(page.get_by_label("Figures")).to_be_visible()  # what hears of keys is there, too
     for letter, title in (
         ("r", "Requests"),
+        ("u", "Usage and cost"),
         ("l", "Losses"),
         ("a", "Accounts"),
         ("k", "Keys and teams"),

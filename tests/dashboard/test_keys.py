@@ -95,6 +95,36 @@ def test_a_viewer_looks_on(page: Page, gateway: RunningGateway) -> None:
     expect(page.get_by_role("button", name=writes)).to_have_count(0)
 
 
+def test_amounts_and_resets_are_seen_on_every_width(page: Page, gateway: RunningGateway) -> None:
+    ask(gateway, "POST", "keys", {"name": "wide-amounts"})
+    limit = {"kind": "tokens", "amount": 123_456_789, "window": "month"}
+    ask(gateway, "POST", "keys/wide-amounts/limits", limit)
+    sign_in(page, gateway, path="/keys?q=wide-amounts")
+    used = page.get_by_role("region", name="Keys").locator("td", has_text="of 123 M")
+    expect(used.locator("span")).to_have_attribute("title", "0 of 123,456,789")
+    fits = "(cell) => cell.scrollWidth <= cell.clientWidth"
+    for width in (1440, 390, 320):
+        page.set_viewport_size({"width": width, "height": 844})
+        expect(used).to_be_in_viewport(ratio=1)
+        assert used.evaluate(fits), width
+        if width < 720:
+            reset = page.locator("td", has_text=re.compile(r"\d+ [dhms]"))
+            expect(reset).to_be_in_viewport(ratio=1)
+            named = reset.evaluate("(cell) => getComputedStyle(cell, '::before').content")
+            assert named == '"Resets in "'
+
+
+def test_when_a_key_of_the_file_was_used_last(page: Page, gateway: RunningGateway) -> None:
+    sign_in(page, gateway, path="/keys/key/tester")
+    side = page.get_by_role("complementary", name="Key tester")
+    found: Any = ask(gateway, "GET", "requests?key=tester&limit=1")
+    expect(side).to_contain_text(re.compile(r"Last used: .*\d\d:\d\d:\d\d"))
+    last = page.evaluate(
+        "(at) => new Date(at).toTimeString().slice(0, 8)", found["rows"][0]["at"] * 1000
+    )
+    expect(side).to_contain_text(last)
+
+
 def test_of_many_keys_the_page_asks_for_those_it_shows(page: Page, gateway: RunningGateway) -> None:
     limit = {"kind": "requests", "amount": 3, "window": "day"}
     ask(gateway, "POST", "teams", {"name": "crowd"})

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
-from dragoman.server.testing import RunningGateway
-from tests.dashboard.conftest import Problems
+from dragoman.config import Admin, Route, Secret
+from dragoman.lab.simulator.testing import running_simulator
+from dragoman.server.testing import RunningGateway, running_gateway
+from tests.dashboard.conftest import KEY, Problems
 from tests.dashboard.pages import sign_in
+from tests.gateway.conftest import config_for
+
+
+def test_a_route_that_is_never_reached_is_marked(page: Page) -> None:
+    matches = ("gpt-4*", "gpt-*", "gpt-5", "o3", "*", "claude-*")
+    routes = tuple(Route(match=match, upstream="chat") for match in matches)
+    with running_simulator() as simulator:
+        config = config_for(simulator.base_url, routes=routes)
+        with running_gateway(replace(config, admin=Admin(key=Secret(KEY)))) as gateway:
+            sign_in(page, gateway, path="/routes")
+            rows = page.get_by_role("region", name="Routes").locator("tbody tr")
+            expect(rows).to_have_count(len(matches))
+            marked = rows.filter(has_text="never reached")
+            expect(marked).to_have_count(2)
+            expect(marked.nth(0)).to_contain_text("gpt-5 never reached, since 2 fits")
+            expect(marked.nth(1)).to_contain_text("claude-* never reached, since 5 fits")
 
 
 def test_a_name_is_explained_as_one_types(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import platform
 import re
+import time
 from typing import Any
 
 from playwright.sync_api import Page, Route, expect
@@ -14,13 +16,14 @@ from tests.dashboard.conftest import MOST, ODD, Problems
 from tests.dashboard.pages import ask, sign_in
 from tests.gateway.clients import body
 from tests.gateway.http import call
+from tests.gateway.services import until
 
 WIDTHS = {"wide": (1440, 900), "phone": (390, 844)}
 
 
 def test_a_wrong_key_shows_nothing(page: Page, gateway: RunningGateway) -> None:
     sign_in(page, gateway, "no-key-of-anybody-0000")
-    expect(page.get_by_role("alert")).to_have_text("A key of the administration is needed.")
+    expect(page.get_by_role("alert")).to_contain_text("This is no admin key of this gateway")
     assert page.locator("table").count() == 0
 
 
@@ -85,6 +88,32 @@ def test_an_outage_of_accounts_needs_attention(page: Page, gateway: RunningGatew
     expect(page).to_have_url(f"{gateway.base_url}/ui/requests?error=forbidden")
 
 
+def test_charts_of_a_young_instance_begin_where_data_begin(
+    page: Page, gateway: RunningGateway
+) -> None:
+    begun = 0.0
+
+    def young(route: Route) -> None:
+        nonlocal begun
+        answer = route.fetch()
+        series = answer.json()
+        steps = len(series["requests"]["answered"])
+        for values in series["requests"].values():
+            values[:] = [None] * (steps - 60) + [1] * 60
+        # The time before is asked for, too.
+        begun = max(begun, series["from"] + (steps - 60) * series["step_s"])
+        route.fulfill(response=answer, json=series)
+
+    page.route("**/admin/series?*", young)
+    sign_in(page, gateway, path="")
+    expect(page.get_by_role("img", name="Requests:")).to_be_visible()
+    page.get_by_role("button", name="Requests as a table").click()
+    rows = page.get_by_role("region", name="Requests as a table").locator("tbody tr")
+    expect(rows).to_have_count(60)
+    first = page.evaluate("(at) => new Date(at * 1000).toTimeString().slice(0, 8)", begun)
+    expect(page.locator(".head .sub")).to_contain_text(f"{first} to ")
+
+
 def test_accounts(page: Page, gateway: RunningGateway, problems: Problems) -> None:
     sign_in(page, gateway)
     expect(page.get_by_role("heading", name="Accounts")).to_be_visible()
@@ -99,6 +128,42 @@ def test_accounts(page: Page, gateway: RunningGateway, problems: Problems) -> No
     page.keyboard.press("Home")
     expect(page.locator("[data-at='0']")).to_be_focused()
     assert (problems.console, problems.elsewhere) == ([], [])
+
+
+def test_what_an_account_did_is_in_its_row(page: Page, gateway: RunningGateway) -> None:
+    """One that still is asked and fails everything is the worst, and accounts on trial count."""
+
+    def mixed(route: Route) -> None:
+        answer = route.fetch()
+        table = answer.json()
+        columns = table["columns"]
+        place = columns["name"].index("pool-00500")
+        columns |= {
+            name: [value if at == place else one for at, one in enumerate(columns[name])]
+            for name, value in (
+                *(("requests", 11), ("errors", 11), ("in_flight", 3), ("cost_usd", "1.25")),
+                *(("last_error", "connection_refused"), ("failed_at", 1_700_000_000.0)),
+                ("last_used", time.time() - 90),
+            )
+        }
+        columns["state"] = ["trial" if at < 7 else one for at, one in enumerate(columns["state"])]
+        route.fulfill(response=answer, json=table)
+
+    page.route("**/admin/accounts/table", mixed)
+    sign_in(page, gateway)
+    row = page.locator("tbody tr", has=page.get_by_role("link")).first
+    for text in ("pool-00500", "chat", "connection_refused", "$1.25", "1 min"):
+        expect(row).to_contain_text(text)
+    heads = page.locator(".accounts-table th")
+    wide = heads.all_text_contents()
+    assert {"Upstream", "In flight", "Last error", "Cost", "Last used"} <= set(wide)
+    expect(page.get_by_role("button", name="On trial 7")).to_be_visible()
+    cut = "(cells) => cells.filter((one) => one.scrollWidth > one.clientWidth).length"
+    assert heads.evaluate_all(cut) == 0
+    row.get_by_role("link").click()  # which takes space for the panel
+    expect(page.get_by_role("complementary")).to_be_visible()
+    expect(heads.filter(has_text="Last used")).to_have_count(0)
+    expect(heads.filter(has_text="Errors")).to_have_count(1)
 
 
 def test_those_that_are_ticked_are_disabled_and_no_others(
@@ -213,6 +278,40 @@ def test_requests(page: Page, gateway: RunningGateway, problems: Problems) -> No
     expect(lane).to_contain_text(re.compile(r"\d+ B sent, \d+ B received"))
     expect(page.locator(".loss-list")).to_contain_text("temperature")
     assert (problems.console, problems.elsewhere) == ([], [])
+
+
+def test_a_refusal_of_the_gateway_itself_tells_its_words_and_limit(
+    page: Page, gateway: RunningGateway
+) -> None:
+    made: Any = ask(gateway, "POST", "keys", {"name": "tight"})
+    limit = {"kind": "requests", "amount": 1, "window": "day"}
+    ask(gateway, "POST", "keys/tight/limits", limit)
+    asked = body("chat", "chat/sim-text", "words that nobody may read")
+    until(lambda: call(gateway.base_url, "GET", "/v1/models", key=made["secret"]).status == 200)
+    answers = [
+        call(gateway.base_url, "POST", "/v1/chat/completions", asked, key=made["secret"])
+        for _ in range(2)
+    ]
+    assert [answer.status for answer in answers] == [200, 429]
+    told = answers[1].json["error"]["message"]
+    sign_in(page, gateway, path="/requests?key=tight&status=429")
+    row = page.locator("tbody tr")
+    expect(row).to_have_count(1)
+    expect(row.locator("td").nth(4)).to_have_attribute("title", told)
+    row.get_by_role("link").click()
+    note = page.get_by_role("note")
+    expect(note).to_contain_text(told)
+    expect(note).to_contain_text("no upstream was asked")
+    note.get_by_role("link", name="Limit key:requests:day").click()
+    expect(page.get_by_role("complementary", name="Key tight")).to_be_visible()
+
+
+def test_the_page_says_which_instance_it_shows(page: Page, gateway: RunningGateway) -> None:
+    sign_in(page, gateway)
+    foot = page.locator(".rail .foot")
+    expect(foot).to_contain_text(f"on {platform.node()}")
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(page.locator(".topbar")).to_contain_text(platform.node())
 
 
 def test_a_viewer_may_look(page: Page, gateway: RunningGateway) -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from dragoman.accounts.store import LastError
 from dragoman.operations.account_columns import columns
 from dragoman.operations.account_views import AccountView, QuotaView, Reason
 
@@ -15,7 +16,7 @@ BLANK = AccountView(
     name="", upstream="chat", origin="store", secrets=("key",), models=None, priority=0, weight=1.0,
     max_concurrent=None, balance=None, state="active", reasons=(), back_at=None, trial=False,
     in_flight=0, last_used=None, requests=0, errors=0, retries=0, errors_by_kind={},
-    last_error=None, quotas=(), problem="",
+    last_error=None, cost_usd="0", unpriced=0, quotas=(), problem="",
 )  # fmt: skip
 RESTING = replace(BLANK, state="cooling", reasons=(Reason("overloaded", until=9.0),), back_at=9.0)
 
@@ -33,7 +34,9 @@ def table(*accounts: AccountView) -> Any:
 def test_each_account_stands_at_one_place_of_every_column() -> None:
     told = table(
         replace(BLANK, name="a", requests=3, errors=2, retries=1, in_flight=4, last_used=7.5),
-        replace(RESTING, name="b"),
+        replace(
+            RESTING, name="b", cost_usd="1.25", unpriced=1, last_error=LastError(5.04, "overloaded")
+        ),
         replace(RESTING, name="c", trial=True, problem="no upstream named chat"),
     )["columns"]
     assert told.pop("windows") == {}
@@ -48,6 +51,10 @@ def test_each_account_stands_at_one_place_of_every_column() -> None:
         "requests": [3, 0, 0],
         "errors": [2, 0, 0],
         "retries": [1, 0, 0],
+        "cost_usd": ["0", "1.25", "0"],
+        "unpriced": [0, 1, 0],
+        "last_error": [None, "overloaded", None],
+        "failed_at": [None, 5.0, None],
     }
 
 

@@ -368,7 +368,7 @@ def test_usage_and_metrics_of_what_was_served(gateway: RunningGateway) -> None:
     assert (
         'dragoman_requests_total{route="/v1/chat/completions",status="2xx",upstream="chat"} 1\n'
     ) in text
-    assert 'dragoman_errors_total{upstream="",kind="model_not_found"} 1\n' in text
+    assert 'dragoman_errors_total{upstream="",fault="caller",kind="model_not_found"} 1\n' in text
 
 
 def test_names_that_clients_invent_make_no_series(gateway: RunningGateway) -> None:

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import pytest
 
 from dragoman.config import Config
-from dragoman.demo import KEY, demo_config, examples, reachable
+from dragoman.demo import ADMIN_KEY, KEY, demo_config, examples, reachable
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import APIS, PATHS, body, completed, text_of
 from tests.gateway.http import call
+from tests.gateway.services import until
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,22 @@ def test_three_clients_over_three_models(demo: RunningGateway, api: str, upstrea
     assert "Hello" in text_of(api, answer)
     made["stream"] = True
     assert completed(api, call(demo.base_url, "POST", PATHS[api], made, key=KEY).body)
+
+
+def test_its_answers_have_a_price(demo: RunningGateway) -> None:
+    """So that the dashboard has a cost to show."""
+    for upstream in APIS:
+        made = body("chat", f"{upstream}/sim-text?words=90")
+        assert call(demo.base_url, "POST", PATHS["chat"], made, key=KEY).status == 200
+
+    def priced() -> bool:
+        headers = {"authorization": f"Bearer {ADMIN_KEY}"}
+        path = "/admin/usage?by=upstream&key=demo"
+        rows = call(demo.base_url, "GET", path, None, headers, key=None).json["rows"]
+        costs = {row["by"]["upstream"]: float(row["cost_usd"]) for row in rows}
+        return set(APIS) <= {name for name, cost in costs.items() if cost > 0}
+
+    until(priced)
 
 
 @pytest.mark.parametrize("upstream", APIS)

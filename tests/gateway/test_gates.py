@@ -26,6 +26,7 @@ FIXED = {
     "/v1/chat/completions": None,
     "/v1/messages": None,
     "/v1/responses": None,
+    "/v1/responses/compact": None,
     "/v1/messages/count_tokens": "counts",
     "/v1/responses/input_tokens": "counts",
     "/v1/models": "lists",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 
 import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Client, Secret, Server, WebSocket
 from dragoman.edge.paths import normal_path
+from dragoman.http.decoding import CODINGS
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, text_of
@@ -188,7 +190,6 @@ def test_an_unknown_path_is_a_404_in_the_clients_shape(gateway: RunningGateway) 
     answer = call(gateway.base_url, "POST", "/v1/embeddings", {})
     assert answer.status == 404
     error_of("chat", answer)
-    assert call(gateway.base_url, "POST", "/v1/responses/compact", {}).status == 404
     version = {"anthropic-version": "2026-10-21"}
     answer = call(gateway.base_url, "POST", "/v1/messages/batches", {}, version)
     assert answer.status == 404
@@ -238,9 +239,41 @@ def test_a_gzip_body_is_read(gateway: RunningGateway) -> None:
         assert call(gateway.base_url, "POST", PATHS["chat"], whole, headers).status == 200
     for broken in (data[:-6], data + b"rest", b"", b"{}"):
         assert call(gateway.base_url, "POST", PATHS["chat"], broken, headers).status == 400
-    for encoding in ("zstd", "br", "gzip, gzip"):
+    for encoding in ("br", "gzip, gzip"):
         other = {**JSON, "content-encoding": encoding}
         assert call(gateway.base_url, "POST", PATHS["chat"], data, other).status == 415
+
+
+@pytest.mark.parametrize("wrapped", [True, False], ids=["zlib", "raw"])
+def test_a_deflate_body_is_read(gateway: RunningGateway, wrapped: bool) -> None:
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
+    plain = json.dumps(body("chat", "messages/sim-text")).encode()
+    data = packer.compress(plain) + packer.flush()
+    headers = {**JSON, "content-encoding": "deflate"}
+    assert call(gateway.base_url, "POST", PATHS["chat"], data, headers).status == 200
+    assert call(gateway.base_url, "POST", PATHS["chat"], data[:-6], headers).status == 400
+
+
+ZSTD = bytes.fromhex("28b52ffd")
+"""How a frame begins (RFC 8878, 3.1.1)."""
+
+
+def stored(plain: bytes, window: int = 0x38) -> bytes:
+    """A frame of one uncompressed block."""
+    return ZSTD + bytes([0, window]) + (len(plain) << 3 | 1).to_bytes(3, "little") + plain
+
+
+def test_a_zstd_body_is_read(gateway: RunningGateway) -> None:
+    """Where Python has no decoder, it is told what may be sent."""
+    plain = json.dumps(body("chat", "messages/sim-text")).encode()
+    headers = {**JSON, "content-encoding": "zstd"}
+    known = "zstd" in CODINGS
+    for whole in (stored(plain), stored(plain[:40]) + stored(plain[40:])):
+        told = call(gateway.base_url, "POST", PATHS["chat"], whole, headers)
+        assert told.status == (200 if known else 415)
+    for broken in (stored(plain)[:-6], plain, stored(plain, window=0xA8)):
+        told = call(gateway.base_url, "POST", PATHS["chat"], broken, headers)
+        assert told.status == (400 if known else 415)
 
 
 class TestSize:

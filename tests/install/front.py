@@ -26,17 +26,24 @@ def program(name: str) -> str:
 
 
 @contextmanager
-def nginx(gateways: Sequence[int], folder: Path, *, headers: str = "") -> Iterator[str]:
+def nginx(
+    gateways: Sequence[int], folder: Path, *, headers: str = "", page: int | None = None
+) -> Iterator[str]:
     """nginx with the file of Compose, but for its names and places, before gateways on these
-    ports; `headers` are directives for answers. Yields its base URL."""
+    ports; `headers` are directives for answers, `page` is the port for operators. Yields its base
+    URL."""
     port = free_port()
+    page = free_port() if page is None else page
     text = NGINX.read_text()
     first, second = (f"        server gateway-{number}:8080" for number in (1, 2))
     rest = text.partition(first)[2].partition(";")[0]
     servers = [f"        server 127.0.0.1:{gateway}{rest}" for gateway in gateways]
+    of_page = [servers[0], *(f"{server} backup" for server in servers[1:])]
     for old, new in (
+        (f"{first}{rest};\n{second}{rest} backup", ";\n".join(of_page)),
         (f"{first}{rest};\n{second}{rest}", ";\n".join(servers)),
         ("listen 8080;", f"listen 127.0.0.1:{port}; {headers}"),
+        ("listen 8081;", f"listen 127.0.0.1:{page};"),
         ("/tmp/", f"{folder}/"),
         ("/dev/stderr", f"{folder}/error.log"),
         ("worker_processes auto", "worker_processes 1"),

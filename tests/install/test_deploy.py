@@ -4,6 +4,7 @@ that can be had."""
 from __future__ import annotations
 
 import fnmatch
+import platform
 import re
 import socket
 import subprocess
@@ -13,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from dragoman.config import parse_config
-from dragoman.demo import KEY, demo_config
+from dragoman.config import Server, parse_config
+from dragoman.demo import ADMIN_KEY, KEY, demo_config
 from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.testing import running_gateway
 from tests.cli.serving import free_port
@@ -100,8 +102,13 @@ def test_compose_starts_the_gateway_that_its_configuration_describes(tmp_path: P
     front, database = services.pop("nginx"), services.pop("postgres")
     gateway = services["gateway-1"]
     assert services.keys() == {"gateway-1", "gateway-2"}
-    for service in services.values():
-        assert {**service, "networks": 0} == {**gateway, "networks": 0}
+    for name, service in services.items():
+        assert service["hostname"] == name
+        assert {**service, "networks": 0, "hostname": 0} == {
+            **gateway,
+            "networks": 0,
+            "hostname": 0,
+        }
     assert front["depends_on"].keys() == services.keys()
     assert set(re.findall(r"server (gateway-\d):8080", NGINX.read_text())) == services.keys()
     for name in (*gateway["secrets"], *database["secrets"]):
@@ -160,10 +167,37 @@ def test_streams_come_through_nginx_as_they_come(tmp_path: Path) -> None:
         # Ten words a tenth of a second apart: buffered, they would come at once at the end.
         assert len(arrivals) >= 8
         assert arrivals[-1] - arrivals[0] > 0.5
-        for path in ("/admin", "/admin/accounts", "/metrics"):
+        for path in ("/ui", "/admin", "/admin/accounts", "/metrics"):
             assert call(url, "GET", path, key=KEY).status == 404
         assert call(url, "GET", "/", key=None).json["name"] == "dragoman"
         assert call(url, "GET", "/v1/models", key=KEY).status == 200
+
+
+def test_the_page_of_compose_is_that_of_one_gateway(tmp_path: Path) -> None:
+    """A session that began there goes on there, and a change is accepted as one of its page."""
+    page, (_, ports) = free_port(), compose()["services"]["nginx"]["ports"]
+    assert ports.endswith("127.0.0.1:8081}:8081")
+    url = f"http://127.0.0.1:{page}"
+    trusting = Server(keepalive_s=5.0, trusted_proxies=("127.0.0.0/8",))
+    with (
+        running_simulator() as simulator,
+        running_gateway(replace(demo_config(simulator.base_url), server=trusting)) as first,
+        running_gateway(replace(demo_config(simulator.base_url), server=trusting)) as second,
+        nginx([first.port, second.port], tmp_path, page=page),
+    ):
+        assert call(url, "GET", "/", key=None).headers["location"].endswith("/ui")
+        assert call(url, "GET", "/v1/models", key=KEY).status == 404
+        assert b"<title>dragoman</title>" in call(url, "GET", "/ui", key=None).body
+        origin = {"host": f"127.0.0.1:{page}", "origin": url}
+        begun = call(url, "POST", "/admin/session", {"key": ADMIN_KEY}, origin, key=None)
+        assert (begun.status, begun.json["instance"]) == (200, platform.node())
+        cookie = begun.headers["set-cookie"].partition(";")[0]
+        session = {**origin, "cookie": cookie, "x-dragoman-csrf": begun.json["csrf"]}
+        for _ in range(6):
+            assert call(url, "GET", "/admin/session", headers=session, key=None).json["name"]
+        change = {"do": "disable", "names": ["chat-1"]}
+        done = call(url, "POST", "/admin/accounts/do", change, session, key=None)
+        assert (done.status, done.json["done"]) == (200, ["chat-1"])
 
 
 def heard(listener: socket.socket, heads: list[bytes]) -> None:

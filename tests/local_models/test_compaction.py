@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from dragoman.config import Storage
+from dragoman.lab.simulator.testing import RunningSimulator
 from tests.faults.conftest import Over
-from tests.faults.upstream import Upstream
+from tests.faults.upstream import Upstream, answer, good, whole
 from tests.gateway.clients import APIS, PATHS
+from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import Answer, call, events
+from tests.upstream.servers import Call
 
 KEY = "key-of-a-server-without-compaction"
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
@@ -92,3 +98,89 @@ def test_a_damaged_or_foreign_one_is_refused(target: str, over: Over, upstream: 
         told = ask(over, target, [*HISTORY, item])
         assert told.status == 400
         assert "input[3]" in told.json["error"]["message"]
+
+
+# --- the endpoint that only compacts ------------------------------------------------------------
+
+COMPACT = f"{PATHS['responses']}/compact"
+
+
+@pytest.mark.parametrize("given", [HISTORY, "U"], ids=["items", "text"])
+@pytest.mark.parametrize("target", APIS)
+def test_the_endpoint_brings_the_users_messages_and_one_item(
+    target: str, given: Any, over: Over, upstream: Upstream
+) -> None:
+    if target == "responses":
+        upstream.behaviours[KEY] = compacts
+    gateway = over(KEY)
+    body = {"model": f"{target}/m", "input": given, "tools": [TOOL]}
+    told = call(gateway.base_url, "POST", COMPACT, body)
+    assert told.status == 200, told.body
+    assert told.json.keys() == {"id", "object", "created_at", "output", "usage"}
+    assert told.json["object"] == "response.compaction"
+    said, item = told.json["output"]
+    assert (said["type"], said["role"]) == ("message", "user")
+    assert said["content"][0]["text"] == "U"
+    assert item["type"] == "compaction"
+    if target != "responses":
+        later = ask(over, "chat", told.json["output"])
+        assert later.status == 200
+        assert "A summary of the conversation so far" in upstream.calls[-1].body.decode()
+
+
+async def compacts(call: Call) -> None:
+    item = {"id": "cmp_1", "type": "compaction", "encrypted_content": "gAAAA"}
+    made = {**json.loads(whole("responses", "")), "output": [item]}
+    await call.send(answer(json.dumps(made).encode()))
+
+
+def test_it_goes_on_from_a_stored_response(
+    start: Start, simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    storage = Storage(path=str(tmp_path / "kept.db"))
+    gateway = start(replace(config_for(simulator.base_url), storage=storage))
+    first = {"model": "chat/sim-text", "input": "U"}
+    told = call(gateway.base_url, "POST", PATHS["responses"], first)
+    body = {"model": "chat/sim-text", "previous_response_id": told.json["id"]}
+    told = call(gateway.base_url, "POST", COMPACT, body)
+    assert told.status == 200, told.body
+    assert [item["type"] for item in told.json["output"]] == ["message", "compaction"]
+    assert len(simulator.last.json["messages"]) == 3  # what was said, and what is asked
+
+
+def test_what_is_no_request_is_named(over: Over) -> None:
+    gateway = over(KEY)
+    for body, named in (
+        ({}, "model"),
+        ({"model": "chat/m", "input": 1}, "input"),
+        ({"model": "chat/m", "previous_response_id": "resp_none"}, "previous_response_id"),
+    ):
+        told = call(gateway.base_url, "POST", COMPACT, body)
+        assert told.status == 400
+        assert told.json["error"]["param"] == named
+
+
+def test_an_answer_without_a_compaction_is_none(over: Over, upstream: Upstream) -> None:
+    body = {"model": "responses/m", "input": HISTORY}
+    assert call(over(KEY).base_url, "POST", COMPACT, body).status == 502
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_responses_upstream_that_knows_no_trigger_is_asked_for_a_summary(
+    stream: bool, over: Over, upstream: Upstream
+) -> None:
+    async def refusing(call: Call) -> None:
+        if b"compaction_trigger" not in call.body:
+            await good(call)
+        else:
+            error = {"message": "Invalid value: 'compaction_trigger'.", "type": "invalid_request"}
+            await call.send(answer(json.dumps({"error": error}).encode(), 400))
+
+    upstream.behaviours[KEY] = refusing
+    told = ask(over, "responses", [*HISTORY, TRIGGER], stream=stream)
+    assert told.status == 200, told.body
+    (item,) = output_of(told, stream)
+    assert item["type"] == "compaction"
+    sent = json.loads(upstream.calls[-1].body)
+    assert "Write a summary" in json.dumps(sent["input"][-1])
+    assert sent["tool_choice"] == "none"

@@ -233,6 +233,7 @@ SCREENS: dict[str, tuple[str, Callable[[Page], None]]] = {
     "keys": ("keys", _key),
     "routes": ("routes", _route),
     "losses": ("losses", _nothing),
+    "usage": ("usage?t=24h", _nothing),
     "workbench": ("workbench", _nothing),
     "clients": ("clients", _nothing),
     "configuration": ("config", _nothing),

@@ -192,11 +192,14 @@ class Sums(Struct):
 
 
 class Attempts(Struct, frozen=True):
-    """What was asked of one account; as the sums of the same names in `UsageCount`."""
+    """What was asked of one account; as the sums of the same names in `UsageCount`, and in
+    `ChargeCount` what its answers cost and how many have no price."""
 
     attempts: int = 0
     failed: int = 0
     retries: int = 0
+    cost: int = 0
+    unpriced: int = 0
 
 
 DIMENSIONS = (

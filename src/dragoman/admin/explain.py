@@ -13,6 +13,7 @@ from dragoman.admin.call import Call
 from dragoman.admin.gateway import Gateway
 from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.config import Config, matches
+from dragoman.config.checks import never_reached
 from dragoman.operations.operation import Http, Nothing, operation, operations_in
 from dragoman.operations.pricing import PriceView, price_views
 from dragoman.protocols.settings import fields_of, setting
@@ -75,13 +76,15 @@ class Explanation(Struct, frozen=True):
 
 
 class RouteView(Struct, frozen=True):
-    """A route of the configuration."""
+    """A route of the configuration. `reached_before` is the number of the route that matches all
+    its names first, so that this one is never reached."""
 
     match: str
     upstream: str
     model: str | None
     fallbacks: tuple[str, ...]
     policy: str
+    reached_before: int | None
 
 
 class AskExplanation(Struct, frozen=True, kw_only=True):
@@ -102,6 +105,7 @@ class RouteList(Struct, frozen=True):
 async def _list(call: Call, _: Nothing) -> RouteList:
     """List the routes of the configuration, and the aliases."""
     config = call.gateway.config
+    covered = never_reached([route.match for route in config.routes])
     routes = [
         RouteView(
             route.match,
@@ -109,8 +113,9 @@ async def _list(call: Call, _: Nothing) -> RouteList:
             route.model,
             tuple(_with_model(entry.upstream, entry.model) for entry in route.fallbacks),
             str((route.policy or route.options.policy).value),
+            covered[place] + 1 if place in covered else None,
         )
-        for route in config.routes
+        for place, route in enumerate(config.routes)
     ]
     return RouteList(routes, dict(config.models.aliases))
 

@@ -40,6 +40,11 @@ TOKEN = b"x-dragoman-csrf"
 _WRONG_S = 0.5
 """Seconds that the answer to a wrong key takes at least."""
 
+_WRONG_KEY = (
+    "This is no admin key of this gateway: it needs the one of `[admin]`, or a named one that is "
+    "enabled. A client's key does not open this page."
+)
+
 _RANDOM_BYTES = 32
 _READING = ("GET", "HEAD")
 _NOBODY = Actor("", "admin")
@@ -124,7 +129,7 @@ class Operators:
             operator = await self._holder(digest_of(key))
         except Refusal:
             await asyncio.sleep(_WRONG_S - (time.monotonic() - began))
-            raise
+            raise Refusal(401, "unauthenticated", _WRONG_KEY) from None
         cookie, token = (secrets.token_urlsafe(_RANDOM_BYTES).encode() for _ in range(2))
         digest, mark = _session_digest(cookie, token), _mark(digest_of(key))
         if self._account_sync is not None:

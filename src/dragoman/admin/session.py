@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from datetime import datetime
 from typing import Annotated
 
@@ -32,6 +33,7 @@ class SignedIn(Struct, frozen=True, kw_only=True):
     expires_at: float | UnsetType | None = UNSET
     zone: str | UnsetType = UNSET
     version: str | UnsetType = UNSET
+    instance: str | UnsetType = UNSET
 
 
 class SignedOut(Struct, frozen=True):
@@ -77,6 +79,7 @@ def _signed_in(operator: Operator, token: str | UnsetType = UNSET) -> SignedIn:
         expires_at=None if session is None else session.ends,
         zone=datetime.now().astimezone().tzname() or "UTC",
         version=dragoman.__version__,
+        instance=platform.node(),
     )
 
 

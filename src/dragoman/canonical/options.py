@@ -118,6 +118,17 @@ class Capabilities(Extensible, frozen=True, kw_only=True):
     """The upstream takes function tools if it is asked not to reason. Where it takes none, as
     OpenAI's newest models by the Chat protocol, `reasoning_with_tools_via` serves all requests with
     tools."""
+    trailing_assistant: bool = True
+    """The upstream takes a conversation whose last message is the model's own; otherwise a user
+    message that asks to go on is put after it. Where it refuses, that is remembered."""
+    output_limit: bool = True
+    """Chat and Responses upstreams take an output limit. Where it refuses, that is remembered."""
+    reasoning_in: Literal["field", "auto", "tags"] = "field"
+    """Where the upstream gives reasoning: in the protocol's own members; or, if an answer's text
+    begins with `<think>`, up to `</think>`, which is `auto`, for servers without a parser of
+    reasoning; or always at the beginning of the text, with the closing tag alone, which is `tags`,
+    for models whose chat template has the opening one. Within one protocol, answers are changed
+    with `tags` only. Chat upstreams other than OpenAI's own have `auto` if it is not set."""
     body: dict[str, Any] = {}
     """Members added to the body of every request, such as `chat_template_kwargs` or
     `reasoning_split`. Tables are merged with the request's own; in place of any other value that a

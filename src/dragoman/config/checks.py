@@ -17,6 +17,7 @@ from dragoman.config.access_rules import ANYONE
 from dragoman.config.convert import suggestion
 from dragoman.config.extras import missing_extra
 from dragoman.config.files import BadFileName, file_at
+from dragoman.config.limits import limit_faults
 from dragoman.config.names import covers
 from dragoman.config.secret import Secret, UnavailableSecret
 from dragoman.config.settings import Client, Config, OwnPrice, Route, Storage
@@ -53,6 +54,8 @@ def errors(config: Config) -> Iterator[Fault]:
             yield from _secret_url(proxy, ("upstreams", index, "proxies", number), _PROXIES)
         yield from rule_checks.errors(upstream.rules, ("upstreams", index, "rules"))
     for index, account in enumerate(config.accounts):
+        for place, problem in limit_faults(account.limits):
+            yield ("accounts", index, *place), problem
         if _is_quoted(account.key):
             yield ("accounts", index, "key"), "has quotes around it: take them off where it is"
         if account.proxy is not None:
@@ -88,7 +91,10 @@ def errors(config: Config) -> Iterator[Fault]:
 
 def warnings(config: Config) -> Iterator[Fault]:
     """Settings that are allowed but probably not intended, each with its path."""
-    yield from _never_reached([route.match for route in config.routes])
+    patterns = [route.match for route in config.routes]
+    for later, first in never_reached(patterns).items():
+        message = f"never reached: routes[{first}] ({patterns[first]}) matches first"
+        yield ("routes", later, "match"), message
     served = {account.upstream for account in config.accounts}
     for index, upstream in enumerate(config.upstreams):
         # With a key for secrets in the store, accounts may well be there.
@@ -153,20 +159,21 @@ def high_rates(price: OwnPrice) -> list[str]:
     return [rate for rate, value in rates.items() if value and Decimal(value) > HIGH_PRICE]
 
 
-def _never_reached(patterns: Sequence[str]) -> Iterator[Fault]:
-    """Routes after one that matches all their names."""
+def never_reached(patterns: Sequence[str]) -> dict[int, int]:
+    """The places of routes after one that matches all their names, each with the place of that."""
+    found: dict[int, int] = {}
     exact: dict[str, int] = {}
     starred: list[int] = []
     for later, pattern in enumerate(patterns):
         covering = (one for one in starred if covers(patterns[one], pattern))
         first = min(next(covering, later), exact.get(pattern, later))
         if first != later:
-            message = f"never reached: routes[{first}] ({patterns[first]}) matches first"
-            yield ("routes", later, "match"), message
+            found[later] = first
         elif "*" in pattern:
             starred.append(later)
         else:
             exact[pattern] = later
+    return found
 
 
 def _has_long_limits(config: Config) -> bool:

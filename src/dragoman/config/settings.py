@@ -12,6 +12,7 @@ from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config.access_rules import AccessRules, KeyRules, Name, NonEmpty
 from dragoman.config.files import FileText
+from dragoman.config.limits import Limit
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
 from dragoman.config.secret import Secret
 from dragoman.failing import Rule
@@ -436,6 +437,11 @@ class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Share of the requests for this account with `selection = "weighted"`."""
     max_concurrent: AtLeastOne | None = None
     """Requests that this account serves at once, over all workers; absent: any number."""
+    limits: tuple[Limit, ...] = ()
+    """Limits that the upstream sets for this account, such as `kind = "requests"` and
+    `window = "1m"`, over all workers. A request that would exceed one is sent with another account
+    meanwhile. Its output counts as long as it may be, so set output limits. After a restart what
+    was used before is not counted."""
     balance: float | None = None
     """Tokens left for this account, for `selection = "highest_balance"`; the usage of its answers
     is subtracted."""

@@ -10,6 +10,7 @@ declare namespace Api {
     role: "admin" | "viewer";
     expires_at: number | null;
     version: string;
+    instance: string;
   }
   interface Error {
     message?: string;
@@ -39,8 +40,14 @@ declare namespace Api {
       state: AccountState[];
       why: string[];
       back_at: (number | null)[];
+      in_flight: number[];
+      last_used: (number | null)[];
       requests: number[];
       errors: number[];
+      cost_usd: string[];
+      unpriced: number[];
+      last_error: (string | null)[];
+      failed_at: (number | null)[];
       windows: Record<
         string,
         {
@@ -82,10 +89,19 @@ declare namespace Api {
     until: number | null;
   }
   interface Usage {
+    by: Record<string, string>;
+    requests: number;
+    errors: number;
     input: number;
     cached: number;
     output: number;
+    estimated: number;
     cost_usd: string;
+    unpriced: number;
+  }
+  interface UsageReport {
+    rows: Usage[];
+    total: Usage;
   }
   interface ImportReport {
     rows: number;
@@ -121,6 +137,7 @@ declare namespace Api {
     id: string;
     status: number;
     error: string;
+    refusal: string;
     key: string;
     client: string;
     model: string;
@@ -328,6 +345,7 @@ declare namespace Api {
       model: string;
       fallbacks: string[];
       policy: string;
+      reached_before: number | null;
     }[];
     aliases: Record<string, string>;
   }

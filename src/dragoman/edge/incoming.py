@@ -16,7 +16,7 @@ from dragoman.edge.continuation import Continuation
 from dragoman.edge.errors import Headers, refusal, rendered
 from dragoman.http.addresses import is_here
 from dragoman.http.clock import Clock
-from dragoman.http.decoding import BadCoding, Inflater
+from dragoman.http.decoding import CODINGS, BadCoding, Unpacker, unpacker_for
 from dragoman.http.head import header_lines
 from dragoman.http.problems import BodyRefused, ClientGone, Problem
 from dragoman.http.request import Request
@@ -255,24 +255,23 @@ class IncomingRequest:
             ClientGone: the client left.
         """
         encoding = self.headers.get(b"content-encoding")
-        packed = encoding is not None and _is_packed(encoding)
+        unpacker = None if encoding is None else _unpacker(encoding)
         try:
             body = await self._read_body(limit)
         except BodyRefused as refused:
             raise _refused_body(refused.problem, limit) from None
-        if packed:
-            body = await self._unpacked(body, limit)
+        if unpacker is not None:
+            body = await self._unpacked(body, limit, unpacker)
         if len(body) > _SMALL:
             # It is in memory twice: as it came, and as it is sent upstream.
             self.reserve(len(body))
         return body
 
-    async def _unpacked(self, body: bytes, limit: int) -> bytes:
-        inflater = Inflater(gzip_only=True)
+    async def _unpacked(self, body: bytes, limit: int, unpacker: Unpacker) -> bytes:
         plain = BytesIO()
         size = turn = 0
         try:
-            for piece in inflater.feed(body):
+            for piece in unpacker.feed(body):
                 size += len(piece)
                 if size > limit:
                     raise _refused_body(Problem.BODY_TOO_LARGE, limit)
@@ -281,9 +280,9 @@ class IncomingRequest:
                 if size - turn >= _TURN_BYTES:
                     turn = size
                     await asyncio.sleep(0)
-            inflater.finish()
+            unpacker.finish()
         except BadCoding:
-            message = "The request body is not valid gzip data."
+            message = "The request body is not valid data of its content encoding."
             raise refusal(FaultKind.INVALID_REQUEST, message) from None
         return plain.getvalue()
 
@@ -394,21 +393,18 @@ async def while_connected(
             timer.cancel()
 
 
-def _is_packed(encoding: bytes) -> bool:
-    """Whether a body with this content encoding is to be unpacked.
+def _unpacker(encoding: bytes) -> Unpacker | None:
+    """The decoder of a body with this content encoding; None if there is nothing to decode.
 
     Raises:
         DragomanError: UNSUPPORTED_MEDIA_TYPE.
     """
-    encoding = encoding.strip().lower()
-    if encoding in (b"gzip", b"x-gzip"):
-        return True
-    if encoding not in (b"identity", b""):
-        raise refusal(
-            FaultKind.UNSUPPORTED_MEDIA_TYPE,
-            "The request body's content encoding is not supported; send it as it is or gzip.",
-        )
-    return False
+    try:
+        return unpacker_for(encoding.decode("latin-1"), exact=True)
+    except BadCoding:
+        known = ", ".join(CODINGS)
+        message = f"The request body's content encoding is not one of {known}."
+        raise refusal(FaultKind.UNSUPPORTED_MEDIA_TYPE, message) from None
 
 
 def _refused_body(problem: Problem, limit: int) -> Exception:

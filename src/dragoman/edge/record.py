@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
 from dragoman.accounts.pool import Standing
-from dragoman.canonical.errors import FaultKind
+from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.losses import Loss
 from dragoman.canonical.usage import Usage
 from dragoman.edge.body_copies import BodyCopies
@@ -174,7 +174,7 @@ class Record(Struct, eq=False):
     identified, `named` or `recognised`, empty if it was not; `moved` that another account had it
     before. `admitted` is what the request has reserved of its caller's limits, None if nothing;
     `limit` names the limit that refused it, `exceeded` those that would have, if they were
-    enforced, each with its mode.
+    enforced, each with its mode; `refusal` is what the client was told if no upstream was asked.
 
     Where requests are traced, `trace` is the trace, `settings` what the client asked for, as JSON
     by the name of the setting, `answered` the upstream's id of the answer and its name of the
@@ -207,6 +207,7 @@ class Record(Struct, eq=False):
     exceeded: Sequence[str] = ()
     losses: Sequence[Loss] = ()
     error: str = ""
+    refusal: str = ""
     finish: str = ""
     sent_at: float = 0.0
     first_at: float = 0.0
@@ -221,6 +222,13 @@ class Record(Struct, eq=False):
     trace_id: int = 0
     bodies: BodyCopies | None = None
     standing: Standing | None = None
+
+    def fail(self, fault: Fault) -> None:
+        """The request failed. What the client is told is kept if it is in the gateway's own words:
+        those of an upstream might repeat a prompt."""
+        self.error = fault.kind
+        if not self.attempts:
+            self.refusal = fault.message
 
     def blame_last(self) -> None:
         """The request failed: it counts for the upstream that was asked last, not for one that had

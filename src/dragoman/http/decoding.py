@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any, Final, Protocol
 
 _PIECE = 64 * 1024
 """Most bytes in one piece, so that a small body that unpacks into a huge one takes no memory."""
@@ -19,6 +21,18 @@ class BadCoding(Exception):
 
 class CutOff(BadCoding):
     """A coded body ends before the end of its coding."""
+
+
+class Unpacker(Protocol):
+    """The decoder of one body."""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The pieces that `data` unpacks into."""
+        ...
+
+    def finish(self) -> None:
+        """Check that the coding reached its end."""
+        ...
 
 
 class Inflater:
@@ -65,6 +79,66 @@ class Inflater:
             raise CutOff("the compressed body ended before its end")
 
 
+_LONGEST_WINDOW: Final = 23
+"""Binary logarithm of the bytes that a frame may refer back to (RFC 9659)."""
+
+
+def _find_zstd() -> Any:
+    """The module, which Python has from 3.14 on; None if there is none."""
+    for name in ("compression.zstd", "backports.zstd"):
+        try:
+            return import_module(name)
+        except ImportError:
+            continue
+    return None
+
+
+_zstd = _find_zstd()
+
+CODINGS: Final = ("gzip", "deflate", "zstd") if _zstd else ("gzip", "deflate")
+"""Content codings that are decoded."""
+
+
+class Zstd:
+    """Decodes `zstd` (RFC 8878). Several frames after one another are one body."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self) -> None:
+        self._stream: Any = None
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The pieces that `data` unpacks into.
+
+        Raises:
+            BadCoding: the data are not in the coding of the header.
+        """
+        options = {_zstd.DecompressionParameter.window_log_max: _LONGEST_WINDOW}
+        try:
+            while data or self._stream is not None:
+                if self._stream is None:
+                    self._stream = _zstd.ZstdDecompressor(options=options)
+                piece = self._stream.decompress(data, _PIECE)
+                data = b""
+                if piece:
+                    yield piece
+                if self._stream.eof:
+                    data, self._stream = self._stream.unused_data, None
+                elif self._stream.needs_input:
+                    return
+        except _zstd.ZstdError as error:
+            raise BadCoding("the content coding could not be decoded") from error
+
+    def finish(self) -> None:
+        """Check that the coding reached its end.
+
+        Raises:
+            CutOff: it did not.
+        """
+        if self._stream is not None:
+            raise CutOff("the compressed body ended before its end")
+
+
 def _gzip(data: bytes) -> int:
     return _GZIP
 
@@ -76,8 +150,9 @@ def _guessed(data: bytes) -> int:
     return _AUTO if is_gzip or is_zlib else _RAW
 
 
-def inflater_for(content_encoding: str) -> Inflater | None:
-    """The decoder for a `Content-Encoding`; None if there is nothing to decode.
+def unpacker_for(content_encoding: str, *, exact: bool = False) -> Unpacker | None:
+    """The decoder for a `Content-Encoding`; None if there is nothing to decode. Unless it is to be
+    `exact`, either of gzip and deflate may be the other.
 
     Raises:
         BadCoding: an unsupported coding.
@@ -86,6 +161,7 @@ def inflater_for(content_encoding: str) -> Inflater | None:
     codings = [coding for coding in codings if coding not in ("", "identity")]
     if not codings:
         return None
-    if len(codings) == 1 and codings[0] in ("gzip", "x-gzip", "deflate"):
-        return Inflater()
+    coding = codings[0].removeprefix("x-") if len(codings) == 1 else ""
+    if coding in CODINGS:
+        return Zstd() if coding == "zstd" else Inflater(gzip_only=exact and coding == "gzip")
     raise BadCoding("an unsupported content coding")

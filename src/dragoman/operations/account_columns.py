@@ -23,6 +23,10 @@ _COLUMNS: dict[str, Callable[[AccountView], object]] = {
     "requests": attrgetter("requests"),
     "errors": attrgetter("errors"),
     "retries": attrgetter("retries"),
+    "cost_usd": attrgetter("cost_usd"),
+    "unpriced": attrgetter("unpriced"),
+    "last_error": lambda one: None if one.last_error is None else one.last_error.kind,
+    "failed_at": lambda one: None if one.last_error is None else round(one.last_error.at, 1),
 }
 _WINDOW = ("used", "resets_at", "told_at", "seconds")
 

@@ -34,6 +34,7 @@ from dragoman.operations.account_views import (
 )
 from dragoman.operations.errors import Conflict, Unknown
 from dragoman.operations.inputs import InvalidInput, shortened
+from dragoman.prices.rates import dollars
 
 _DAY_S = 24 * 3600.0
 _HOUR_S = 3600.0
@@ -76,7 +77,7 @@ class AccountQueries:
         Raises:
             InvalidInput: no upstream of this name is configured, nor has an account.
         """
-        snapshot = self._snapshot(with_usage=with_usage, with_errors=with_usage)
+        snapshot = self._snapshot(with_usage=with_usage, with_kinds=with_usage)
         found = [
             (name, status_of(snapshot.changes.states.get(name), snapshot.now))
             for name, one in snapshot.accounts.items()
@@ -95,9 +96,10 @@ class AccountQueries:
         )
 
     def each(self) -> Iterator[AccountView]:
-        """All accounts in order of name, without their errors, as they are at the call. Each view
-        is made when it is asked for, in any one thread, so that they are never all in memory."""
-        snapshot = self._snapshot(with_errors=False)
+        """All accounts in order of name, without the kinds of their errors, as they are at the
+        call. Each view is made when it is asked for, in any one thread, so that they are never all
+        in memory."""
+        snapshot = self._snapshot(with_kinds=False)
         return (
             self._view(name, status_of(snapshot.changes.states.get(name), snapshot.now), snapshot)
             for name in snapshot.accounts
@@ -168,18 +170,17 @@ class AccountQueries:
         """The states of all accounts that have one."""
         return self.store.states()
 
-    def _snapshot(self, *, with_usage: bool = True, with_errors: bool = True) -> _Snapshot:
+    def _snapshot(self, *, with_usage: bool = True, with_kinds: bool = True) -> _Snapshot:
         now = self.clock()
         since, until = now // _HOUR_S * _HOUR_S - _DAY_S + _HOUR_S, now + _HOUR_S
         changes = self.store.exchange("", Batch(), 0)
         attempts = self.store.attempts(since, until) if with_usage else {}
         errors: dict[str, dict[str, int]] = {}
-        last: Mapping[str, LastError] = {}
-        if with_errors:
+        if with_kinds:
             for key, number in sorted(self.store.errors(since, until).items()):
                 kinds = errors.setdefault(key.account, {})
                 kinds[key.kind] = kinds.get(key.kind, 0) + number
-            last = self.store.last_errors()
+        last = self.store.last_errors() if with_usage else {}
         accounts = {one.name: one for one in changes.definitions} | self.fixed
         return _Snapshot(now, dict(sorted(accounts.items())), changes, attempts, errors, last)
 
@@ -208,6 +209,8 @@ class AccountQueries:
             retries=attempts.retries,
             errors_by_kind=snapshot.errors.get(name, {}),
             last_error=snapshot.last_errors.get(name),
+            cost_usd=dollars(attempts.cost),
+            unpriced=attempts.unpriced,
             quotas=tuple(
                 QuotaView.of(window, snapshot.now) for window in changes.quotas.get(name, ())
             ),

@@ -67,6 +67,7 @@ class AccountView(Struct, frozen=True, kw_only=True):
     `balance` is what is left. `requests` are those that it was asked to answer in the last 24
     hours, `errors` those of them that it failed, by their kinds in `errors_by_kind`, `retries`
     those that another account was then asked for; `last_error` is the last, whenever it was.
+    `cost_usd` is what its answers of that time cost, exact, without those that are `unpriced`.
     `quotas` are the windows that its upstream has reported. `problem` says why it cannot serve at
     all, whatever its state: empty if it can.
     """
@@ -91,6 +92,8 @@ class AccountView(Struct, frozen=True, kw_only=True):
     retries: int
     errors_by_kind: dict[str, int]
     last_error: LastError | None
+    cost_usd: str
+    unpriced: int
     quotas: tuple[QuotaView, ...]
     problem: str
 

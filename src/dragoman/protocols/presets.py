@@ -39,10 +39,15 @@ OPENAI: Final = ("openai.com", "openai.azure.com")
 KNOWN: Final = (
     Known(
         other_than=OPENAI,
-        capabilities={"late_system": "user", "custom_tools_native": False},
+        capabilities={
+            "late_system": "user",
+            "custom_tools_native": False,
+            "reasoning_in": "auto",
+        },
         source="chat templates: those of Qwen 3.5 to 3.8 and Mistral refuse later system messages,"
         " those of gpt-oss and MiniMax M2 leave them out, that of DeepSeek V4 gives them as user"
-        " text; custom tools are OpenAI's own",
+        " text; custom tools are OpenAI's own; servers without a parser of reasoning leave it in"
+        " the text",
     ),
     Known(
         hosts=(
@@ -93,6 +98,12 @@ KNOWN: Final = (
         hosts=("mistral.ai",),
         capabilities={"short_call_ids": True, "alternating_turns": True},
         source="the vendor's service refuses other ids",
+    ),
+    Known(
+        protocol="anthropic_messages",
+        hosts=("anthropic.com",),
+        capabilities={"auto_cache": True},
+        source="the vendor caches nothing unasked, and clients of OpenAI's protocols cannot ask",
     ),
     Known(
         models=("gpt-6-astra*",),

@@ -18,6 +18,8 @@ from dragoman.protocols.base import Outbound
 from dragoman.protocols.efforts import known_effort
 
 NO_COUNTERPART: Final = "has no counterpart upstream"
+GO_ON: Final = "(The conversation goes on with the assistant.)"
+GOES_ON: Final = "a user message was put after the last turn, which the upstream must not end with"
 NOT_TAKEN: Final = "the upstream does not take it"
 NO_SCHEMA: Final = "the upstream takes no schema for its answer"
 

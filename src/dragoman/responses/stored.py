@@ -19,6 +19,7 @@ from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject, decode_object
+from dragoman.protocols.openai_responses.compaction import compacted, compacting
 from dragoman.protocols.openai_responses.conversations import (
     MOST_LISTED,
     named_item,
@@ -94,6 +95,24 @@ class StoredResponses:
         # The exchange lets it go while a stream is given.
         del request
         await answering
+
+    async def compact(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        """`POST /v1/responses/compact`: the conversation as its user's messages and one item.
+
+        Raises:
+            DragomanError: as `create`.
+            ClientGone: the client left.
+        """
+        asked = await self._resolver.read(incoming)
+        request = asked.with_body(to_json(compacting(asked.members)))
+        plan = self._resolver.resolve(incoming, request, caller, record)
+        target, options = plan.target, plan.settings_for(incoming).options
+        if not is_left_to(target.upstream, options):
+            request, _ = await self._conversations.with_history(
+                request, caller, target, answered=False
+            )
+        recorder = _CompactionRecorder(request.member("input"))
+        await self._exchange.serve(incoming, caller, record, request, recorder)
 
     async def _answering(
         self, incoming: IncomingRequest, caller: Caller, record: Record, asked: ClientRequest
@@ -293,6 +312,30 @@ class StoredResponses:
         if stored is None:
             raise response_not_found(name)
         return stored
+
+
+class _CompactionRecorder(AnswerRecorder):
+    """Makes the answer to a request that only compacts of a response; `given` are the items."""
+
+    __slots__ = ("_given",)
+
+    def __init__(self, given: list[Any]) -> None:
+        self._given = given
+
+    async def begun(self, account: str, answer_id: str) -> None:
+        """Nothing is recorded."""
+
+    async def whole(self, body: bytes) -> bytes:
+        """The answer to send.
+
+        Raises:
+            UpstreamError: there is no compaction in it.
+        """
+        return to_json(compacted(jsontext.decode(body), self._given))
+
+    async def stream(self, data: bytes) -> bytes:
+        """The events as they are: there is no stream of this answer."""
+        return data
 
 
 def _is_own(request: ClientRequest, continuation: Continuation) -> bool:

@@ -256,7 +256,7 @@ class Gateway:
                 raise
         except Exception as error:
             fault = fault_of(error, incoming.request_id)
-            record.error = fault.kind
+            record.fail(fault)
             if isinstance(error, Refused):
                 record.losses = error.losses
             # Once it has begun it is too late for words: the server breaks the connection off.

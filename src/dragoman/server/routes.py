@@ -23,8 +23,8 @@ from dragoman.server.services import Generation
 
 Handler = Callable[[IncomingRequest, Caller, Record], Awaitable[None]]
 
-_NO_RESPONSES = frozenset({"compact"})
-"""Names of endpoints that stand where an id would, and are not served."""
+_COMPACT = "compact"
+"""The name of an endpoint that stands where an id would."""
 
 
 class Route(Struct, frozen=True):
@@ -86,6 +86,9 @@ class Routes:
             serve = services.stored.create if stores else services.exchange.serve
             route = Route({"POST": serve}, codec, upgrades=stores)
             self.fixed[endpoint.version + endpoint.path] = route
+            if stores:
+                compact = Route({"POST": services.stored.compact}, codec)
+                self.fixed[f"{endpoint.version}{endpoint.path}/{_COMPACT}"] = compact
         if endpoint.counting is not None and endpoint.counting.path:
             path = endpoint.version + endpoint.counting.path
             self.fixed[path] = Route({"POST": services.counter.serve}, codec)
@@ -121,7 +124,7 @@ class Routes:
         if name and endpoint.stores_responses:
             response, _, below = name.partition("/")
             handlers = self.below_response.get(below)
-            if handlers is not None and response not in _NO_RESPONSES:
+            if handlers is not None and response != _COMPACT:
                 methods: dict[str, Handler] = {
                     method: partial(serve, response) for method, serve in handlers.items()
                 }

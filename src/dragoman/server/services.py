@@ -64,6 +64,7 @@ from dragoman.serving.attribution import Attributor
 from dragoman.serving.conversations import Conversations
 from dragoman.serving.exchange import Exchange, Noted
 from dragoman.serving.large import LargeBodies
+from dragoman.serving.limits.accounts import AccountLimits
 from dragoman.serving.limits.admission import Admission
 from dragoman.serving.limits.alerts import LimitAlerts
 from dragoman.serving.limits.budgets import budgets
@@ -270,6 +271,9 @@ class Services:
                 pool or AccountPool(replace(config, accounts=())),
                 UpstreamRequestBuilders(config.upstreams),
                 self.client,
+                AccountLimits(self.limits, self.admission.expected, config.accounts)
+                if any(one.limits for one in config.accounts)
+                else None,
             )
         pool, server = upstreams.pool, config.server
         proxies = Proxies(server.trusted_proxies)

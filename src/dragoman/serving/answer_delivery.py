@@ -344,7 +344,7 @@ async def deliver_refusal(context: RequestContext, failure: Failure) -> None:
 
 async def deliver_fault(context: RequestContext, fault: Fault) -> None:
     """Send the client an error: with its status while that is possible, else in the stream."""
-    context.record.error = fault.kind
+    context.record.fail(fault)
     if await _is_uncommitted(context):
         await context.incoming.fail(fault)
     elif context.delivery is not None:

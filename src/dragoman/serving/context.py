@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -52,6 +53,7 @@ class RequestContext:
     - `stream` is the answer that the client is sent, once it has begun. `call` and `request`, which
       hold the bodies, are released then, or once more than thoughts was sent where another account
       may go on from these: a stream may be long. `asked` is how much they asked.
+    - `on_settled` is called once all is known that the request used, if it is set.
     - `thought` are the first events of an answer that broke off while it only thought.
     """
 
@@ -69,6 +71,7 @@ class RequestContext:
         "keys",
         "large",
         "ledger",
+        "on_settled",
         "outcome",
         "plan",
         "reading",
@@ -103,6 +106,7 @@ class RequestContext:
         self._noted: Usage | None = None
         """The usage that is recorded, as it was reported."""
         self.thought = b""
+        self.on_settled: Callable[[Record], object] | None = None
 
     def follow(self, plan: Plan, call: Call, *, is_fallback: bool = False) -> None:
         """Send the request where `plan` leads, translated as in `call`."""
@@ -160,6 +164,8 @@ class RequestContext:
             self._estimate(outcome, unreported)
         self.note_usage()
         self.record.losses = tuple(self.ledger)
+        if self.on_settled is not None:
+            self.on_settled(self.record)
 
     def _estimate(self, outcome: Outcome, unreported: int = 0) -> None:
         """Complete the usage of an answer that was not told whole. What was told counts where it

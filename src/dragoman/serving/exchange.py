@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,6 +33,7 @@ from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.edge.record import Record
 from dragoman.edge.trace_context import HEADER as TRACEPARENT
 from dragoman.observability.traces.traces import Traces
+from dragoman.protocols.refits import refitted
 from dragoman.serving.affinity import digest
 from dragoman.serving.answer_delivery import (
     deliver_fault,
@@ -55,6 +57,7 @@ from dragoman.serving.failures import (
 from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.serving.idempotency import key_for
 from dragoman.serving.large import LargeBodies
+from dragoman.serving.learnt import corrected
 from dragoman.serving.limits.admission import Admission, capped
 from dragoman.serving.plan import POLICY, Plan
 from dragoman.serving.recorder import AnswerRecorder
@@ -64,6 +67,11 @@ from dragoman.serving.upstreams import Upstreams
 from dragoman.translation import Call, ClientRequest
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import SocketUse, UpstreamRequest
+
+_REFITTED = frozenset(
+    {FaultKind.INVALID_REQUEST, FaultKind.UNPROCESSABLE, FaultKind.CONTEXT_TOO_LONG}
+)
+"""Kinds of refusals that may say what the upstream takes in place of what it was sent."""
 
 _LAST_WORDS_S = 0.2
 """Seconds for which an answer over WebSocket is read on when its client has left."""
@@ -229,6 +237,8 @@ class Exchange:
         settings = plan.settings
         if POLICY in context.incoming.headers:
             settings = plan.settings_for(context.incoming)
+        if known := self.resolver.learnt.of(plan.target):
+            settings = corrected(settings, known)
         request, upstream = context.request, plan.upstream.protocol
         if request.is_large:
             call = await self._large.translate(request, upstream, settings)
@@ -256,6 +266,10 @@ class Exchange:
                 gave_up = await self._try_accounts(context, following)
                 if gave_up is None:
                     return
+                if gave_up.failure is not None:
+                    gave_up = await self._try_detour(context, first, gave_up)
+                    if gave_up is None:
+                        return
                 if gave_up.failure is not None:
                     await deliver_refusal(context, gave_up.failure)
                     return
@@ -307,6 +321,22 @@ class Exchange:
             return await self._try_accounts(context, following) is None
         except InvalidRequest:
             return False
+
+    async def _try_detour(
+        self, context: RequestContext, plan: Plan, gave_up: GaveUp
+    ) -> GaveUp | None:
+        """What became of a request that was refused: where the refusal says that its tools are to
+        be sent by another protocol, and there is a detour, that is asked."""
+        assert gave_up.failure is not None
+        words = gave_up.failure.fault.message
+        around = self.resolver.around(context.caller, context.request, plan, words)
+        if around is None:
+            return gave_up
+        try:
+            await self._follow(context, around)
+            return await self._try_accounts(context, ())
+        except InvalidRequest:
+            return gave_up
 
     async def _try_accounts(
         self, context: RequestContext, following: Sequence[Plan]
@@ -378,8 +408,32 @@ class Exchange:
         return attempts
 
     async def _attempt(self, context: RequestContext, lease: Lease) -> None:
+        """Call the upstream with one account and deliver its answer, within the limits of that
+        account.
+
+        Raises:
+            Failure: as `_call`, or too little is left of a limit.
+            Refused: as `_call`.
+        """
+        limits, reserved = self._upstreams.limits, None
+        if limits is not None:
+            name = lease.account.name
+            reserved = await limits.reserve(context.request, context.plan, name)
+        if reserved is None:
+            await self._call(context, lease)
+            return
+        context.on_settled = reserved.settle
+        try:
+            await self._call(context, lease)
+        except Failure:
+            context.on_settled = None
+            reserved.settle(context.record)
+            raise
+
+    async def _call(self, context: RequestContext, lease: Lease) -> None:
         """Call the upstream with one account and deliver its answer. If the account refuses the
-        reasoning in the request, it is called once more without.
+        reasoning in the request, it is called once more without; if it says what it takes in place
+        of a word or number of the request, once more with that.
 
         Raises:
             Failure: the call failed before anything of an answer was sent to the client.
@@ -394,6 +448,7 @@ class Exchange:
             # Else there is no other account that reasoning could be of.
             dropped = await self._conversations.drop_foreign_reasoning(context, lease)
         repeated = False
+        corrections: dict[str, Any] = {}
         while True:
             context.record.sent_at = time.perf_counter()
             context.record.bytes_up, context.record.bytes_down = len(context.call.body), 0
@@ -409,6 +464,8 @@ class Exchange:
                     if not 200 <= answer.status < 300:
                         body = builder.mask.error(await read_error(answer))
                         raise refused(context.call.codec, answer.status, answer.headers, body)
+                    if corrections:
+                        self.resolver.learnt.learn(context.plan.target, corrections)
                     if context.delivery is None:
                         await deliver_whole(context, lease, answer, builder.mask)
                     else:
@@ -425,11 +482,41 @@ class Exchange:
                 if failure.by_model:
                     raise
                 context.forget_attempt()
-                if repeated or not is_about_reasoning(context.call.codec, failure):
+                if is_about_reasoning(context.call.codec, failure):
+                    if repeated:
+                        raise
+                    repeated = await self._conversations.drop_all_reasoning(context, dropped)
+                    if not repeated:
+                        raise
+                elif not await self._refit(context, failure, corrections):
                     raise
-                repeated = await self._conversations.drop_all_reasoning(context, dropped)
-                if not repeated:
-                    raise
+                elif dropped:
+                    dropped = await self._conversations.drop_foreign_reasoning(context, lease)
+
+    async def _refit(
+        self, context: RequestContext, failure: Failure, corrections: dict[str, Any]
+    ) -> bool:
+        """Write a refused request anew, as the refusal says that the upstream takes it, and add
+        that to the `corrections`. False if it says nothing new, or the request stays the same."""
+        if failure.fault.kind not in _REFITTED:
+            return False
+        call = context.call
+        values = refitted(failure.fault.message, call.settings.capabilities)
+        if values.keys() <= corrections.keys():
+            return False
+        settings = corrected(call.settings, values)
+        try:
+            again = await self._large.translate(context.request, call.codec.name, settings)
+        except InvalidRequest:
+            return False
+        if again.body == call.body:
+            return False
+        again.account, again.mask = call.account, call.mask
+        again.request_id, again.response_id = call.request_id, call.response_id
+        context.call, context.ledger = again, again.ledger
+        context.update_headers()
+        corrections.update(values)
+        return True
 
 
 def _is_streaming(context: RequestContext) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
+from dragoman.protocols.refits import wants_responses
 from dragoman.serving.large import LargeBodies, is_large
+from dragoman.serving.learnt import Learnt
 from dragoman.serving.named_models import models_besides
 from dragoman.serving.plan import Plan, Plans
 from dragoman.serving.routing import model_not_found, takes_detour
@@ -15,19 +17,24 @@ MOST_VALUES = 1_000_000
 """Values that a body may hold, counted by its commas and the beginnings of its objects and lists.
 Each takes some 300 bytes of memory while the body is translated."""
 
+_TOOLS = "tools_without_reasoning"
+"""The capability of targets whose requests with tools do not all take the detour."""
+
 _LONGEST_MODEL = 1024
 """Characters of a model's name. Names are remembered in several places, so they are kept small."""
 
 
 class RequestResolver:
-    """Reads requests, of bodies of at most `most_bytes`, and finds which of `plans` they follow."""
+    """Reads requests, of bodies of at most `most_bytes`, and finds which of `plans` they follow.
+    `learnt` is what upstreams take."""
 
-    __slots__ = ("_large", "_most_bytes", "_plans")
+    __slots__ = ("_large", "_most_bytes", "_plans", "learnt")
 
     def __init__(self, plans: Plans, large: LargeBodies, most_bytes: int) -> None:
         self._plans = plans
         self._large = large
         self._most_bytes = most_bytes
+        self.learnt = Learnt()
 
     async def read(self, incoming: IncomingRequest, body: bytes | None = None) -> ClientRequest:
         """The client's request; `body` is given where it was taken before.
@@ -62,9 +69,25 @@ class RequestResolver:
             for other in models_besides(request):
                 if not caller.allows(other):
                     raise model_not_found(other)
-        if plan.detour is not None and takes_detour(plan.target, request):
-            plan = self._plans.detoured(caller, model, plan.detour)
+        if plan.detour is not None:
+            tools_alone = not self.learnt.of(plan.target).get(_TOOLS, True)
+            if takes_detour(plan.target, request, tools_alone=tools_alone):
+                plan = self._plans.detoured(caller, model, plan.detour)
         target = plan.target
         record.upstream, record.upstream_model = target.upstream.name, target.model
         incoming.options = plan.settings.options
         return plan
+
+    def around(
+        self, caller: Caller, request: ClientRequest, plan: Plan, refusal: str
+    ) -> Plan | None:
+        """The plan of the detour of a request that was refused with these words, if they say that
+        its tools are to be sent by another protocol. None if they do not, or there is no detour.
+
+        Raises:
+            DragomanError: MODEL_NOT_FOUND: the caller may not use it.
+        """
+        if plan.detour is None or not wants_responses(refusal):
+            return None
+        self.learnt.learn(plan.target, {_TOOLS: False})
+        return self._plans.detoured(caller, request.model, plan.detour)

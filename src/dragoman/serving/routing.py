@@ -235,9 +235,9 @@ def _is_within_reach(caller: Caller, target: Target) -> bool:
     return caller.may_reach(target.upstream.name) and not caller.denies(*_names_of(target))
 
 
-def takes_detour(target: Target, asked: ClientRequest) -> bool:
+def takes_detour(target: Target, asked: ClientRequest, *, tools_alone: bool = False) -> bool:
     """Whether a request goes to the target's detour: it has tools and asks the model to think, or
-    it has tools that the target never takes.
+    it has tools that the target never takes, which `tools_alone` says, too.
 
     Raises:
         InvalidRequest: the request is malformed, where it had to be read.
@@ -245,7 +245,7 @@ def takes_detour(target: Target, asked: ClientRequest) -> bool:
     if target.detour is None:
         return False
     request = asked.read(target.settings.sealer)
-    if not target.capabilities.tools_without_reasoning:
+    if tools_alone or not target.capabilities.tools_without_reasoning:
         return bool(request.tools)
     thinking = request.thinking
     if not request.tools or thinking is None or thinking.mode == "disabled":

@@ -5,14 +5,16 @@ from __future__ import annotations
 from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
+from dragoman.serving.limits.accounts import AccountLimits
 from dragoman.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.upstream.client import UpstreamClient
 
 
 class Upstreams(Struct, frozen=True, weakref=True):
-    """The accounts of all upstreams, the builders of their requests, and the client that sends
-    these."""
+    """The accounts of all upstreams, the builders of their requests, the client that sends these,
+    and the limits of accounts that have some."""
 
     pool: AccountPool
     builders: UpstreamRequestBuilders
     client: UpstreamClient
+    limits: AccountLimits | None = None

@@ -25,6 +25,7 @@ from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import CustomTool, Extra, FunctionTool, Request, Tool, ToolRef
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.stops import cut_whole, emulated
+from dragoman.canonical.tagged import TaggedReasoning
 from dragoman.canonical.tools import ToolRestorer
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import (
@@ -34,6 +35,7 @@ from dragoman.protocols.base import (
     Operation,
     Outbound,
     Reply,
+    StreamReader,
     to_json,
 )
 from dragoman.protocols.fields import JsonObject
@@ -54,6 +56,7 @@ from dragoman.translation.streams import (
     TranslatedStream,
     has_content,
 )
+from dragoman.translation.tagged_reader import TaggedReader
 
 ALL_REASONING = 1 << 62
 """All pieces of reasoning, for `Call.drop_reasoning`."""
@@ -133,6 +136,8 @@ class Call:
         if self.passes_through:
             self._names = ToolNames((), self.codec.translate.tool_name_limit)
             self.body = self._forward(0)
+            if settings.capabilities.reasoning_in == "tags":
+                self._read_answer()
         else:
             request = source.read(settings.sealer)
             self.streams = request.stream or self._may_be_long(request)
@@ -214,6 +219,12 @@ class Call:
         """The map of tool names between client and upstream."""
         return self._names
 
+    def _read_answer(self) -> None:
+        """Have the answer read and written, though the request is passed through."""
+        with suppress(InvalidRequest):
+            self._names = tool_names(self._source.read(self.settings.sealer), self.codec)
+            self.passes_through = False
+
     def restore(self) -> None:
         """Leave nothing out of the body for an account."""
         self.body, self.ledger = self._unreduced
@@ -283,7 +294,7 @@ class Call:
             if name not in unfit or name in written
         }
         members |= {name: written[name] for name in unfit if name in written}
-        if "tools" in unfit and any(map(self._differs, request.tools)):
+        if request.compacts or ("tools" in unfit and any(map(self._differs, request.tools))):
             self.passes_through = False
         return to_json(members)
 
@@ -412,7 +423,7 @@ class Call:
     def _translated(self, answer_id: str | None) -> TranslatedStream:
         """A stream that is translated, from its beginning. `answer_id` is the id of the answer."""
         halves, reply = Halves(self.ledger), self._reply(answer_id)
-        reader = self.codec.translate.stream_reader(self._inbound(halves))
+        reader = self._reader(halves)
         writer = self._source.codec.translate.answer_writer(reply, True)
         if self._stops:
             prompt = estimate_tokens(self._source.read(self.settings.sealer))
@@ -437,7 +448,7 @@ class Call:
             UpstreamError: the stream failed or is not complete.
         """
         halves = Halves(self.ledger)
-        reader = self.codec.translate.stream_reader(self._inbound(halves))
+        reader = self._reader(halves)
         decoder = Decoder()
         frames = [*decoder.feed(stream), *decoder.finish()]
         events = [event for frame in frames for event in reader.read(frame)]
@@ -447,7 +458,22 @@ class Call:
         return self._whole(events, outcome or Outcome())
 
     def _events(self, body: bytes) -> Iterable[Event]:
-        return self.codec.translate.read_response(body, self._inbound())
+        events = self.codec.translate.read_response(body, self._inbound())
+        stage = self._tagged()
+        if stage is None:
+            return events
+        return [staged for event in events for staged in stage.push(event)]
+
+    def _reader(self, halves: Halves) -> StreamReader:
+        reader, stage = self.codec.translate.stream_reader(self._inbound(halves)), self._tagged()
+        return reader if stage is None else TaggedReader(reader, stage)
+
+    def _tagged(self) -> TaggedReasoning | None:
+        """The stage that finds reasoning in the text of the answer; None if there is none."""
+        where = self.settings.capabilities.reasoning_in
+        if where == "field" or (where == "auto" and self._source.codec is self.codec):
+            return None
+        return TaggedReasoning(is_open=where == "tags")
 
     def _whole(self, events: Iterable[Event], outcome: Outcome) -> bytes:
         writer = self._source.codec.translate.answer_writer(self._reply(), False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 from msgspec.structs import replace
 
 from dragoman.http.clock import Clock
-from dragoman.http.decoding import BadCoding, inflater_for
+from dragoman.http.decoding import BadCoding, unpacker_for
 from dragoman.http.turns import Turns
 from dragoman.upstream.connection import MISDIRECTED, READ_BUFFER, Connection
 from dragoman.upstream.connection_pool import ConnectionPool
@@ -278,7 +278,7 @@ def _response(incoming: IncomingResponse, *, forwarded: bool) -> UpstreamRespons
         if forwarded and incoming.status == 407:
             raise ProxyFailed("the proxy wants an authentication that was not given, or refused it")
         if b"content-encoding" in dict(incoming.raw_headers):
-            inflater = inflater_for(",".join(headers.get_all("content-encoding")))
+            inflater = unpacker_for(",".join(headers.get_all("content-encoding")))
     except BadCoding as error:
         incoming.close()
         raise BadAnswer(f"the answer has {error}") from None

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 
-from dragoman.http.decoding import BadCoding, CutOff, Inflater
+from dragoman.http.decoding import BadCoding, CutOff, Unpacker
 from dragoman.upstream.errors import BadAnswer, BodyTooLarge, CallError, Truncated
 from dragoman.upstream.headers import Headers
 from dragoman.upstream.incoming import IncomingResponse
@@ -27,7 +27,7 @@ class UpstreamResponse:
     __slots__ = ("__weakref__", "_incoming", "_inflater", "_pieces", "headers", "status")
 
     def __init__(
-        self, incoming: IncomingResponse, headers: Headers, inflater: Inflater | None
+        self, incoming: IncomingResponse, headers: Headers, inflater: Unpacker | None
     ) -> None:
         self.status: int = incoming.status
         self.headers: Headers = headers
@@ -123,7 +123,7 @@ class UpstreamResponse:
                 return True
         return False
 
-    async def _inflated(self, inflater: Inflater) -> bytes:
+    async def _inflated(self, inflater: Unpacker) -> bytes:
         try:
             while True:
                 for piece in self._pieces:

@@ -163,7 +163,7 @@ class Sending:
     def _watched(self, upstreams: Upstreams) -> Upstreams:
         """The same upstreams, called by a client that records what they answer."""
         client = ObservedClient(upstreams.client, self._tap)
-        return Upstreams(upstreams.pool, upstreams.builders, client)
+        return Upstreams(upstreams.pool, upstreams.builders, client, upstreams.limits)
 
     async def _simulated(self) -> None:
         """Ask a simulator, which is there for this request alone."""

@@ -25,7 +25,8 @@ class KeyBehaviour:
     ``fault.times`` it ends after that many. ``models`` are the only models the key may use (None:
     all). ``organization`` owns the reasoning that the key's requests produce: that of another
     organisation is refused. ``headers`` are sent with every answer, such as those that report
-    limits. ``subscription`` adds the headers of a subscription's windows.
+    limits. ``subscription`` adds the headers of a subscription's windows. ``server`` names a server
+    of ``validation.SERVERS``, as which Chat requests of the key are checked and answered.
     """
 
     fault: Fault | None = None
@@ -34,6 +35,7 @@ class KeyBehaviour:
     organization: str = DEFAULT_ORGANIZATION
     headers: tuple[tuple[str, str], ...] = ()
     subscription: bool = False
+    server: str = ""
 
     def fault_of(self, request: int) -> Fault | None:
         """The fault of the key's request with that number, counted from 0; None if it has none."""
@@ -48,7 +50,8 @@ def behaviour_of(key: str) -> KeyBehaviour:
     ``sk-sim-org-b`` do.
 
     The part after ``sk-sim-`` up to the next dash is a status or a fault (with underscores);
-    ``org-NAME`` puts the key in an organisation of its own, and ``max-NAME`` is a subscription.
+    ``org-NAME`` puts the key in an organisation of its own, ``max-NAME`` is a subscription, and
+    ``like-SERVER`` is served as by that server.
     Any other key behaves well.
     """
     head, _, rest = key.removeprefix(KEY_PREFIX).partition("-")
@@ -58,6 +61,8 @@ def behaviour_of(key: str) -> KeyBehaviour:
         return KeyBehaviour(organization=f"org-{rest}")
     if head == "max":
         return KeyBehaviour(subscription=True)
+    if head == "like":
+        return KeyBehaviour(server=rest.partition("-")[0])
     if head.isdecimal():
         return KeyBehaviour(Fault("error", failure=Failure(status=int(head))))
     if head in get_args(FaultKind):

@@ -22,7 +22,13 @@ from dragoman.lab.simulator.script import Failure, Fault, Protocol, Scenario
 from dragoman.lab.simulator.state import State
 from dragoman.lab.simulator.steering import apply_options, steer, steer_by_model
 from dragoman.lab.simulator.usage import counts
-from dragoman.lab.simulator.validation import check_chat, check_messages, check_responses
+from dragoman.lab.simulator.validation import (
+    SERVERS,
+    check_chat,
+    check_messages,
+    check_responses,
+    check_server,
+)
 from dragoman.lab.simulator.view import JsonObject, View
 
 _JSON = "application/json"
@@ -156,7 +162,7 @@ class Handlers:
             await context.fail(key_fault.failure)
             return None
         body = _decode(context.record.body)
-        request = self._check(context, body, behaviour.organization, counting)
+        request = self._check(context, body, behaviour, counting)
         view = READERS[context.protocol](request, behaviour.organization)
         if request is not body:
             view = replace(view, request=body)
@@ -173,6 +179,9 @@ class Handlers:
                 raise
             scenario = Scenario()
         scenario = apply_options(scenario, steering.options)
+        if behaviour.server:
+            quirks = SERVERS[behaviour.server].quirks
+            scenario = replace(scenario, quirks=scenario.quirks | quirks)
         fault = key_fault or self._current_fault(scenario.fault, steering.key)
         if fault is not None and fault.kind == "error":
             await context.connection.pause(scenario.pace.head_ms / 1000)
@@ -186,14 +195,17 @@ class Handlers:
         return _Prepared(body, request, view, scenario, behaviour, seed)
 
     def _check(
-        self, context: RequestContext, body: JsonObject, organization: str, counting: bool
+        self, context: RequestContext, body: JsonObject, behaviour: KeyBehaviour, counting: bool
     ) -> JsonObject:
         """Check the request; returns it with stored items in place of references to them."""
         model = body.get("model")
         options = steer_by_model(model)[1] if isinstance(model, str) else {}
         compatible = options.get("compatible") == "1"
+        organization = behaviour.organization
         if context.protocol == "chat":
-            check_chat(body, compatible=compatible)
+            check_chat(body, compatible=compatible or bool(behaviour.server))
+            if behaviour.server:
+                check_server(body, SERVERS[behaviour.server])
         elif context.protocol == "messages":
             check_messages(body, context.headers, organization, counting=counting)
         else:

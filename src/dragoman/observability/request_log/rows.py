@@ -88,7 +88,8 @@ class ChosenFrom(Struct, frozen=True):
 class ListRow(Struct, frozen=True, kw_only=True):
     """A request in a list. `ms` is how long it took, `first_ms` when its answer had its first
     content, None if that is not known; `cost_usd` is None without a price, and without usage.
-    `limit` is the name of the limit that refused it."""
+    `refusal` is what the gateway told the client itself, without asking an upstream, and `limit`
+    the name of the limit that refused it."""
 
     id: str
     at: float
@@ -110,6 +111,7 @@ class ListRow(Struct, frozen=True, kw_only=True):
     loss_kinds: tuple[str, ...]
     losses_total: int
     error: str
+    refusal: str = ""
     limit: str
 
 
@@ -176,6 +178,7 @@ def entry_of(request: FinishedRequest) -> Entry:
         loss_kinds=kinds,
         losses_total=len(record.losses),
         error=record.error,
+        refusal=record.refusal[:_LONGEST],
         limit=record.limit,
         team=record.team,
         user=record.user[:_LONGEST],

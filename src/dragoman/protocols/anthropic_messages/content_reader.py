@@ -121,6 +121,8 @@ class BlockReader:
         self._searches = self._searches or Searches()
         means = self._searches.meaning(kind, block.value)
         loss = wire.FOREIGN_BLOCKS[kind]
+        if kind == "server_tool_use" and block.value.get("name") == "advisor":
+            loss = LossKind.KNOB
         return Foreign(
             origin=wire.NAME, type=kind, raw=block.value, loss=loss, means=means, path=path
         )

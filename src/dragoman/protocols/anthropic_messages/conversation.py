@@ -17,11 +17,11 @@ from dragoman.protocols.anthropic_messages.content_writer import BlockWriter
 from dragoman.protocols.anthropic_messages.settings import MessagesOptions
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.request_settings import GO_ON
 from dragoman.protocols.system_text import SYSTEM_ROLES, lose_name, place_system_text
 
 _THINKING = ("thinking", "redacted_thinking")
 _OPENING = "(The conversation begins with the assistant.)"
-_CLOSING = "(The conversation goes on with the assistant.)"
 
 
 class _Message(Struct):
@@ -69,7 +69,7 @@ class Conversation(Struct):
         else:
             kind = LossKind.CONTENT if reject else LossKind.REPAIRED
             detail = "a user message was put after the last turn, for nothing can be prefilled"
-            self.messages.append({"role": "user", "content": [{"type": "text", "text": _CLOSING}]})
+            self.messages.append({"role": "user", "content": [{"type": "text", "text": GO_ON}]})
         outbound.ledger.add(self.last_path, kind, detail)
 
     def _trim_prefill(self, outbound: Outbound) -> None:

@@ -8,7 +8,8 @@ from msgspec import Raw
 
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
-from dragoman.protocols.raw import has_role, holds, split_object, text_of
+from dragoman.protocols.anthropic_messages.thinking import FORCED
+from dragoman.protocols.raw import has_role, holds, last_role, split_object, text_of
 
 _CONVERSATION = ("messages", "system")
 _THINKING = ("thinking", "output_config", "max_tokens")
@@ -25,6 +26,8 @@ def unfit(members: Mapping[str, Raw], capabilities: Capabilities) -> Collection[
     ):
         names.update(_CONVERSATION)
     names.update(_unfit_thinking(members, capabilities))
+    if not capabilities.trailing_assistant and last_role(messages) == "assistant":
+        names.update(_CONVERSATION)
     if not capabilities.sampling:
         names.update(_SAMPLING & members.keys())
     if not capabilities.structured_output and holds(members.get("output_config"), b'"format"'):
@@ -36,9 +39,15 @@ def unfit(members: Mapping[str, Raw], capabilities: Capabilities) -> Collection[
 
 def _unfit_thinking(members: Mapping[str, Raw], capabilities: Capabilities) -> Collection[str]:
     own = capabilities.of(MessagesCapabilities)
+    if own.thinks_unasked and "thinking" not in members:
+        choice = split_object(members.get("tool_choice")) or {}
+        if text_of(choice.get("type")) in FORCED:
+            return _THINKING
     effort = text_of((split_object(members.get("output_config")) or {}).get("effort"))
     mode = text_of((split_object(members.get("thinking")) or {}).get("type"))
     takes_mode = own.adaptive_thinking or not (effort or mode == "adaptive")
     if not takes_mode or (mode == "disabled" and not own.disable_thinking):
         return _THINKING
-    return ("output_config",) if effort and effort not in capabilities.efforts else ()
+    if not effort or effort in capabilities.efforts:
+        return ()
+    return ("output_config", *({"thinking"} & members.keys()))

@@ -26,6 +26,7 @@ from dragoman.protocols.anthropic_messages.threads import threads_unsupported
 from dragoman.protocols.anthropic_messages.tools import read_choice, read_tools
 from dragoman.protocols.fields import check_depth
 from dragoman.protocols.reading import Reader, report_lost
+from dragoman.protocols.request_settings import NO_COUNTERPART
 
 B = TypeVar("B", bound=Block)
 
@@ -69,6 +70,10 @@ def read_request(body: bytes, sealer: Sealer, *, counting: bool = False) -> Requ
     choice, parallel = read_choice(given.tool_choice, extras)
     instructions = () if given.system is None else blocks.texts(given.system, "system")
     thinking = read_thinking(given.thinking, effort, extras)
+    if given.fallbacks == "default":
+        # The service's own choice of models, none of the client's.
+        extras.append(Extra("fallbacks", given.fallbacks, LossKind.KNOB, NO_COUNTERPART))
+        given.fallbacks = None
     report_lost(given, "", extras)
     return Request(
         model=model,

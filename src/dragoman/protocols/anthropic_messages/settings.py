@@ -27,6 +27,9 @@ class MessagesCapabilities(Struct, frozen=True, kw_only=True):
     are sent; with later versions they are refused upstream and therefore dropped here."""
     adaptive_thinking: bool = True
     """Messages upstream takes `thinking: adaptive` with an effort; otherwise token budgets."""
+    thinks_unasked: bool = False
+    """The model thinks unless it is asked not to, and so refuses that a tool is to be called in any
+    case: it is asked not to think then. Where it refuses, that is remembered."""
     disable_thinking: bool = True
     """Messages upstream takes `thinking: disabled`."""
     thinking_budgets: dict[str, Annotated[int, Meta(ge=0)]] = field(
@@ -45,7 +48,8 @@ class MessagesCapabilities(Struct, frozen=True, kw_only=True):
     bills a subscription and is new with every request: before any other service's prompt cache it
     spoils all that follows. Absent: only where the host of `base_url` is Anthropic's own."""
     auto_cache: bool = False
-    """Ask Messages upstreams to cache by themselves, as OpenAI upstreams do."""
+    """Ask Messages upstreams to cache by themselves for clients of other protocols, as OpenAI
+    upstreams do. Anthropic's own has `true` if it is not set."""
     cache_ttl_30m_as: Literal["5m", "1h"] = "5m"
     """Cache lifetime asked of Messages upstreams for OpenAI's 30 minutes."""
 

@@ -18,7 +18,7 @@ MIN_BUDGET = 1024
 """Smallest thinking budget the service takes, in tokens."""
 
 NO_ROOM_DETAIL = "no thinking, for the output limit leaves no room for it"
-_FORCED = ("any", "tool")
+FORCED = ("any", "tool")
 
 
 def read_thinking(
@@ -61,7 +61,10 @@ def write_thinking(
     thinking; where the client asked for thinking only by an effort, the thinking gives way."""
     wish = settings.request.thinking
     if wish is None:
-        return Written(choice=choice)
+        own = settings.capabilities.of(MessagesCapabilities)
+        is_forced = choice is not None and choice["type"] in FORCED
+        silenced = own.thinks_unasked and is_forced and own.disable_thinking
+        return Written({"type": "disabled"} if silenced else None, choice=choice)
     writer = _Writer(wish, settings, limit)
     written = Written(*writer.by_mode() if wish.mode is not None else writer.by_effort(), choice)
     config = written.config
@@ -70,7 +73,7 @@ def write_thinking(
     if config["type"] == "enabled" and in_loop:
         writer.lose("no thinking, for the tool loop began without it")
         written.config, written.effort = writer.off()
-    elif choice is not None and choice["type"] in _FORCED:
+    elif choice is not None and choice["type"] in FORCED:
         if writer.own.disable_thinking:
             writer.lose("no thinking, for a tool is to be called in any case")
             written.config = {"type": "disabled"}

@@ -22,7 +22,8 @@ FOREIGN_BLOCKS: dict[str, LossKind] = {
     "bash_code_execution_tool_result": _CONTENT,
     "text_editor_code_execution_tool_result": _CONTENT,
     "tool_search_tool_result": _CONTENT,
-    "advisor_tool_result": _CONTENT,
+    # What another model advised the one that answered.
+    "advisor_tool_result": _KNOB,
     "container_upload": _CONTENT,
     "mcp_tool_use": _CONTENT,
     "mcp_tool_result": _CONTENT,

@@ -12,7 +12,7 @@ from dragoman import jsontext
 from dragoman.canonical.options import Capabilities
 from dragoman.jsontext import JsonError
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
-from dragoman.protocols.raw import holds, text_of
+from dragoman.protocols.raw import holds, last_role, text_of
 from dragoman.protocols.system_text import SYSTEM_ROLES
 
 _EFFORT = ("reasoning_effort", "chat_template_kwargs", "enable_thinking")
@@ -26,7 +26,12 @@ class _Message(Struct):
     reasoning_content: Raw = Raw()
 
 
+class _Tool(Struct):
+    name: Raw = Raw()
+
+
 _messages = jsontext.decoder(list[_Message])
+_named_tools = jsontext.decoder(list[_Tool])
 
 
 def unfit(members: Mapping[str, Raw], capabilities: Capabilities) -> Collection[str]:
@@ -43,7 +48,9 @@ def unfit(members: Mapping[str, Raw], capabilities: Capabilities) -> Collection[
         names.update(_EFFORT)
     if not capabilities.sampling:
         names.update({"temperature", "top_p"} & members.keys())
-    if "max_tokens_field" in capabilities.given and own.max_tokens_field not in members:
+    if not capabilities.output_limit:
+        names.update(members.keys() & set(_LIMITS))
+    elif "max_tokens_field" in capabilities.given and own.max_tokens_field not in members:
         names.update(_LIMITS if not members.keys().isdisjoint(_LIMITS) else ())
     if not own.stream_usage and "stream_options" in members:
         names.add("stream_options")
@@ -62,6 +69,8 @@ def _has_unfit_messages(raw: Raw | None, capabilities: Capabilities, own: ChatCa
     ):
         return True
     if own.short_call_ids and _LONG_ID.search(bytes(raw)):
+        return True
+    if not capabilities.trailing_assistant and last_role(raw) == "assistant":
         return True
     places = capabilities.late_system != "message"
     replays = own.replay_reasoning != "never"
@@ -101,9 +110,19 @@ def _is_misplaced(messages: Sequence[_Message], role: str) -> bool:
 
 def _has_unfit_tools(raw: Raw, capabilities: Capabilities, own: ChatCapabilities) -> bool:
     lacks_custom = "custom_tools_native" in capabilities.given and not own.custom_tools_native
-    return (lacks_custom and holds(raw, b'"custom"')) or (
-        not capabilities.strict_tools and holds(raw, b'"strict"')
+    return (
+        (lacks_custom and holds(raw, b'"custom"'))
+        or (not capabilities.strict_tools and holds(raw, b'"strict"'))
+        or _has_flat_tools(raw)
     )
+
+
+def _has_flat_tools(raw: Raw) -> bool:
+    """Whether members of a tool stand beside its type."""
+    try:
+        return any(bool(tool.name) for tool in _named_tools(raw))
+    except JsonError:
+        return False
 
 
 def _is_unfit_effort(

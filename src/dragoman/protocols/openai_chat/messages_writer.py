@@ -35,6 +35,7 @@ from dragoman.protocols.openai_chat.reasoning import (
     replayed_details,
 )
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
+from dragoman.protocols.request_settings import GO_ON, GOES_ON
 from dragoman.protocols.system_text import place_system_text
 
 
@@ -53,6 +54,8 @@ def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
         if outbound.unknown and len(writer.messages) > written:
             writer.messages[-1] = outbound.with_unknown(writer.messages[-1], turn.path)
     writer.parts.finish()
+    if not outbound.capabilities.trailing_assistant:
+        writer.go_on(request.turns[-1].path if request.turns else "")
     if not writer.messages:
         report_silence(request.turns, outbound.ledger)
     return writer.messages
@@ -83,6 +86,12 @@ class _MessagesWriter(Struct, eq=False):
             is_joined = self._outbound.capabilities.late_system != "message" and _are_plain(parts)
             content = "\n\n".join([part["text"] for part in parts]) if is_joined else None
             self._append(self._own.system_role, content or _as_content(parts), None)
+
+    def go_on(self, path: str) -> None:
+        """Put a user message after the model's last words, which stand at `path`."""
+        if self.messages and self.messages[-1]["role"] == "assistant":
+            self._lose(path, LossKind.REPAIRED, GOES_ON)
+            self._append("user", GO_ON, None)
 
     def turn(self, turn: Turn) -> None:
         """The messages of one turn."""

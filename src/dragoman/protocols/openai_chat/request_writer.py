@@ -15,7 +15,7 @@ from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.openai_chat.thinking import write_thinking
 from dragoman.protocols.openai_chat.tools import ToolWriter
 from dragoman.protocols.openai_settings import write_labels, write_sampling, write_schema
-from dragoman.protocols.request_settings import NO_COUNTERPART, RequestSettings
+from dragoman.protocols.request_settings import NO_COUNTERPART, NOT_TAKEN, RequestSettings
 
 
 def write_request(request: Request, outbound: Outbound) -> JsonObject:
@@ -65,6 +65,8 @@ def _write_limits(body: JsonObject, settings: RequestSettings, own: ChatCapabili
     asked, stop = settings.request.max_output_tokens, settings.request.stop
     if asked == 0:
         settings.lose("max_output_tokens", LossKind.CONTENT, "0 asks for no answer at all")
+    elif asked is not None and not settings.capabilities.output_limit:
+        settings.lose("max_output_tokens", LossKind.KNOB, NOT_TAKEN)
     elif asked is not None:
         body[own.max_tokens_field] = settings.output_limit(asked)
     if stop:

@@ -177,6 +177,20 @@ class Tool(Shape):
     function: Function | None = None
     custom: Custom | None = None
 
+    @classmethod
+    def adapted(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """The members of a tool that stand beside its type, as in the other OpenAI protocol and as
+        Cursor sends them, in their object."""
+        kind = value.get("type")
+        if kind not in ("function", "custom") or kind in value or "name" not in value:
+            return value
+        inner = {name: member for name, member in value.items() if name != "type"}
+        form = inner.get("format")
+        if type(form) is dict and form.get("type") == "grammar" and "grammar" not in form:
+            grammar = {name: member for name, member in form.items() if name != "type"}
+            inner["format"] = {"type": "grammar", "grammar": grammar}
+        return {"type": kind, kind: inner}
+
 
 class FunctionChoice(Shape, tag_field="type", tag="function"):
     function: Named

@@ -7,11 +7,14 @@ gateway's envelope, so that any upstream can go on from it."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Raw
 
 from dragoman.canonical.blocks import Foreign, Opaque, Reasoning, Text
 from dragoman.canonical.envelope import Sealer
-from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest
+from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
 from dragoman.canonical.events import (
     Annotated,
     Closed,
@@ -24,9 +27,11 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.requests import Turn
+from dragoman.jsontext import decode
 from dragoman.protocols.base import AnswerWriter, Reply
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses.conversations import given_items, shown_input
 from dragoman.protocols.openai_responses.stream_writer import ResponsesWriter
 
 TRIGGER: Final = "compaction_trigger"
@@ -55,6 +60,44 @@ def read_compaction(item: JsonObject, path: str, sealer: Sealer) -> Turn:
         raise InvalidRequest.at(f"{path}.encrypted_content", problem)
     text = Text(text=f"{_INTRODUCTION}\n\n{opened.text}", path=path)
     return Turn(role="user", blocks=(text,), path=path)
+
+
+def compacting(members: Mapping[str, Raw]) -> JsonObject:
+    """The members of a request to the endpoint that only compacts, as those of one for an answer:
+    the trigger is the last item of the input.
+
+    Raises:
+        InvalidRequest: the input is neither text nor an array of objects.
+    """
+    given = given_items(members.get("input"))
+    if given is None:
+        raise InvalidRequest.at("input", "must be a string or an array of items")
+    items = [*decode(given.body), {"type": TRIGGER}]
+    return {**members, "input": items, "stream": False, "store": False}
+
+
+def compacted(response: JsonObject, given: list[Any]) -> JsonObject:
+    """The answer of that endpoint: the messages of the user among the items `given`, and what the
+    conversation was compacted to.
+
+    Raises:
+        UpstreamError: the response has no compaction.
+    """
+    found = [item for item in response.get("output") or () if item.get("type") == COMPACTION]
+    if not found:
+        raise UpstreamError.unreadable("it has no compaction of the conversation")
+    said = [
+        shown_input({"type": "message", "id": f"msg_{place}", **item})
+        for place, item in enumerate(given)
+        if item.get("role") == "user"
+    ]
+    return {
+        "id": response["id"],
+        "object": "response.compaction",
+        "created_at": response["created_at"],
+        "output": [*said, *found],
+        "usage": response.get("usage"),
+    }
 
 
 class CompactionWriter(ResponsesWriter):

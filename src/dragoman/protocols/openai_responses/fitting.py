@@ -9,8 +9,10 @@ from msgspec import Raw
 
 from dragoman.canonical.envelope import PREFIX
 from dragoman.canonical.options import Capabilities
-from dragoman.protocols.raw import has_role, holds, split_object, text_of
+from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
+from dragoman.protocols.raw import has_role, holds, last_role, split_object, text_of
 
+_TRIGGER = b'"compaction_trigger"'
 _SAMPLING = frozenset({"temperature", "top_p"})
 
 
@@ -20,11 +22,17 @@ def unfit(members: Mapping[str, Raw], capabilities: Capabilities) -> Collection[
     given = members.get("input")
     if holds(given, b'"compaction"') and holds(given, PREFIX.encode()):
         names.update(("input", "instructions"))
+    if not capabilities.of(ResponsesCapabilities).compaction and holds(given, _TRIGGER):
+        names.update(("input", "tool_choice"))
     places = capabilities.late_system != "message"
     if (places and has_role(given, "system", "developer")) or (
         not capabilities.images and holds(given, b'"input_image"')
     ):
         names.update(("input", "instructions"))
+    if not capabilities.trailing_assistant and last_role(given) == "assistant":
+        names.add("input")
+    if not capabilities.output_limit:
+        names.update({"max_output_tokens"} & members.keys())
     effort = text_of((split_object(members.get("reasoning")) or {}).get("effort"))
     if effort and effort not in capabilities.efforts:
         names.add("reasoning")

@@ -27,7 +27,9 @@ from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.content_writer import PartWriter, write_annotation
+from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
 from dragoman.protocols.openai_responses.web_search import sent_search
+from dragoman.protocols.request_settings import GO_ON, GOES_ON
 
 
 class ItemWriter(Struct, eq=False):
@@ -49,11 +51,21 @@ class ItemWriter(Struct, eq=False):
         else:
             self._write_side(turn.role, turn.blocks)
 
+    def go_on(self, path: str) -> None:
+        """Put a user message after the model's last words, which stand at `path`."""
+        if self.items and self.items[-1].get("role") == "assistant":
+            self._outbound.ledger.add(path, LossKind.REPAIRED, GOES_ON)
+            self.items.append({"type": "message", "role": "user", "content": GO_ON})
+
     def message(self, role: Role, parts: list[JsonObject]) -> None:
         """Add a message of input parts, if there are any."""
         if not parts:
             return
         self.items.append({"type": "message", "role": role, "content": _easy(parts)})
+
+    @property
+    def _knows_trigger(self) -> bool:
+        return self._outbound.capabilities.of(ResponsesCapabilities).compaction
 
     def _write_side(self, role: Role, blocks: Iterable[Block]) -> None:
         """A turn of the user, the system or the developer."""
@@ -65,6 +77,9 @@ class ItemWriter(Struct, eq=False):
                     parts = []
                 self._write_result(block)
             elif isinstance(block, Foreign) and block.origin == wire.NAME:
+                if block.text and not self._knows_trigger:
+                    parts += self.parts.write(Text(text=block.text, path=block.path))
+                    continue
                 self.message(role, parts)
                 parts = []
                 self.items.append(block.raw)

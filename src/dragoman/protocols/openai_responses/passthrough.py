@@ -17,6 +17,7 @@ from dragoman.protocols.limits import within
 from dragoman.protocols.media import media_in
 from dragoman.protocols.openai_responses.fitting import unfit
 from dragoman.protocols.openai_responses.matcher import ResponsesMatcher, match_response
+from dragoman.protocols.openai_responses.repeated_items import as_input
 from dragoman.protocols.openai_responses.request_reader import REQUEST
 from dragoman.protocols.openai_responses.settings import suits
 from dragoman.protocols.openai_responses.shapes import BACKGROUND_DETAIL
@@ -146,11 +147,16 @@ def beginning(members: Mapping[str, Raw]) -> Beginning:
 def fitted(
     members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger, is_lowered: bool
 ) -> Mapping[str, Raw]:
-    """The members with output limits lowered to those of the upstream's model, and without
-    `background_options` if the answer is not made in the background: the service refuses them."""
+    """The members with output limits lowered to those of the upstream's model, and without what the
+    service refuses: `background_options` if the answer is not made in the background, and members
+    of items that are for answers alone."""
     if "background_options" in members and bytes(members.get("background", b"")) != b"true":
         ledger.add("background_options", LossKind.KNOB, BACKGROUND_DETAIL)
         members = {name: raw for name, raw in members.items() if name != "background_options"}
+    given = members.get("input")
+    repeated = as_input(given, ledger)
+    if repeated is not None and repeated is not given:
+        members = {**members, "input": repeated}
     return within(members, ("max_output_tokens",), capabilities.max_output_tokens, ledger)
 
 

@@ -16,7 +16,7 @@ from dragoman.protocols.openai_responses.item_writer import ItemWriter
 from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
 from dragoman.protocols.openai_responses.tools import write_tool_choice, write_tools
 from dragoman.protocols.openai_settings import write_labels, write_sampling, write_schema
-from dragoman.protocols.request_settings import RequestSettings
+from dragoman.protocols.request_settings import NOT_TAKEN, RequestSettings
 from dragoman.protocols.system_text import place_system_text
 from dragoman.protocols.tools import NO_TOOLS
 
@@ -86,6 +86,8 @@ class _Writer:
         for turn in pair_tools(request.turns, self._outbound.options, self._ledger):
             items.write(turn)
         items.parts.finish()
+        if not self._outbound.capabilities.trailing_assistant:
+            items.go_on(request.turns[-1].path if request.turns else "")
         if not items.items and not texts:
             report_silence(request.turns, self._ledger)
         self._body["input"] = items.items
@@ -102,7 +104,9 @@ class _Writer:
     def _write_limits(self) -> None:
         request, settings = self._request, self._settings
         limit = request.max_output_tokens
-        if limit is not None and limit > 0:
+        if limit is not None and limit > 0 and not settings.capabilities.output_limit:
+            settings.lose("max_output_tokens", LossKind.KNOB, NOT_TAKEN)
+        elif limit is not None and limit > 0:
             fitted = settings.output_limit(limit, wire.MIN_OUTPUT_TOKENS)
             self._body["max_output_tokens"] = fitted
         if request.stop:

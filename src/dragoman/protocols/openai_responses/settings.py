@@ -36,6 +36,9 @@ class ResponsesOptions(Struct, frozen=True, kw_only=True):
 class ResponsesCapabilities(Struct, frozen=True, kw_only=True):
     """What one Responses upstream accepts and needs."""
 
+    compaction: bool = True
+    """Responses upstream compacts a conversation that ends with `compaction_trigger`; others are
+    asked for a summary. Where it refuses the trigger, that is remembered."""
     encrypted_reasoning: bool = True
     """Ask Responses upstreams for encrypted reasoning so that it can be sent back."""
 

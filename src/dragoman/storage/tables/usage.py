@@ -104,8 +104,12 @@ _DELETE_CHARGES = "DELETE FROM charges WHERE " + " AND ".join(
     f"{name} = ?" for name in _CHARGE_KEYED
 )
 _ATTEMPTS = (
-    f"SELECT account, {', '.join(f'sum({name})' for name in Attempts.__struct_fields__)}"
+    "SELECT account, sum(attempts), sum(failed), sum(retries)"
     " FROM usage WHERE hour >= ? AND hour < ? GROUP BY account"
+)
+_COSTS = (
+    f"SELECT account, sum(cost / {_PART}), sum(cost % {_PART}), sum(unpriced)"
+    " FROM charges WHERE hour >= ? AND hour < ? GROUP BY account"
 )
 _SET_LAST_ERROR = (
     "INSERT INTO last_errors (account, at, error) VALUES (?1, ?2, ?3)"
@@ -179,9 +183,16 @@ class UsageTables:
 
     def attempts(self, since: float, until: float) -> dict[str, Attempts]:
         """See `Store.attempts`."""
+        hours = (ceil(since), ceil(until))
         with self._database.reading() as connection:
-            rows = connection.execute(_ATTEMPTS, (ceil(since), ceil(until)))
-            return {account: Attempts(*counts) for account, *counts in rows}
+            costs = {
+                account: (cost * _PART + rest, unpriced)
+                for account, cost, rest, unpriced in connection.execute(_COSTS, hours)
+            }
+            return {
+                account: Attempts(*counts, *costs.get(account, ()))
+                for account, *counts in connection.execute(_ATTEMPTS, hours)
+            }
 
     def errors(self, since: float, until: float) -> dict[ErrorKey, int]:
         """See `Store.errors`."""

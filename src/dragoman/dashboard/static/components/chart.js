@@ -95,6 +95,22 @@ function areaPath(upper, lower, x, y) {
   return pieces.join("");
 }
 
+/**
+ * A bar for each value that stands on its lower end, as the data of an SVG path.
+ * @param {Values} upper
+ * @param {number[]} lower
+ * @param {(index: number) => number} x
+ * @param {(value: number) => number} y
+ */
+function barPath(upper, lower, x, y) {
+  const width = fixed(Math.max(1, x(1) - x(0) - 1));
+  const pieces = upper.map((value, index) => {
+    const bottom = fixed(y(lower[index]));
+    return `M${fixed(x(index))} ${bottom}V${fixed(y(Number(value)))}h${width}V${bottom}Z`;
+  });
+  return pieces.join("");
+}
+
 const SPARK_POINTS = 60;
 
 /**
@@ -173,16 +189,21 @@ function cumulated(all) {
  * @property {Series[]} series those of an area stand upon one another
  * @property {number} from Unix seconds of the first step
  * @property {number} step in seconds
+ * @property {number} [skip] steps that are not drawn, from the first on
  * @property {(value: number) => string} unit
  * @property {unknown} [aside] content of the head while the pointer is elsewhere
  * @property {boolean} [isStacked]
+ * @property {boolean} [isBars] stacked bars: sums of steps, where areas are rates
  * @property {boolean} [isLog]
  * @property {{ at: number, text: string }[]} [marks] events
  *
  * @param {ChartProps} props
  */
-export function Chart(props) {
-  const { title, summary, series, from, step, unit, aside } = props;
+export function Chart({ skip = 0, ...all }) {
+  const { title, summary, step, unit, aside } = all;
+  const from = all.from + skip * step;
+  const series = all.series.map((one) => ({ ...one, values: one.values.slice(skip) }));
+  const props = { ...all, from, series };
   const [isTable, setIsTable] = useState(false);
   const steps = series[0].values.length;
   const pointed = pointedAt.value == null ? -1 : Math.floor((pointedAt.value - from) / step);
@@ -245,7 +266,9 @@ function ChartTable({ title, series, from, step, valueText }) {
  * The drawing of a chart.
  * @param {ChartProps & { label: string, index: number | null }} props
  */
-function Plot({ label, series, from, step, unit, isStacked, isLog, marks = [], index }) {
+function Plot({ label, series, from, step, unit, isLog, marks = [], index, ...kind }) {
+  const { isBars } = kind;
+  const isStacked = kind.isStacked || isBars;
   const [box, boxWidth] = useWidth();
   const steps = series[0].values.length;
   const values = series.map((one) => one.values);
@@ -258,7 +281,8 @@ function Plot({ label, series, from, step, unit, isStacked, isLog, marks = [], i
   const width = boxWidth - PANEL_PADDING;
   const plotWidth = width - MARGIN.left - (isStacked ? NO_LABELS_WIDTH : LABELS_WIDTH);
   const plotHeight = HEIGHT - MARGIN.top - MARGIN.bottom;
-  const x = (at) => MARGIN.left + (steps > 1 ? (at / (steps - 1)) * plotWidth : 0);
+  const slots = isBars ? steps : steps - 1;
+  const x = (at) => MARGIN.left + (slots > 0 ? (at / slots) * plotWidth : 0);
   const share = (value) =>
     isLog ? Math.max(0, Math.log(value / bottom) / Math.log(top / bottom)) : value / top;
   const y = (value) => MARGIN.top + plotHeight * (1 - share(value));
@@ -267,11 +291,13 @@ function Plot({ label, series, from, step, unit, isStacked, isLog, marks = [], i
     const { left } = event.currentTarget.getBoundingClientRect();
     const part = (event.clientX - left - MARGIN.left) / plotWidth;
     const isInside = part >= 0 && part <= 1;
-    pointedAt.value = isInside ? from + part * (steps - 1) * step + step / 2 : null;
+    const half = isBars ? 0 : step / 2;
+    pointedAt.value = isInside ? from + part * slots * step + half : null;
   };
   const leave = () => {
     pointedAt.value = null;
   };
+  const area = isBars ? barPath : areaPath;
   const lower = (level) =>
     level ? levels[level - 1].map((value) => value || 0) : new Array(steps).fill(0);
 
@@ -302,7 +328,7 @@ function Plot({ label, series, from, step, unit, isStacked, isLog, marks = [], i
             ${series.map((one, level) =>
               isStacked
                 ? html`
-                  <path class=${"f-" + one.tone} d=${areaPath(levels[level], lower(level), x, y)} />
+                  <path class=${"f-" + one.tone} d=${area(levels[level], lower(level), x, y)} />
                 `
                 : html`
                   <path class=${"ln c-" + one.tone} stroke-dasharray=${one.dash || ""}
@@ -318,7 +344,8 @@ function Plot({ label, series, from, step, unit, isStacked, isLog, marks = [], i
             ${
               index != null &&
               html`
-                <line class="axis" x1=${x(index)} x2=${x(index)} y1=${MARGIN.top}
+                <line class="axis" x1=${x(index + (isBars ? 0.5 : 0))}
+                  x2=${x(index + (isBars ? 0.5 : 0))} y1=${MARGIN.top}
                   y2=${MARGIN.top + plotHeight} />
               `
             }

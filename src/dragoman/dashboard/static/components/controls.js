@@ -96,12 +96,13 @@ function csvFile(rows) {
 
 /**
  * Has the browser save a text as a file.
- * @param {string} name without its extension
+ * @param {string} name
  * @param {string} text
  */
-export function saveCsv(name, text) {
-  const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-  const link = Object.assign(document.createElement("a"), { href: url, download: name + ".csv" });
+export function saveFile(name, text) {
+  const type = name.endsWith(".json") ? "application/json" : "text/csv";
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const link = Object.assign(document.createElement("a"), { href: url, download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
@@ -111,7 +112,7 @@ export function saveCsv(name, text) {
  * @param {{ name: string, rows: () => Record<string, unknown>[] }} props
  */
 export function CsvButton({ name, rows }) {
-  const save = () => saveCsv(name, csvFile(rows()));
+  const save = () => saveFile(name + ".csv", csvFile(rows()));
   if (!isAdmin()) return null;
   return html`
     <span class="grow"></span>

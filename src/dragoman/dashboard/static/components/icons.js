@@ -8,6 +8,7 @@ const PATHS = {
   workbench: "M2.5 3h11v10h-11zM6.2 3v10M9.8 3v10",
   clients: "M2.5 3.5h11v9h-11zM5 6.5l2 1.7-2 1.7M8.5 10h2.5",
   keys: "M5.5 6.8a2.7 2.7 0 1 0 0 5.4 2.7 2.7 0 0 0 0-5.4zM7.5 7.5l5.5-5M10.5 4.8l2 2",
+  usage: "M2.5 13.5h11M4.5 11V8M8 11V3.5M11.5 11V6",
   losses: "M3 3h10l-3.5 5v5l-3-1.5V8z",
   routes: "M2.5 8h4l3-4h4M6.5 8l3 4h4",
   config: "M3 4.5h6M12 4.5h1M3 11.5h1M7 11.5h6M10.5 3v3M5.5 10v3",

@@ -13,6 +13,7 @@ import { ScrollRegion } from "./layout.js";
  * @property {string} [headTitle]
  * @property {string | ((row: Row) => string)} [class] of its cells
  * @property {(row: Row) => string} [title] of its cells
+ * @property {number} [rank] of a column that is left out where it does not fit
  */
 
 /**
@@ -66,10 +67,13 @@ export const HeadRow = ({ columns }) => html`
  * @param {number} index
  */
 export const cells = (columns, row, index) =>
-  columns.map(({ cell, align, class: kind, title }) => {
+  columns.map(({ head, cell, align, class: kind, title }) => {
     const own = typeof kind === "function" ? kind(row) : kind;
     return html`
-      <td class=${classes(align, own)} title=${title?.(row)}>${cell(row, index)}</td>
+      <td class=${classes(align, own)} title=${title?.(row)}
+        data-head=${typeof head === "string" ? head : null}>
+        ${cell(row, index)}
+      </td>
     `;
   });
 
@@ -78,9 +82,18 @@ export const cells = (columns, row, index) =>
  * @template Row
  * @param {{ label: string, columns: Column<Row>[], rows: readonly Row[], class?: string,
  *   keyOf?: (row: Row, index: number) => unknown, rowProps?: (row: Row,
- *   index: number) => Record<string, unknown>, regionClass?: string }} props
+ *   index: number) => Record<string, unknown>, regionClass?: string, total?: Row }} props
  */
-export const Table = ({ label, columns, rows, class: kind, keyOf, rowProps, regionClass }) => html`
+export const Table = ({
+  label,
+  columns,
+  rows,
+  class: kind,
+  keyOf,
+  rowProps,
+  regionClass,
+  total,
+}) => html`
   <${ScrollRegion} label=${label} class=${regionClass}>
     <table class=${kind}>
       <thead><${HeadRow} columns=${columns} /></thead>
@@ -93,6 +106,7 @@ export const Table = ({ label, columns, rows, class: kind, keyOf, rowProps, regi
           `,
         )}
       </tbody>
+      ${total && html`<tfoot><tr>${cells(columns, total, -1)}</tr></tfoot>`}
     </table>
   <//>
 `;

@@ -59,3 +59,14 @@ export const formatMinute = (at) => formatTime(at, "minutes");
  * @param {string | null | undefined} text
  */
 export const unixTime = (text) => (text ? Date.parse(text) / 1000 : null);
+
+/**
+ * The Unix time at which a day begins, in the zone that is shown.
+ * @param {string} day such as `2026-11-28`
+ * @param {number} [later] so many days later
+ */
+export function dayStart(day, later = 0) {
+  const [year, month, date] = day.split("-").map(Number);
+  const place = /** @type {const} */ ([year, month - 1, date + later]);
+  return (inUtc.value ? Date.UTC(...place) : new Date(...place).getTime()) / 1000;
+}

@@ -17,8 +17,14 @@ import { AccountTable } from "./accounts_table.js";
 const POLL_MS = 10_000;
 const EVENTS_MS = 3_000;
 
-/** The states that can be filtered by: an account on trial is an active one. */
-const FILTER_STATES = /** @type {const} */ (["active", "cooling", "exhausted", "disabled"]);
+/** The states that can be filtered by. */
+const FILTER_STATES = /** @type {const} */ ([
+  "active",
+  "trial",
+  "cooling",
+  "exhausted",
+  "disabled",
+]);
 
 /** Quota windows that the table has columns for. */
 const WINDOWS_SHOWN = 2;
@@ -33,12 +39,33 @@ const WINDOWS_SHOWN = 2;
  * @property {number | null} backAt Unix seconds
  * @property {number} requests
  * @property {number} errors
+ * @property {number} inFlight
+ * @property {number | null} lastUsed Unix seconds
+ * @property {string | null} lastError
+ * @property {number | null} failedAt Unix seconds
+ * @property {string} cost_usd
+ * @property {number} unpriced
  * @property {Record<string, Api.QuotaWindow | null>} windows
  */
 
+/** Of how many requests at least an account that failed all of them is the worst. */
+const FEWEST_REQUESTS = 3;
+
+/**
+ * How bad an account is, the worst first: one that is still asked and fails everything, those that
+ * are out, by their states, and among equals the largest share of errors.
+ * @param {AccountRow} row
+ */
+function rankOf({ state, requests, errors }) {
+  const share = requests ? errors / requests : 0;
+  const isAsked = state === "active" || state === "trial";
+  if (isAsked && share === 1 && requests >= FEWEST_REQUESTS) return -1;
+  return SEVERITY.indexOf(state) + (1 - share) / 2;
+}
+
 /** @type {Record<string, { label: string, compare: (a: AccountRow, b: AccountRow) => number }>} */
 const SORTS = {
-  worst: { label: "Worst first", compare: ascending((row) => SEVERITY.indexOf(row.state)) },
+  worst: { label: "Worst first", compare: ascending(rankOf) },
   soonest: { label: "Back soonest", compare: ascending((row) => row.backAt ?? Number.MAX_VALUE) },
   errors: { label: "Most errors", compare: ascending((row) => -row.errors) },
 };
@@ -62,6 +89,12 @@ function rowsOf({ columns }) {
     backAt: columns.back_at[index],
     requests: columns.requests[index],
     errors: columns.errors[index],
+    inFlight: columns.in_flight[index],
+    lastUsed: columns.last_used[index],
+    lastError: columns.last_error[index],
+    failedAt: columns.failed_at[index],
+    cost_usd: columns.cost_usd[index],
+    unpriced: columns.unpriced[index],
     windows: Object.fromEntries(
       windows.map(([window, column]) => [window, windowAt(column, index)]),
     ),
@@ -105,9 +138,13 @@ function matcher(text) {
  * A row of the CSV file.
  * @param {AccountRow} row
  */
-function exported({ name, upstream, state, why, backAt, requests, errors, windows }) {
+function exported({ name, upstream, state, why, requests, errors, windows, unpriced, ...row }) {
   const used = Object.entries(windows).map(([window, quota]) => ["used_" + window, quota?.used]);
-  const fields = { name, upstream, state, why, back_at: backAt, requests, errors };
+  const fields = {
+    ...{ name, upstream, state, why, back_at: row.backAt, requests, errors },
+    ...{ cost_usd: row.cost_usd, unpriced, in_flight: row.inFlight, last_used: row.lastUsed },
+    ...{ last_error: row.lastError, failed_at: row.failedAt },
+  };
   return { ...fields, ...Object.fromEntries(used) };
 }
 

@@ -7,6 +7,7 @@ import { formatTime, now } from "../lib/time.js";
 import { elapsedShare, Meter } from "../components/gauge.js";
 import { ACCOUNT_STATES, Glyph, StatusLabel } from "../components/status.js";
 import { cells, HeadRow, numberColumn, textColumn } from "../components/table.js";
+import { costText } from "./rates.js";
 
 /** @import { AccountRow } from "./accounts.js" */
 
@@ -48,10 +49,14 @@ function useVirtualRows(total, rowHeight) {
   const focusNext = useRef(/** @type {number | null} */ (null));
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(800);
+  const [width, setWidth] = useState(0);
   const [current, setCurrent] = useState(0);
 
   useEffect(() => {
-    const observer = new ResizeObserver(() => setHeight(box.current.clientHeight));
+    const observer = new ResizeObserver(() => {
+      setHeight(box.current.clientHeight);
+      setWidth(box.current.clientWidth);
+    });
     observer.observe(box.current);
     return () => observer.disconnect();
   }, []);
@@ -76,6 +81,7 @@ function useVirtualRows(total, rowHeight) {
   };
   return {
     box,
+    width,
     first: Math.max(0, Math.floor(top / rowHeight) - ROWS_BEYOND),
     last: Math.min(total, Math.ceil((top + height) / rowHeight) + ROWS_BEYOND),
     current,
@@ -134,9 +140,7 @@ export function AccountTable({ rows, windows, open, selected, onToggle, onToggle
               columns=${[
                 ...(isAdmin() ? [selectColumn(rows.length, selected, onToggle, onToggleAll)] : []),
                 nameColumn(first, view.setCurrent),
-                ...COLUMNS,
-                ...windows.map(windowColumn),
-                ...COUNT_COLUMNS,
+                ...fitting(windows, view.width),
               ]}
               open=${open}
             />
@@ -176,6 +180,22 @@ function stepOf(key, total) {
 const linkTo = (row) => "/ui/accounts/" + encoded(row.name) + location.search;
 
 /** @typedef {import("../components/table.js").Column<AccountRow>} Column */
+
+/** What the columns without a rank take, each quota window, and each column with a rank. */
+const BASE_WIDTH = 600;
+const WINDOW_WIDTH = 88;
+const RANKED_WIDTH = 88;
+
+/**
+ * The columns that fit into a width.
+ * @param {string[]} windows
+ * @param {number} width
+ */
+function fitting(windows, width) {
+  const left = width - BASE_WIDTH - WINDOW_WIDTH * windows.length;
+  const columns = [...COLUMNS, ...windows.map(windowColumn), ...COUNT_COLUMNS];
+  return columns.filter(({ rank = 0 }) => rank <= Math.max(0, left / RANKED_WIDTH));
+}
 
 /**
  * @param {number} total
@@ -220,6 +240,7 @@ const COLUMNS = [
     width: "width-state",
     cell: (row) => html`<${StatusLabel} status=${ACCOUNT_STATES[row.state]} />`,
   },
+  textColumn("Upstream", ({ upstream }) => upstream, { width: "width-upstream", rank: 1 }),
   textColumn("Why", ({ why }) => why, { class: "muted" }),
   numberColumn("Back in", backIn, { width: "width-back" }),
 ];
@@ -241,6 +262,10 @@ const LAST_DAY = "In the last 24 hours";
 
 /** @type {Column[]} */
 const COUNT_COLUMNS = [
+  numberColumn("In flight", ({ inFlight }) => (inFlight ? count(inFlight) : zero), {
+    width: "width-errors",
+    rank: 4,
+  }),
   numberColumn("Requests", ({ requests }) => (requests ? count(requests) : zero), {
     headTitle: LAST_DAY,
     width: "width-number",
@@ -250,7 +275,31 @@ const COUNT_COLUMNS = [
     width: "width-errors",
     class: ({ errors }) => "num " + (errors > MANY_ERRORS ? "strong" : "muted"),
   }),
+  textColumn("Last error", ({ lastError }) => lastError || "", {
+    class: "muted",
+    title: ({ lastError, failedAt }) =>
+      lastError ? `${printable(lastError)}, ${formatTime(Number(failedAt))}` : "",
+    width: "width-upstream",
+    rank: 2,
+  }),
+  numberColumn("Cost", costText, {
+    headTitle: LAST_DAY + ", at list price",
+    width: "width-number",
+    rank: 3,
+  }),
+  numberColumn("Last used", ({ lastUsed }) => (lastUsed ? ago(lastUsed) : ""), {
+    width: "width-back",
+    class: "num muted",
+    title: ({ lastUsed }) => (lastUsed ? formatTime(lastUsed) : ""),
+    rank: 5,
+  }),
 ];
+
+/**
+ * How long ago something was.
+ * @param {number} at
+ */
+const ago = (at) => countdown(Math.max(1, now.value - at)) + " ago";
 
 /**
  * @param {{ total: number, first: number, rows: AccountRow[], open?: string, columns: Column[],

@@ -6,7 +6,7 @@ import { count, printable } from "../lib/format.js";
 import { TYPING_MS } from "../lib/hooks.js";
 import { filterTerms, queryValue, useQuery, withQuery } from "../lib/navigation.js";
 import { formatTime } from "../lib/time.js";
-import { saveCsv, SearchField } from "../components/controls.js";
+import { saveFile, SearchField } from "../components/controls.js";
 import { Empty, ErrorBanner, Loading } from "../components/layout.js";
 import { Table, textColumn } from "../components/table.js";
 import { settingText } from "./config_running.js";
@@ -79,7 +79,7 @@ export function Audit() {
   const save = async () => {
     const path = withQuery("audit", { format: "csv", ...filtersOf(filter) });
     await getText(path).then(
-      (text) => saveCsv("audit", text),
+      (text) => saveFile("audit.csv", text),
       (refusal) => setError(refusal.message),
     );
   };

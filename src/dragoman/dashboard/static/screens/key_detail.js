@@ -154,6 +154,10 @@ function Rules({ rules }) {
   `;
 }
 
+/** @param {Api.Owner} owner */
+const unused = ({ origin }) =>
+  origin === "store" ? "it was not used yet" : "the log of requests has none of it";
+
 /** @param {{ owner: Api.Owner }} props */
 function Secrets({ owner }) {
   const { secrets, used } = owner;
@@ -177,7 +181,7 @@ function Secrets({ owner }) {
       }
       <p class="muted small why-line">
         ${"Last used: "}
-        ${lastUsed ? formatTime(lastUsed) : html`<${Unknown} why="it was not used yet" />`}
+        ${lastUsed ? formatTime(lastUsed) : html`<${Unknown} why=${unused(owner)} />`}
       </p>
       <p class="small why-line">
         <a href=${"/ui/requests?key=" + encoded(owner.name)}>Its requests</a>

@@ -17,7 +17,7 @@ import {
   SecretDialog,
 } from "./key_dialogs.js";
 import { KeyDetail } from "./key_detail.js";
-import { ExhaustedIn, LimitBar, limitName, ResetsIn, tightest, UsedOf } from "./limits.js";
+import { LIMIT_COLUMNS } from "./limits.js";
 
 const POLL_MS = 5_000;
 const SEARCH_MS = 250;
@@ -35,11 +35,22 @@ async function readOwner(kind, name) {
   const path = ownerPath(kind, name);
   try {
     const [owner, { limits }] = await Promise.all([get(path), get(path + "/limits")]);
+    if (kind === "key" && owner.origin !== "store") owner.used = await lastRequest(name);
     return { ...owner, limits, kind };
   } catch (refusal) {
     if (refusal.status === 404) return null;
     throw refusal;
   }
+}
+
+/**
+ * When a key was used last, as far as the log of requests reaches; null if it does not.
+ * @param {string} name
+ */
+async function lastRequest(name) {
+  const query = withQuery("requests", { key: name, limit: 1, from: 0 });
+  const { rows } = await get(query).catch(() => ({ rows: [] }));
+  return rows.length ? new Date(rows[0].at * 1000).toISOString() : null;
 }
 
 /**
@@ -145,49 +156,8 @@ const columnsOf = (kind, second) => [
     width: "width-status",
     cell: ({ state }) => html`<${StatusLabel} status=${keyStatus(state)} />`,
   },
-  {
-    head: "Tightest limit",
-    class: "muted",
-    title: limitCell((one) => limitName(one.limit), ""),
-    cell: limitCell((one) => limitName(one.limit), html`<span class="faint">no limit</span>`),
-  },
-  {
-    head: html`<span class="visually-hidden">Share</span>`,
-    width: "width-bar",
-    cell: limitCell((one) => html`<${LimitBar} one=${one} />`),
-  },
-  {
-    head: "Used",
-    width: "width-used",
-    align: "right",
-    cell: limitCell((one) => html`<${UsedOf} one=${one} />`),
-  },
-  {
-    head: "Resets in",
-    width: "width-duration",
-    align: "right",
-    cell: limitCell((one) => html`<${ResetsIn} one=${one} />`),
-  },
-  {
-    head: "Used up in",
-    headTitle: "At the current rate, where that is before the reset",
-    width: "width-duration",
-    align: "right",
-    cell: limitCell((one) => html`<${ExhaustedIn} one=${one} />`),
-  },
+  ...LIMIT_COLUMNS,
 ];
-
-/**
- * A cell about the tightest limit.
- * @param {(one: Api.LimitView) => any} render
- * @param {any} [none]
- */
-function limitCell(render, none = null) {
-  return (owner) => {
-    const one = tightest(owner.limits);
-    return one ? render(one) : none;
-  };
-}
 
 const KEY_COLUMNS = columnsOf("key", {
   head: "Team",
@@ -202,7 +172,7 @@ const TEAM_COLUMNS = columnsOf("team", { head: "Keys", cell: ({ keys }) => plura
  * @param {string | false | undefined} open
  */
 const ownersTable = (columns, label, rows, open) => html`
-  <${Table} label=${label} class="list-table keys" columns=${columns} rows=${rows}
+  <${Table} label=${label} class="list-table keys stacks" columns=${columns} rows=${rows}
     keyOf=${(owner) => owner.name}
     rowProps=${(owner) => ({ "aria-selected": String(owner.name === open) })} />
 `;

@@ -12,7 +12,7 @@ import { Empty, Loading, Panel, ScreenHead } from "../components/layout.js";
 import { Pair } from "../components/protocols.js";
 import { ACCOUNT_STATES, Glyph } from "../components/status.js";
 import { Attention, statesOf } from "./overview_attention.js";
-import { Charts } from "./overview_charts.js";
+import { Charts, emptySteps } from "./overview_charts.js";
 import { AT_FAULT, kindsBy } from "./overview_errors.js";
 import { Figures } from "./overview_figures.js";
 
@@ -82,7 +82,8 @@ export function Overview() {
       chosen=${upstream} onChoose=${setUpstream} />
     <${Toggle} class="btn" pressed=${compares} onClick=${() => setCompares(!compares)}>Compare<//>
   `;
-  const note = data && `${formatTime(data.series.from)} to ${formatTime(now.value)}`;
+  const began = data && data.series.from + emptySteps(data.series) * data.series.step_s;
+  const note = began && `${formatTime(began)} to ${formatTime(now.value)}`;
   const head = html`
     <${ScreenHead} title="Overview" note=${note} tools=${tools} />
     ${error && html`<p class="banner" role="alert">Not live: ${error}</p>`}
@@ -105,8 +106,7 @@ export function Overview() {
   `;
 }
 
-/** The states in the order of the legend, and in that of the bars. */
-const LEGEND_STATES = /** @type {const} */ (["active", "cooling", "exhausted", "disabled"]);
+/** The states in the order of the legend and of the bars. */
 const BAR_STATES = /** @type {const} */ (["active", "trial", "cooling", "exhausted", "disabled"]);
 
 /**
@@ -125,7 +125,7 @@ function Accounts({ health }) {
       tools=${html`<a class="right" href="/ui/accounts">all ${count(total)}</a>`}>
       <div class="body">
         <div class="legend">
-          ${LEGEND_STATES.map(
+          ${BAR_STATES.map(
             (state) => html`
               <span>
                 <${Glyph} shape=${ACCOUNT_STATES[state].shape} />

@@ -25,7 +25,7 @@ const PERCENTILES = /** @type {const} */ ([
 ]);
 
 /** @param {readonly { name: string, tone: string, total: string }[]} parts */
-const legend = (parts) =>
+export const legend = (parts) =>
   parts.map(
     ({ name, tone, total }) => html`
       <span><i class=${"b-" + tone}></i>${name + " "}<b>${total}</b></span>
@@ -59,12 +59,24 @@ function earlierSeries(values, steps) {
 const costPerHour = ({ cost_usd: costs, step_s: step }) =>
   costs.map((cost) => (cost == null ? null : (Number(cost) * 3600) / step));
 
+/** Steps that are drawn at least. */
+const FEWEST_STEPS = 12;
+
+/**
+ * How many steps were over before there were data: a young instance has none of them.
+ * @param {Api.SeriesAnswer} series
+ */
+export function emptySteps({ requests: { answered } }) {
+  const first = answered.findIndex((value) => value != null);
+  return Math.max(0, Math.min(first, answered.length - FEWEST_STEPS));
+}
+
 /** @param {{ series: Api.SeriesAnswer, before: Api.SeriesAnswer | null }} props */
 export function Charts({ series, before }) {
   const { requests, tokens, from, step_s: step } = series;
   const steps = requests.answered.length;
   const perSecond = (values) => values.map((value) => (value == null ? null : value / step));
-  const time = { from, step };
+  const time = { from, step, skip: emptySteps(series) };
 
   const latency = (title, key) => {
     const latest = known(series[key].p95).at(-1);

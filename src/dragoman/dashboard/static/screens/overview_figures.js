@@ -44,7 +44,7 @@ function totalsOf({ requests, tokens, step_s: step, ...series }) {
  *
  * @param {FigureProps} props
  */
-const Figure = ({ label, value, unit = "", note, values }) => html`
+export const Figure = ({ label, value, unit = "", note, values }) => html`
   <div class="figure">
     <div class="figure-label">${label}</div>
     <div class="figure-value">${value}<small>${unit}</small></div>

@@ -1,5 +1,7 @@
-/** The parts of a price: when it applies, and a rate for each kind of token. */
-import { count } from "../lib/format.js";
+/** The parts of a price: when it applies, and a rate for each kind of token; and costs. */
+import { html } from "../lib/html.js";
+import { count, money, plural } from "../lib/format.js";
+import { Unknown } from "../components/layout.js";
 import { numberColumn } from "../components/table.js";
 
 /**
@@ -33,3 +35,12 @@ const RATES = [
 export const RATE_COLUMNS = RATES.map(({ rate, head, title }) =>
   numberColumn(head, ({ price }) => price?.[rate], { headTitle: title, width: "width-number" }),
 );
+
+/**
+ * What answers cost; a dash where none of them has a price.
+ * @param {{ cost_usd: string, unpriced: number }} sums
+ */
+export const costText = ({ cost_usd, unpriced }) =>
+  unpriced && !Number(cost_usd)
+    ? html`<${Unknown} why=${`no price is known for ${plural(unpriced, "answer")}`} />`
+    : money(cost_usd);

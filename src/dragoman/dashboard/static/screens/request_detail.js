@@ -40,6 +40,7 @@ export function RequestDetail({ id }) {
   const { losses, chosen_from: chosenFrom, usage } = request;
   return html`
     <${Head} request=${request} id=${id} />
+    ${request.refusal && html`<${Refused} request=${request} />`}
     <${Summary} request=${request} />
     <div class="cols">
       <div class="stack">
@@ -96,6 +97,20 @@ const Step = ({ id, shortcut, label, sign }) => html`
     ${sign}
   </button>
 `;
+
+/**
+ * What the gateway told the client itself, and the limit that was in the way.
+ * @param {{ request: Api.RequestDetail }} props
+ */
+function Refused({ request: { refusal, limit, key, team } }) {
+  const owner = limit.startsWith("team:") ? "team/" + encoded(team) : "key/" + encoded(key);
+  return html`
+    <p class="banner gap-below" role="note">
+      Refused here, no upstream was asked: ${printable(refusal) + " "}
+      ${limit && html`<a href=${"/ui/keys/" + owner}>Limit ${printable(limit)}</a>`}
+    </p>
+  `;
+}
 
 /** @param {{ request: Api.RequestDetail }} props */
 function Summary({ request }) {
@@ -221,7 +236,6 @@ function WhereItWent({ request }) {
     ["Team", printable(request.team)],
     ["Finish reason", printable(request.finish)],
     ["Error", printable(request.error)],
-    ["Refused by the limit", printable(request.limit)],
     ["Trace", printable(request.trace_id)],
   ].filter(([, value]) => value);
   return html`

@@ -89,6 +89,8 @@ const exported = (row) => ({
   id: row.id,
   status: row.status,
   error: row.error,
+  refusal: row.refusal,
+  limit: row.limit,
   key: row.key,
   client: row.client,
   model: row.model,
@@ -122,7 +124,10 @@ const COLUMNS = [
   },
   textColumn("Model", ({ model }) => model, { cell: modelCell }),
   textColumn("Key", ({ key }) => key, { width: "width-key" }),
-  textColumn("Account", ({ account }) => account, { width: "width-account" }),
+  textColumn("Account", ({ account, refusal }) => account || refusal, {
+    width: "width-account",
+    class: ({ refusal }) => (refusal ? "error-text" : ""),
+  }),
   numberColumn("Duration", ({ ms }) => duration(ms / 1000), { width: "width-number" }),
   numberColumn("First token", ({ first_ms: ms }) => (ms == null ? "" : duration(ms / 1000)), {
     width: "width-number",

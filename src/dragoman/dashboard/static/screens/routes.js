@@ -233,11 +233,15 @@ function RouteTable({ routes: { routes, aliases }, matched, onPick }) {
     numberColumn("#", (_, index) => index + 1, { width: "width-nth", class: "num faint" }),
     {
       head: "Name",
-      class: "mono",
-      cell: ({ match }) =>
-        match.includes("*")
-          ? printable(match)
-          : html`<button class="link" onClick=${() => onPick(match)}>${printable(match)}</button>`,
+      class: "mono whole",
+      cell: ({ match, reached_before: first }) => html`
+        ${
+          match.includes("*")
+            ? printable(match)
+            : html`<button class="link" onClick=${() => onPick(match)}>${printable(match)}</button>`
+        }
+        ${first && html` <b class="strong error-text small">never reached, since ${first} fits</b>`}
+      `,
     },
     { head: "Upstream", cell: ({ upstream }) => printable(upstream) },
     {

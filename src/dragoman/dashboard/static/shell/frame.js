@@ -2,7 +2,7 @@
 import { html } from "../lib/html.js";
 import { useEffect } from "../vendor/hooks.js";
 import { session, signOut } from "../lib/api.js";
-import { countdown } from "../lib/format.js";
+import { countdown, printable } from "../lib/format.js";
 import { isLive } from "../lib/hooks.js";
 import { path } from "../lib/navigation.js";
 import { now, toggleZone, zoneName } from "../lib/time.js";
@@ -13,7 +13,7 @@ import { screenAt, SCREENS } from "./screens.js";
 import { openDialog } from "./shortcuts.js";
 
 const GROUPS = [
-  { title: "Watch", screens: ["overview", "requests", "losses"] },
+  { title: "Watch", screens: ["overview", "requests", "usage", "losses"] },
   { title: "Manage", screens: ["accounts", "keys", "routes"] },
   { title: "Try", screens: ["workbench", "clients"] },
   { title: "Instance", screens: ["config"] },
@@ -23,6 +23,7 @@ const PHONE_SCREENS = [
   "overview",
   "accounts",
   "requests",
+  "usage",
   "workbench",
   "keys",
   "losses",
@@ -61,6 +62,7 @@ export function Frame() {
         <${Logo} />
         <h1>${title}</h1>
         <span class="grow"></span>
+        <span class="faint small ellipsis">${printable(session.value?.instance || "")}</span>
         <button class="btn quiet" onClick=${signOut}>Sign out</button>
       </header>
       <main id="main" class="page" tabindex="-1">
@@ -115,8 +117,12 @@ const Rail = ({ current }) => html`
 
 const ZONE_TITLE = "Switch between the time zone of this browser and UTC";
 
+const INSTANCE_TITLE =
+  "Sessions, requests, losses and the overview are those of this instance; accounts, keys, usage " +
+  "and the audit are those of all that share its store";
+
 function RailFoot() {
-  const { version, name, role } = session.value || {};
+  const { version, instance, name, role } = session.value || {};
   return html`
     <div class="foot">
       ${
@@ -139,7 +145,9 @@ function RailFoot() {
         </button>
         <button class="btn quiet" onClick=${showHelp}>Shortcuts</button>
       </div>
-      <p class="small faint">dragoman ${version}</p>
+      <p class="small faint ellipsis" title=${INSTANCE_TITLE}>
+        dragoman ${version} on <span class="muted">${printable(instance || "")}</span>
+      </p>
       <div class="row small">
         <span class="muted ellipsis">${name}, ${role}</span>
         <span class="grow"></span>

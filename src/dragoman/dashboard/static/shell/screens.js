@@ -9,6 +9,7 @@ import { Overview } from "../screens/overview.js";
 import { RequestDetail } from "../screens/request_detail.js";
 import { Requests } from "../screens/requests.js";
 import { Routes } from "../screens/routes.js";
+import { Usage } from "../screens/usage.js";
 import { Workbench } from "../screens/workbench.js";
 
 /**
@@ -26,6 +27,12 @@ export const SCREENS = {
     title: "Requests",
     shortcut: "r",
     render: ([id]) => (id ? html`<${RequestDetail} id=${id} />` : html`<${Requests} />`),
+  },
+  usage: {
+    title: "Usage and cost",
+    shortTitle: "Usage",
+    shortcut: "u",
+    render: () => html`<${Usage} />`,
   },
   losses: { title: "Losses", shortcut: "l", render: () => html`<${Losses} />` },
   accounts: {

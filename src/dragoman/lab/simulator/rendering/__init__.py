@@ -35,6 +35,7 @@ RENDERERS: dict[Protocol, Renderer] = {
 QUIRKS: dict[str, str] = {
     "reasoning_field": "Chat: reasoning in `reasoning`, as newer vLLM and OpenRouter send it",
     "reasoning_both": "Chat: reasoning in `reasoning_content` and in `reasoning`",
+    "think_tags": "Chat: reasoning in the content, between `<think>` and `</think>`",
     "usage_final": "Chat: usage on the chunk with the finish reason",
     "usage_every": "Chat: cumulative usage on every chunk",
     "usage_none": "Chat: no usage at all, asked or not",

@@ -193,6 +193,8 @@ def _choice(answer: Answer, index: int) -> JsonObject:
     steps = _steps(answer)
     calls = [call for step in steps for call in calls_of(step)]
     texts = [step.text for step in steps if isinstance(step, Text)]
+    if answer.has("think_tags"):
+        texts = [_tagged(step) for step in steps if isinstance(step, Reasoning)] + texts
     refusals = [step.text for step in steps if isinstance(step, Refusal)]
     message: JsonObject = {
         "role": "assistant",
@@ -200,7 +202,11 @@ def _choice(answer: Answer, index: int) -> JsonObject:
         "refusal": "".join(refusals) if refusals else None,
         "annotations": [a for step in steps if isinstance(step, Text) for a in _annotations(step)],
     }
-    if thoughts := [step.text for step in steps if isinstance(step, Reasoning)]:
+    if answer.has("think_tags"):
+        thoughts = []
+    else:
+        thoughts = [step.text for step in steps if isinstance(step, Reasoning)]
+    if thoughts:
         for name in _reasoning_fields(answer):
             message[name] = "".join(thoughts)
     if calls:
@@ -216,6 +222,10 @@ def _choice(answer: Answer, index: int) -> JsonObject:
     if answer.has("vllm_stop_reason"):
         choice["stop_reason"] = answer.scenario.stop_sequence
     return choice
+
+
+def _tagged(step: Reasoning) -> str:
+    return f"<think>\n{step.text}\n</think>\n\n"
 
 
 def _steps(answer: Answer) -> tuple[Step, ...]:
@@ -274,6 +284,9 @@ def _deltas(answer: Answer) -> Iterator[tuple[bytes, bytes]]:
                     yield b'{"content":' + delta + b"}", b"null"
             if step.citations:
                 yield msgspec.json.encode({"annotations": _annotations(step)}), b"null"
+        elif isinstance(step, Reasoning) and answer.has("think_tags"):
+            for delta in encoded_deltas(_tagged(step), pace):
+                yield b'{"content":' + delta + b"}", b"null"
         elif isinstance(step, Reasoning):
             names = _reasoning_fields(answer)
             for delta in encoded_deltas(step.text, pace):
