@@ -23,7 +23,7 @@ from dragoman.accounts.store import REMOVED_KEPT_S
 from dragoman.accounts.sync import AccountSync
 from dragoman.config import Config, Secret, Upstream
 from dragoman.config.secret import fingerprint
-from dragoman.failing import Verdict
+from dragoman.failing import Rule, Verdict
 from dragoman.operations.account_fields import AccountChanges
 from dragoman.operations.account_lists import Row
 from dragoman.operations.account_queries import AccountQueries
@@ -41,9 +41,15 @@ INTERLEAVINGS = 4_000
 AT_ONCE = 20
 """Of them, which share the exchanges of the workers."""
 WORKERS = 4
-CONFIG = Config(
-    upstreams=(Upstream(name="up", protocol="openai_chat", base_url="http://127.0.0.1:1"),)
+UPSTREAM = Upstream(
+    name="up",
+    protocol="openai_chat",
+    base_url="http://127.0.0.1:1",
+    # Rules by which each account that is refused is at fault itself, however many are.
+    account_rules="sop",
+    rules=(Rule(Verdict.EXHAUST, "out of quota", statuses=(429,)),),
 )
+CONFIG = Config(upstreams=(UPSTREAM,))
 CIPHER = AesGcmCipher(Secret("a store key for tests"))
 REFUSED = Symptom(401)
 SPENT = Symptom(429, frozenset({"insufficient_quota"}), retry_after=3600.0)

@@ -458,6 +458,7 @@ class AccountPool(SuccessiveRoster):
             pool.upstream.name: pool for pool in self._pools.values() if pool.wait_queue.waiters
         }
         pending: dict[str, list[Transition]] = {}
+        refused: list[tuple[UpstreamPool, str]] = []
         if changes.states:
             for transition in self._batch.transitions:
                 pending.setdefault(transition.account, []).append(transition)
@@ -470,11 +471,7 @@ class AccountPool(SuccessiveRoster):
                 is_new = state.disabled and not pool.rotation.member(name).state.disabled
                 self._know(pool, name, state, now)
                 if is_new and not state.by_hand and pool.refusals.is_counting():
-                    # Workers share the accounts that an upstream refuses.
-                    decision = Decision(Verdict.DISABLE, state.disabled)
-                    decision = self._refused(pool, name, decision, now, now)
-                    if decision.verdict is not Verdict.DISABLE:
-                        self._restore(pool, [name], decision, now)
+                    refused.append((pool, name))
         self._apply_leases(changes.leases, changes.apart)
         for name, at in changes.used.items():
             if (pool := self._side_of(name)) is not None:
@@ -487,6 +484,12 @@ class AccountPool(SuccessiveRoster):
         for digest, (name, at) in changes.pins.items():
             if (pool := self._side_of(name)) is not None:
                 pool.affinity.merge(digest, name, at)
+        for pool, name in refused:
+            # Workers share the accounts that an upstream refuses.
+            decision = Decision(Verdict.DISABLE, pool.rotation.member(name).state.disabled)
+            decision = self._refused(pool, name, decision, now, now)
+            if decision.verdict is not Verdict.DISABLE:
+                self._restore(pool, [name], decision, now)
         for pool in touched.values():
             pool.wait_queue.serve()
 
