@@ -76,12 +76,12 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "no prefill": (
         "This model does not support assistant message prefill. The conversation must end with a "
         "user message.",
-        {"trailing_assistant": False},
+        {"final_assistant": False},
     ),
     "mistral": (
         "Expected last role User or Tool (or Assistant with prefix True) for serving but got "
         "assistant",
-        {"trailing_assistant": False},
+        {"final_assistant": False},
     ),
     "forced tool": (
         "Thinking may not be enabled when tool_choice forces tool use.",

@@ -35,7 +35,7 @@ SAID = [{"role": "user", "content": "U"}, {"role": "assistant", "content": "The 
 def test_after_a_final_assistant_message_the_user_asks_to_go_on(
     client: str, target: str, stream: bool, over: Over, upstream: Upstream
 ) -> None:
-    gateway = over(config=limited(upstream.url, KEY, trailing_assistant=False))
+    gateway = over(config=limited(upstream.url, KEY, final_assistant=False))
     asked = body(client, f"{target}/m", stream=stream)
     asked["input" if client == "responses" else "messages"] = SAID
     told = call(gateway.base_url, "POST", PATHS[client], asked)

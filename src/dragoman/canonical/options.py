@@ -118,7 +118,7 @@ class Capabilities(Extensible, frozen=True, kw_only=True):
     """The upstream takes function tools if it is asked not to reason. Where it takes none, as
     OpenAI's newest models by the Chat protocol, `reasoning_with_tools_via` serves all requests with
     tools."""
-    trailing_assistant: bool = True
+    final_assistant: bool = True
     """The upstream takes a conversation whose last message is the model's own; otherwise a user
     message that asks to go on is put after it. Where it refuses, that is remembered."""
     output_limit: bool = True

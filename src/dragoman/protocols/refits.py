@@ -75,7 +75,7 @@ def refitted(message: str, capabilities: Capabilities) -> Mapping[str, Any]:
     if _TRIGGER in message:
         return {"compaction": False}
     if _OF_LAST_TURN.search(message):
-        return {"trailing_assistant": False}
+        return {"final_assistant": False}
     if _OF_FORCED_TOOL.search(message):
         return {"thinks_unasked": True}
     limit = _OF_LIMIT.search(message)

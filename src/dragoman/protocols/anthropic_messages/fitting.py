@@ -26,7 +26,7 @@ def unfit(members: Mapping[str, Raw], capabilities: Capabilities) -> Collection[
     ):
         names.update(_CONVERSATION)
     names.update(_unfit_thinking(members, capabilities))
-    if not capabilities.trailing_assistant and last_role(messages) == "assistant":
+    if not capabilities.final_assistant and last_role(messages) == "assistant":
         names.update(_CONVERSATION)
     if not capabilities.sampling:
         names.update(_SAMPLING & members.keys())

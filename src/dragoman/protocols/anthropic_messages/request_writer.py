@@ -48,7 +48,7 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
         conversation.put_thinking_first()
     output = _write_output(settings, thinking.effort)
     thinks = kind in ("adaptive", "enabled")
-    is_taken = outbound.capabilities.trailing_assistant and not thinks
+    is_taken = outbound.capabilities.final_assistant and not thinks
     conversation.settle_prefill(outbound, possible=is_taken and "format" not in (output or {}))
     body: JsonObject = {"model": outbound.model, "max_tokens": limit}
     if request.stream:

@@ -70,7 +70,7 @@ def _has_unfit_messages(raw: Raw | None, capabilities: Capabilities, own: ChatCa
         return True
     if own.short_call_ids and _LONG_ID.search(bytes(raw)):
         return True
-    if not capabilities.trailing_assistant and last_role(raw) == "assistant":
+    if not capabilities.final_assistant and last_role(raw) == "assistant":
         return True
     places = capabilities.late_system != "message"
     replays = own.replay_reasoning != "never"

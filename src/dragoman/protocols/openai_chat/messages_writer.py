@@ -54,7 +54,7 @@ def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
         if outbound.unknown and len(writer.messages) > written:
             writer.messages[-1] = outbound.with_unknown(writer.messages[-1], turn.path)
     writer.parts.finish()
-    if not outbound.capabilities.trailing_assistant:
+    if not outbound.capabilities.final_assistant:
         writer.go_on(request.turns[-1].path if request.turns else "")
     if not writer.messages:
         report_silence(request.turns, outbound.ledger)

@@ -29,7 +29,7 @@ def unfit(members: Mapping[str, Raw], capabilities: Capabilities) -> Collection[
         not capabilities.images and holds(given, b'"input_image"')
     ):
         names.update(("input", "instructions"))
-    if not capabilities.trailing_assistant and last_role(given) == "assistant":
+    if not capabilities.final_assistant and last_role(given) == "assistant":
         names.add("input")
     if not capabilities.output_limit:
         names.update({"max_output_tokens"} & members.keys())

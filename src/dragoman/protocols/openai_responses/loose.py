@@ -63,15 +63,22 @@ def read_event(value: JsonObject, kind: str) -> Event:
     Raises:
         UpstreamError: content would be lost.
     """
-    nested = ("type", "part", "item", "response", "arguments", "input", "delta")
-    members = {**_fitting(Event, value, *nested), **_payloads(value)}
+    nested = ("type", "part", "item", "response", "arguments", "delta")
+    members = {**_fitting(Event, value, *nested), **_payloads(value, "arguments")}
     if kind.endswith(".delta"):
         members["delta"] = _piece(value)
+    response = value.get("response")
+    if kind in _BEGINNINGS and isinstance(response, dict):
+        value = {**value, "response": {**response, "output": None}}
     readers: Mapping[str, Any] = {"part": read_part, "item": read_item, "response": read_object}
     for name, read in readers.items():
         if isinstance(value.get(name), dict):
             members[name] = read(value[name])
     return Event(type=kind, **members)
+
+
+_BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
+"""Events of a response without output yet."""
 
 
 def _piece(value: JsonObject) -> str:
@@ -82,10 +89,10 @@ def _piece(value: JsonObject) -> str:
     return piece or ""
 
 
-def _payloads(value: JsonObject) -> dict[str, str]:
+def _payloads(value: JsonObject, *names: str) -> dict[str, str]:
     """The arguments and the input of a call; some servers give them as the object itself."""
     found = {}
-    for name in ("arguments", "input"):
+    for name in names:
         given = value.get(name)
         if isinstance(given, dict | list):
             found[name] = to_json_text(given)
@@ -121,7 +128,7 @@ def read_item(value: JsonObject) -> OutputItem:
     if type(kind) is not str:
         raise UpstreamError.unreadable("an output item has no type")
     parts = ("type", "content", "summary", "arguments", "input")
-    members = {**_fitting(OutputItem, value, *parts), **_payloads(value)}
+    members = {**_fitting(OutputItem, value, *parts), **_payloads(value, "arguments", "input")}
     if kind == "message":
         members["content"] = _parts_of(value)
     elif kind == "reasoning":
@@ -130,7 +137,8 @@ def read_item(value: JsonObject) -> OutputItem:
         ]
         summary = [OutputPart(type="summary_text", text=one) for one in _thoughts(value, "summary")]
         members |= {"content": thoughts, "summary": summary}
-    odd = _unknown(OutputItem, value) if kind in OUTPUT_MEMBERS else value
+    known = OUTPUT_MEMBERS.get(kind, ())
+    odd = {name: inner for name, inner in value.items() if name not in known} if known else value
     return OutputItem(**members, type=value["type"], odd=odd)
 
 

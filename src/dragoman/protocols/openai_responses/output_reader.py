@@ -504,7 +504,7 @@ class OutputReader(Struct, eq=False):
         misplaced = {name: getattr(value, name) for name in _MEMBERS if name not in known}
         others = misplaced | value.odd
         for name, content in others.items():
-            if content not in (None, False, "", [], {"type": "direct"}):
+            if content not in (None, False, "", {"type": "direct"}):
                 loss = LossKind.CONTENT if name in SPEAKING else LossKind.KNOB
                 detail = "has no counterpart for the client"
                 self._inbound.ledger.add(f"{path}.{name}", loss, detail)

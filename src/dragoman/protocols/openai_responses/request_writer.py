@@ -86,7 +86,7 @@ class _Writer:
         for turn in pair_tools(request.turns, self._outbound.options, self._ledger):
             items.write(turn)
         items.parts.finish()
-        if not self._outbound.capabilities.trailing_assistant:
+        if not self._outbound.capabilities.final_assistant:
             items.go_on(request.turns[-1].path if request.turns else "")
         if not items.items and not texts:
             report_silence(request.turns, self._ledger)
