@@ -91,7 +91,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         one(
             "Share of API requests that failed, by whose fault",
             rate("dragoman_errors_total", "fault")
-            + " / ignoring (fault) group_left () "
+            + " / ignoring (fault) group_left "
             + rate("dragoman_requests_total", chosen=f"{CHOSEN},{API}"),
             "{{fault}}",
             "percentunit",
@@ -350,7 +350,7 @@ RULES: tuple[Alert, ...] = (
     Alert(
         "DragomanErrors",
         'sum by (fault) (rate(dragoman_errors_total{fault!="caller"}[5m]))'
-        f" / ignoring (fault) group_left () sum(rate(dragoman_requests_total{{{API}}}[5m])) > 0.05",
+        f" / ignoring (fault) group_left sum(rate(dragoman_requests_total{{{API}}}[5m])) > 0.05",
         10,
         "critical",
         "More than 5 % of the API requests fail through the {{ $labels.fault }}"
