@@ -124,6 +124,23 @@ class Blocks(Struct, eq=False):
             self._repetitions[index] = Repetition(self._at[index].start)
         return events
 
+    def take_whole(self, content: Iterable[AnswerBlock | str]) -> list[Event]:
+        """Read the blocks of a whole answer."""
+        self._is_whole = True
+        events: list[Event] = []
+        for index, block in enumerate(content):
+            if type(block) is AnswerText and not block.citations:
+                # Most answers have nothing else.
+                number = self.take_number()
+                events.append(Opened(number, _NO_TEXT))
+                if block.text:
+                    events.append(Delta(number, block.text))
+                events.append(Closed(number))
+            else:
+                events += self.start(index, block)
+                events += self._close(self._at[index])
+        return events
+
     def complete(self, content: Iterable[AnswerBlock | str]) -> list[Event]:
         """The events for content of the whole message at its end that was not received before."""
         events = [event for block in self._at.values() for event in self._close(block)]

@@ -133,9 +133,11 @@ class MessagesReader:
         Raises:
             UpstreamError: it is unusable.
         """
-        if isinstance(answer.content, str):
-            answer.content = [AnswerText(answer.content)] if answer.content else []
-        return self._message_start(MessageStart(answer), extras) + self._message_stop([])
+        content, answer.content = answer.content or (), None
+        if isinstance(content, str):
+            content = [AnswerText(content)]
+        events = self._message_start(MessageStart(answer), extras)
+        return events + self._blocks.take_whole(content) + self._message_stop([])
 
     def finish(self) -> Iterable[Event]:
         """Handle the end of the bytes."""

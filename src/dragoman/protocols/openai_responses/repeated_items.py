@@ -16,11 +16,8 @@ GIVEN_ALONE: Final = frozenset({"created_by"})
 GIVEN_BY_TYPE: Final[Mapping[str, frozenset[str]]] = {
     "custom_tool_call_output": frozenset({"status"})
 }
-NULLABLE: Final = frozenset({"code", "outputs", "result"})
-"""Members that a request must have, if only as null. Any other may be left out, and most must not
-be null."""
 
-_SIGNS = (b"created_by", b"null", b"custom_tool_call_output")
+_SIGNS = (b"created_by", b"custom_tool_call_output")
 _PLAIN = ("", "message")
 
 
@@ -51,11 +48,7 @@ def _as_input(item: Raw, path: str, ledger: Ledger) -> Raw:
     if fields is None or kind in _PLAIN:
         return item
     given = GIVEN_ALONE | GIVEN_BY_TYPE.get(kind, frozenset())
-    kept = {
-        name: raw
-        for name, raw in fields.items()
-        if name not in given and (name in NULLABLE or bytes(raw) != b"null")
-    }
+    kept = {name: raw for name, raw in fields.items() if name not in given}
     output = split_list(fields.get("output")) if b"created_by" in bytes(item) else None
     if output is not None:
         kept["output"] = join_list([_entry(entry) for entry in output])
