@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Route
+from dragoman.config import Route, Secret
+from dragoman.config.limits import Limit
 from dragoman.protocols.refits import efforts_in, output_limit_in, refitted, wants_responses
 from dragoman.protocols.settings import make_capabilities
 from tests.faults.conftest import Over
@@ -73,6 +74,10 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
         {"max_tokens_field": "max_tokens"},
     ),
     "subscription": ("Unsupported parameter: max_output_tokens", {"output_limit": False}),
+    "two limits": (
+        "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
+        {},
+    ),
     "no prefill": (
         "This model does not support assistant message prefill. The conversation must end with a "
         "user message.",
@@ -202,6 +207,34 @@ def test_the_output_limit_is_lowered_once_to_what_is_left(
     # It is of this conversation alone.
     ask(gateway, client, target, **dict.fromkeys(limit, 4950), stream=stream)
     assert limit_of(json.loads(upstream.calls[-1].body)) == 4950
+
+
+@pytest.mark.parametrize("has_budget", [False, True])
+def test_the_limit_of_a_key_is_never_left_out(
+    has_budget: bool, over: Over, upstream: Upstream
+) -> None:
+    """Nor after others have shown that the upstream takes none."""
+    upstream.behaviours[KEY] = refusing(
+        lambda sent: bool(limit_of(sent)), "Unsupported parameter: max_tokens"
+    )
+    made = config_for(upstream.url, keys=(KEY,))
+    free = made.clients[0]
+    budget = Limit(kind="tokens", amount=10**6, window="day")
+    held = replace(
+        free,
+        name="held",
+        keys=(Secret("sk-held"),),
+        limits=(budget,) if has_budget else (),
+        max_output_tokens=None if has_budget else 200,
+    )
+    gateway = over(config=replace(made, clients=(free, held)))
+    asked = body("chat", "chat/m", max_tokens=100)
+    for _ in range(2):
+        assert call(gateway.base_url, "POST", PATHS["chat"], asked).status == 200
+        before = len(upstream.calls)
+        told = call(gateway.base_url, "POST", PATHS["chat"], asked, key="sk-held")
+        assert told.status == 400
+        assert [limit_of(json.loads(one.body)) for one in upstream.calls[before:]] == [100]
 
 
 @pytest.mark.parametrize("client", APIS)

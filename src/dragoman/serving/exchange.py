@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -238,7 +238,7 @@ class Exchange:
         if POLICY in context.incoming.headers:
             settings = plan.settings_for(context.incoming)
         if known := self.resolver.learnt.of(plan.target):
-            settings = corrected(settings, known)
+            settings = corrected(settings, _without_limit_needed(context, known))
         request, upstream = context.request, plan.upstream.protocol
         if request.is_large:
             call = await self._large.translate(request, upstream, settings)
@@ -501,7 +501,9 @@ class Exchange:
         if failure.fault.kind not in _REFITTED:
             return False
         call = context.call
-        values = refitted(failure.fault.message, call.settings.capabilities)
+        values = _without_limit_needed(
+            context, refitted(failure.fault.message, call.settings.capabilities)
+        )
         if values.keys() <= corrections.keys():
             return False
         settings = corrected(call.settings, values)
@@ -517,6 +519,14 @@ class Exchange:
         context.update_headers()
         corrections.update(values)
         return True
+
+
+def _without_limit_needed(context: RequestContext, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Corrected capabilities for a request. The output limit is not left out where it holds a key
+    to its budget or to the longest answer it may have: then the refusal goes to the client."""
+    if context.record.admitted is None and context.caller.most_output is None:
+        return values
+    return {name: value for name, value in values.items() if name != "output_limit"}
 
 
 def _is_streaming(context: RequestContext) -> bool:
