@@ -45,6 +45,8 @@ CASES = (
     Case("azure", "gpt-5.5", "azure"),
 )
 AGENTS = ("claude-code", "codex")
+"""They take turns: each vendor meets one of them, and each way of a server to behave that several
+vendors have meets both."""
 SLOW = tuple(
     ("opencode-chat", case) for case in CASES if case.server in ("qwen", "mistral", "deepseek")
 )
@@ -59,7 +61,7 @@ def test_every_chat_preset_has_a_case() -> None:
 
 @pytest.mark.parametrize(
     ("program", "case"),
-    [*((program, case) for case in CASES for program in AGENTS), *SLOW],
+    [*((AGENTS[number % 2], case) for number, case in enumerate(CASES)), *SLOW],
     ids=lambda value: value if isinstance(value, str) else f"{value.vendor}-{value.server}",
 )
 def test_an_agent_finishes_its_loop(

@@ -29,6 +29,7 @@ key = "{key}"
 name = "chat"
 protocol = "openai_chat"
 base_url = "{base_url}"
+{upstream}
 [storage]
 path = "{store}"
 sync_s = {sync_s}
@@ -95,15 +96,17 @@ def gateway_process(
     account: str = "",
     store: str = STORE,
     storage: str = "",
+    upstream: str = "",
     tables: str = "",
     sync_s: float = SYNC_S,
     port: int | None = None,
     grace_s: int = 3,
 ) -> Iterator[GatewayProcess]:
     """Serve with an account for each of `keys`; gateways of one folder share a store. `server` are
-    further settings of it, `account` of each account, `storage` of the store, `tables` further
-    tables, `files` those that each process may have open, `port` where it takes over from another
-    gateway, by default a free one, `grace_s` how long it may take to end."""
+    further settings of it, `account` of each account, `storage` of the store, `upstream` of the
+    upstream, `tables` further tables, `files` those that each process may have open, `port` where
+    it takes over from another gateway, by default a free one, `grace_s` how long it may take to
+    end."""
     takes_over = [] if port is None else ["--take-over"]
     port = free_port() if port is None else port
     file = folder / f"{name}.toml"
@@ -117,6 +120,7 @@ def gateway_process(
         store=store,
         sync_s=sync_s,
         storage=storage,
+        upstream=upstream,
     )
     file.write_text(
         text

@@ -55,11 +55,16 @@ def test_a_post_that_is_repeated_is_given_the_first_answer(
                 "content-length: 15",
             )
             gone.sendall("\r\n".join([*lines, "", '{"name":"lost"}']).encode())
-        until(lambda: admin(gateway, "GET", "/keys/lost").status == 200)
+        data, given = b'{"name":"lost"}', {"idempotency-key": "gone"}
+
+        def again() -> Answer:
+            return call(gateway.base_url, "POST", "/admin/keys", data, given, key=TOKEN)
+
+        # Until then the first one is still being answered.
+        until(lambda: again().status == 201)
         asked = post("/keys", None, "gone")
         assert asked.status == 422
-        given = {"idempotency-key": "gone"}
-        found = call(gateway.base_url, "POST", "/admin/keys", b'{"name":"lost"}', given, key=TOKEN)
+        found = again()
         assert (found.status, found.json["name"]) == (201, "lost")
 
 

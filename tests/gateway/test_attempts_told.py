@@ -208,7 +208,7 @@ def test_the_cause_of_a_connection_that_did_not_come_about(
         cases = {
             "connection_refused": (f"http://127.0.0.1:{refusing_port()}", "refused"),
             "name_not_resolved": ("http://no-such-host.invalid", "name did not resolve"),
-            "tls_failed": (f"https://{plain}", "TLS"),
+            "not_tls": (f"https://{plain}", "TLS"),
             "connect_timeout": (f"https://127.0.0.1:{silent}", "did not answer in time"),
             "first_byte_timeout": (f"http://127.0.0.1:{silent}", "did not answer in time"),
         }

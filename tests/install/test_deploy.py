@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Server, parse_config
+from dragoman.config import Config, Server, Storage, parse_config
 from dragoman.demo import ADMIN_KEY, KEY, demo_config
 from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.testing import running_gateway
@@ -118,10 +118,11 @@ def test_compose_starts_the_gateway_that_its_configuration_describes(tmp_path: P
     named = set(re.findall(r"file:/run/secrets/([a-z0-9-]+)", text))
     assert named == set(gateway["secrets"])
     for name in named:
-        (tmp_path / name).write_text("sk-one-of-the-secrets")
+        (tmp_path / name).write_text(f"sk-of-tests-{name}")
     (tmp_path / "database-url").write_text("postgresql://dragoman:secret@postgres/dragoman")
     loaded = parse_config(text.replace("/run/secrets", str(tmp_path)))
-    assert not loaded.warnings
+    # No other machine is on the network of the database.
+    assert [one.key for one in loaded.warnings] == ["storage.url"]
     server = loaded.config.server
     for service in (gateway, front):
         assert seconds(service["stop_grace_period"]) > server.shutdown_grace_s
@@ -179,10 +180,15 @@ def test_the_page_of_compose_is_that_of_one_gateway(tmp_path: Path) -> None:
     assert ports.endswith("127.0.0.1:8081}:8081")
     url = f"http://127.0.0.1:{page}"
     trusting = Server(keepalive_s=5.0, trusted_proxies=("127.0.0.0/8",))
+    storage = Storage(path=str(tmp_path / "store.db"))
+
+    def of_demo(base_url: str) -> Config:
+        return replace(demo_config(base_url), server=trusting, storage=storage)
+
     with (
         running_simulator() as simulator,
-        running_gateway(replace(demo_config(simulator.base_url), server=trusting)) as first,
-        running_gateway(replace(demo_config(simulator.base_url), server=trusting)) as second,
+        running_gateway(of_demo(simulator.base_url)) as first,
+        running_gateway(of_demo(simulator.base_url)) as second,
         nginx([first.port, second.port], tmp_path, page=page),
     ):
         assert call(url, "GET", "/", key=None).headers["location"].endswith("/ui")
@@ -197,7 +203,8 @@ def test_the_page_of_compose_is_that_of_one_gateway(tmp_path: Path) -> None:
             assert call(url, "GET", "/admin/session", headers=session, key=None).json["name"]
         change = {"do": "disable", "names": ["chat-1"]}
         done = call(url, "POST", "/admin/accounts/do", change, session, key=None)
-        assert (done.status, done.json["done"]) == (200, ["chat-1"])
+        assert done.status == 200, done.body
+        assert done.json["done"] == ["chat-1"]
 
 
 def heard(listener: socket.socket, heads: list[bytes]) -> None:

@@ -23,9 +23,17 @@ SHOWN_BY_DIALECTS = {
 }
 """What only a dialect asks for is shown under `tests/dialects`."""
 
-SHOWN_WHERE_NOTHING_IS_TRANSLATED = {"billing_header", "tools_without_reasoning"}
-"""What matters within one protocol, or for where a request goes, is shown under `tests/gateway` and
-`tests/local_models`."""
+SHOWN_OVER_SOCKETS = {
+    "billing_header",
+    "compaction",
+    "final_assistant",
+    "output_limit",
+    "reasoning_in",
+    "thinks_unasked",
+    "tools_without_reasoning",
+}
+"""What matters within one protocol, for where a request goes, or is learnt from refusals, is shown
+under `tests/gateway` and `tests/local_models`."""
 
 
 SHOWN_WITH_LIMITS = {"budget_status"}
@@ -44,7 +52,7 @@ def test_every_setting_has_a_row() -> None:
     assert settings_of(rows, "options") == (
         set(fields_of(Options)) - EVERYWHERE - SHOWN_BY_DIALECTS - SHOWN_WITH_LIMITS
     )
-    translated = set(fields_of(Capabilities)) - SHOWN_WHERE_NOTHING_IS_TRANSLATED
+    translated = set(fields_of(Capabilities)) - SHOWN_OVER_SOCKETS
     assert settings_of(rows, "upstream") == translated
 
 

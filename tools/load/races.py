@@ -40,6 +40,11 @@ SETTLES_S = 30.0
 """Far longer than workers take to tell each other what they know."""
 SLOWEST_S = 0.03
 """Of an answer of the upstream."""
+SINGLE_ACCOUNTS = """
+account_rules = "sop"
+rules = [{ verdict = "exhaust", why = "out of quota", statuses = [429] }]
+"""
+"""Rules by which each account that is refused is at fault itself, however many are."""
 SETTINGS = f'[admin]\nkey = "{TOKEN}"\n'
 
 Kind = Literal["add", "remove", "enable", "disable", "rotate", "refused", "spent"]
@@ -407,7 +412,12 @@ async def play(folder: Path, interleavings: int, seed: int) -> Stage:
     port = server.sockets[0].getsockname()[1]
     try:
         with gateway_process(
-            folder, f"http://127.0.0.1:{port}", {}, workers=WORKERS, server=SETTINGS
+            folder,
+            f"http://127.0.0.1:{port}",
+            {},
+            workers=WORKERS,
+            server=SETTINGS,
+            upstream=SINGLE_ACCOUNTS,
         ) as gateway:
             async with staged(gateway, upstream, chance) as stage:
                 for first in range(0, interleavings, AT_ONCE):

@@ -13,8 +13,9 @@ from dragoman.config import Account
 from dragoman.operations.inputs import Changes, changes_of, given
 from dragoman.upstream.proxies import parse_proxy
 
-FIELDS = {info.name: info for info in msgspec.structs.fields(Account)}
-"""The fields of an account, by name, in order."""
+FIELDS = {info.name: info for info in msgspec.structs.fields(Account) if info.name != "limits"}
+"""The fields of an account in the store, by name, in order: limits are of accounts of the
+configuration."""
 
 SECRETS = ("key", "headers", "proxy")
 """Fields that are stored encrypted and never shown."""
