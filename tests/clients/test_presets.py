@@ -3,6 +3,7 @@ with what is known of it: the simulator refuses and answers as it does."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,13 +46,19 @@ CASES = (
     Case("azure", "gpt-5.5", "azure"),
 )
 AGENTS = ("claude-code", "codex")
-"""They take turns: each vendor meets one of them, and each way of a server to behave that several
-vendors have meets both."""
 SLOW = tuple(
     ("opencode-chat", case) for case in CASES if case.server in ("qwen", "mistral", "deepseek")
 )
 """An agent that takes seconds of a processor to start: before what refuses most."""
 ROUNDS = 3
+
+
+def taking_turns() -> Iterator[tuple[str, Case]]:
+    """Each case with one agent; both come before a server that several cases have."""
+    servers = [case.server for case in CASES]
+    for number, case in enumerate(CASES):
+        first, before = servers.index(case.server), servers[:number].count(case.server)
+        yield AGENTS[(first + before) % 2], case
 
 
 def test_every_chat_preset_has_a_case() -> None:
@@ -61,7 +68,7 @@ def test_every_chat_preset_has_a_case() -> None:
 
 @pytest.mark.parametrize(
     ("program", "case"),
-    [*((AGENTS[number % 2], case) for number, case in enumerate(CASES)), *SLOW],
+    [*taking_turns(), *SLOW],
     ids=lambda value: value if isinstance(value, str) else f"{value.vendor}-{value.server}",
 )
 def test_an_agent_finishes_its_loop(
