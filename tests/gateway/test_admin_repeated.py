@@ -57,14 +57,14 @@ def test_a_post_that_is_repeated_is_given_the_first_answer(
             gone.sendall("\r\n".join([*lines, "", '{"name":"lost"}']).encode())
         data, given = b'{"name":"lost"}', {"idempotency-key": "gone"}
 
-        def again() -> Answer:
+        def repeated() -> Answer:
             return call(gateway.base_url, "POST", "/admin/keys", data, given, key=TOKEN)
 
         # Until then the first one is still being answered.
-        until(lambda: again().status == 201)
+        until(lambda: repeated().status == 201)
         asked = post("/keys", None, "gone")
         assert asked.status == 422
-        found = again()
+        found = repeated()
         assert (found.status, found.json["name"]) == (201, "lost")
 
 
