@@ -41,6 +41,8 @@ _EXCHANGES = 2 * 3
 """Round trips to the database that may lie between a request and its row of usage, beside the
 pause: those of the exchange that it waits for, and of its own."""
 
+_NOTICED_S = 1.0
+"""Seconds within which nginx has noticed that an instance is gone, on a busy machine."""
 _BACK_S = 8.0
 """Seconds within which every instance is to use a database that is back: pauses of up to 3 s, and
 2 s of those who asked for stored responses."""
@@ -122,7 +124,7 @@ class Run:
     def on_killed(self, one: Asked) -> bool:
         """Whether a request may have been at an instance while that was killed."""
         return any(
-            one.instance in (port, 0) and one.sent <= until and one.ended >= since
+            one.instance in (port, 0) and one.sent <= until + _NOTICED_S and one.ended >= since
             for since, until, port in self.killed
         )
 
