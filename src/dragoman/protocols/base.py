@@ -548,9 +548,6 @@ class Translate(Struct, frozen=True, kw_only=True):
 class Passthrough(Struct, frozen=True, kw_only=True):
     """The pass-through between a client and an upstream of the same protocol."""
 
-    knows: Callable[[bytes], bool] = lambda body: False
-    """Whether all members of a body are known and of the right type. Raises InvalidRequest for one
-    that is a known one but for its case."""
     shape: Callable[[bytes], Any]
     """The decoder of the validated part of a body that goes upstream unchanged although it has
     unknown members. Raises JsonError."""

@@ -109,10 +109,6 @@ class Unknown(Struct, forbid_unknown_fields=True, tag_field="type", tag=""):
         return None
 
 
-class Misspelled(InvalidRequest):
-    """A member of a request is a known one but for its case."""
-
-
 REFUSED: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 """The errors of a decoder."""
 
@@ -139,25 +135,6 @@ class Reader(Generic[T]):
         except REFUSED:
             value = carried_value(Raw(body), path) if path else decode_object(bytes(body))
             return self.convert(value, path, extras)
-
-    def known(self, body: bytes) -> T | None:
-        """The shape that JSON text has, if it has no unknown members; else None. Then it is decoded
-        once more, to refuse members that are known ones but for their case, at whatever depth.
-
-        Raises:
-            Misspelled: naming the member.
-        """
-        try:
-            return self.decode(body)
-        except REFUSED:
-            pass
-        try:
-            self.convert(decode_object(body), "", [])
-        except Misspelled:
-            raise
-        except InvalidRequest:
-            pass  # The upstream may see it otherwise.
-        return None
 
     def exact(self, body: bytes, extras: list[Extra] | None = None) -> T | None:
         """The shape of JSON text that differs from it in unknown members only, which go into the
@@ -536,7 +513,7 @@ def refuse_misspelled(name: str, known: Mapping[str, str], place: _Place) -> Non
     """
     meant = known.get(name.casefold())
     if meant is not None:
-        raise Misspelled.at(_path(place), f"is not known: write {meant}")
+        raise InvalidRequest.at(_path(place), f"is not known: write {meant}")
 
 
 class Names:

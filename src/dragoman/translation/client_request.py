@@ -247,8 +247,7 @@ class ClientRequest:
                 protocol.
         """
         own = self.body if self._own is None else self._own
-        if not self.codec.passthrough.knows(own):
-            check_shape(own, self.codec.passthrough.shape)
+        check_shape(own, self.codec.passthrough.shape)
         members = self.codec.passthrough.without_envelopes(self.members, ledger)
         if without:
             members, _ = self.codec.passthrough.without_reasoning(members, ledger, without)

@@ -21,7 +21,6 @@ from dragoman.protocols.anthropic_messages.history import (
     without_reasoning,
 )
 from dragoman.protocols.anthropic_messages.matcher import MessagesMatcher, match_response
-from dragoman.protocols.anthropic_messages.request_reader import REQUEST
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.anthropic_messages.thinking import (
     MIN_BUDGET,
@@ -156,16 +155,9 @@ _NAMES = Names(
 )
 
 
-def _knows(body: bytes) -> bool:
-    """See `Passthrough.knows`."""
-    given = REQUEST.known(body)
-    return given is not None and given.messages is not None
-
-
 PASSTHROUGH = Passthrough(
     check_names=_NAMES.check,
     has_media=media_in("messages", "image", "document"),
-    knows=_knows,
     shape=jsontext.decoder(_Shape),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,

@@ -23,7 +23,6 @@ from dragoman.protocols.openai_chat.continuation import continuation
 from dragoman.protocols.openai_chat.fitting import unfit
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.matcher import ChatMatcher, match_response
-from dragoman.protocols.openai_chat.request_reader import REQUEST
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.reading import Names
 
@@ -128,7 +127,6 @@ _NAMES = Names(
 PASSTHROUGH = Passthrough(
     check_names=_NAMES.check,
     has_media=media_in("messages", "image_url", "input_audio", "file"),
-    knows=lambda body: REQUEST.known(body) is not None,
     shape=jsontext.decoder(_Shape),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,

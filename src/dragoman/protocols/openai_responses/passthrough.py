@@ -18,7 +18,6 @@ from dragoman.protocols.media import media_in
 from dragoman.protocols.openai_responses.fitting import unfit
 from dragoman.protocols.openai_responses.matcher import ResponsesMatcher, match_response
 from dragoman.protocols.openai_responses.repeated_items import as_input
-from dragoman.protocols.openai_responses.request_reader import REQUEST
 from dragoman.protocols.openai_responses.settings import suits
 from dragoman.protocols.openai_responses.shapes import BACKGROUND_DETAIL
 from dragoman.protocols.raw import (
@@ -192,22 +191,10 @@ _NAMES = Names(
 )
 
 
-def _knows(body: bytes) -> bool:
-    """See `Passthrough.knows`."""
-    given = REQUEST.known(body)
-    if given is None or not isinstance(given.previous_response_id, str | None):
-        return False
-    return all(memoryview(tool)[0] == _OBJECT for tool in given.tools or ())
-
-
-_OBJECT = ord("{")
-
-
 PASSTHROUGH = Passthrough(
     check_names=_NAMES.check,
     has_media=media_in("input", "input_image", "input_file", "input_audio"),
     suits=suits,
-    knows=_knows,
     shape=decoder(_Shape),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
