@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 _PIECE = 64 * 1024
 """Most bytes in one piece, so that a small body that unpacks into a huge one takes no memory."""
@@ -23,34 +24,45 @@ class CutOff(BadCoding):
     """A coded body ends before the end of its coding."""
 
 
-class Unpacker(Protocol):
-    """The decoder of one body."""
+class Unpacker(ABC):
+    """The decoder of one body. `_stream` is there within a part of it, such as a member or a
+    frame."""
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """The pieces that `data` unpacks into."""
-        ...
+    __slots__ = ("_stream",)
 
-    def finish(self) -> None:
-        """Check that the coding reached its end."""
-        ...
+    def __init__(self) -> None:
+        self._stream: Any = None
 
-
-class Inflater:
-    """Decodes `gzip`, and `deflate` with or without its zlib wrapper unless `gzip_only` is set.
-    Several members after one another are one body (RFC 1952, 2.2)."""
-
-    __slots__ = ("_stream", "_window")
-
-    def __init__(self, *, gzip_only: bool = False) -> None:
-        self._window: Callable[[bytes], int] = _gzip if gzip_only else _guessed
-        self._stream: zlib._Decompress | None = None
-
+    @abstractmethod
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The pieces that `data` unpacks into.
 
         Raises:
             BadCoding: the data are not in the coding of the header.
         """
+
+    def finish(self) -> None:
+        """Check that the coding reached its end.
+
+        Raises:
+            CutOff: it did not.
+        """
+        if self._stream is not None:
+            raise CutOff("the compressed body ended before its end")
+
+
+class Inflater(Unpacker):
+    """Decodes `gzip`, and `deflate` with or without its zlib wrapper unless `gzip_only` is set.
+    Several members after one another are one body (RFC 1952, 2.2)."""
+
+    __slots__ = ("_window",)
+
+    def __init__(self, *, gzip_only: bool = False) -> None:
+        super().__init__()
+        self._window: Callable[[bytes], int] = _gzip if gzip_only else _guessed
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """See `Unpacker.feed`."""
         # In pieces as well: what zlib leaves of its input it copies each time.
         for start in range(0, len(data), _PIECE):
             yield from self._feed(data[start : start + _PIECE])
@@ -68,15 +80,6 @@ class Inflater:
                     data, self._stream = self._stream.unused_data, None
         except zlib.error as error:
             raise BadCoding("the content coding could not be decoded") from error
-
-    def finish(self) -> None:
-        """Check that the coding reached its end.
-
-        Raises:
-            CutOff: it did not.
-        """
-        if self._stream is not None:
-            raise CutOff("the compressed body ended before its end")
 
 
 _LONGEST_WINDOW: Final = 23
@@ -99,20 +102,13 @@ CODINGS: Final = ("gzip", "deflate", "zstd") if _zstd else ("gzip", "deflate")
 """Content codings that are decoded."""
 
 
-class Zstd:
+class Zstd(Unpacker):
     """Decodes `zstd` (RFC 8878). Several frames after one another are one body."""
 
-    __slots__ = ("_stream",)
-
-    def __init__(self) -> None:
-        self._stream: Any = None
+    __slots__ = ()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The pieces that `data` unpacks into.
-
-        Raises:
-            BadCoding: the data are not in the coding of the header.
-        """
+        """See `Unpacker.feed`."""
         options = {_zstd.DecompressionParameter.window_log_max: _LONGEST_WINDOW}
         try:
             while data or self._stream is not None:
@@ -128,15 +124,6 @@ class Zstd:
                     return
         except _zstd.ZstdError as error:
             raise BadCoding("the content coding could not be decoded") from error
-
-    def finish(self) -> None:
-        """Check that the coding reached its end.
-
-        Raises:
-            CutOff: it did not.
-        """
-        if self._stream is not None:
-            raise CutOff("the compressed body ended before its end")
 
 
 def _gzip(data: bytes) -> int:

@@ -39,7 +39,7 @@ _PATHS = {
     "stop": "stop_sequences",
     "turns": "messages",
 }
-REQUEST = Reader(shapes.Request)
+_REQUEST = Reader(shapes.Request)
 
 
 def read_request(body: bytes, sealer: Sealer, *, counting: bool = False) -> Request:
@@ -52,7 +52,7 @@ def read_request(body: bytes, sealer: Sealer, *, counting: bool = False) -> Requ
         SDKs send whole histories.
     """
     extras: list[Extra] = []
-    given = REQUEST.read(body, extras)
+    given = _REQUEST.read(body, extras)
     if given.thread is not None:
         raise threads_unsupported()
     model, limit, messages = given.model, given.max_tokens, given.messages

@@ -24,7 +24,7 @@ _PATHS = {
     "thinking": "reasoning_effort",
     "include_usage": "stream_options.include_usage",
 }
-REQUEST = Reader(shapes.Request)
+_REQUEST = Reader(shapes.Request)
 
 
 def read_request(body: bytes, sealer: Sealer) -> Request:
@@ -34,7 +34,7 @@ def read_request(body: bytes, sealer: Sealer) -> Request:
         InvalidRequest: naming the member at fault.
     """
     extras: list[Extra] = []
-    given = REQUEST.read(body, extras)
+    given = _REQUEST.read(body, extras)
     paths = _PATHS.copy()
     reader = MessagesReader(sealer, extras)
     turns = tuple(

@@ -51,7 +51,7 @@ def read_request(body: bytes, sealer: Sealer) -> Request:
     unknown: list[Extra] = []
     given: shapes.Request[shapes.Item] | shapes.Request[Raw]
     try:
-        given = REQUEST.decode(body)
+        given = _REQUEST.decode(body)
     except REFUSED:
         given = _odd_request.read(body, unknown)
     check_depth(given.moderation, "moderation")
@@ -107,7 +107,7 @@ _SAME = (
 """Settings that are in a canonical request as they are."""
 
 _same_of = attrgetter(*_SAME)
-REQUEST = Reader(shapes.Request[shapes.Item])
+_REQUEST = Reader(shapes.Request[shapes.Item])
 _odd_request = Reader(shapes.Request[Raw])
 _item = Reader(shapes.Item)
 

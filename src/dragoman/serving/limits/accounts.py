@@ -81,4 +81,4 @@ class AccountLimits:
         problem = f"The limit of {rule.limit.kind}{window} of the upstream's account is used up."
         fault = Fault(FaultKind.RATE_LIMITED, problem, code="rate_limit_exceeded", retry_after=wait)
         headers = {"retry-after": str(math.ceil(wait))}
-        raise Failure(fault, symptom_of_answer(429, headers, None, now), 429, unanswered=False)
+        raise Failure(fault, symptom_of_answer(429, headers, None, now), 429)
