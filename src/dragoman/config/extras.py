@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 IS_PUBLISHED: Final = False
-"""Whether the name `dragoman` of the package index is this project's: until then nobody is told to
-install from there (`tests/test_documentation.py` holds all texts to it)."""
+"""Whether the name `dragoman` of the package index is this project's: until then no text names it
+as a source (`tests/test_documentation.py` checks all of them)."""
 
 
 def missing_extra(name: str) -> str:

@@ -174,7 +174,7 @@ class Record(Struct, eq=False):
     identified, `named` or `recognised`, empty if it was not; `moved` that another account had it
     before. `admitted` is what the request has reserved of its caller's limits, None if nothing;
     `limit` names the limit that refused it, `exceeded` those that would have, if they were
-    enforced, each with its mode; `refusal` is what the client was told if no upstream was asked.
+    enforced, each with its mode; `refusal` is the message of the error if no upstream was asked.
 
     Where requests are traced, `trace` is the trace, `settings` what the client asked for, as JSON
     by the name of the setting, `answered` the upstream's id of the answer and its name of the
@@ -224,8 +224,8 @@ class Record(Struct, eq=False):
     standing: Standing | None = None
 
     def fail(self, fault: Fault) -> None:
-        """The request failed. What the client is told is kept if it is in the gateway's own words:
-        those of an upstream might repeat a prompt."""
+        """Record the error of the request. Its message is recorded if it is the gateway's own: that
+        of an upstream might repeat a prompt."""
         self.error = fault.kind
         if not self.attempts:
             self.refusal = fault.message

@@ -88,8 +88,8 @@ class ChosenFrom(Struct, frozen=True):
 class ListRow(Struct, frozen=True, kw_only=True):
     """A request in a list. `ms` is how long it took, `first_ms` when its answer had its first
     content, None if that is not known; `cost_usd` is None without a price, and without usage.
-    `refusal` is what the gateway told the client itself, without asking an upstream, and `limit`
-    the name of the limit that refused it."""
+    `refusal` is the message of an error that the gateway returned without asking an upstream,
+    and `limit` the name of the limit that refused the request."""
 
     id: str
     at: float

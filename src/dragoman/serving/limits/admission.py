@@ -39,7 +39,7 @@ _LEARNED_ALL = 100
 
 
 class Admission:
-    """Admits requests and settles what they came to. `alerts` is told of limits that refuse."""
+    """Admits requests and settles what they came to. `alerts` reports limits that refuse."""
 
     def __init__(self, limits: Limits, alerts: LimitAlerts) -> None:
         self._limits = limits

@@ -1,4 +1,4 @@
-"""What people are told of limits: in the log, and by the webhook."""
+"""Reports of limits that fill up or refuse requests, in the log and by the webhook."""
 
 from __future__ import annotations
 

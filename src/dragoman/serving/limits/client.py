@@ -84,8 +84,8 @@ class LimitsAway(Exception):
 
 
 class Limits:
-    """Asks the owner of limits, which is `owner`. `history` reads rows of usage. `alerts` is
-    told of limits that fill up. `exchange` reports to the ledgers of limits that several machines
+    """Asks the owner of limits, which is `owner`. `history` reads rows of usage. `alerts`
+    reports limits that fill up. `exchange` reports to the ledgers of limits that several machines
     share."""
 
     def __init__(

@@ -99,7 +99,7 @@ const Step = ({ id, shortcut, label, sign }) => html`
 `;
 
 /**
- * What the gateway told the client itself, and the limit that was in the way.
+ * The message of a request that the gateway refused itself, and the limit that refused it.
  * @param {{ request: Api.RequestDetail }} props
  */
 function Refused({ request: { refusal, limit, key, team } }) {

@@ -97,13 +97,13 @@ class Server:
     """A server with a model.
 
     ``rules`` are those of the model's chat template and of the service besides those of all,
-    ``efforts`` the words for reasoning that it takes and ``told`` its message for any other;
+    ``efforts`` the words for reasoning that it takes and ``refusal`` its message for any other;
     ``status`` is that of a refusal, and ``quirks`` how its answers differ.
     """
 
     rules: tuple[Rule, ...] = ()
     efforts: tuple[str, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-    told: str = "Unexpected reasoning effort: {word}. Supported types are {words}."
+    refusal: str = "Unexpected reasoning effort: {word}. Supported types are {words}."
     status: int = 400
     quirks: frozenset[str] = frozenset()
 
@@ -149,10 +149,10 @@ def check_server(body: JsonObject, server: Server) -> None:
         ApiError: with the server's own message.
     """
     messages, word = body["messages"], body.get("reasoning_effort")
-    problem = next((told for told, refuses in server.rules if refuses(messages)), None)
+    problem = next((text for text, refuses in server.rules if refuses(messages)), None)
     if server.rules and any(tool["type"] != "function" for tool in body.get("tools") or ()):
         problem = "tools: Input should be 'function'"
     if problem is None and word is not None and word not in server.efforts:
-        problem = server.told.format(word=word, words=", ".join(server.efforts))
+        problem = server.refusal.format(word=word, words=", ".join(server.efforts))
     if problem is not None:
         raise ApiError(server.status, problem)
