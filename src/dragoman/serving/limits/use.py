@@ -34,8 +34,9 @@ asked for at once, of a million tokens."""
 
 _CACHE_MARK = b'"cache_control"'
 _AN_HOUR = b'"1h"'
-_ESCAPED = re.compile(rb"\\u00[2-7]")
-"""What asks for a prompt to be written to a cache, and for an hour; and what may hide that."""
+_ESCAPED = re.compile(rb"\\u00(?:3\d|[457]|6[1-9a-fA-F])")
+"""What asks for a prompt to be written to a cache, and for an hour; and what may hide that: escaped
+digits, letters and underscores, which no encoder writes."""
 
 _DEAR_TIERS = (PRIORITY, FAST, ULTRAFAST)
 
@@ -230,16 +231,17 @@ def _named_besides(request: ClientRequest, target: Target) -> Sequence[str]:
 
 def _asked_searches(request: ClientRequest) -> int | None:
     """How many web searches of the vendor are reserved for."""
-    tools = request.members.get("tools")
-    if "web_search_options" in request.members or (tools and b"web_search" in bytes(tools)):
+    if "web_search_options" in request.members:
         return _SEARCHES
-    return None
+    tools = bytes(request.members.get("tools", b""))
+    asks = b"web_search" in tools or _ESCAPED.search(tools) is not None
+    return _SEARCHES if asks else None
 
 
 def _asked_writes(body: bytes) -> tuple[bool, bool]:
-    """Whether a request asks to write its prompt to a cache, and may ask to store it for an hour.
-    Where letters are escaped that need not be, it may ask for both."""
+    """Whether a request asks to write its prompt to a cache, and may ask to store it for an hour,
+    in whatever case. Where letters are escaped that need not be, it may ask for both."""
     if _ESCAPED.search(body) is not None:
         return True, True
-    written = _CACHE_MARK in body
+    written = _CACHE_MARK in body or _CACHE_MARK in body.lower()
     return written, written and _AN_HOUR in body
