@@ -106,6 +106,13 @@ class KeyStore(AuditLog, Protocol):
         removed stays removed. The latest `MOST_SECRETS` of each key are stored.
         """
 
+    def limit_resets(self) -> Mapping[str, float]:
+        """When limits of the configuration file were reset, in Unix seconds, by the names of the
+        ledgers that they have without that."""
+
+    def reset_limits(self, resets: Mapping[str, float]) -> None:
+        """Replace these of them."""
+
     def used(self, name: str, since: float, *, is_team: bool = False) -> Sequence[UsedInHour]:
         """What the key of this name has used, or all keys while they were in the team of this name,
         in the hours that begin at `since` (Unix seconds) or later, in their order. After `ACCOUNT`,

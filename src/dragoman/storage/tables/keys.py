@@ -60,6 +60,7 @@ _SAVE_SECRET = (
     " THEN excluded.revoked ELSE client_secrets.revoked END"
 )
 _SAVE_TEAM = replacing("teams", "name", "version, created, removed, rules")
+_SAVE_RESET = replacing("limit_resets", "ledger", "version, at")
 _PRUNE = (
     "DELETE FROM client_secrets WHERE client_key = ?1 AND digest NOT IN"
     " (SELECT digest FROM client_secrets WHERE client_key = ?1 ORDER BY created DESC LIMIT ?2)"
@@ -142,6 +143,17 @@ class KeyTables(AuditTable):
                 )
             for key in keys:
                 _save(connection, version, key)
+
+    def limit_resets(self) -> Mapping[str, float]:
+        """See `KeyStore.limit_resets`."""
+        with self._database.reading() as connection:
+            return asked_resets(connection, 0)()
+
+    def reset_limits(self, resets: Mapping[str, float]) -> None:
+        """See `KeyStore.reset_limits`."""
+        with self._database.writing() as (connection, version):
+            rows = [(ledger, version, at) for ledger, at in resets.items()]
+            connection.executemany(_SAVE_RESET, rows)
 
     def used(self, name: str, since: float, *, is_team: bool = False) -> Sequence[UsedInHour]:
         """See `KeyStore.used`."""
@@ -249,6 +261,12 @@ def asked_teams(connection: Connection, version: int) -> Callable[[], tuple[Stor
         )
         for name, created, removed, rules in rows
     )
+
+
+def asked_resets(connection: Connection, version: int) -> Callable[[], Mapping[str, float]]:
+    """Request the resets that came after a version; the result reads them."""
+    rows = connection.execute("SELECT ledger, at FROM limit_resets WHERE version > ?", (version,))
+    return lambda: dict(rows)
 
 
 def _secret(fields: Sequence[Any]) -> StoredSecret:
