@@ -13,11 +13,14 @@ from dragoman.canonical.options import Capabilities
 from dragoman.jsontext import object_of
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import Attribution, Counting, Endpoint, RateLimit, service_tier
+from dragoman.protocols.caching import marked_writes
 from dragoman.protocols.counting import read_count
 from dragoman.protocols.hosts import host_of, is_below
 from dragoman.protocols.limits import highest_of, lowered_to
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.raw import split_object, text_of
+from dragoman.protocols.searches import asks_search
+from dragoman.protocols.traced_settings import settings_at
 
 LONGEST_WHOLE = 21_333
 """Output limit, in tokens, up to which the vendor's SDKs wait for a whole answer: ten minutes at
@@ -84,13 +87,15 @@ ENDPOINT = Endpoint(
         write=lambda counted: {"input_tokens": counted},
     ),
     models=replace(MODELS, query="limit=1000"),
-    settings={
-        "max_tokens": "max_tokens",
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "top_k": "top_k",
-        "output_config": "reasoning.level",
-    },
+    settings=settings_at(
+        {
+            "max_tokens": "max_tokens",
+            "temperature": "temperature",
+            "top_p": "top_p",
+            "top_k": "top_k",
+            "output_config.effort": "reasoning.level",
+        }
+    ),
     capabilities=MessagesCapabilities,
     attributed_by=frozenset({"metadata"}),
     attribution=user_attribution,
@@ -101,6 +106,8 @@ ENDPOINT = Endpoint(
     limits=highest_of("max_tokens"),
     limited=lowered_to("max_tokens"),
     tier=asked_tier,
+    searches=asks_search,
+    cache_writes=marked_writes,
     limit_names={
         "requests": "requests",
         "tokens": "tokens",
