@@ -16,6 +16,7 @@ import pytest
 
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.settings import make_capabilities, make_options
+from dragoman.protocols.tools import NO_TOOLS
 from tests.library import translate_request
 from tests.tables.requests import (
     ABSENT,
@@ -464,7 +465,7 @@ TOOLS = [
         "a call that must be made, without tools",
         {**both(tool_choice="required"), A: {"tool_choice": {"type": "any"}}},
         unsent("tool_choice"),
-        (CONTENT, "there are no tools to choose from"),
+        (CONTENT, NO_TOOLS),
     ),
     Same(
         "a tool that must be called and is not offered",
