@@ -15,8 +15,8 @@ DONE = b"[DONE]"
 
 class Frame(Struct, frozen=True, gc=False):
     """One event: its name (empty if unnamed), its data (lines joined by LF; an object is put on one
-    line), and the bytes to pass on: as they came, including the blank line that ends the event, or, if they came in a form that
-    not every client reads, written anew in the one that all do.
+    line), and the bytes to pass on: as they came, including the blank line that ends the event, or,
+    if they came in a form that not every client reads, written anew in the one that all do.
     """
 
     event: bytes
