@@ -95,18 +95,6 @@ SAID: dict[str, tuple[str, list[Any], str, list[tuple[str, str]]]] = {
         "Good",
         [],
     ),
-    "a finish reason that nobody knows": (
-        "chat",
-        [ROLE, chat_chunk({"content": "Good"}), chat_chunk({}, "tired"), DONE],
-        "Good",
-        [],
-    ),
-    "a stop reason that nobody knows": (
-        "messages",
-        [message_start(), *text_block(0, "Good"), *message_end("tired")],
-        "Good",
-        [],
-    ),
     "frames of several lines from a Chat upstream": (
         "chat",
         [*map(pretty, (ROLE, chat_chunk({"content": "Good"}), STOP)), DONE],

@@ -22,8 +22,11 @@ from tests.tables.requests import (
     ABSENT,
     CONTENT,
     CONVERTED,
+    HI,
     KNOB,
     LEAST,
+    PNG,
+    PNG_URL,
     REPAIRED,
     SCHEMA,
     A,
@@ -32,7 +35,9 @@ from tests.tables.requests import (
     R,
     value_at,
 )
+from tests.tables.wire_messages import picture
 
+LINKED = {"url": PNG_URL}
 Lost = tuple[LossKind, str] | None
 
 NO_COUNTERPART = "has no counterpart upstream"
@@ -479,7 +484,21 @@ TOOLS = [
     ),
 ]
 
-ROWS = [*THINKING, *TUNING, *OUTPUT, *SERVICE, *TOOLS]
+SEEN = [
+    Same(
+        "a picture for a model without eyes",
+        {
+            C: {"messages": [{**HI, "content": [{"type": "image_url", "image_url": LINKED}]}]},
+            A: {"messages": [{**HI, "content": [picture(PNG)]}]},
+            R: {"input": [{**HI, "content": [{"type": "input_image", "image_url": PNG_URL}]}]},
+        },
+        {C: {}, A: {}, R: {}},
+        (CONTENT, "the upstream takes no images"),
+        upstream={"images": False},
+    ),
+]
+
+ROWS = [*THINKING, *TUNING, *OUTPUT, *SERVICE, *TOOLS, *SEEN]
 
 
 def cells() -> Iterator[Any]:
