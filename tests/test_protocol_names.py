@@ -9,15 +9,34 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import dragoman
+from dragoman.protocols import CODECS
+from dragoman.protocols.base import Codec
 
 ROOT = Path(dragoman.__file__).parent
 
+
+def names_of(codec: Codec) -> Iterator[str]:
+    """Patterns of what only one protocol has: its name and its vendor's, its paths, its headers,
+    and the members by which the rest of the gateway might know it."""
+    endpoint, passthrough = codec.endpoint, codec.passthrough
+    yield codec.name
+    yield rf"(\b|_){codec.name.partition('_')[0]}(\b|_)"
+    yield rf"{endpoint.path}\b"
+    headers = *endpoint.key_headers, *endpoint.cloud_key_headers, endpoint.sign
+    yield from (rf"\b{header.decode()}\b" for header in headers if header)
+    yield from (rf"\b{header}\b" for header in endpoint.forwarded)
+    members = passthrough.continues, passthrough.conversation, *endpoint.attributed_by
+    yield from (rf"\b{member}\b" for member in members if "_" in member)
+    yield from MARKS
+
+
+MARKS = ("cache_control", "web_search_options")
+"""Members of requests with prices of their own."""
+
 NAMES = re.compile(
-    r"openai_chat|anthropic|openai_responses|\bopenai\b|/(chat/completions|messages|responses)\b"
-    r"|x-api-key",
+    "|".join(dict.fromkeys(name for codec in CODECS.values() for name in names_of(codec))),
     re.IGNORECASE,
 )
-"""Names of protocols and their vendors, their paths, and a header of one of them."""
 
 APART = ("protocols/", "lab/simulator/", "lab/doctor/", "lab/guides/")
 """Places that are about protocols: each speaks for itself."""
@@ -28,6 +47,7 @@ REASONS = {
     "quotas",
     "accounts/decide/limits.py": "rate-limit headers are of services: a bridge of any protocol "
     "passes on those of the vendor behind it",
+    "canonical/": "fields and marks that are called as in the protocol that had them first",
     "cli/init.py": "the services it knows, and the protocol of most servers of one's own",
     "config/names.py": "providers' prefixes of model names, which clients write out of habit",
     "config/reference.py": "the example of the configuration reference",
@@ -35,6 +55,7 @@ REASONS = {
     "config/starting.py": "well-known services, and what each speaks",
     "demo.py": "the demo shows three models, each on the simulator's upstream of one protocol",
     "server/app.py": "the CORS headers that browsers were promised, letter by letter",
+    "server/testing.py": "the base URL as SDKs of OpenAI want it",
     "server/services.py": "the route under which a response made in the background is logged",
     "observability/traces/conventions.py": "hosts of services, and the conventions' names",
     "lab/prices/litellm.py": "providers' names in a list of prices, which is of services",

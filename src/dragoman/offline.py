@@ -12,7 +12,7 @@ from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.losses import Loss, Policy
 from dragoman.canonical.options import Options
 from dragoman.canonical.requests import Request, Thinking, Turn
-from dragoman.jsontext import object_of
+from dragoman.protocols import CODECS
 from dragoman.sse import Decoder
 from dragoman.translation import Call, CallSettings, ClientRequest
 
@@ -46,7 +46,7 @@ def answer(
         InvalidRequest: `request` is malformed.
         UpstreamError: the answer is an error, unreadable, or of another protocol.
     """
-    call = _call(upstream, client, request, model or _model_in(body), stream=False)
+    call = _call(upstream, client, request, model or _model_in(upstream, body), stream=False)
     asked = len(call.losses)
     return call.translate_response(body), call.losses[asked:]
 
@@ -82,7 +82,7 @@ class Stream:
         head: list[bytes] = []
         model = self._model
         if model is None and self._request is None:
-            head, model = _read_model(chunks)
+            head, model = _read_model(chunks, self._protocols[0])
         call = _call(*self._protocols, self._request, model, stream=True)
         asked = len(call.losses)
         stream = call.open_stream()
@@ -107,22 +107,16 @@ def _call(
     return Call(asked, upstream, CallSettings(options=options))
 
 
-def _read_model(chunks: Iterator[bytes]) -> tuple[list[bytes], str | None]:
+def _read_model(chunks: Iterator[bytes], upstream: str) -> tuple[list[bytes], str | None]:
     """Read `chunks` up to the first event; give them back with the model it names."""
     decoder, head = Decoder(), list[bytes]()
     for chunk in chunks:
         head.append(chunk)
         for frame in decoder.feed(chunk):
-            return head, _model_in(frame.data)
+            return head, _model_in(upstream, frame.data)
     return head, None
 
 
-def _model_in(data: bytes | str) -> str | None:
-    """The model that an answer, or the first event of a stream of any protocol, names."""
-    value = object_of(data)
-    if value is None:
-        return None
-    for holder in (value, value.get("message"), value.get("response")):
-        if isinstance(holder, dict) and isinstance(model := holder.get("model"), str) and model:
-            return model
-    return None
+def _model_in(upstream: str, data: bytes) -> str | None:
+    """The model that an answer, or the first event of its stream, names."""
+    return CODECS[upstream].translate.answer_names(data).model or None

@@ -69,6 +69,49 @@ def test_limits_of_a_team(shop: Shop) -> None:
     assert "no key named t" in shop.run("limit", "list", "t", status=1).stderr
 
 
+OF_THE_FILE = """
+[[teams]]
+name = "crew"
+limits = [{ kind = "requests", amount = 5, window = "day" }]
+
+[[clients]]
+name = "written"
+key = "sk-written"
+team = "crew"
+limits = [
+    { kind = "requests", amount = 9, window = "day" },
+    { kind = "tokens", amount = 9, window = "total", since = 2026-01-01T00:00:00Z },
+    { kind = "concurrent", amount = 2 },
+]
+"""
+
+
+def test_limits_of_the_configuration_are_reset_in_the_store(shop: Shop) -> None:
+    with shop.file.open("a") as file:
+        file.write(OF_THE_FILE)
+    written = listed(shop, "written")
+    assert ["since" in one["limit"] for one in written] == [False, True, False]
+    shop.run("limit", "reset", "written", "1")
+    first = listed(shop, "written")
+    assert first[1:] == written[1:]
+    assert first[0]["limit"].pop("since") > "2026-01-01"
+    assert first[0] == written[0]
+    shop.run("limit", "reset", "written")
+    assert listed(shop, "written")[1]["limit"]["since"] > "2026-01-01T00:00:00Z"
+    assert "since" not in listed(shop, "written")[2]["limit"]
+    assert "since" not in listed(shop, "crew", "--team")[0]["limit"]
+    shop.run("limit", "reset", "crew", "--team")
+    assert "since" in listed(shop, "crew", "--team")[0]["limit"]
+    assert "1 to 3" in shop.run("limit", "reset", "written", "4", status=1).stderr
+    changes = shop.run("audit").stdout
+    assert "written" in changes
+    # All else of them is changed in the file.
+    assert "change it there" in shop.run("limit", "remove", "written", "1", status=1).stderr
+    # One that counts something else is another limit.
+    shop.file.write_text(shop.file.read_text().replace('9, window = "day"', '9, window = "week"'))
+    assert "since" not in listed(shop, "written")[0]["limit"]
+
+
 WRONG = [
     (("--kind", "requests", "--amount", "-5", "--window", "1m"), "limits[0].amount: expected"),
     (("--kind", "requests", "--amount", "5.5", "--window", "1m"), "limits[0].amount: expected"),

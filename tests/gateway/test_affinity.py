@@ -17,7 +17,6 @@ from dragoman.serving.affinity import (
     ConversationKeys,
     ForeignReasoning,
     conversation_keys,
-    response_id,
 )
 from dragoman.translation import ClientRequest
 from tests.gateway.clients import APIS, body, completed, text_of
@@ -225,12 +224,6 @@ class TestTheKey:
     def test_odd_values(self, odd: Any) -> None:
         made = {"prompt_cache_key": odd, "previous_response_id": odd, "input": odd}
         assert keys_for(made) != NO_KEYS
-
-
-def test_ids_of_whole_answers() -> None:
-    assert response_id(b'{"id":"resp_1","output":[]}') == "resp_1"
-    for odd in (b"", b"{}", b"[]", b'{"id":1}'):
-        assert response_id(odd) == ""
 
 
 def test_counts_of_foreign_reasoning_are_bounded() -> None:

@@ -6,8 +6,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from click.testing import CliRunner
+
+from dragoman.cli import main
 from tests.gateway.http import Answer, Connection, call
-from tests.gateway.processes import ASKED, gateway_process, until
+from tests.gateway.processes import ASKED, STORE_KEY, gateway_process, until
 from tests.gateway.slow_upstream import slow_upstream
 
 KEY = "sk-of-the-limited"
@@ -40,6 +43,20 @@ def test_all_workers_together_admit_what_a_limit_has(tmp_path: Path) -> None:
             statuses = list(clients.map(lambda _: ask(gateway.url).status, range(80)))
         assert statuses.count(200) == 25
         assert set(statuses) == {200, 429}
+        assert used(gateway.url) == 25
+        # It is reset, though it is one of the configuration file: all workers obey, and together
+        # they admit as much again.
+        reset = ["limit", "reset", "limited", "1", "--config", str(tmp_path / "one.toml")]
+        done = CliRunner(env={"STORE_KEY": STORE_KEY}).invoke(main, reset)
+        assert done.exit_code == 0, done.output
+        served: list[int] = []
+
+        def served_as_much() -> bool:
+            served.append(ask(gateway.url).status)
+            return served.count(200) == 25
+
+        until(served_as_much)
+        assert {ask(gateway.url).status for _ in range(12)} == {429}
         assert used(gateway.url) == 25
 
 

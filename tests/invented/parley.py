@@ -43,6 +43,7 @@ from dragoman.canonical.requests import Extra, FunctionTool, Request, Role, Turn
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import (
     OFFICIAL,
+    AnswerNames,
     Beginning,
     Codec,
     Counting,
@@ -60,6 +61,7 @@ from dragoman.protocols.base import (
 )
 from dragoman.protocols.fields import JsonObject, decode_object
 from dragoman.protocols.matching import Watch
+from dragoman.protocols.traced_settings import settings_at
 from dragoman.sse import Frame, encode
 
 NAME = "parley"
@@ -157,6 +159,7 @@ ENDPOINT = Endpoint(
         write_list=lambda models, query: {"titles": models},
     ),
     capabilities=ParleyCapabilities,
+    settings=settings_at({"bounds.most": "max_tokens", "heat": "temperature"}),
     limits=limits,
     limited=limited,
     tier=lambda members: None,
@@ -457,6 +460,17 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
         return Fault(FaultKind.UPSTREAM_FAILED, f"The upstream answered {status}.")
 
 
+def is_own_error(body: bytes) -> bool:
+    """Whether a body is an error in the protocol's words."""
+    return isinstance((jsontext.object_of(body) or {}).get("trouble"), dict)
+
+
+def answer_names(data: bytes) -> AnswerNames:
+    """What an answer is known by."""
+    value = jsontext.object_of(data) or {}
+    return AnswerNames(value.get("name", ""), value.get("title", ""))
+
+
 def _trouble(fault: Fault) -> JsonObject:
     kinds = {kind: word for word, (_, kind) in _KINDS.items()}
     return {"trouble": {"kind": kinds.get(fault.kind, "broken"), "words": fault.message}}
@@ -477,6 +491,8 @@ TRANSLATE = Translate(
     answer_writer=AnswerWriter,
     read_error=read_error,
     write_error=write_error,
+    is_own_error=is_own_error,
+    answer_names=answer_names,
     keepalive=KEEPALIVE,
     tool_name_limit=40,
     taken_stops=lambda stops: (),

@@ -6,14 +6,17 @@ import resource
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import AccessRules, KeyRules
+from dragoman.config.limits import Limit
 from dragoman.edge.auth import Keyring
 from dragoman.http.addresses import parse
 from dragoman.keys.records import StoredKey, StoredSecret, StoredTeam
 from dragoman.keys.ring import Denial, Denied, FixedKey, KeyRing
 from dragoman.keys.secrets import PREFIX, digest_of, ending_of, is_mistyped, make_key
+from dragoman.limits.rules import ledger_of
 
 NOW = 1_795_000_000.0
 KEY = make_key(bytes(range(32)))
@@ -251,3 +254,25 @@ def test_a_million_wrong_keys_leave_nothing_behind() -> None:
     assert found == {Denial.UNKNOWN: 500_000, Denial.MISTYPED: 500_000}
     assert grown < 10_000, "KiB"
     assert ring.find(KEY.encode(), NOW).name == "k"
+
+
+def test_limits_of_the_configuration_begin_where_they_were_reset() -> None:
+    limit = Limit(kind="requests", amount=5, window="day")
+    rules = KeyRules(team="t", limits=(limit,))
+    teams = {"t": AccessRules(limits=(limit,))}
+    ring = KeyRing([FixedKey("file", rules, (digest_of(KEY.encode()),))], teams)
+    other = make_key(bytes(32))
+    ring.update([stored("k", secret=other, rules=KeyRules(team="t", limits=(limit,)))])
+
+    def begins(key: str) -> list[datetime | None]:
+        caller = ring.find(key.encode(), NOW)
+        return [one.since for one in (*caller.limits, *caller.team_limits)]
+
+    assert (begins(KEY), begins(other)) == ([None, None], [None, None])
+    ring.update(resets={ledger_of(limit, "file"): NOW, ledger_of(limit, "k"): NOW})
+    assert (begins(KEY), begins(other)) == ([moment(0), None], [None, None])
+    ring.update(resets={ledger_of(limit, "t", is_team=True): NOW + 1})
+    assert (begins(KEY), begins(other)) == ([moment(0), moment(1)], [None, moment(1)])
+    late = replace(limit, since=moment(9))
+    ring.redefine([FixedKey("file", KeyRules(limits=(late,)), (digest_of(KEY.encode()),))], {})
+    assert begins(KEY) == [moment(9)]

@@ -50,3 +50,6 @@ ALTER TABLE responses ADD COLUMN request BYTEA
 ALTER TABLE responses ADD COLUMN taken BIGINT NOT NULL DEFAULT 0
 -- 3
 CREATE INDEX responses_owned ON responses (owner, created, bytes)
+-- 4
+CREATE TABLE limit_resets ( ledger TEXT COLLATE "C" PRIMARY KEY, version BIGINT NOT NULL, at DOUBLE PRECISION NOT NULL )
+CREATE INDEX limit_resets_version ON limit_resets (version)

@@ -75,3 +75,6 @@ ALTER TABLE responses ADD COLUMN request BLOB
 ALTER TABLE responses ADD COLUMN taken INTEGER NOT NULL DEFAULT 0
 -- 12
 CREATE INDEX responses_owned ON responses (owner, created, bytes)
+-- 13
+CREATE TABLE limit_resets ( ledger TEXT PRIMARY KEY, version INTEGER NOT NULL, at REAL NOT NULL ) WITHOUT ROWID
+CREATE INDEX limit_resets_version ON limit_resets (version)

@@ -69,3 +69,14 @@ def test_an_upstream_that_tells_of_more_than_can_be_is_not_believed(store: Store
     by_model = {key.priced_as: sums for key, sums in charges.items()}
     assert by_model["m"] == ChargeCount(requests=1, input=3, cached=3, cost=3 * 10**7)
     assert by_model[OTHER] == ChargeCount(requests=3, unpriced=3)
+
+
+def test_workers_learn_of_resets_of_limits(store: Store) -> None:
+    first = store.exchange("w", Batch(), 0)
+    assert first.limit_resets == {}
+    store.client_keys.reset_limits({"one": 1.0, "two": 2.0})
+    second = store.exchange("w", Batch(), first.version)
+    assert second.limit_resets == {"one": 1.0, "two": 2.0}
+    store.client_keys.reset_limits({"two": 3.0})
+    assert store.exchange("w", Batch(), second.version).limit_resets == {"two": 3.0}
+    assert store.client_keys.limit_resets() == {"one": 1.0, "two": 3.0}

@@ -67,6 +67,7 @@ def fill(path: Path) -> None:
             [StoredKey(name="k", created=NOW, secrets=(secret,))],
             [StoredTeam(name="t", created=NOW)],
         )
+        store.client_keys.reset_limits({"key\nfile\nrequests": NOW})
         admin = StoredAdmin(name="ops", role="viewer", digest=b"d", ending="e", created=NOW)
         store.admins.save_admin(admin)
         store.record(Actor("me", "command"), [Change(action="add", kind="key", name="k")])

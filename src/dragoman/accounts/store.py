@@ -293,6 +293,7 @@ class Changes(Struct, frozen=True, kw_only=True):
     quotas: Mapping[str, Windows] = {}
     client_keys: Sequence[StoredKey] = ()
     teams: Sequence[StoredTeam] = ()
+    limit_resets: Mapping[str, float] = {}
 
 
 class Store(AuditLog, Protocol):

@@ -382,7 +382,7 @@ class AccountSync:
             self._keys.retain(
                 (key.name for key in changes.client_keys), (team.name for team in changes.teams)
             )
-        self._keys.update(teams=changes.teams)
+        self._keys.update(teams=changes.teams, resets=changes.limit_resets)
         for keys in _parts(changes.client_keys):
             for name in self._keys.update(keys):
                 if name not in self._key_clashes:

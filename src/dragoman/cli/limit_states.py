@@ -49,7 +49,8 @@ def simulated(config: Config, store: Store, name: str, fields: Mapping[str, Any]
         [FixedKey(client.name, client.rules, ()) for client in config.clients],
         {team.name: team for team in config.teams},
     )
-    keys.update(store.client_keys.all_keys(), store.client_keys.all_teams())
+    stored = store.client_keys
+    keys.update(stored.all_keys(), stored.all_teams(), stored.limit_resets())
     admission = SimulatedAdmission(
         keys,
         Router(config),

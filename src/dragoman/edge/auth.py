@@ -100,14 +100,15 @@ class Keyring:
 def presented_key(headers: Mapping[bytes, bytes]) -> bytes | None:
     """The key that a client sent, None if there is none. The headers of a protocol win over
     `Authorization: Bearer`, which all have, and that over those of other vendors' SDKs."""
-    for name in _key_headers(tuple(CODECS)):
+    own, of_clouds = _key_headers(tuple(CODECS))
+    for name in own:
         if name in headers and (key := headers[name].strip()):
             return key
     if b"authorization" in headers:
         scheme, _, token = headers[b"authorization"].strip().partition(b" ")
         if scheme.lower() == b"bearer" and (key := token.strip()):
             return key
-    for name in _OTHER_HEADERS:
+    for name in of_clouds:
         if name in headers and (key := headers[name].strip()):
             return key
     return None
@@ -115,24 +116,27 @@ def presented_key(headers: Mapping[bytes, bytes]) -> bytes | None:
 
 def without_keys(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """The headers in which no client sends a secret that every client may send."""
-    secret = {*_key_headers(tuple(CODECS)), *_OTHER_HEADERS, *_SECRET_HEADERS}
+    own, of_clouds = _key_headers(tuple(CODECS))
+    secret = {*own, *of_clouds, *_SECRET_HEADERS}
     return {name: value for name, value in headers.items() if name not in secret}
 
 
 _SECRET_HEADERS = (b"authorization", b"proxy-authorization", b"cookie")
 
-_OTHER_HEADERS = (b"api-key", b"x-goog-api-key")
-"""In which the SDKs of clouds that offer a protocol's models send a key: Azure's and Google's."""
-
 
 @lru_cache(maxsize=8)
-def _key_headers(protocols: tuple[str, ...]) -> tuple[bytes, ...]:
-    return tuple(name for protocol in protocols for name in CODECS[protocol].endpoint.key_headers)
+def _key_headers(protocols: tuple[str, ...]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """The headers in which clients of these protocols send keys, and those of clouds' SDKs."""
+    endpoints = [CODECS[protocol].endpoint for protocol in protocols]
+    return (
+        tuple(name for endpoint in endpoints for name in endpoint.key_headers),
+        tuple(name for endpoint in endpoints for name in endpoint.cloud_key_headers),
+    )
 
 
 def _ways() -> list[str]:
     """The headers in which a key can be sent."""
-    headers = _key_headers(tuple(CODECS))
+    headers, _ = _key_headers(tuple(CODECS))
     return ["'Authorization: Bearer KEY'", *(f"'{name.decode()}: KEY'" for name in headers)]
 
 

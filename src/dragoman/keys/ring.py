@@ -17,7 +17,7 @@ from dragoman.config.names import matches, means
 from dragoman.http.addresses import Address, Network, network
 from dragoman.keys.records import StoredKey, StoredTeam, Uses
 from dragoman.keys.secrets import digest_of, is_mistyped
-from dragoman.limits.rules import Rules
+from dragoman.limits.rules import Rules, with_resets
 from dragoman.protocols.dialects import Dialect
 
 
@@ -246,6 +246,7 @@ class _Secret:
 
 
 _NO_TEAMS: Mapping[str, AccessRules] = {}
+_NO_RESETS: Mapping[str, float] = {}
 _NOBODY = AccessRules(enabled=False, note="its team does not exist")
 
 
@@ -270,6 +271,7 @@ class KeyRing:
         self._clients = {client.name: client for client in clients}
         self._teams: dict[str, StoredTeam] = {}
         self._keys: dict[str, StoredKey] = {}
+        self._resets: dict[str, float] = {}
         self.is_empty = not self._clients
         """Whether there is no key, and never was one."""
         self.on_changed: Callable[[Rules, Caller | None], object] = lambda bound, caller: None
@@ -349,13 +351,23 @@ class KeyRing:
             more, last = self._used.get(digest, (0, 0.0))
             self._used[digest] = count + more, max(at, last)
 
-    def update(self, keys: Iterable[StoredKey] = (), teams: Iterable[StoredTeam] = ()) -> list[str]:
-        """Take over keys and teams as the store has them. Returns the names of keys that the
-        configuration has too: those of the store are not used. One whose rules cannot be followed
-        is refused, and stands in `unusable`."""
+    def update(
+        self,
+        keys: Iterable[StoredKey] = (),
+        teams: Iterable[StoredTeam] = (),
+        resets: Mapping[str, float] = _NO_RESETS,
+    ) -> list[str]:
+        """Take over keys, teams and resets of limits of the configuration as the store has them.
+        Returns the names of keys that the configuration has too: those of the store are not used.
+        One whose rules cannot be followed is refused, and stands in `unusable`."""
         clashes: list[str] = []
         changed = {team.name for team in teams}
         self._teams |= {team.name: team for team in teams}
+        if resets:
+            self._resets |= resets
+            changed |= self._fixed_teams.keys()
+            for client in self._clients.values():
+                self._put_client(client)
         for key in keys:
             if key.name in self._clients:
                 clashes.append(key.name)
@@ -373,7 +385,8 @@ class KeyRing:
 
     def retain(self, keys: Iterable[str], teams: Iterable[str]) -> None:
         """Refuse all keys of the store but those of these names, and forget all of its teams but
-        those of these names. That there were keys is not forgotten."""
+        those of these names, and its resets. That there were keys is not forgotten."""
+        self._resets.clear()
         known_keys, known_teams = set(keys), set(teams)
         gone = [key for key in self._keys.values() if key.name not in known_keys]
         self.update(replace(key, secrets=(), removed=key.removed or 0.0) for key in gone)
@@ -419,6 +432,9 @@ class KeyRing:
             return None
 
     def _caller(self, name: str, rules: KeyRules) -> Caller:
+        limits = rules.limits
+        if name in self._clients:
+            limits = with_resets(limits, name, self._resets)
         given: list[AccessRules] = [rules]
         if rules.team is not None:
             given.append(self._team(rules.team))
@@ -428,7 +444,7 @@ class KeyRing:
             dialect=rules.dialect,
             team=rules.team or "",
             rules=given,
-            limits=rules.limits,
+            limits=limits,
             team_limits=given[1].limits if len(given) > 1 else (),
             keeps_bodies=rules.keep_bodies,
         )
@@ -436,7 +452,9 @@ class KeyRing:
     def _team(self, name: str) -> AccessRules:
         """The rules of a team's keys: those of a team that does not exist may not call."""
         if name in self._fixed_teams:
-            return self._fixed_teams[name]
+            rules = self._fixed_teams[name]
+            limits = with_resets(rules.limits, name, self._resets, is_team=True)
+            return replace(rules, limits=limits)
         stored = self._teams.get(name)
         return _NOBODY if stored is None or stored.removed is not None else stored.rules
 

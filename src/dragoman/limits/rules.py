@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from enum import IntEnum
 from operator import itemgetter
 from typing import Final
@@ -105,6 +106,25 @@ def weigh_most(weights: Weights, counts: Counts) -> int:
     return counts[Kind.ALL_INPUT_TOKENS] * given + counts[Kind.OUTPUT_TOKENS] * output
 
 
+def ledger_of(limit: Limit, owner: str, *, is_team: bool = False) -> str:
+    """The name of the ledger of a limit of a key or a team."""
+    return "\n".join(["team" if is_team else "key", owner, *map(str, limit.counted_as)])
+
+
+def with_resets(
+    limits: Sequence[Limit], owner: str, resets: Mapping[str, float], *, is_team: bool = False
+) -> tuple[Limit, ...]:
+    """Limits of a key or a team of the configuration, each from when it was reset (Unix seconds),
+    by the name of its ledger without that."""
+    found: list[Limit] = []
+    for one in limits:
+        at = resets.get(ledger_of(one, owner, is_team=is_team))
+        if at is not None and (one.since is None or one.since.timestamp() < at):
+            one = replace(one, since=datetime.fromtimestamp(at, UTC))
+        found.append(one)
+    return tuple(found)
+
+
 class Rule:
     """One limit of a key or a team, as a worker holds requests to it. `owner` is the name of that
     key or team. `name` is what it is called in messages: `key:cost:month`. `number` is what its
@@ -136,7 +156,7 @@ class Rule:
         self.owner = owner
         self.is_team = is_team
         scope = "team" if is_team else "key"
-        self.ledger = "\n".join([scope, owner, *map(str, limit.counted_as)])
+        self.ledger = ledger_of(limit, owner, is_team=is_team)
         """The name of its ledger."""
         self.name = f"{scope}:{limit.kind}" + (f":{limit.window}" if limit.window else "")
         self.kind = kind_of(limit)

@@ -16,6 +16,7 @@ from dragoman.config import Client, Config, KeyRules
 from dragoman.config.access_rules import ANYONE
 from dragoman.keys.records import MOST_SECRETS, KeyStore, StoredKey, StoredSecret
 from dragoman.keys.secrets import RANDOM_BYTES, digest_of, ending_of, make_key
+from dragoman.limits.rules import with_resets
 from dragoman.operations.errors import Conflict, Unknown
 from dragoman.operations.key_fields import (
     Origin,
@@ -92,7 +93,8 @@ class KeyService:
     def keys(self, after: str = "", text: str = "") -> list[KeyView]:
         """All keys by name, of those after a name that have a text in theirs, or in that of their
         team."""
-        views = [self._client_view(client) for client in self._clients.values()]
+        resets = self.store.limit_resets()
+        views = [self._client_view(client, resets) for client in self._clients.values()]
         views += [self._view(key) for key in self._stored() if key.name not in self._clients]
         return [
             view
@@ -107,11 +109,12 @@ class KeyService:
         teams |= {name: client.rules.team for name, client in self._clients.items()}
         names = sorted(name for name, team in teams.items() if found_in(text, name, team))
         left = [name for name in names if name > after]
+        resets = self.store.limit_resets()
         views = []
         for name in left[:limit]:
             key = None if name in self._clients else self.store.key(name)
             if name in self._clients:
-                views.append(self._client_view(self._clients[name]))
+                views.append(self._client_view(self._clients[name], resets))
             elif key is not None and key.removed is None:
                 views.append(self._view(key))
         return views, left[limit - 1] if len(left) > limit else None, len(names)
@@ -123,7 +126,7 @@ class KeyService:
             Unknown: there is none of this name.
         """
         if name in self._clients:
-            return self._client_view(self._clients[name])
+            return self._client_view(self._clients[name], self.store.limit_resets())
         return self._view(self._find(name))
 
     def add(self, name: str, fields: Mapping[str, Any]) -> MadeKey:
@@ -257,14 +260,15 @@ class KeyService:
             raise Unknown("key", name, [*self._clients, *(one.name for one in self._stored())])
         return key
 
-    def _client_view(self, client: Client) -> KeyView:
+    def _client_view(self, client: Client, resets: Mapping[str, float]) -> KeyView:
+        limits = with_resets(client.rules.limits, client.name, resets)
         return KeyView(
             name=client.name,
             origin="configuration",
             state=state_of(client, self.clock()),
             created=None,
             used=None,
-            rules=client.rules,
+            rules=replace(client.rules, limits=limits),
         )
 
     def _view(self, key: StoredKey) -> KeyView:

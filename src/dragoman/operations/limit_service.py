@@ -17,8 +17,10 @@ from dragoman.config import AccessRules
 from dragoman.config.limits import Limit
 from dragoman.config.windows import Rolling, span_of
 from dragoman.limits.balances import window_of
+from dragoman.limits.rules import ledger_of
 from dragoman.operations.errors import UnknownLimit
 from dragoman.operations.inputs import InvalidInput
+from dragoman.operations.key_fields import rules_changed
 from dragoman.operations.key_service import KeyService
 
 
@@ -33,9 +35,9 @@ class LimitService:
     """The limits of keys and teams.
 
     All methods may raise `Unknown` if there is no such key or team, `UnknownLimit` if it has no
-    limit of a number, and `StoreError`; those that change something `Conflict` if the key or team
-    is one of the configuration file, and `InvalidInput` if a field is wrong. Those that change
-    something return all limits that there are then.
+    limit of a number, and `StoreError`; those that change something, but for `reset`, `Conflict` if
+    the key or team is one of the configuration file, and `InvalidInput` if a field is wrong. Those
+    that change something return all limits that there are then.
     """
 
     def __init__(self, keys: KeyService, *, clock: Callable[[], float] = time.time) -> None:
@@ -87,7 +89,35 @@ class LimitService:
                 for place, one in enumerate(limits, 1)
             ]
 
+        owners = self._keys.config.teams if is_team else self._keys.config.clients
+        for owner in owners:
+            if owner.name == name:
+                return self._reset_fixed(name, owner.limits, begun_anew, is_team=is_team)
         return self._change(name, begun_anew, is_team=is_team)
+
+    def _reset_fixed(
+        self,
+        name: str,
+        written: Sequence[Limit],
+        begun_anew: Callable[[Sequence[Limit]], list[Limit]],
+        *,
+        is_team: bool,
+    ) -> tuple[NumberedLimit, ...]:
+        """Reset limits of a key or a team of the configuration, which has them as `written`."""
+        keys = self._keys
+        with keys.store.deciding():
+            before = [one.limit for one in self.limits(name, is_team=is_team)]
+            after = begun_anew(before)
+            keys.store.reset_limits(
+                {
+                    ledger_of(one, name, is_team=is_team): reset.since.timestamp()
+                    for one, reset in zip(written, after, strict=True)
+                    if reset.since is not None
+                }
+            )
+            was, became = (AccessRules(limits=tuple(limits)) for limits in (before, after))
+            keys.record(rules_changed("team" if is_team else "key", name, was, became))
+        return _numbered(after)
 
     def grant(
         self,

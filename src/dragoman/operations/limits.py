@@ -161,7 +161,8 @@ def _remove(context: StoreContext, asked: OfNumber) -> Limits:
 def _reset(context: StoreContext, asked: ResetLimits) -> Limits:
     """Count limits of the key NAME from now on.
 
-    NUMBER is that of the limit; without one, all limits are reset.
+    NUMBER is that of the limit; without one, all limits are reset. The key may be one of the
+    configuration file, too.
     """
     return Limits(context.limits.reset(asked.name, asked.number, is_team=asked.team))
 

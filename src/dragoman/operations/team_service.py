@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from dragoman.audit import Actor, Change
 from dragoman.config import AccessRules, Config
 from dragoman.keys.records import KeyStore, StoredTeam
+from dragoman.limits.rules import with_resets
 from dragoman.operations.errors import Conflict, Unknown
 from dragoman.operations.key_fields import (
     Origin,
@@ -64,7 +65,10 @@ class TeamService:
             if team is not None:
                 sizes[team] = sizes.get(team, 0) + 1
         rules: dict[str, AccessRules] = {one.name: one.rules for one in self._stored()}
-        rules |= self._fixed
+        resets = self._store.limit_resets()
+        for name, written in self._fixed.items():
+            limits = with_resets(written.limits, name, resets, is_team=True)
+            rules[name] = replace(written, limits=limits)
         now = self._clock()
         return [
             TeamView(

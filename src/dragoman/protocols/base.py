@@ -312,6 +312,14 @@ class MatcherMaker(Protocol):
         ...
 
 
+class AnswerNames(NamedTuple):
+    """What an answer is known by: its id, and the model that it names; each empty if it is
+    missing."""
+
+    id: str = ""
+    model: str = ""
+
+
 class Attribution(NamedTuple):
     """The end user and tags of a request; empty if it has none."""
 
@@ -449,6 +457,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     key_headers: tuple[bytes, ...] = ()
     """Names, in lower case, of the headers in which its clients send a key, besides
     `Authorization: Bearer`."""
+    cloud_key_headers: tuple[bytes, ...] = ()
+    """Names, in lower case, of the headers in which the SDKs of clouds that offer its models send a
+    key; any other form of a key precedes them."""
     sign: bytes = b""
     """Name, in lower case, of a header that only its clients send; it identifies the protocol on
     paths that several share."""
@@ -459,10 +470,10 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     protocol."""
     idempotency_key: str = ""
     """Name, in lower case, of its services' idempotency header; empty if they have none."""
-    settings: Mapping[str, str] = {}
-    """Members of a client's body that are settings, each with its name in traces: the names of
-    OpenTelemetry's conventions below `gen_ai.request.`, but for `conversation.id`, `output.type`
-    and `service_tier`, which are elsewhere."""
+    settings: Callable[[Mapping[str, msgspec.Raw]], Mapping[str, msgspec.Raw]] = lambda members: {}
+    """The settings in a client's members, by their names in traces: those of OpenTelemetry's
+    conventions below `gen_ai.request.`, but for `conversation.id`, `output.type` and
+    `service_tier`, which are elsewhere."""
     binds_reasoning: bool = False
     """Whether, in general, only the account that made encrypted reasoning can use it."""
     stores_responses: bool = False
@@ -480,6 +491,16 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     so already."""
     tier: Callable[[Mapping[str, msgspec.Raw]], str | None] = service_tier
     """The service tier that a client asks for, by its name in prices; None for the usual one."""
+    searches: Callable[[Mapping[str, msgspec.Raw]], bool] = lambda members: False
+    """Whether a client's members allow web searches of the vendor, which have a price."""
+    cache_writes: Callable[[bytes], tuple[bool, bool]] = lambda body: (False, False)
+    """Whether a client's body asks to write its prompt to a cache, and may ask to store it for an
+    hour: such writes have prices of their own."""
+    caches_unasked: Callable[[Capabilities], tuple[bool, bool]] = lambda capabilities: (
+        False,
+        False,
+    )
+    """The same of what clients of other protocols send to an upstream with these capabilities."""
     limit_names: Mapping[str, str] = MappingProxyType({})
     """Names of rate limits in headers, by what they count: `requests`, `tokens`, `input_tokens`,
     `output_tokens`. Of several limits with one name, the tightest is reported."""
@@ -522,6 +543,10 @@ class Translate(Struct, frozen=True, kw_only=True):
     read_error: Callable[[int, Mapping[str, str], bytes], Fault]
     """An upstream's error answer (status, lower-case headers, body) as a fault."""
     write_error: ErrorWriter
+    is_own_error: Callable[[bytes], bool]
+    """Whether a body is an error as its clients read it, so that it may be passed on as it is."""
+    answer_names: Callable[[bytes], AnswerNames]
+    """What an answer is known by, from all of it or the first event of its stream."""
     reasoning_refusals: tuple[str, ...] = ()
     """Error codes, and lower-case texts, of its services for reasoning that was sent back and that
     they cannot decrypt or did not sign."""

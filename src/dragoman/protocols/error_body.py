@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dragoman.canonical.errors import ErrorReport
 from dragoman.failing import plain_text
-from dragoman.jsontext import JsonError, decode
+from dragoman.jsontext import JsonError, decode, object_of
 from dragoman.protocols.fields import JsonObject
 
 _LONGEST_TEXT = 64 * 1024
@@ -112,6 +112,11 @@ def _error_of(value: JsonObject) -> Any:
 def is_readable(error: Any) -> bool:
     """Whether clients of all three protocols can read an `error` member."""
     return isinstance(error, dict) and isinstance(error.get("message"), str)
+
+
+def is_error_object(body: bytes) -> bool:
+    """The function behind `Translate.is_own_error` where errors are objects in `error`."""
+    return is_readable((object_of(body) or {}).get("error"))
 
 
 def is_typed(kind: str) -> bool:

@@ -36,7 +36,7 @@ from dragoman.responses.conversations import (
     previous_not_found,
 )
 from dragoman.responses.response_store import ResponseStoreThread
-from dragoman.serving.answers import MOST_BYTES, is_error_object, is_stream, read_error
+from dragoman.serving.answers import MOST_BYTES, is_stream, read_error
 from dragoman.serving.failures import failed_call, refused
 from dragoman.serving.recorder import AnswerRecorder
 from dragoman.serving.upstreams import Upstreams
@@ -220,7 +220,7 @@ class UpstreamResponses:
             async with await self._client.send(request) as answer:
                 if not 200 <= answer.status < 300:
                     message = builder.mask.error(await read_error(answer))
-                    if answer.status in _TOLD_AS_IT_IS and is_error_object(message):
+                    if answer.status in _TOLD_AS_IT_IS and _CODEC.translate.is_own_error(message):
                         await incoming.reply(answer.status, message)
                         return
                     if answer.status in _ACCOUNT_IS_OUT:

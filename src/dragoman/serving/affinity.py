@@ -8,14 +8,13 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 from msgspec import Struct
 
 from dragoman.canonical.blocks import Reasoning
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.requests import Request
-from dragoman.jsontext import JsonError, decoder
+from dragoman.protocols.base import AnswerNames, Codec
 from dragoman.sse import Decoder
 from dragoman.translation import ClientRequest
 
@@ -112,47 +111,12 @@ def response_digest(client: str, upstream: str, name: str) -> bytes:
     return digest(client, upstream, "response", name.encode("utf-8", "replace"))
 
 
-class _Identified(Struct):
-    id: Any = None
-
-
-_identified = decoder(_Identified)
-
-
-def response_id(body: bytes) -> str:
-    """The id of a whole response, empty if it has none."""
-    try:
-        name = _identified(body).id
-    except JsonError:
-        return ""
-    return name if isinstance(name, str) else ""
-
-
-class _Named(_Identified):
-    """What an answer, or the first event of its stream, is known by."""
-
-    model: Any = None
-    message: _Named | None = None
-    response: _Named | None = None
-
-
-_named = decoder(_Named)
-
-
-def names_in(data: bytes) -> tuple[str, str]:
-    """The id of an answer, and the model that it names, from all of it or the beginning of its
-    stream; each empty if it is missing."""
+def names_in(codec: Codec, data: bytes) -> AnswerNames:
+    """What an answer of a protocol is known by, from all of it or the beginning of its stream."""
     if not data.startswith(b"{"):
         frame = next(iter(Decoder().feed(data)), None)
         data = b"" if frame is None else frame.data
-    try:
-        found = _named(data)
-    except JsonError:
-        return "", ""
-    found = found.message or found.response or found
-    return found.id if isinstance(found.id, str) else "", (
-        found.model if isinstance(found.model, str) else ""
-    )
+    return codec.translate.answer_names(data)
 
 
 def _string_member(request: ClientRequest, name: str) -> str:

@@ -14,12 +14,11 @@ from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.masking import Mask
 from dragoman.edge.delivery import Delivery
 from dragoman.http.clock import Clock
-from dragoman.serving.affinity import names_in, response_id
+from dragoman.serving.affinity import names_in
 from dragoman.serving.answers import (
     MOST_BYTES,
     beginning,
     drain,
-    is_error_object,
     is_stream,
     translate_whole,
 )
@@ -78,7 +77,7 @@ async def deliver_whole(
         reply, name = translate_whole(call, mask.secrets_in(body), mask, outcome), ""
     _answered(context, lease)
     if recorder is not None:
-        await recorder.begun(lease.account.name, name or response_id(body))
+        await recorder.begun(lease.account.name, name or call.codec.translate.answer_names(body).id)
         reply = await recorder.whole(reply)
     if len(reply) > _SMALL:
         incoming.reserve(len(reply))
@@ -162,7 +161,9 @@ async def _deliver_whole_as_stream(
         events, name = call.response_as_stream(mask.secrets_in(body), outcome), ""
     _answered(context, lease)
     if context.recorder is not None:
-        await context.recorder.begun(lease.account.name, name or response_id(body))
+        await context.recorder.begun(
+            lease.account.name, name or call.codec.translate.answer_names(body).id
+        )
         events = await context.recorder.stream(events)
     assert context.delivery is not None
     await context.delivery.end(events)
@@ -330,7 +331,7 @@ async def deliver_refusal(context: RequestContext, failure: Failure) -> None:
         and 400 <= failure.status < 600
         and failure.fault.kind is not FaultKind.CONTEXT_TOO_LONG
         and not is_of_request
-        and is_error_object(failure.body)
+        and context.call.codec.translate.is_own_error(failure.body)
     )
     if verbatim and await _is_uncommitted(context):
         await context.incoming.reply(failure.status, failure.body)
@@ -424,7 +425,7 @@ def _begins(context: RequestContext, lease: Lease, seconds: float, data: bytes, 
     named = record.admitted is not None and record.admitted.expected.named
     is_traced = record.trace is not None and record.trace.sampled
     if (named or is_traced) and not is_large(data):
-        record.answered = names_in(mask.secrets_in(data))
+        record.answered = names_in(context.call.codec, mask.secrets_in(data))
     if not context.thought:
         record.first_at = time.perf_counter()
     if attempts is not None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.canonical.masking import Mask
-from dragoman.jsontext import object_of
-from dragoman.protocols.error_body import is_readable
 from dragoman.translation import Call, Outcome
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
@@ -63,11 +61,6 @@ def translate_whole(call: Call, body: bytes, mask: Mask, outcome: Outcome) -> by
         # A secret may have been cut over two pieces, which are one text in the answer.
         return mask.secrets_in(call.stream_as_response(body, outcome))
     return call.translate_response(body, outcome)
-
-
-def is_error_object(body: bytes) -> bool:
-    """Whether a body is an error as all three protocols write it."""
-    return is_readable((object_of(body) or {}).get("error"))
 
 
 async def read_error(answer: UpstreamResponse) -> bytes:

@@ -12,7 +12,6 @@ from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.losses import Ledger, Loss
 from dragoman.canonical.masking import Mask
 from dragoman.protocols.base import Operation
-from dragoman.serving.affinity import response_id
 from dragoman.serving.answers import translate_whole
 from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
 from dragoman.translation.client_request import Outline
@@ -140,7 +139,9 @@ def answered(body: bytes, call: Call, mask: Mask, streamed: bool) -> tuple[Given
     else:
         made = translate_whole(call, body, mask, outcome)
     call.ledger.shorten(before + _MOST_LOSSES)
-    return Given(outcome, tuple(call.ledger)[before:], response_id(body)), made
+    return Given(
+        outcome, tuple(call.ledger)[before:], call.codec.translate.answer_names(body).id
+    ), made
 
 
 def holds_more_values(body: bytes, most: int) -> bool:

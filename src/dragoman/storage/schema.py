@@ -160,6 +160,14 @@ TABLES: Final = (
         "name",
         _VERSION,
     ),
+    # When limits of keys and teams of the configuration file were reset, by the name of the ledger
+    # that each has without that.
+    make_table(
+        "limit_resets",
+        "ledger TEXT, version INTEGER NOT NULL, at REAL NOT NULL",
+        "ledger",
+        _VERSION,
+    ),
     # The secrets of keys: SHA-256 in hexadecimal, and their last characters.
     make_table(
         "client_secrets",

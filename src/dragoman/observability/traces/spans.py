@@ -227,10 +227,9 @@ def _settings(members: Mapping[str, Raw]) -> Iterator[tuple[str, Value]]:
         if wanted is None:
             continue
         value: Any = msgspec.json.decode(raw)
-        if name == OUTPUT_TYPE:
-            value = _output_type(value)
-        elif isinstance(value, dict):
-            value = value.get("effort", value.get("id"))
+        if name == OUTPUT_TYPE and isinstance(value, str):
+            # The conventions know no schemas.
+            value = "json" if value.startswith("json") else value if value == "text" else None
         if type(value) is int and wanted is float:
             value = float(value)
         if type(value) is not wanted or (name == "choice.count" and value == 1):
@@ -239,16 +238,6 @@ def _settings(members: Mapping[str, Raw]) -> Iterator[tuple[str, Value]]:
             value = value[:_LONGEST]
         prefix = "gen_ai" if name in _ELSEWHERE else "gen_ai.request"
         yield f"{prefix}.{name}", value
-
-
-def _output_type(asked: Any) -> str | None:
-    """The output type for the requested format; None if none was requested."""
-    if isinstance(asked, dict):
-        asked = asked.get("format", asked)
-    kind = asked.get("type") if isinstance(asked, dict) else asked
-    if not isinstance(kind, str):
-        return None
-    return "json" if kind.startswith("json") else "text" if kind == "text" else None
 
 
 def _tiers(record: Record) -> Iterator[tuple[str, Value]]:

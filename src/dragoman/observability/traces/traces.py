@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Container, Mapping
 from urllib.parse import urlsplit
 
-from msgspec import Raw
-
 from dragoman.config import Config, Upstream
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import CLIENT_GONE, Record
@@ -22,16 +20,14 @@ from dragoman.edge.trace_context import (
 from dragoman.observability.finished import FinishedRequest
 from dragoman.observability.traces.conventions import provider_of
 from dragoman.observability.traces.sampling import Allowance, Sampling, ratio_of
-from dragoman.observability.traces.spans import OUTPUT_TYPE, Peer, TracedRequest
+from dragoman.observability.traces.spans import Peer, TracedRequest
 from dragoman.translation import ClientRequest
 
 _SERVER_ERROR = 500
 _SMALL = 200
-"""Bytes of the largest member that is recorded as a setting."""
+"""Bytes of the largest value that is recorded as a setting."""
 _SLOW_S = 60.0
 """Seconds from which a request is traced for its duration."""
-_SCHEMA = Raw(b'"json"')
-"""Stands for a larger format: only a schema makes it so."""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -56,16 +52,11 @@ class Traces:
         """Record the trace and the settings of a request for generation, which are gone later."""
         record.trace = self._trace(incoming, record)
         incoming.shared.append((b"x-trace-id", b"%032x" % record.trace.trace_id))
-        names = request.codec.endpoint.settings
-        asked: dict[str, Raw] = {}
-        for member, raw in request.members.items():
-            if member not in names:
-                continue
-            if len(raw) <= _SMALL:
-                asked[names[member]] = raw.copy()
-            elif names[member] == OUTPUT_TYPE:
-                asked[OUTPUT_TYPE] = _SCHEMA
-        record.settings = asked
+        record.settings = {
+            name: raw.copy()
+            for name, raw in request.codec.endpoint.settings(request.members).items()
+            if len(raw) <= _SMALL
+        }
 
     def end(self, incoming: IncomingRequest, finished: FinishedRequest) -> None:
         """Trace a request that has ended, if it is sampled or remarkable. Its record then has the

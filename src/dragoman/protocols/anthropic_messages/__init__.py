@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dragoman.protocols.answer_names import names_in
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.endpoint import ENDPOINT
 from dragoman.protocols.anthropic_messages.errors import REASONING_REFUSALS, read_error, write_error
@@ -14,6 +15,7 @@ from dragoman.protocols.anthropic_messages.stream_reader import MessagesReader, 
 from dragoman.protocols.anthropic_messages.stream_writer import MessagesWriter
 from dragoman.protocols.anthropic_messages.tools import renamed_properties
 from dragoman.protocols.base import Codec, Translate
+from dragoman.protocols.error_body import is_error_object
 
 CODEC = Codec(
     name=wire.NAME,
@@ -26,6 +28,8 @@ CODEC = Codec(
         read_error=read_error,
         reasoning_refusals=REASONING_REFUSALS,
         write_error=write_error,
+        is_own_error=is_error_object,
+        answer_names=names_in("message"),
         keepalive=PING,
         tool_name_limit=wire.NAME_LIMIT,
         renamed_properties=renamed_properties,

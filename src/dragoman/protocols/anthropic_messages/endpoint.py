@@ -13,11 +13,14 @@ from dragoman.canonical.options import Capabilities
 from dragoman.jsontext import object_of
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import Attribution, Counting, Endpoint, RateLimit, service_tier
+from dragoman.protocols.caching import marked_writes
 from dragoman.protocols.counting import read_count
 from dragoman.protocols.hosts import host_of, is_below
 from dragoman.protocols.limits import highest_of, lowered_to
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.raw import split_object, text_of
+from dragoman.protocols.searches import asks_search
+from dragoman.protocols.traced_settings import settings_at
 
 LONGEST_WHOLE = 21_333
 """Output limit, in tokens, up to which the vendor's SDKs wait for a whole answer: ten minutes at
@@ -44,6 +47,13 @@ def asked_tier(members: Mapping[str, Raw]) -> str | None:
     """The function behind `Endpoint.tier`: a fast answer has a price of its own, whatever the
     capacity it is made with."""
     return "fast" if text_of(members.get("speed")) == "fast" else service_tier(members)
+
+
+def caches_unasked(capabilities: Capabilities) -> tuple[bool, bool]:
+    """The function behind `Endpoint.caches_unasked`: with `auto_cache` the gateway marks what other
+    clients send, for an hour where OpenAI's 30 minutes are one."""
+    own = capabilities.of(MessagesCapabilities)
+    return own.auto_cache, own.auto_cache and own.cache_ttl_30m_as == "1h"
 
 
 def user_attribution(members: Mapping[str, Raw]) -> Attribution:
@@ -84,13 +94,15 @@ ENDPOINT = Endpoint(
         write=lambda counted: {"input_tokens": counted},
     ),
     models=replace(MODELS, query="limit=1000"),
-    settings={
-        "max_tokens": "max_tokens",
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "top_k": "top_k",
-        "output_config": "reasoning.level",
-    },
+    settings=settings_at(
+        {
+            "max_tokens": "max_tokens",
+            "temperature": "temperature",
+            "top_p": "top_p",
+            "top_k": "top_k",
+            "output_config.effort": "reasoning.level",
+        }
+    ),
     capabilities=MessagesCapabilities,
     attributed_by=frozenset({"metadata"}),
     attribution=user_attribution,
@@ -101,6 +113,9 @@ ENDPOINT = Endpoint(
     limits=highest_of("max_tokens"),
     limited=lowered_to("max_tokens"),
     tier=asked_tier,
+    searches=asks_search,
+    cache_writes=marked_writes,
+    caches_unasked=caches_unasked,
     limit_names={
         "requests": "requests",
         "tokens": "tokens",

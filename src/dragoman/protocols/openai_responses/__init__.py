@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dragoman.protocols.answer_names import names_in
 from dragoman.protocols.base import Codec, Translate
+from dragoman.protocols.error_body import is_error_object
 from dragoman.protocols.openai_errors import REASONING_REFUSALS, read_error
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.compaction import answer_writer
@@ -27,6 +29,8 @@ CODEC = Codec(
         read_error=read_error,
         reasoning_refusals=REASONING_REFUSALS,
         write_error=write_error,
+        is_own_error=is_error_object,
+        answer_names=names_in("response"),
         keepalive=COMMENT,
         tool_name_limit=wire.TOOL_NAME_LIMIT,
         taken_stops=lambda _: (),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dragoman.protocols.attribution import MEMBERS, openai_attribution
 from dragoman.protocols.base import Counting, Endpoint
+from dragoman.protocols.caching import marked_writes
 from dragoman.protocols.counting import read_count
 from dragoman.protocols.limits import highest_of, lowered_to
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_limits import LIMIT_NAMES, limit_lines
 from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
 from dragoman.protocols.openai_responses.upstream_websocket import socket_turn
+from dragoman.protocols.searches import asks_search
+from dragoman.protocols.traced_settings import settings_at
 
 _COUNTING = Counting(
     path="/responses/input_tokens",
@@ -45,22 +48,27 @@ ENDPOINT = Endpoint(
     attribution=openai_attribution,
     forwarded=("openai-beta",),
     idempotency_key="idempotency-key",
-    settings={
-        "max_output_tokens": "max_tokens",
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "reasoning": "reasoning.level",
-        "previous_response_id": "previous_response.id",
-        "conversation": "conversation.id",
-        "text": "output.type",
-        "service_tier": "service_tier",
-    },
+    settings=settings_at(
+        {
+            "max_output_tokens": "max_tokens",
+            "temperature": "temperature",
+            "top_p": "top_p",
+            "reasoning.effort": "reasoning.level",
+            "previous_response_id": "previous_response.id",
+            "conversation": "conversation.id",
+            "conversation.id": "conversation.id",
+            "text.format.type": "output.type",
+            "service_tier": "service_tier",
+        }
+    ),
     binds_reasoning=True,
     stores_responses=True,
     socket_turn=socket_turn,
     capabilities=ResponsesCapabilities,
     limits=highest_of("max_output_tokens"),
     limited=lowered_to("max_output_tokens"),
+    searches=asks_search,
+    cache_writes=marked_writes,
     limit_names=LIMIT_NAMES,
     limit_lines=limit_lines,
 )

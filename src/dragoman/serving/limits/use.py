@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import islice
 from operator import add
@@ -31,11 +30,6 @@ _LEAST_LIMIT = 16
 _MOST_OUTPUT = 128 * 10**6
 """Tokens of output that are reserved at most, whatever a client asks for: as many answers as may be
 asked for at once, of a million tokens."""
-
-_CACHE_MARK = b'"cache_control"'
-_AN_HOUR = b'"1h"'
-_ESCAPED = re.compile(rb"\\u00[2-7]")
-"""What asks for a prompt to be written to a cache, and for an hour; and what may hide that."""
 
 _DEAR_TIERS = (PRIORITY, FAST, ULTRAFAST)
 
@@ -100,8 +94,10 @@ class ExpectedUse:
         for other in others:
             dear = dear or prices.quote(*other, now).writes_cost_more
         # To look for a word in a long body costs more than all else that is done here.
-        written, for_an_hour = _asked_writes(body) if dear else (False, False)
-        tiers, searches = _asked_tiers(request), _asked_searches(request)
+        written, for_an_hour = _asked_writes(request, target) if dear else (False, False)
+        tiers, searches = _asked_tiers(request), None
+        if request.codec.endpoint.searches(members):
+            searches = _SEARCHES
         price = quote.usual
         if price is not None and not (others or tiers or searches or written):
             plain = price.request + prompt * price.input
@@ -220,26 +216,20 @@ def _asked_tiers(request: ClientRequest) -> Sequence[str]:
     return (tier,) if tier in TIERS else ()
 
 
+def _asked_writes(request: ClientRequest, target: Target) -> tuple[bool, bool]:
+    """Whether a request's prompt is written to a cache, and may be for an hour: its client asks for
+    it, or the gateway will for an upstream of another protocol."""
+    written, for_an_hour = request.codec.endpoint.cache_writes(request.body)
+    for one in (target, *target.fallbacks):
+        if one.upstream.codec is not request.codec:
+            own, long = one.upstream.codec.endpoint.caches_unasked(one.settings.capabilities)
+            written, for_an_hour = written or own, for_an_hour or long
+    return written, for_an_hour
+
+
 def _named_besides(request: ClientRequest, target: Target) -> Sequence[str]:
     """The models besides its own that a request names to an upstream of the same protocol: another
     one is not told of them."""
     if any(one.upstream.codec is request.codec for one in (target, *target.fallbacks)):
         return list(dict.fromkeys(islice(models_besides(request), _MOST_NAMED)))
     return ()
-
-
-def _asked_searches(request: ClientRequest) -> int | None:
-    """How many web searches of the vendor are reserved for."""
-    tools = request.members.get("tools")
-    if "web_search_options" in request.members or (tools and b"web_search" in bytes(tools)):
-        return _SEARCHES
-    return None
-
-
-def _asked_writes(body: bytes) -> tuple[bool, bool]:
-    """Whether a request asks to write its prompt to a cache, and may ask to store it for an hour.
-    Where letters are escaped that need not be, it may ask for both."""
-    if _ESCAPED.search(body) is not None:
-        return True, True
-    written = _CACHE_MARK in body
-    return written, written and _AN_HOUR in body

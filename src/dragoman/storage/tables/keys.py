@@ -18,6 +18,7 @@ from dragoman.config import AccessRules, KeyRules
 from dragoman.config.windows import knows_zone
 from dragoman.jsontext import decoder, strict
 from dragoman.keys.records import (
+    ACCOUNT,
     MOST_SECRETS,
     StoredKey,
     StoredSecret,
@@ -59,6 +60,7 @@ _SAVE_SECRET = (
     " THEN excluded.revoked ELSE client_secrets.revoked END"
 )
 _SAVE_TEAM = replacing("teams", "name", "version, created, removed, rules")
+_SAVE_RESET = replacing("limit_resets", "ledger", "version, at")
 _PRUNE = (
     "DELETE FROM client_secrets WHERE client_key = ?1 AND digest NOT IN"
     " (SELECT digest FROM client_secrets WHERE client_key = ?1 ORDER BY created DESC LIMIT ?2)"
@@ -87,6 +89,7 @@ _USERS = (
 )
 _TEAM_USERS = _USERS.replace("client", "team")
 _USED_BY_TEAM = _USED.replace("client = ?1", "team = ?1")
+_USED_OF_ACCOUNT = _USED.replace("client = ?1", "account = ?1")
 
 
 class KeyTables(AuditTable):
@@ -141,10 +144,24 @@ class KeyTables(AuditTable):
             for key in keys:
                 _save(connection, version, key)
 
+    def limit_resets(self) -> Mapping[str, float]:
+        """See `KeyStore.limit_resets`."""
+        with self._database.reading() as connection:
+            return asked_resets(connection, 0)()
+
+    def reset_limits(self, resets: Mapping[str, float]) -> None:
+        """See `KeyStore.reset_limits`."""
+        with self._database.writing() as (connection, version):
+            rows = [(ledger, version, at) for ledger, at in resets.items()]
+            connection.executemany(_SAVE_RESET, rows)
+
     def used(self, name: str, since: float, *, is_team: bool = False) -> Sequence[UsedInHour]:
         """See `KeyStore.used`."""
+        owner, statement = name.removeprefix(ACCOUNT), _USED_BY_TEAM if is_team else _USED
+        if owner != name:
+            statement = _USED_OF_ACCOUNT
         with self._database.reading() as connection:
-            rows = connection.execute(_USED_BY_TEAM if is_team else _USED, (name, ceil(since)))
+            rows = connection.execute(statement, (owner, ceil(since)))
             return [UsedInHour(*row) for row in rows]
 
     def users(self, since: float, *, is_team: bool = False) -> frozenset[str]:
@@ -244,6 +261,12 @@ def asked_teams(connection: Connection, version: int) -> Callable[[], tuple[Stor
         )
         for name, created, removed, rules in rows
     )
+
+
+def asked_resets(connection: Connection, version: int) -> Callable[[], Mapping[str, float]]:
+    """Request the resets that came after a version; the result reads them."""
+    rows = connection.execute("SELECT ledger, at FROM limit_resets WHERE version > ?", (version,))
+    return lambda: dict(rows)
 
 
 def _secret(fields: Sequence[Any]) -> StoredSecret:

@@ -49,7 +49,7 @@ from dragoman.storage.tables.database import (
     replacing,
     version_of,
 )
-from dragoman.storage.tables.keys import KeyTables, add_uses, asked_keys, asked_teams
+from dragoman.storage.tables.keys import KeyTables, add_uses, asked_keys, asked_resets, asked_teams
 from dragoman.storage.tables.usage import UsageTables, add_usage
 
 _DAY_S = 24 * 3600.0
@@ -444,6 +444,7 @@ class PoolTables:
         balances = changed("account, remaining", "balances")
         quotas = changed("account, windows", "quotas")
         client_keys, teams = asked_keys(connection, after), asked_teams(connection, after)
+        limit_resets = asked_resets(connection, after)
         leases, apart = self._leases(worker, version, now, workers)
         return Changes(
             version=version,
@@ -459,6 +460,7 @@ class PoolTables:
             quotas={name: _read_windows(windows) for name, windows in quotas},
             client_keys=client_keys(),
             teams=teams(),
+            limit_resets=limit_resets(),
         )
 
     def _leases(
