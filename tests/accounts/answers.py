@@ -35,6 +35,7 @@ LARGE_TEXT = "Request too large for gpt-5 on tokens per min (TPM): Limit 30000, 
 QUOTA_TEXT = "You exceeded your current quota, please check your plan and billing details."
 PLAN_TEXT = "The 'gpt-5' model is not supported when using Codex with a ChatGPT account."
 AFFORD_TEXT = "Fewer max_tokens are required. You requested up to 4096, but can only afford "
+UNREAD = "The model produced output that does not match the expected peg-native format"
 BETA_TEXT = "The long context beta is not yet available for this subscription."
 CREDENTIAL_TEXT = (
     "This credential is only authorized for use with Claude Code and cannot be used ..."
@@ -476,6 +477,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
         Row(
             "500", openai(500, None, "The server had an error", "server_error"), last("1 s"), CLIENT
         ),
+        Row("500 from llama.cpp for its model's output", openai(500, None, UNREAD), CLIENT, CLIENT),
         Row("502 with a page of HTML", Answer(502, b"<html>Bad gateway"), last("1 s"), CLIENT),
         Row("503", openai(503, "server_is_overloaded"), last("1 s"), CLIENT),
         Row("503, `retry-after: 30`", openai(503, retry_after="30"), rests("30 s"), CLIENT),

@@ -137,6 +137,13 @@ class Outbound(Struct, frozen=True):
         members = self.unknown.pop(path, None) if self.unknown else None
         return written if members is None else {**written, **members}
 
+    def unseen(self, path: str) -> str:
+        """Report the image at `path`, which the model does not take. Returns the text that is sent
+        in its place where the policy allows that: without any, the model would ask for it again."""
+        self.unknown.pop(path, None)
+        self.ledger.add(path, LossKind.CONTENT, "the upstream takes no images")
+        return "[image left out: the model takes no images]"
+
 
 class Reply(Struct, frozen=True):
     """The context of an answer's writer.

@@ -191,6 +191,12 @@ DEFAULT = RuleSet(
             statuses=(500,),
             words=("exceed_context_size_error", "context_length_exceeded"),
         ),
+        Rule(
+            Verdict.RETURN_TO_CLIENT,
+            "the model's output cannot be read",  # llama.cpp
+            statuses=(500,),
+            texts=("the model produced output that does not match",),
+        ),
         Rule(Verdict.COOL, "the upstream failed", statuses=tuple(range(500, 600)), soft=True),
         _UNREACHABLE,
         # A redirect, an informational status or one beyond HTTP is no answer of an API.
