@@ -11,9 +11,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from dragoman.canonical.blocks import Opaque, Reasoning
 from dragoman.jsontext import decoder
@@ -33,8 +35,12 @@ class _Content(Struct, frozen=True, array_like=True):
     redacted: bool = False
 
 
+class _Anchored(_Content, frozen=True, array_like=True):
+    anchor: Literal["", "next", "previous"] = ""
+
+
 _encoder = msgspec.json.Encoder()
-_content = decoder(_Content)
+_content = decoder(_Anchored)
 
 
 class Sealer(Struct, frozen=True):
@@ -64,6 +70,8 @@ class Sealer(Struct, frozen=True):
                 block.style,
                 block.redacted,
             )
+            if opaque.anchor:
+                content = _Anchored(*astuple(content), opaque.anchor)
         payload = _encode(_encoder.encode(content))
         if not self.key:
             return PREFIX + payload
@@ -86,7 +94,9 @@ class Sealer(Struct, frozen=True):
         return Reasoning(
             parts=content.parts,
             style="raw" if content.style == "raw" else "summary",
-            opaque=Opaque(content.origin, content.data, content.id, content.account),
+            opaque=Opaque(
+                content.origin, content.data, content.id, content.account, content.anchor
+            ),
             redacted=content.redacted,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
@@ -75,12 +76,8 @@ def translate_request(
         response_id=response_id,
         created=created,
     )
-    endpoint = source.endpoint
-    operation = (
-        None
-        if path is None or endpoint.read_path is None
-        else endpoint.read_path(path.removeprefix(endpoint.version))
-    )
+    called, _, query = (path or "").partition("?")
+    operation = source.endpoint.operation_of(unquote(called), query)
     request = ClientRequest(source.name, _encoded(body), operation=operation)
     return Call(request, target.name, settings)
 

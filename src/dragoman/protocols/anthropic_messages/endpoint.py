@@ -14,7 +14,7 @@ from dragoman.jsontext import object_of
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import Attribution, Counting, Endpoint, RateLimit, service_tier
 from dragoman.protocols.caching import marked_writes
-from dragoman.protocols.counting import read_count
+from dragoman.protocols.counting import read_count, without
 from dragoman.protocols.hosts import host_of, is_below
 from dragoman.protocols.limits import highest_of, lowered_to
 from dragoman.protocols.model_lists import MODELS
@@ -81,7 +81,7 @@ ENDPOINT = Endpoint(
     counting=Counting(
         path="/messages/count_tokens",
         # What message_count_tokens_params.py of anthropic does not have.
-        uncounted=("max_tokens", "stream", "stop_sequences", "metadata", "service_tier"),
+        write_request=without("max_tokens", "stream", "stop_sequences", "metadata", "service_tier"),
         completed=counted_as,
         read=read_count,
         write=lambda counted: {"input_tokens": counted},

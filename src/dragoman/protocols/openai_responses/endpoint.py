@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.protocols.attribution import MEMBERS, openai_attribution
 from dragoman.protocols.base import Counting, Endpoint
 from dragoman.protocols.caching import marked_writes
-from dragoman.protocols.counting import read_count
+from dragoman.protocols.counting import read_count, without
 from dragoman.protocols.limits import highest_of, lowered_to
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_limits import LIMIT_NAMES, limit_lines
@@ -16,7 +16,7 @@ from dragoman.protocols.traced_settings import settings_at
 
 _COUNTING = Counting(
     path="/responses/input_tokens",
-    uncounted=(
+    write_request=without(
         "include",
         "max_output_tokens",
         "max_tool_calls",
