@@ -89,9 +89,9 @@ node: tests/node/node_modules/.package-lock.json ## install the Node SDKs that t
 
 CLIENTS := tests/clients
 UNLOCKED := $(CLIENTS)/qwen-code $(CLIENTS)/guided
-clients: $(CLIENTS)/node_modules/.package-lock.json $(UNLOCKED:=/node_modules/.package-lock.json) \
-		$(CLIENTS)/.venv/.installed \
-		$(CLIENTS)/.venv-frameworks/.installed ## install the agents that the tests drive
+AGENTS := $(CLIENTS)/node_modules/.package-lock.json $(UNLOCKED:=/node_modules/.package-lock.json) \
+	$(CLIENTS)/.venv/.installed $(CLIENTS)/.venv-frameworks/.installed
+clients: $(AGENTS) ## install the agents that the tests drive
 
 frameworks: $(CLIENTS)/.venv-llama-index/.installed $(CLIENTS)/.venv-aider/.installed ## install LlamaIndex and Aider, each in an environment of its own
 

@@ -36,6 +36,8 @@ class Interrupted:
         self.used = store.used
         self.users = store.users
         self.key_teams = store.key_teams
+        self.limit_resets = store.limit_resets
+        self.reset_limits = store.reset_limits
 
     def _act(self, act: Callable[[], object]) -> None:
         try:

@@ -75,6 +75,19 @@ def test_policies(policy: Policy, kind: LossKind, refused: bool) -> None:
     assert caught.value.paths == ("messages[0].content[1]",)
 
 
+def test_a_refusal_names_the_losses_the_policy_and_what_to_change() -> None:
+    ledger = Ledger()
+    for number in range(8):
+        ledger.add(f"messages[{number}]", LossKind.CONTENT, "cannot be carried")
+    with pytest.raises(Refused) as caught:
+        ledger.enforce(Policy.BALANCED)
+    assert str(caught.value) == (
+        "messages[0]: cannot be carried (also messages[1], messages[2], messages[3], messages[4], "
+        "messages[5] and 2 more); refused by the policy balanced, lenient goes on "
+        "(x-dragoman-policy, or that of the route)"
+    )
+
+
 def test_an_empty_ledger_is_never_refused() -> None:
     for policy in Policy:
         Ledger().enforce(policy)

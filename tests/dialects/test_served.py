@@ -160,6 +160,18 @@ def test_outputs_that_do_not_fit(start: Start) -> None:
     assert final(post(gateway, path, {"tool_outputs": given}), False)["status"] == "completed"
 
 
+def test_large_outputs_are_counted_before_they_are_decoded(start: Start) -> None:
+    gateway = start("tokligence")
+    asked = {"model": "chat/sim-tool", "input": "Go.", "tools": TOOLS}
+    response = final(post(gateway, "/v1/responses", asked), False)
+    path = f"/v1/responses/{response['id']}/submit_tool_outputs"
+    many = post(gateway, path, {"tool_outputs": outputs(response), "x": [{}] * 200_000})
+    assert many.status == 413, many.body
+    [output] = outputs(response)
+    given = [{**output, "output": "word " * 150_000}]
+    assert final(post(gateway, path, {"tool_outputs": given}), False)["status"] == "completed"
+
+
 def test_outputs_may_be_submitted_again_when_the_upstream_failed(
     start: Start, simulator: RunningSimulator
 ) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Account, Config, ConfigError, Secret, parse_config
+from dragoman.config import Account, Client, Config, ConfigError, Secret, Storage, parse_config
 from dragoman.config.limits import Limit
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.server.testing import running_gateway
 from tests.gateway.clients import APIS, PATHS, body, completed
 from tests.gateway.conftest import PROTOCOLS, Start, config_for
-from tests.gateway.http import Answer, call
+from tests.gateway.http import KEY, Answer, call
 
 
 def config(simulator: RunningSimulator, *limits: Limit, spare: bool = True) -> Config:
@@ -85,6 +87,22 @@ def test_those_of_a_model(start: Start, simulator: RunningSimulator) -> None:
     for _ in range(2):
         assert ask(gateway, "chat").status == 200
     assert keys(simulator) == ["first", "first"]
+
+
+@pytest.mark.parametrize("window", ["day", "5h", "30m"])
+def test_what_was_used_is_known_after_a_restart(
+    window: str, simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    """Of an account whoever asked, and of no other account."""
+    made = config(simulator, Limit(kind="requests", amount=3, window=window))
+    other = Client(name="other", key=Secret("sk-other"))
+    made = replace(made, clients=(*made.clients, other), storage=Storage(path=str(tmp_path / "s")))
+    for _ in range(2):
+        with running_gateway(made) as gateway:
+            for key in (KEY, "sk-other"):
+                asked = body("chat", "chat/sim-text")
+                assert call(gateway.base_url, "POST", PATHS["chat"], asked, key=key).status == 200
+    assert keys(simulator) == ["first", "first", "first", "spare"]
 
 
 def test_faults_are_named() -> None:

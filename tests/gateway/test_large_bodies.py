@@ -396,6 +396,20 @@ def test_a_gateway_has_large_bodies_worked_on_elsewhere(
 
 
 @pytest.mark.usefixtures("_nothing_here")
+@pytest.mark.parametrize("upstream", ["chat", "messages"])
+def test_and_a_large_conversation_that_is_compacted(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, upstream: str
+) -> None:
+    for name in ("compacting", "users_messages"):
+        monkeypatch.delattr(f"dragoman.responses.conversations.{name}")
+    said = [{"role": "user", "content": f"{number} {'x' * 400}"} for number in range(2000)]
+    made = {"model": f"{upstream}/sim-text", "input": said}
+    answer = call(gateway.base_url, "POST", f"{PATHS['responses']}/compact", made)
+    assert answer.status == 200, answer.body[:500]
+    assert [item["type"] for item in answer.json["output"]] == ["message"] * 2000 + ["compaction"]
+
+
+@pytest.mark.usefixtures("_nothing_here")
 @pytest.mark.parametrize(("api", "upstream"), CELLS)
 def test_and_large_answers(gateway: RunningGateway, api: str, upstream: str) -> None:
     limit = {

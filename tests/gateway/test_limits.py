@@ -864,7 +864,8 @@ def test_what_is_to_be_written_to_a_cache_is_reserved_as_such(
     with serving(made) as (gateway, _):
         text = {"type": "text", "text": "word " * 400}
         marked = {**text, "cache_control": {"type": "ephemeral"}}
-        for part, status in ((text, 200), (marked, 402)):
+        spelled = {**text, "Cache_Control": {"type": "ephemeral"}}
+        for part, status in ((text, 200), (marked, 402), (spelled, 402)):
             asked = {**body("messages", "m"), "messages": [{"role": "user", "content": [part]}]}
             answer = call(gateway.base_url, "POST", PATHS["messages"], asked)
             assert answer.status == status, answer.body

@@ -162,6 +162,34 @@ def test_the_highest_of_several_output_limits_is_reserved(simulator: RunningSimu
     with serving(config(simulator.base_url, tight)) as (gateway, _):
         assert ask(gateway, max_tokens=1, max_completion_tokens=60_000).status == 429
         assert ask(gateway, max_completion_tokens=1, max_tokens=60_000).status == 429
+        assert ask(gateway, max_tokens=1, n_predict=60_000).status == 429
+
+
+def test_every_output_limit_is_lowered(simulator: RunningSimulator) -> None:
+    """Also one that only some servers know, and one that is none to some."""
+    clamping = limit("output_tokens", 900, "day", clamp=True)
+    with serving(config(simulator.base_url, clamping)) as (gateway, _):
+        each: list[dict[str, Any]] = [{"n_predict": 60_000}, {"max_tokens": 10, "n_predict": -1}]
+        for asked in each:
+            ask(gateway, **asked)
+            sent = simulator.last.json
+            assert 0 < sent["n_predict"] <= 900
+            assert 0 < sent.get("max_completion_tokens", sent.get("max_tokens")) <= 900
+
+
+@pytest.mark.parametrize("word", ["web_search", "web_sear\\u0063h"])
+def test_searches_are_reserved_however_their_tool_is_spelled(
+    simulator: RunningSimulator, word: str
+) -> None:
+    price = OwnPrice(model="*", input="1", output="1", search="200")
+    with serving(config(simulator.base_url, limit("cost", "1", "day"), prices=(price,))) as (
+        gateway,
+        _,
+    ):
+        asked = json.dumps(body("responses", "responses/sim-text", tools=[{"type": "WORD"}]))
+        spelled = asked.replace("WORD", word).encode()
+        answer = call(gateway.base_url, "POST", PATHS["responses"], spelled, AUTH)
+        assert answer.status == 429, answer.body
 
 
 def test_text_that_looks_like_a_file_is_reserved_as_text(simulator: RunningSimulator) -> None:
@@ -240,6 +268,7 @@ SPELLINGS: dict[str, list[dict[str, Any]]] = {
         {"stream_options": {"INCLUDE_USAGE": False}},
         {"max_to\N{KELVIN SIGN}ens": 10**6},
         {"Service_Tier": "priority"},
+        {"N_Predict": 10**6},
     ],
     "messages": [
         {"Model": "dear"},

@@ -24,6 +24,7 @@ from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.http import call
 from tests.gateway.limited import PRICE, ask, config, limit, serving
 from tests.gateway.processes import ASKED, gateway_process, until
+from tests.websocket.client import Socket, handshake
 
 OUT = {401: "disabled", 402: "out for"}
 
@@ -152,6 +153,26 @@ def test_a_request_that_is_refused_for_a_loss_names_it(
     assert rows[0]["losses_total"] == lines[0]["losses_total"] > 0
     assert member in json.dumps(detail["losses"])
     assert simulator.requests == []
+
+
+def test_over_a_websocket_both_are_named_as_well(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    made = kept(simulator.base_url, tmp_path, limit("requests", 1, "day"))
+    with serving(made) as (gateway, lines):
+        with Socket(gateway.base_url, handshake(x_dragoman_policy="strict")) as sock:
+            refused = [
+                sock.turn("chat/sim-text", **more)[-1] for more in ({"truncation": "auto"}, {}, {})
+            ]
+        assert [one["type"] for one in refused] == ["error", "response.completed", "error"]
+        eventually(lambda: len(lines) >= 3)
+        eventually(lambda: len(logged(gateway)) >= 3)
+        rows = logged(gateway)
+    by_status = {one["status"]: one for one in lines}
+    assert any(one.startswith("truncation:") for one in by_status[400]["losses"])
+    assert by_status[429]["limit"] == "key:requests:day"
+    assert {one.get("limit") for one in rows if one["status"] == 429} == {"key:requests:day"}
+    assert all(one["losses_total"] for one in rows if one["status"] == 400)
 
 
 def logged(gateway: Any) -> list[dict[str, Any]]:

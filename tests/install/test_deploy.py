@@ -55,6 +55,20 @@ def test_the_image_runs_as_nobody_with_a_health_check() -> None:
     assert not [rest for name, rest in instructions() if name in ("ENV", "ARG") and "KEY" in rest]
 
 
+def test_images_of_others_are_named_by_digest() -> None:
+    """And may be given by who builds and starts them. The gateway's own is built here."""
+    by_digest = r"docker\.io/library/[a-z]+:[\w.-]+@sha256:[0-9a-f]{64}"
+    [base] = [rest for name, rest in instructions() if name == "ARG"]
+    assert re.fullmatch(f"BASE={by_digest}", base)
+    assert {rest.split()[0] for name, rest in instructions() if name == "FROM"} == {"${BASE}"}
+    images = {name: one["image"] for name, one in compose()["services"].items()}
+    for name, image in images.items():
+        if name.startswith("gateway-"):
+            assert image == "${DRAGOMAN_IMAGE:-dragoman:latest}"
+        else:
+            assert re.fullmatch(rf"\${{{name.upper()}_IMAGE:-{by_digest}}}", image)
+
+
 def test_the_health_check_tells_a_gateway_from_nothing() -> None:
     """The very words of the image, at a port of ours."""
     (words,) = re.findall(r"CMD (\[.*\])", last("HEALTHCHECK"))

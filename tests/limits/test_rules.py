@@ -109,7 +109,9 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"amount": -1}, "amount", "whole number"),
     ({"amount": 10**16}, "amount", "whole number"),
     ({"amount": "5"}, "amount", "whole number"),
-    ({"kind": "cost", "amount": 5}, "amount", "as a text"),
+    ({"amount": 5.5}, "amount", "whole number"),
+    ({"kind": "cost", "amount": -5}, "amount", "US dollars"),
+    ({"kind": "cost", "amount": 0.0000001}, "amount", "six decimals"),
     ({"kind": "cost", "amount": "5,00"}, "amount", "US dollars"),
     ({"kind": "cost", "amount": "-5"}, "amount", "US dollars"),
     ({"kind": "cost", "amount": "1e3"}, "amount", "US dollars"),
@@ -166,10 +168,12 @@ def test_limits_that_are_sound() -> None:
         limit_of(window="hour"),
         limit_of(kind="cost", amount="12.50", window="month", zone="Europe/Berlin", clamp=True),
         limit_of(kind="cost", amount="0", window="total"),
+        limit_of(kind="cost", amount=12.5, window="month"),
+        limit_of(kind="cost", amount=3, window="day"),
         limit_of(kind="concurrent", window=None, amount=0, queue_s=1.0),
     ]
     assert list(limit_faults(sound)) == []
-    assert sound[2].units == 12_500_000_000_000
+    assert sound[2].units == sound[4].units == 12_500_000_000_000
 
 
 def test_two_limits_that_count_the_same_are_told() -> None:

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Route, Secret
+from dragoman.config import Config, OwnPrice, Route, Secret
+from dragoman.config import Upstream as Service
 from dragoman.config.limits import Limit
 from dragoman.protocols.refits import efforts_in, output_limit_in, refitted, wants_responses
 from dragoman.protocols.settings import make_capabilities
+from dragoman.serving.learnt import Learnt, key_of
+from dragoman.serving.routing import Router
 from tests.faults.conftest import Over
 from tests.faults.upstream import Upstream, answer, good
 from tests.gateway.clients import APIS, PATHS, body, completed
@@ -20,6 +23,7 @@ from tests.gateway.conftest import config_for
 from tests.gateway.http import Answer, call
 from tests.upstream.servers import Call, Handler
 
+SERVICE = Service(name="u", protocol="openai_chat", base_url="http://127.0.0.1/v1")
 KEY = "key-of-a-particular-server"
 
 EFFORTS: dict[str, tuple[str, tuple[str, ...] | None]] = {
@@ -78,6 +82,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
         "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
         {},
     ),
+    "a value": ("Unsupported value: max_tokens of 90000 is not supported, at most 8192.", {}),
     "no prefill": (
         "This model does not support assistant message prefill. The conversation must end with a "
         "user message.",
@@ -237,6 +242,36 @@ def test_the_limit_of_a_key_is_never_left_out(
         assert [limit_of(json.loads(one.body)) for one in upstream.calls[before:]] == [100]
 
 
+def test_what_one_key_had_refused_changes_no_request_of_another(
+    over: Over, upstream: Upstream
+) -> None:
+    upstream.behaviours[KEY] = refusing(
+        lambda sent: (limit_of(sent) or 0) > 8192, "max_tokens of 90000 is unsupported."
+    )
+    made = config_for(upstream.url, keys=(KEY,))
+    other = replace(made.clients[0], name="other", keys=(Secret("sk-other"),))
+    gateway = over(config=replace(made, clients=(*made.clients, other)))
+    asked = body("chat", "chat/m", max_tokens=90000)
+    assert call(gateway.base_url, "POST", PATHS["chat"], asked).status == 200
+    asked = body("chat", "chat/m", max_tokens=100)
+    told = call(gateway.base_url, "POST", PATHS["chat"], asked, key="sk-other")
+    assert told.status == 200
+    assert limit_of(json.loads(upstream.calls[-1].body)) == 100
+
+
+def test_what_is_learnt_is_bounded() -> None:
+    now = [0.0]
+    learnt = Learnt(lambda: now[0])
+    targets = [Router(Config(upstreams=(SERVICE,))).resolve(f"u/{n}") for n in range(1100)]
+    for target in targets:
+        learnt.learn("me", {key_of(target): {"output_limit": False, "max_output_tokens": 5}})
+    assert [bool(learnt.of("me", one)) for one in targets] == [False] * 76 + [True] * 1024
+    assert learnt.of("me", targets[-1]) == {"output_limit": False}
+    assert learnt.of("you", targets[-1]) == {}
+    now[0] = 3600.0
+    assert learnt.of("me", targets[-1]) == {}
+
+
 @pytest.mark.parametrize("client", APIS)
 def test_a_refusal_that_stays_goes_to_the_client(
     client: str, over: Over, upstream: Upstream
@@ -274,21 +309,28 @@ ELSEWHERE = (
 )
 
 
+def detouring(upstream: Upstream) -> Config:
+    """Models are asked for by the Chat protocol, and where it takes no tools by Responses."""
+    made = config_for(upstream.url, keys=(KEY,), routes=(Route(match="*", upstream="chat"),))
+    upstreams = tuple(
+        replace(one, reasoning_with_tools_via="responses") if one.name == "chat" else one
+        for one in made.upstreams
+    )
+    return replace(made, upstreams=upstreams)
+
+
+def refuses_tools(sent: dict[str, Any]) -> bool:
+    return "messages" in sent and "tools" in sent
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", APIS)
 def test_the_words_of_a_refusal_lead_to_responses(
     client: str, stream: bool, over: Over, upstream: Upstream
 ) -> None:
     assert wants_responses(ELSEWHERE)
-    upstream.behaviours[KEY] = refusing(
-        lambda sent: "messages" in sent and "tools" in sent, ELSEWHERE
-    )
-    made = config_for(upstream.url, keys=(KEY,), routes=(Route(match="*", upstream="chat"),))
-    upstreams = tuple(
-        replace(one, reasoning_with_tools_via="responses") if one.name == "chat" else one
-        for one in made.upstreams
-    )
-    gateway = over(config=replace(made, upstreams=upstreams))
+    upstream.behaviours[KEY] = refusing(refuses_tools, ELSEWHERE)
+    gateway = over(config=detouring(upstream))
     for expected in (["completions", "responses"], ["responses"]):
         upstream.calls.clear()
         asked = body(client, "m", **TOOLS[client], stream=stream)
@@ -298,3 +340,27 @@ def test_the_words_of_a_refusal_lead_to_responses(
     upstream.calls.clear()
     assert call(gateway.base_url, "POST", PATHS[client], body(client, "m")).status == 200
     assert upstream.calls[-1].target.endswith("completions")  # without tools
+
+
+def test_a_detour_is_learnt_once_it_was_of_use(over: Over, upstream: Upstream) -> None:
+    upstream.behaviours[KEY] = refusing(lambda sent: "tools" in sent, ELSEWHERE)
+    gateway = over(config=detouring(upstream))
+    asked = body("chat", "m", **TOOLS["chat"])
+    for _ in range(2):
+        upstream.calls.clear()
+        assert call(gateway.base_url, "POST", PATHS["chat"], asked).status == 400
+        told = [one.target.rpartition("/")[2] for one in upstream.calls]
+        assert told == ["completions", "responses"]
+
+
+def test_a_budget_is_held_to_on_the_detour(over: Over, upstream: Upstream) -> None:
+    """What has no price is not asked for a key with a budget."""
+    upstream.behaviours[KEY] = refusing(refuses_tools, ELSEWHERE)
+    made = detouring(upstream)
+    budget = Limit(kind="cost", amount="5", window="day")
+    clients = (replace(made.clients[0], limits=(budget,)),)
+    price = OwnPrice(model="m", upstream="chat", input="1", output="1")
+    gateway = over(config=replace(made, clients=clients, prices=(price,)))
+    asked = body("chat", "m", max_tokens=9, **TOOLS["chat"])
+    assert call(gateway.base_url, "POST", PATHS["chat"], asked).status == 400
+    assert [one.target.rpartition("/")[2] for one in upstream.calls] == ["completions"]

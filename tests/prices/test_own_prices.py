@@ -28,10 +28,10 @@ upstream = "b"
 """
 
 
-def entry(**fields: str | int) -> str:
+def entry(**fields: str | float) -> str:
     given = {"input": "1", "output": "2"} | fields
     return "[[prices]]\n" + "".join(
-        f"{name} = {value if isinstance(value, int) else repr(value)}\n"
+        f"{name} = {str(value).lower() if isinstance(value, int) else repr(value)}\n"
         for name, value in given.items()
     )
 
@@ -137,6 +137,11 @@ def test_a_list_is_chosen_by_the_address_or_by_name() -> None:
         assert found.charge(upstream, "gpt-5.5", Usage(input=1), 1.8e9).cost == expected
 
 
+def test_dollars_may_be_numbers() -> None:
+    for text in (entry(model="m", input=0.25, output=3), entry(model="m", input="0.25")):
+        assert cost(text, "b", "m", Usage(input=4)) == 10**6
+
+
 def test_the_version_names_own_prices_too() -> None:
     versions = {
         load_prices(parse_config(BASE + text, environ={}).config).version
@@ -148,15 +153,16 @@ def test_the_version_names_own_prices_too() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (entry(model="m", input="1.2345678"), "US dollars as a text"),
-        (entry(model="m", input="-1"), "US dollars as a text"),
-        (entry(model="m", input="free"), "US dollars as a text"),
-        (entry(model="m", input=1), "expected a text"),
+        (entry(model="m", input="1.2345678"), "US dollars such as"),
+        (entry(model="m", input="-1"), "US dollars such as"),
+        (entry(model="m", input="free"), "US dollars such as"),
+        (entry(model="m", input=True), "expected a text"),
+        (entry(model="m", input=0.0000001), "six decimals"),
         (entry(model="m", upstream="c"), "no upstream named c"),
         (entry(model="m") * 2, r"prices\[0\] is the same price"),
         (entry(model="m", above=5), "the usual price of m"),
         (entry(model="m", tier="slow"), "expected one of batch"),
-        (entry(model="m", cached="free"), "US dollars as a text"),
+        (entry(model="m", cached="free"), "US dollars such as"),
         (entry(model="m", since="2027-01-01"), "the usual price of m"),
         (entry(model="m") + entry(model="m", tier="flex", above=5), "without above is missing"),
         (entry(model="m") + entry(model="m", since="soon"), "expected a day such as 2027-01-31"),

@@ -339,26 +339,26 @@ SETTINGS = [
         "cache mark of 30 minutes",
         marked("30m"),
         {"messages": cached("5m")},
-        {"messages[0].content[0]": KNOB},
+        {"messages[0].content[0].prompt_cache_breakpoint": KNOB},
     ),
     Row(
         "cache mark of 30 minutes, as an hour",
         marked("30m"),
         {"messages": cached("1h")},
-        {"messages[0].content[0]": KNOB},
+        {"messages[0].content[0].prompt_cache_breakpoint": KNOB},
         upstream={"cache_ttl_30m_as": "1h"},
     ),
     Row(
         "cache mark of 12 hours",
         marked("12h"),
         {"messages": cached("1h")},
-        {"messages[0].content[0]": KNOB},
+        {"messages[0].content[0].prompt_cache_breakpoint": KNOB},
     ),
     Row(
         "cache mark of 12 hours behind a shorter one",
         marked(None, "12h"),
         {"messages": cached(None, "5m")},
-        {"messages[0].content[1]": KNOB},
+        {"messages[0].content[1].prompt_cache_breakpoint": KNOB},
     ),
     Row(
         "cache unasked", {}, {"cache_control": {"type": "ephemeral"}}, upstream={"auto_cache": True}

@@ -382,7 +382,7 @@ SETTINGS = [
         "cache mark",
         parts(text("x", **MARK)),
         sent.items(sent.user("x")),
-        {PART: KNOB},
+        {f"{PART}.prompt_cache_breakpoint": KNOB},
     ),
     Row(
         "cache mark, for an upstream that takes it",

@@ -48,6 +48,7 @@ def one(content: Any) -> JsonObject:
 
 
 BLOCK = "messages[0].content[0]"
+CACHED = f"{BLOCK}.cache_control"
 
 T = tool("f", SCHEMA, description="d")
 SENT_T = sent.function(description="d", parameters=SCHEMA)
@@ -261,7 +262,7 @@ SETTINGS = [
             **user(text("x", cache_control=EPHEMERAL)),
         },
         {"messages": [sent.system("s"), sent.user("x")]},
-        {"system[0]": KNOB, "cache_control": KNOB, BLOCK: KNOB},
+        {"system[0].cache_control": KNOB, "cache_control": KNOB, CACHED: KNOB},
     ),
     Row(
         "cache mark, for an upstream that takes it",
@@ -273,7 +274,7 @@ SETTINGS = [
         "cache mark for an hour",
         user(text("x", cache_control={**EPHEMERAL, "ttl": "1h"})),
         one([text("x", prompt_cache_breakpoint={"mode": "explicit"})]),
-        {BLOCK: KNOB},
+        {CACHED: KNOB},
         upstream=MARKS,
     ),
     Row(
@@ -283,7 +284,7 @@ SETTINGS = [
             [text("0")]
             + [text(str(n), prompt_cache_breakpoint={"mode": "explicit"}) for n in range(1, 5)]
         ),
-        {BLOCK: KNOB},
+        {CACHED: KNOB},
         upstream=MARKS,
     ),
     Row(

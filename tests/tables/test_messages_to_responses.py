@@ -76,6 +76,7 @@ def sent_looped(*found: JsonObject) -> JsonObject:
 
 X = sent.items(sent.user("x"))
 BLOCK = "messages[0].content[0]"
+CACHED = f"{BLOCK}.cache_control"
 
 OWN_STATE = Sealer().seal(Reasoning(parts=("t",), opaque=Opaque(R, "E", "rs_1")))
 
@@ -94,7 +95,7 @@ MESSAGES = [
         "system with a cache mark nobody takes",
         {"system": [text("a"), text("b", cache_control=EPHEMERAL)]},
         sent.items(sent.message("developer", [sent.text("a"), sent.text("b")]), SENT_HI),
-        {"system[1]": KNOB},
+        {"system[1].cache_control": KNOB},
     ),
     Row(
         "the billing header of Claude Code",
@@ -453,20 +454,20 @@ SETTINGS = [
         "cache marks",
         {"cache_control": EPHEMERAL, **user(text("x", cache_control=EPHEMERAL))},
         X,
-        {"cache_control": KNOB, BLOCK: KNOB},
+        {"cache_control": KNOB, CACHED: KNOB},
     ),
     Row(
         "cache mark for an hour, for an upstream that takes marks",
         user(text("x", cache_control={**EPHEMERAL, "ttl": "1h"})),
         sent.parts(sent.text("x", **EXPLICIT)),
-        {BLOCK: KNOB},
+        {CACHED: KNOB},
         upstream=MARKS,
     ),
     Row(
         "five cache marks",
         user(*(text(str(n), cache_control=EPHEMERAL) for n in range(5))),
         sent.parts(sent.text("0"), *(sent.text(str(n), **EXPLICIT) for n in range(1, 5))),
-        {BLOCK: KNOB},
+        {CACHED: KNOB},
         upstream=MARKS,
     ),
     Row(

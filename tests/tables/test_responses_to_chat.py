@@ -568,7 +568,7 @@ SETTINGS = [
         },
     ),
     Row("a word for a number", {"temperature": "[undefined]"}, invalid="temperature"),
-    Row("cache mark", parts(text("x", **MARK)), X, {PART: KNOB}),
+    Row("cache mark", parts(text("x", **MARK)), X, {f"{PART}.prompt_cache_breakpoint": KNOB}),
     Row(
         "cache mark, for an upstream that takes it",
         parts(text("x", **MARK)),

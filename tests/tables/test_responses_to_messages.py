@@ -494,7 +494,7 @@ SETTINGS = [
         "cache mark of 12 hours",
         parts(text("x", prompt_cache_breakpoint={"mode": "explicit", "ttl": "12h"})),
         one(sent.text("x", cache_control={"type": "ephemeral", "ttl": "1h"})),
-        {PART: KNOB},
+        {f"{PART}.prompt_cache_breakpoint": KNOB},
     ),
     Row("stream", {"stream": True}, {"stream": True}),
 ]

@@ -220,7 +220,12 @@ def check_json(incoming: IncomingRequest) -> None:
 
 
 def _unknown() -> Refusal:
-    return Refusal(401, "unauthenticated", "A key of the administration is needed.")
+    return Refusal(
+        401,
+        "unauthenticated",
+        "An admin key is needed: `key` of [admin], or one that `dragoman admin add` made, as "
+        "Authorization: Bearer KEY.",
+    )
 
 
 def _cookie_of(incoming: IncomingRequest) -> bytes | None:

@@ -59,10 +59,12 @@ DocumentSource: TypeAlias = Base64 | Url | FileId | PlainText | Nested
 class CacheMark(Struct, frozen=True):
     """The prompt up to and including this block should be cached.
 
-    `ttl` is the client's word for the lifetime ("5m", "30m", "1h", "12h") or None.
+    `ttl` is the client's word for the lifetime ("5m", "30m", "1h", "12h") or None, `member` the
+    member of the block that has the mark.
     """
 
     ttl: str | None = None
+    member: str = "cache_control"
 
 
 class Opaque(Struct, frozen=True):

@@ -17,6 +17,9 @@ from dragoman.canonical.errors import Fault, FaultKind, Refused
 UNSUPPORTED = "unsupported_by_upstream"
 """Error code of a request refused for a loss, unless the loss names a better one."""
 
+_MOST_NAMED = 6
+"""Losses that the message of a refused request names; others are counted."""
+
 
 class LossKind(StrEnum):
     """How much a loss matters."""
@@ -118,11 +121,15 @@ class Ledger:
         refused = tuple(loss for loss in self._losses.values() if not _allowed(loss, policy))
         if refused:
             first = refused[0]
-            others = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+            also = ", ".join(loss.path for loss in refused[1:_MOST_NAMED])
+            if len(refused) > _MOST_NAMED:
+                also += f" and {len(refused) - _MOST_NAMED} more"
+            also = f" (also {also})" if also else ""
             raise Refused(
                 Fault(
                     FaultKind.INVALID_REQUEST,
-                    f"{first.path}: {first.detail}{others}",
+                    f"{first.path}: {first.detail}{also}; refused by the policy "
+                    f"{policy.value}, lenient goes on (x-dragoman-policy, or that of the route)",
                     param=first.path,
                     code=first.code,
                 ),

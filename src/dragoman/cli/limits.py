@@ -147,7 +147,7 @@ def _calendar(limit: Limit) -> str:
     return zone if limit.anchor is None else f"{zone} {limit.anchor}"
 
 
-def _amount(limit: Limit, amount: int | str) -> str:
+def _amount(limit: Limit, amount: float | str) -> str:
     return f"${amount}" if limit.kind == "cost" else str(amount)
 
 

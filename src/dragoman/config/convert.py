@@ -16,6 +16,7 @@ from msgspec.structs import FieldInfo
 from dragoman.canonical.options import Extensible
 from dragoman.config.access_rules import NonEmpty
 from dragoman.config.files import BadFileName, FileText, read_file
+from dragoman.config.limits import number_text
 from dragoman.config.removed import REMOVED
 from dragoman.config.secret import Secret, SecretError
 from dragoman.config.toml_lines import Path
@@ -101,6 +102,12 @@ class Converter:
                 return self._lookup.read(msgspec.convert(value, NonEmpty))
             if isinstance(value, float) and not math.isfinite(value):
                 raise msgspec.ValidationError("Expected a number that is finite")
+            if (
+                _may_be_number(kind)
+                and isinstance(value, int | float)
+                and not isinstance(value, bool)
+            ):
+                value = number_text(value)
             converted = msgspec.convert(value, kind)
             if type(converted) is str and (known := registered(kind)) and converted not in known:
                 raise msgspec.ValidationError("Expected a name that is registered")
@@ -205,7 +212,8 @@ _WORDS = (
     (" | null`", "`"),
     ("`str` of length >= 1", "a text that is not empty"),
     ("`str`", "a text"),
-    ("`int | str`", "a whole number or a text"),
+    ("`float | str`", "a number or a text"),
+    ("`int | float | str`", "a number or a text"),
     ("`int`", "a whole number"),
     ("`float`", "a number"),
     ("`bool`", "true or false"),
@@ -219,9 +227,20 @@ _WORDS = (
 
 
 def _description(kind: Any) -> str | None:
+    meta = _meta(kind)
+    return None if meta is None else meta.description
+
+
+def _may_be_number(kind: Any) -> bool:
+    """Whether a text may be written as a number (`number` of its `Meta`)."""
+    meta = _meta(kind)
+    return meta is not None and "number" in (meta.extra or {})
+
+
+def _meta(kind: Any) -> msgspec.Meta | None:
     optional = get_origin(kind) in (Union, types.UnionType)
     for arm in get_args(kind) if optional else (kind,):
         for part in get_args(arm)[1:] if get_origin(arm) is Annotated else ():
             if isinstance(part, msgspec.Meta):
-                return part.description
+                return part
     return None

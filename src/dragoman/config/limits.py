@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, force_setattr
 
 from dragoman.config.windows import WindowError, parse_window
 
@@ -51,8 +51,8 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     kind: LimitKind
     """What is counted. `tokens` are input and output tokens together; `concurrent` are requests in
     flight."""
-    amount: int | str
-    """The most that may be used; a cost in US dollars as a text, `"12.50"`. 0 allows nothing."""
+    amount: int | float | str
+    """The most that may be used; a cost in US dollars, `12.5` or `"12.50"`. 0 allows nothing."""
     window: Annotated[str, Meta(min_length=1)] | None = None
     """Rolling (`30s`, `1m`, `5h`, `7d`), of the calendar (`hour`, `day`, `week`, `month`), or
     `total` for all time. Not for `concurrent`."""
@@ -93,11 +93,18 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     left, `open` without this limit. No effect on a single machine."""
     since: Annotated[datetime, Meta(tz=True)] | None = None
     """Usage before this time is not counted. Set by `dragoman limit reset`."""
-    granted: int | str | None = None
+    granted: int | float | str | None = None
     """Additional amount until `granted_until`, in the same form as `amount`. `dragoman limit grant`
     sets both."""
     granted_until: Annotated[datetime, Meta(tz=True)] | None = None
     """When `granted` ends."""
+
+    def __post_init__(self) -> None:
+        if self.kind == "cost":
+            for field in ("amount", "granted"):
+                value = getattr(self, field)
+                if isinstance(value, int | float):
+                    force_setattr(self, field, number_text(value))
 
     @property
     def units(self) -> int:
@@ -114,7 +121,7 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         """When a grant ends, in Unix seconds; 0 if there is none."""
         return 0.0 if self.granted_until is None else self.granted_until.timestamp()
 
-    def _in_units(self, amount: int | str) -> int:
+    def _in_units(self, amount: float | str) -> int:
         return int(Decimal(amount) * _PICO) if self.kind == "cost" else int(amount)
 
     @property
@@ -136,6 +143,11 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         if self.subscriptions != "count":
             return (*counted, self.subscriptions)
         return counted if self.weights is None else (*counted, self.weights)
+
+
+def number_text(number: float) -> str:
+    """A number as it is written, without an exponent."""
+    return f"{Decimal(repr(number)):f}"
 
 
 _OF_ZONE = ("hour", "day", "week", "month")
@@ -192,15 +204,13 @@ def _faults(limit: Limit) -> Iterator[tuple[str, str]]:
 _BARE = Limit(kind="requests", amount=0)
 
 
-def _amount_faults(limit: Limit, field: str, amount: int | str) -> Iterator[tuple[str, str]]:
+def _amount_faults(limit: Limit, field: str, amount: float | str) -> Iterator[tuple[str, str]]:
     if isinstance(amount, int):
         if not 0 <= amount <= MOST:
             yield field, f"expected a whole number from 0 to {MOST}"
-        elif limit.kind == "cost":
-            yield field, 'expected US dollars as a text such as "12.50"'
-    elif limit.kind != "cost":
+    elif limit.kind != "cost" or isinstance(amount, float):
         yield field, "expected a whole number"
     elif not _DOLLARS.match(amount):
-        yield field, 'expected US dollars as a text such as "12.50", with at most six decimals'
+        yield field, "expected US dollars such as 12.50, with at most six decimals"
     elif Decimal(amount) > MOST_DOLLARS:
         yield field, f"expected {MOST_DOLLARS} US dollars at most"

@@ -246,7 +246,8 @@ Dollars = Annotated[
     str,
     Meta(
         pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})?\Z",
-        description='US dollars as a text such as "0.20", with at most six decimals',
+        description="US dollars such as 0.20, with at most six decimals",
+        extra={"number": True},
     ),
 ]
 
@@ -270,7 +271,7 @@ class OwnPrice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     upstream: Name | None = None
     """Name of the upstream with this price; absent: all."""
     input: Dollars
-    """US dollars for a million input tokens, `"0.20"`; `"0"` for free."""
+    """US dollars for a million input tokens, `0.2` or `"0.20"`; 0 for free."""
     output: Dollars
     """The same for output tokens."""
     cached: Dollars | None = None

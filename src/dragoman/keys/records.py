@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -46,6 +46,11 @@ class StoredTeam(Struct, frozen=True, kw_only=True):
     created: float
     rules: AccessRules = AccessRules()
     removed: float | None = None
+
+
+ACCOUNT: Final = "account\n"
+"""What the name begins with under which the limits of an account are kept: those of keys have no
+line ends."""
 
 
 class UsedInHour(Struct, frozen=True):
@@ -110,7 +115,8 @@ class KeyStore(AuditLog, Protocol):
 
     def used(self, name: str, since: float, *, is_team: bool = False) -> Sequence[UsedInHour]:
         """What the key of this name has used, or all keys while they were in the team of this name,
-        in the hours that begin at `since` (Unix seconds) or later, in their order."""
+        in the hours that begin at `since` (Unix seconds) or later, in their order. After `ACCOUNT`,
+        the name is that of an account: what was used of it."""
 
     def users(self, since: float, *, is_team: bool = False) -> frozenset[str]:
         """Names of the keys, or of the teams, for which `used` returns anything."""

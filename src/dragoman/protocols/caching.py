@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
+
+from dragoman.protocols.raw import hides_words
 
 _MARK: Final = b'"cache_control"'
 _AN_HOUR: Final = b'"1h"'
-_ESCAPED: Final = re.compile(rb"\\u00[2-7]")
-"""Letters that need not be escaped, which may hide a mark."""
 
 
 def marked_writes(body: bytes) -> tuple[bool, bool]:
     """The function behind `Endpoint.cache_writes` where parts of a prompt are marked with
-    `cache_control`. Where letters are escaped that need not be, it may ask for both."""
-    if _ESCAPED.search(body) is not None:
+    `cache_control`, in whatever case. Where letters are escaped that need not be, it may ask for
+    both."""
+    if hides_words(body):
         return True, True
-    written = _MARK in body
+    written = _MARK in body or _MARK in body.lower()
     return written, written and _AN_HOUR in body

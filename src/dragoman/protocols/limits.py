@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from msgspec import Raw
 
@@ -28,12 +28,15 @@ def within(
 
 
 def highest_of(*names: str) -> Callable[[Mapping[str, Raw]], int | None]:
-    """The function behind `Endpoint.limits` where these top-level members set output limits."""
+    """The function behind `Endpoint.limits` where these top-level members set output limits. A
+    negative one is none to some servers, whatever stands beside it."""
 
     def highest(members: Mapping[str, Raw]) -> int | None:
         most = -1
         for name in names:
             one = whole(members.get(name))
+            if one is not None and one < 0:
+                return None
             if one is not None and one > most:
                 most = one
         return most if most >= 0 else None
@@ -41,12 +44,15 @@ def highest_of(*names: str) -> Callable[[Mapping[str, Raw]], int | None]:
     return highest
 
 
-def lowered_to(*names: str) -> Callable[[Mapping[str, Raw], int], Mapping[str, Raw]]:
+def lowered_to(
+    *names: str, also: Collection[str] = ()
+) -> Callable[[Mapping[str, Raw], int], Mapping[str, Raw]]:
     """The function behind `Endpoint.limited` where these top-level members set output limits; the
-    first is set where none is."""
+    first is set where none is. Those in `also` are limits to some servers only."""
 
     def lowered(members: Mapping[str, Raw], most: int) -> Mapping[str, Raw]:
-        given = [name for name in names if name in members] or names[:1]
+        given = [name for name in names if name in members] or list(names[:1])
+        given += [name for name in also if name in members]
         changed = {}
         for name in given:
             asked = whole(members.get(name))

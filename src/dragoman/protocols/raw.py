@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -80,6 +81,15 @@ def holds(raw: Raw | None, word: bytes) -> bool:
     """Whether the text of a value has this word, such as a name in quotation marks: a string that
     quotes it has it with backslashes."""
     return raw is not None and word in bytes(raw)
+
+
+def hides_words(text: bytes) -> bool:
+    """Whether JSON text has escaped digits, letters or underscores, which no encoder writes: a word
+    that is looked for may be spelled so."""
+    return _ESCAPED.search(text) is not None
+
+
+_ESCAPED = re.compile(rb"\\u00(?:3\d|[457]|6[1-9a-fA-F])")
 
 
 def settled(content: Raw | None, without: bytes = b"") -> bytes:

@@ -26,6 +26,7 @@ _OF_LIMIT = re.compile(
     r".{0,60}(?:unsupported|unrecognized|unknown|not (?:supported|permitted|allowed))",
     re.IGNORECASE | re.DOTALL,
 )
+_OF_VALUE = re.compile(r"\bvalues?\b|at most|maximum|exceed|too large", re.IGNORECASE)
 _A_LIMIT = re.compile(r"\b(?:max_completion_tokens|max_output_tokens|max_tokens)\b", re.IGNORECASE)
 _OTHER_LIMIT = re.compile(r"use\W+(max_completion_tokens|max_tokens)\b", re.IGNORECASE)
 _OF_LAST_TURN = re.compile(
@@ -79,7 +80,7 @@ def refitted(message: str, capabilities: Capabilities) -> Mapping[str, Any]:
         return {"final_assistant": False}
     if _OF_FORCED_TOOL.search(message):
         return {"thinks_unasked": True}
-    limit = _OF_LIMIT.search(message)
+    limit = None if _OF_VALUE.search(message) else _OF_LIMIT.search(message)
     named = set(_A_LIMIT.findall(message))
     if limit is not None and (len(named) == 1 or _OTHER_LIMIT.search(message)):
         other = _OTHER_LIMIT.search(message)

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra
-from dragoman.protocols.raw import holds
+from dragoman.protocols.raw import hides_words
 
 CONTEXT_SIZES: Final = ("low", "medium", "high")
 """The amount of search results given to the model (OpenAI)."""
@@ -34,5 +34,6 @@ def read_location(value: Any, path: str, extras: list[Extra]) -> dict[str, str] 
 
 def asks_search(members: Mapping[str, Raw]) -> bool:
     """The function behind `Endpoint.searches`: whether a client's members allow the vendor's web
-    search, as a tool or as Chat has it."""
-    return "web_search_options" in members or holds(members.get("tools"), b"web_search")
+    search, as a tool or as Chat has it. Where letters are escaped that need not be, they may."""
+    tools = bytes(members.get("tools", b""))
+    return "web_search_options" in members or b"web_search" in tools or hides_words(tools)

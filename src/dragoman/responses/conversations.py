@@ -21,6 +21,7 @@ from dragoman.edge.continuation import Continuation
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_responses.compaction import compacting, users_messages
 from dragoman.protocols.openai_responses.conversations import (
     GivenItems,
     given_items,
@@ -33,9 +34,14 @@ from dragoman.protocols.openai_responses.conversations import (
     with_stored,
 )
 from dragoman.protocols.raw import join_list, join_object, split_list, split_object
-from dragoman.responses.large_body_tasks import items_given
+from dragoman.responses.large_body_tasks import (
+    compacting_body,
+    items_given,
+    messages_said,
+    outputs_submitted,
+)
 from dragoman.responses.response_store import ResponseStoreThread
-from dragoman.serving.large import LargeBodies
+from dragoman.serving.large import LargeBodies, is_large
 from dragoman.serving.recorder import AnswerRecorder
 from dragoman.serving.routing import Target
 from dragoman.sse import Frame, encode, last_event
@@ -357,6 +363,37 @@ class StoredConversations:
             own, body = await self._large.work(items_given, request)
             return None if own is None else replace(own, body=body)
         return given_items(request.members.get("input"))
+
+    async def compacting(self, request: ClientRequest) -> bytes:
+        """The body of a request that only compacts, as that of one for an answer.
+
+        Raises:
+            DragomanError: as `compacting` of the protocol, or TOO_LARGE.
+        """
+        if request.is_large:
+            return (await self._large.work(compacting_body, request))[1]
+        return to_json(compacting(request.members))
+
+    async def said(self, request: ClientRequest) -> bytes:
+        """The messages of the user in a request, as `users_messages`.
+
+        Raises:
+            DragomanError: TOO_LARGE.
+        """
+        if request.is_large:
+            return (await self._large.work(messages_said, request))[1]
+        return users_messages(request.members)
+
+    async def submitted(self, body: bytes, waiting: Mapping[str, str]) -> tuple[bool, bytes]:
+        """Whether a stream is asked for, and the items that answer the `waiting` calls, as
+        `outputs_submitted`.
+
+        Raises:
+            DragomanError: as there, or TOO_LARGE.
+        """
+        if is_large(body):
+            return await self._large.run(outputs_submitted, body, waiting)
+        return outputs_submitted(body, waiting)
 
     async def _with_members(
         self,

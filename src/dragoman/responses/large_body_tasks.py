@@ -1,11 +1,26 @@
-"""What is looked for in large bodies of requests that are stored, in another process."""
+"""What is looked for in large bodies that are stored or compacted, in another process."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
-from dragoman.protocols.openai_responses.conversations import GivenItems, given_items
-from dragoman.serving.large_body_tasks import MOST_VALUES, Source, request_of, too_large
+from dragoman.protocols.base import to_json
+from dragoman.protocols.fields import decode_object
+from dragoman.protocols.openai_responses.compaction import compacting, users_messages
+from dragoman.protocols.openai_responses.conversations import (
+    GivenItems,
+    given_items,
+    outputs_as_items,
+)
+from dragoman.serving.large_body_tasks import (
+    MOST_VALUES,
+    Source,
+    holds_more_values,
+    request_of,
+    too_large,
+)
 
 
 def items_given(body: bytes, source: Source) -> tuple[GivenItems | None, bytes]:
@@ -20,3 +35,31 @@ def items_given(body: bytes, source: Source) -> tuple[GivenItems | None, bytes]:
     if len(given.ids) + len(given.references) > MOST_VALUES:
         raise too_large(f"The input contains more than {MOST_VALUES} ids.")
     return replace(given, body=b""), given.body
+
+
+def compacting_body(body: bytes, source: Source) -> tuple[None, bytes]:
+    """The body of a request that only compacts, as that of one for an answer.
+
+    Raises:
+        InvalidRequest: as `compacting`.
+    """
+    return None, to_json(compacting(request_of(body, source).members))
+
+
+def messages_said(body: bytes, source: Source) -> tuple[None, bytes]:
+    """The messages of the user in a request, as `users_messages`."""
+    return None, users_messages(request_of(body, source).members)
+
+
+def outputs_submitted(body: bytes, waiting: Mapping[str, str]) -> tuple[bool, bytes]:
+    """Whether a stream is asked for by a body of `submit_tool_outputs`, and the items that answer
+    the `waiting` calls.
+
+    Raises:
+        InvalidRequest: as `outputs_as_items`.
+        DragomanError: TOO_LARGE.
+    """
+    if holds_more_values(body, MOST_VALUES):
+        raise too_large(f"The body holds more than {MOST_VALUES} values.")
+    given = decode_object(body)
+    return given.get("stream") is True, to_json(outputs_as_items(given, waiting))

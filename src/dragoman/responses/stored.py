@@ -18,12 +18,11 @@ from dragoman.edge.continuation import Continuation
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
 from dragoman.protocols.base import to_json
-from dragoman.protocols.fields import JsonObject, decode_object
-from dragoman.protocols.openai_responses.compaction import compacted, compacting
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_responses.compaction import compacted
 from dragoman.protocols.openai_responses.conversations import (
     MOST_LISTED,
     named_item,
-    outputs_as_items,
     page,
     waiting_calls,
 )
@@ -104,14 +103,17 @@ class StoredResponses:
             ClientGone: the client left.
         """
         asked = await self._resolver.read(incoming)
-        request = asked.with_body(to_json(compacting(asked.members)))
+        made = await self._conversations.compacting(asked)
+        request = await self._resolver.read(incoming, made)
+        request.mended = request.mended or asked.mended
+        del asked, made
         plan = self._resolver.resolve(incoming, request, caller, record)
         target, options = plan.target, plan.settings_for(incoming).options
         if not is_left_to(target.upstream, options):
             request, _ = await self._conversations.with_history(
                 request, caller, target, answered=False
             )
-        recorder = _CompactionRecorder(request.member("input"))
+        recorder = _CompactionRecorder(await self._conversations.said(request))
         await self._exchange.serve(incoming, caller, record, request, recorder)
 
     async def _answering(
@@ -268,21 +270,21 @@ class StoredResponses:
         Raises:
             DragomanError: it is not there, waits for nothing, or not for these outputs.
         """
-        body = await incoming.body(self._most_bytes)
-        given = decode_object(body)
         stored = await self._found(name, caller)
         response: JsonObject = msgspec.json.decode(stored.response)
         waiting = waiting_calls(response.get("output") or [])
         if not waiting or "required_action" not in response:
             raise InvalidRequest.at("", f"Response '{name}' does not wait for tool outputs.")
+        body = await incoming.body(self._most_bytes)
+        stream, items = await self._conversations.submitted(body, waiting)
         follow_up = {
             **{key: response[key] for key in _CARRIED if response.get(key) is not None},
-            "input": outputs_as_items(given, waiting),
+            "input": msgspec.Raw(items),
             "previous_response_id": name,
-            "stream": given.get("stream") is True,
+            "stream": stream,
             "store": True,
         }
-        request = ClientRequest("openai_responses", to_json(follow_up))
+        request = await self._resolver.read(incoming, to_json(follow_up))
         responses = self._conversations.responses
         assert responses is not None
         if not await responses.ask(lambda store: store.claim(name, caller.name, True)):
@@ -315,12 +317,13 @@ class StoredResponses:
 
 
 class _CompactionRecorder(AnswerRecorder):
-    """Makes the answer to a request that only compacts of a response; `given` are the items."""
+    """Makes the answer to a request that only compacts of a response; `said` are the messages of
+    the user, as a JSON array."""
 
-    __slots__ = ("_given",)
+    __slots__ = ("_said",)
 
-    def __init__(self, given: list[Any]) -> None:
-        self._given = given
+    def __init__(self, said: bytes) -> None:
+        self._said = said
 
     async def begun(self, account: str, answer_id: str) -> None:
         """Nothing is recorded."""
@@ -331,7 +334,7 @@ class _CompactionRecorder(AnswerRecorder):
         Raises:
             UpstreamError: there is no compaction in it.
         """
-        return to_json(compacted(jsontext.decode(body), self._given))
+        return to_json(compacted(jsontext.decode(body), self._said))
 
     async def stream(self, data: bytes) -> bytes:
         """The events as they are: there is no stream of this answer."""

@@ -19,6 +19,7 @@ from dragoman.prices.rates import dollars
 from dragoman.serving.affinity import NO_KEYS
 from dragoman.serving.attempts import Attempts
 from dragoman.serving.large import LargeBodies
+from dragoman.serving.learnt import NOTHING, Corrected
 from dragoman.serving.limits.responses import budget_headers
 from dragoman.serving.limits.use import amounts_spent
 from dragoman.serving.plan import Plan
@@ -53,6 +54,8 @@ class RequestContext:
     - `stream` is the answer that the client is sent, once it has begun. `call` and `request`, which
       hold the bodies, are released then, or once more than thoughts was sent where another account
       may go on from these: a stream may be long. `asked` is how much they asked.
+    - `corrected` is what refusals have corrected of capabilities, by target, since the request was
+      first translated for its plan.
     - `on_settled` is called once all is known that the request used, if it is set.
     - `thought` are the first events of an answer that broke off while it only thought.
     """
@@ -63,6 +66,7 @@ class RequestContext:
         "attempts",
         "call",
         "caller",
+        "corrected",
         "delivery",
         "fell_back",
         "has_choice",
@@ -100,6 +104,7 @@ class RequestContext:
         self.recorder = recorder
         self.delivery: Delivery | None = None
         self.stream: AnswerStream | None = None
+        self.corrected: Corrected
         self.outcome = Outcome()
         self.reading: AnswerStream | None = None
         self.is_called = False
@@ -112,6 +117,7 @@ class RequestContext:
         """Send the request where `plan` leads, translated as in `call`."""
         self.plan = plan
         self.call = call
+        self.corrected = NOTHING
         self.fell_back = is_fallback
         self.keys, self.has_choice = NO_KEYS, False
         self.ledger = call.ledger
@@ -119,6 +125,12 @@ class RequestContext:
         record.upstream, record.upstream_model = target.upstream.name, target.model
         if self.delivery is not None:
             self.update_headers()
+
+    def said(self) -> bytes:
+        """What the client had a part in of all that the upstream was sent."""
+        return b"\n".join(
+            [self.call.body, self.plan.target.model.encode(), *self.incoming.headers.values()]
+        )
 
     @property
     def only(self) -> str:

@@ -51,17 +51,18 @@ from dragoman.serving.failures import (
     Failure,
     failed_call,
     is_about_reasoning,
+    quotes,
     refused,
     unusable,
 )
 from dragoman.serving.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.serving.idempotency import key_for
 from dragoman.serving.large import LargeBodies
-from dragoman.serving.learnt import corrected
+from dragoman.serving.learnt import NOTHING, corrected, key_of
 from dragoman.serving.limits.admission import Admission, capped
 from dragoman.serving.plan import POLICY, Plan
 from dragoman.serving.recorder import AnswerRecorder
-from dragoman.serving.resolver import RequestResolver
+from dragoman.serving.resolver import TOOLS, RequestResolver
 from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.serving.upstreams import Upstreams
 from dragoman.translation import Call, ClientRequest
@@ -239,7 +240,7 @@ class Exchange:
         settings = plan.settings
         if POLICY in context.incoming.headers:
             settings = plan.settings_for(context.incoming)
-        if known := self.resolver.learnt.of(plan.target):
+        if known := self.resolver.learnt.of(context.caller.name, plan.target):
             settings = corrected(settings, _without_limit_needed(context, known))
         request, upstream = context.request, plan.upstream.protocol
         if request.is_large:
@@ -334,8 +335,11 @@ class Exchange:
         around = self.resolver.around(context.caller, context.request, plan, words)
         if around is None:
             return gave_up
+        if self._admission.refuses_target(context.record, around.target, around.prices):
+            return gave_up
         try:
             await self._follow(context, around)
+            context.corrected = {key_of(plan.target): {TOOLS: False}}
             return await self._try_accounts(context, ())
         except InvalidRequest:
             return gave_up
@@ -371,6 +375,8 @@ class Exchange:
             except Failure as failure:
                 if failure.by_model:
                     context.note_in_vain(lease)
+                elif quotes(failure.symptom, plan.accounts.rules, context.said):
+                    failure.symptom = replace(failure.symptom, is_quoted=True)
                 context.forget_attempt()
                 if attempts is None:
                     attempts = self._attempts(context, following)
@@ -450,7 +456,6 @@ class Exchange:
             # Else there is no other account that reasoning could be of.
             dropped = await self._conversations.drop_foreign_reasoning(context, lease)
         repeated = False
-        corrections: dict[str, Any] = {}
         while True:
             context.record.sent_at = time.perf_counter()
             context.record.bytes_up, context.record.bytes_down = len(context.call.body), 0
@@ -466,8 +471,8 @@ class Exchange:
                     if not 200 <= answer.status < 300:
                         body = builder.mask.error(await read_error(answer))
                         raise refused(context.call.codec, answer.status, answer.headers, body)
-                    if corrections:
-                        self.resolver.learnt.learn(context.plan.target, corrections)
+                    if context.corrected:
+                        self.resolver.learnt.learn(context.caller.name, context.corrected)
                     if context.delivery is None:
                         await deliver_whole(context, lease, answer, builder.mask)
                     else:
@@ -490,23 +495,23 @@ class Exchange:
                     repeated = await self._conversations.drop_all_reasoning(context, dropped)
                     if not repeated:
                         raise
-                elif not await self._refit(context, failure, corrections):
+                elif not await self._refit(context, failure):
                     raise
                 elif dropped:
                     dropped = await self._conversations.drop_foreign_reasoning(context, lease)
 
-    async def _refit(
-        self, context: RequestContext, failure: Failure, corrections: dict[str, Any]
-    ) -> bool:
-        """Write a refused request anew, as the refusal says that the upstream takes it, and add
-        that to the `corrections`. False if it says nothing new, or the request stays the same."""
+    async def _refit(self, context: RequestContext, failure: Failure) -> bool:
+        """Write a refused request anew, as the refusal says that the upstream takes it. False if it
+        says nothing new, or the request stays the same."""
         if failure.fault.kind not in _REFITTED:
             return False
         call = context.call
         values = _without_limit_needed(
             context, refitted(failure.fault.message, call.settings.capabilities)
         )
-        if values.keys() <= corrections.keys():
+        key = key_of(context.plan.target)
+        before = context.corrected.get(key, NOTHING)
+        if values.keys() <= before.keys():
             return False
         settings = corrected(call.settings, values)
         try:
@@ -519,7 +524,7 @@ class Exchange:
         again.request_id, again.response_id = call.request_id, call.response_id
         context.call, context.ledger = again, again.ledger
         context.update_headers()
-        corrections.update(values)
+        context.corrected = {**context.corrected, key: {**before, **values}}
         return True
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from msgspec.structs import replace
 
+from dragoman.accounts.decide.decisions import fitting
 from dragoman.accounts.decide.rules import RuleSet
 from dragoman.accounts.decide.symptoms import (
     UNREACHABLE,
@@ -20,7 +22,7 @@ from dragoman.accounts.pool import NoAccount
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.finish import UNKNOWN_FINISH
 from dragoman.canonical.tools import UNUSABLE_ARGUMENTS
-from dragoman.protocols.base import Codec
+from dragoman.protocols.base import Codec, to_json
 from dragoman.upstream.errors import (
     BodyTooLarge,
     CallError,
@@ -147,6 +149,22 @@ def unusable(fault: Fault) -> Failure:
     """The failure of an answer with status 200 that is an error, or unusable."""
     by_model = fault.code in _BY_MODEL
     return Failure(fault, symptom_of_fault(fault, time.time()), by_model=by_model)
+
+
+def quotes(symptom: Symptom, rules: RuleSet, said: Callable[[], bytes]) -> bool:
+    """Whether the text by which a rule judges an error is in the request, of which `said` gives
+    what its client had a part in: upstreams quote values that they refuse."""
+    rule = fitting(symptom, rules.rules)
+    found = [] if rule is None else [text for text in rule.texts if text in symptom.text]
+    if not found:
+        return False
+    own = said().lower()
+    return _ESCAPED.search(own) is not None or all(to_json(text)[1:-1] in own for text in found)
+
+
+_ESCAPED = re.compile(rb"\\u(?:00(?:20|[46][1-9a-f]|[57][0-9a])|212a)|\xe2\x84\xaa")
+"""Letters and spaces that are escaped in JSON, which no encoder does by itself, and the Kelvin
+sign, whose lower case is a k."""
 
 
 def is_about_reasoning(codec: Codec, failure: Failure) -> bool:

@@ -17,7 +17,7 @@ MOST_VALUES = 1_000_000
 """Values that a body may hold, counted by its commas and the beginnings of its objects and lists.
 Each takes some 300 bytes of memory while the body is translated."""
 
-_TOOLS = "tools_without_reasoning"
+TOOLS = "tools_without_reasoning"
 """The capability of targets whose requests with tools do not all take the detour."""
 
 _LONGEST_MODEL = 1024
@@ -70,7 +70,7 @@ class RequestResolver:
                 if not caller.allows(other):
                     raise model_not_found(other)
         if plan.detour is not None:
-            tools_alone = not self.learnt.of(plan.target).get(_TOOLS, True)
+            tools_alone = not self.learnt.of(caller.name, plan.target).get(TOOLS, True)
             if takes_detour(plan.target, request, tools_alone=tools_alone):
                 plan = self._plans.detoured(caller, model, plan.detour)
         target = plan.target
@@ -89,5 +89,4 @@ class RequestResolver:
         """
         if plan.detour is None or not wants_responses(refusal):
             return None
-        self.learnt.learn(plan.target, {_TOOLS: False})
         return self._plans.detoured(caller, request.model, plan.detour)

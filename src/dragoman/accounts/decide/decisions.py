@@ -64,10 +64,13 @@ back, and is over."""
 
 
 def classify(symptom: Symptom, rules: Iterable[Rule]) -> Decision:
-    """The decision of the first rule that fits; none fits: back to the client."""
+    """The decision of the first rule that fits; none fits: back to the client. Text that the client
+    may have written takes no account out: another one is asked."""
     rule = fitting(symptom, rules)
     if rule is None:
         return Decision(Verdict.RETURN_TO_CLIENT)
+    if rule.texts and symptom.is_quoted and rule.verdict is not Verdict.RETURN_TO_CLIENT:
+        return Decision(Verdict.TRY_NEXT, rule.why)
     return Decision(rule.verdict, rule.why, rule.soft, symptom.retry_after, rule.every_model)
 
 

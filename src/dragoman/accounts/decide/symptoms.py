@@ -27,13 +27,15 @@ class Symptom(Struct, frozen=True):
     `status` is the upstream's HTTP status, 0 when there was no answer at all; `words` are its
     machine-readable types and codes, `text` is the beginning of its message, `headers` those of the
     answer by lower-case name; words, text and header values are in lower case. `retry_after` is for
-    how many seconds the upstream wants to be left alone, None if it is not reported."""
+    how many seconds the upstream wants to be left alone, None if it is not reported. `is_quoted`:
+    what rules look for in the text are words of the request, which the upstream may have quoted."""
 
     status: int
     words: frozenset[str] = frozenset()
     text: str = ""
     retry_after: float | None = None
     headers: Mapping[str, str] = _NO_HEADERS
+    is_quoted: bool = False
 
 
 UNREACHABLE = Symptom(0)

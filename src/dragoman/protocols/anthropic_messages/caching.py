@@ -27,7 +27,7 @@ class _Pending(Struct, frozen=True):
 def mark(entry: JsonObject, cache: CacheMark | None, path: str) -> None:
     """Record that the client marked the block written as `entry`."""
     if cache is not None:
-        entry[_FIELD] = _Pending(cache, path)
+        entry[_FIELD] = _Pending(cache, f"{path}.{cache.member}")
 
 
 def settle_marks(

@@ -202,8 +202,9 @@ class BlockWriter:
         """Blocks that may not have a cache mark."""
         entries = [dict(entry) for entry in self._block(block)]
         for entry in entries:
-            if entry.pop("cache_control", None) is not None:
-                self._lose(block, LossKind.KNOB, "no cache mark can stand inside another block")
+            if (mark := entry.pop("cache_control", None)) is not None:
+                detail = "no cache mark can stand inside another block"
+                self._outbound.ledger.add(mark.path, LossKind.KNOB, detail)
         return entries
 
     def _search_result(self, block: SearchResult) -> Iterable[JsonObject]:
@@ -228,7 +229,9 @@ class BlockWriter:
                 self._lose(block, LossKind.KNOB, "reasoning of another model is not sent")
             return ()
         if block.cache is not None:
-            self._lose(block, LossKind.KNOB, "no cache mark can stand on thinking")
+            detail = "no cache mark can stand on thinking"
+            path = f"{block.path}.{block.cache.member}"
+            self._outbound.ledger.add(path, LossKind.KNOB, detail)
         if block.redacted:
             return ({"type": "redacted_thinking", "data": opaque.data},)
         return ({"type": "thinking", "thinking": block.text, "signature": opaque.data},)

@@ -36,7 +36,7 @@ def read_content(content: str | Sequence[shapes.AnyPart], path: str) -> tuple[Bl
 
 def _read_part(part: shapes.AnyPart, path: str) -> Block:
     mark = part.prompt_cache_breakpoint
-    cache = None if mark is None else CacheMark(mark.ttl)
+    cache = None if mark is None else CacheMark(mark.ttl, "prompt_cache_breakpoint")
     match part:
         case shapes.TextPart():
             return Text(text=part.text, path=path, cache=cache)

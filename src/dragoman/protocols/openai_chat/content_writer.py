@@ -65,6 +65,7 @@ class PartWriter(Struct, eq=False):
 
     def mark(self, part: JsonObject | None, cache: CacheMark, path: str) -> None:
         """Put a cache mark on a part, if the upstream takes it; report it otherwise."""
+        path = f"{path}.{cache.member}"
         if part is None or not self._outbound.capabilities.prompt_cache_breakpoints:
             self._lose(path, LossKind.KNOB, "the cache mark is not sent")
             return

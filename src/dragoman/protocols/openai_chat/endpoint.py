@@ -39,8 +39,9 @@ ENDPOINT = Endpoint(
         }
     ),
     capabilities=ChatCapabilities,
-    limits=highest_of("max_completion_tokens", "max_tokens"),
-    limited=lowered_to("max_completion_tokens", "max_tokens"),
+    # What llama.cpp calls `n_predict` counts there more than the others.
+    limits=highest_of("max_completion_tokens", "max_tokens", "n_predict"),
+    limited=lowered_to("max_completion_tokens", "max_tokens", also=("n_predict",)),
     searches=asks_search,
     cache_writes=marked_writes,
     limit_names=LIMIT_NAMES,

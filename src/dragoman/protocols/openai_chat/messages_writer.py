@@ -247,7 +247,9 @@ class _MessagesWriter(Struct, eq=False):
         name = self._outbound.names.outward(block.name, block.namespace)
         self._tool_of[block.id] = name
         if block.cache is not None:
-            self._lose(block.path, LossKind.KNOB, "the cache mark is not sent")
+            self._lose(
+                f"{block.path}.{block.cache.member}", LossKind.KNOB, "the cache mark is not sent"
+            )
         call_id = self._call_id(block.id)
         if not block.custom:
             # Some servers parse the arguments of earlier calls and fail on empty text.

@@ -55,9 +55,8 @@ def fitted(
     members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger, is_lowered: bool
 ) -> Mapping[str, Raw]:
     """The members with output limits that the upstream's model keeps."""
-    return within(
-        members, ("max_completion_tokens", "max_tokens"), capabilities.max_output_tokens, ledger
-    )
+    names = "max_completion_tokens", "max_tokens", "n_predict"
+    return within(members, names, capabilities.max_output_tokens, ledger)
 
 
 def asks_usage(members: Mapping[str, Raw]) -> bool:
@@ -109,6 +108,7 @@ _NAMES = Names(
         "model": (),
         "models": (),
         "n": (),
+        "n_predict": (),
         "plugins": (),
         "prediction": (),
         "provider": (),

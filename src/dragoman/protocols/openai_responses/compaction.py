@@ -8,7 +8,7 @@ gateway's envelope, so that any upstream can go on from it."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Raw
 
@@ -28,7 +28,7 @@ from dragoman.canonical.events import (
 from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.requests import Turn
 from dragoman.jsontext import decode
-from dragoman.protocols.base import AnswerWriter, Reply
+from dragoman.protocols.base import AnswerWriter, Reply, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.conversations import given_items, shown_input
@@ -76,9 +76,20 @@ def compacting(members: Mapping[str, Raw]) -> JsonObject:
     return {**members, "input": items, "stream": False, "store": False}
 
 
-def compacted(response: JsonObject, given: list[Any]) -> JsonObject:
-    """The answer of that endpoint: the messages of the user among the items `given`, and what the
-    conversation was compacted to.
+def users_messages(members: Mapping[str, Raw]) -> bytes:
+    """The messages of the user in the input of a request, as a JSON array."""
+    given = decode(members["input"])
+    said = [
+        shown_input({"type": "message", "id": f"msg_{place}", **item})
+        for place, item in enumerate(given)
+        if item.get("role") == "user"
+    ]
+    return to_json(said)
+
+
+def compacted(response: JsonObject, said: bytes) -> JsonObject:
+    """The answer of that endpoint: the messages of the user, and what the conversation was
+    compacted to.
 
     Raises:
         UpstreamError: the response has no compaction.
@@ -86,16 +97,12 @@ def compacted(response: JsonObject, given: list[Any]) -> JsonObject:
     found = [item for item in response.get("output") or () if item.get("type") == COMPACTION]
     if not found:
         raise UpstreamError.unreadable("it has no compaction of the conversation")
-    said = [
-        shown_input({"type": "message", "id": f"msg_{place}", **item})
-        for place, item in enumerate(given)
-        if item.get("role") == "user"
-    ]
+    parts = [part for part in (said[1:-1], to_json(found)[1:-1]) if part]
     return {
         "id": response["id"],
         "object": "response.compaction",
         "created_at": response["created_at"],
-        "output": [*said, *found],
+        "output": Raw(b"[" + b",".join(parts) + b"]"),
         "usage": response.get("usage"),
     }
 

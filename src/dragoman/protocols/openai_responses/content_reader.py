@@ -55,7 +55,7 @@ def read_content(
 
 def _read_part(part: shapes.AnyPart, path: str, extras: list[Extra], phase: str | None) -> Block:
     mark = part.prompt_cache_breakpoint
-    cache = None if mark is None else CacheMark(mark.ttl)
+    cache = None if mark is None else CacheMark(mark.ttl, "prompt_cache_breakpoint")
     match part:
         case shapes.TextPart():
             return _read_text(part, path, cache, phase)

@@ -11,6 +11,7 @@ from dragoman.canonical.blocks import (
     Annotation,
     Base64,
     Block,
+    CacheMark,
     Document,
     FileId,
     Foreign,
@@ -37,7 +38,7 @@ class PartWriter(Struct, eq=False):
     """The writer of blocks as input parts; what it cannot express goes into the ledger."""
 
     _outbound: Outbound
-    _marked: list[tuple[JsonObject, Block]] = []
+    _marked: list[tuple[JsonObject, Block, CacheMark]] = []
 
     def write_all(self, blocks: Iterable[Block]) -> list[JsonObject]:
         """The parts of several blocks."""
@@ -84,21 +85,24 @@ class PartWriter(Struct, eq=False):
         if mark is None:
             return
         if not parts or not self._outbound.capabilities.prompt_cache_breakpoints:
-            self._lose(block, LossKind.KNOB, "the upstream takes no cache breakpoint here")
+            self._lose_mark(block, mark, "the upstream takes no cache breakpoint here")
             return
         breakpoint_: JsonObject = {"mode": "explicit"}
         if mark.ttl in wire.CACHE_TTLS:
             breakpoint_["ttl"] = mark.ttl
         elif mark.ttl is not None:
-            self._lose(block, LossKind.KNOB, "the upstream has other cache lifetimes")
+            self._lose_mark(block, mark, "the upstream has other cache lifetimes")
         parts[-1]["prompt_cache_breakpoint"] = breakpoint_
-        self._marked.append((parts[-1], block))
+        self._marked.append((parts[-1], block, mark))
 
     def finish(self) -> None:
         """Drop the cache marks beyond the upstream's limit: the last ones cover the most."""
-        for part, block in self._marked[: -wire.MAX_CACHE_MARKS]:
+        for part, block, mark in self._marked[: -wire.MAX_CACHE_MARKS]:
             del part["prompt_cache_breakpoint"]
-            self._lose(block, LossKind.KNOB, f"only {wire.MAX_CACHE_MARKS} cache marks are taken")
+            self._lose_mark(block, mark, f"only {wire.MAX_CACHE_MARKS} cache marks are taken")
+
+    def _lose_mark(self, block: Block, mark: CacheMark, detail: str) -> None:
+        self._outbound.ledger.add(f"{block.path}.{mark.member}", LossKind.KNOB, detail)
 
     def _lose(self, block: Block, kind: LossKind, detail: str) -> None:
         self._outbound.ledger.add(block.path, kind, detail)

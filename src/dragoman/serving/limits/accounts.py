@@ -12,6 +12,7 @@ from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config import Account
 from dragoman.edge.auth import Caller
 from dragoman.edge.record import Record
+from dragoman.keys.records import ACCOUNT
 from dragoman.limits.messages import Granted
 from dragoman.limits.rules import Reservation, Rules
 from dragoman.serving.failures import Failure
@@ -46,9 +47,8 @@ class AccountLimits:
     def __init__(self, limits: Limits, expected: ExpectedUse, accounts: Iterable[Account]) -> None:
         self._limits = limits
         self._expected = expected
-        # Names of keys have no line ends.
         self._owners = {
-            one.name: Caller(f"account\n{one.name}", limits=one.limits)
+            one.name: Caller(ACCOUNT + one.name, limits=one.limits)
             for one in accounts
             if one.limits
         }

@@ -18,6 +18,7 @@ from dragoman.config import AccessRules, KeyRules
 from dragoman.config.windows import knows_zone
 from dragoman.jsontext import decoder, strict
 from dragoman.keys.records import (
+    ACCOUNT,
     MOST_SECRETS,
     StoredKey,
     StoredSecret,
@@ -88,6 +89,7 @@ _USERS = (
 )
 _TEAM_USERS = _USERS.replace("client", "team")
 _USED_BY_TEAM = _USED.replace("client = ?1", "team = ?1")
+_USED_OF_ACCOUNT = _USED.replace("client = ?1", "account = ?1")
 
 
 class KeyTables(AuditTable):
@@ -155,8 +157,11 @@ class KeyTables(AuditTable):
 
     def used(self, name: str, since: float, *, is_team: bool = False) -> Sequence[UsedInHour]:
         """See `KeyStore.used`."""
+        owner, statement = name.removeprefix(ACCOUNT), _USED_BY_TEAM if is_team else _USED
+        if owner != name:
+            statement = _USED_OF_ACCOUNT
         with self._database.reading() as connection:
-            rows = connection.execute(_USED_BY_TEAM if is_team else _USED, (name, ceil(since)))
+            rows = connection.execute(statement, (owner, ceil(since)))
             return [UsedInHour(*row) for row in rows]
 
     def users(self, since: float, *, is_team: bool = False) -> frozenset[str]:
