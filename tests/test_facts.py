@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import msgspec
 import pytest
 
 from dragoman import offline
@@ -16,13 +20,14 @@ from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.requests import FunctionTool
 from dragoman.jsontext import decode, members
 from dragoman.protocols import CODECS, register, unregister
-from dragoman.protocols.base import to_json
+from dragoman.protocols.base import Endpoint, ModelList, Passthrough, Translate, to_json
 from dragoman.translation import Call, CallSettings, ClientRequest
 from dragoman.translation.estimate import estimate_tokens
 from tests.facts import Facts, facts_of
 from tests.invented import parley
 
 FACTS = facts_of()
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -118,3 +123,22 @@ def test_errors_are_its_own(name: str) -> None:
     assert translate.is_own_error(to_json(shown.body))
     assert not translate.is_own_error(answer_of(name))
     assert not translate.is_own_error(b"<html>")
+
+
+@pytest.mark.parametrize(
+    "struct", [Endpoint, ModelList, Translate, Passthrough], ids=lambda struct: struct.__name__
+)
+def test_the_skeleton_in_the_documentation_has_each_field_without_a_default(struct: Any) -> None:
+    page = (ROOT / "docs/adding-a-protocol.md").read_text()
+    (code,) = [
+        block
+        for block in re.findall("```python\n(.*?)```", page, re.DOTALL)
+        if "ENDPOINT =" in block
+    ]
+    given = {
+        keyword.arg
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == struct.__name__
+        for keyword in node.keywords
+    }
+    assert given == {field.name for field in msgspec.structs.fields(struct) if field.required}

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from dragoman import jsontext
 from dragoman.canonical.blocks import Block, Opaque, Reasoning, Text, ToolCall, ToolResult
@@ -152,6 +153,15 @@ def limited(members: Members, most: int) -> Members:
     return {**members, "bounds": Raw(to_json(_Bounds(most)))}
 
 
+def completed(capabilities: Capabilities, base_url: str, model: str) -> Capabilities:
+    """Models of the first generation know the first edition only."""
+    own = capabilities.of(ParleyCapabilities)
+    if not model.startswith("old-") or own.edition != "second":
+        return capabilities
+    own = ParleyCapabilities(edition="first")
+    return replace(capabilities, own={**capabilities.own, ParleyCapabilities: own})
+
+
 ENDPOINT = Endpoint(
     path="/models",
     version="/p1",
@@ -178,7 +188,9 @@ ENDPOINT = Endpoint(
         write_model=lambda name, owner, told: {"title": name, "house": owner},
         write_list=lambda models, query: {"titles": models},
     ),
+    names_no_model=frozenset({"rules", "lines", "bounds", "heat"}),
     capabilities=ParleyCapabilities,
+    completed=completed,
     settings=settings_at({"bounds.most": "max_tokens", "heat": "temperature"}),
     limits=limits,
     limited=limited,

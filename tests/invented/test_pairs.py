@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -13,13 +14,24 @@ from msgspec.structs import replace
 
 from dragoman import offline
 from dragoman.admin.workbench.translations import translations
-from dragoman.config import Account, Client, Config, Route, Secret, Upstream, parse_config
+from dragoman.config import (
+    Account,
+    Admin,
+    Client,
+    Config,
+    Route,
+    Secret,
+    Storage,
+    Upstream,
+    parse_config,
+)
 from dragoman.config.limits import Limit
 from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
 from dragoman.observability.recorder import is_charged
 from dragoman.protocols import CODECS, register, unregister
 from dragoman.protocols.settings import make_capabilities, make_options, setting
 from dragoman.server.testing import RunningGateway, running_gateway
+from dragoman.serving.named_models import models_besides
 from dragoman.translation import ClientRequest
 from tests.facts import facts_of
 from tests.gateway.conftest import PROTOCOLS, SERVER, TIMEOUTS
@@ -93,10 +105,14 @@ def human(text: str = "Hello") -> dict[str, Any]:
     return {"lines": [{"from": "human", "text": text}]}
 
 
+def pieces_of(body: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line.removeprefix(b"data: ")) for line in body.split(b"\n") if line]
+
+
 def pieces(body: bytes) -> list[dict[str, Any]]:
     """What a Parley stream said; it must end with the final frame, and hold nothing but data."""
     assert parley_facts.FACTS.ends(body)
-    return [json.loads(line.removeprefix(b"data: ")) for line in body.split(b"\n") if line]
+    return pieces_of(body)
 
 
 def whole(gateway: RunningGateway, model: str, body: dict[str, Any], *, stream: bool) -> Any:
@@ -372,6 +388,32 @@ def test_what_has_no_request_and_no_path_knows_the_model_in_it(protocol: None) -
     assert said(json.loads(read)) == "Yes"
 
 
+def test_the_workbench_sends_it(gateway: RunningGateway, tmp_path: Path) -> None:
+    config = replace(
+        gateway.app.config,
+        storage=Storage(path=str(tmp_path / "store.db")),
+        admin=Admin(key=Secret("admin-token-of-the-test")),
+    )
+    asked = {"from": parley.NAME, "body": json.dumps(human())}
+    with running_gateway(config) as running:
+        for place in (
+            {"model": "own/talker"},
+            {"model": "chat/sim-text"},
+            {"scenario": "text", "to": "anthropic_messages"},
+        ):
+            answer = call(
+                running.base_url,
+                "POST",
+                "/admin/workbench/send",
+                {**asked, **place},
+                key="admin-token-of-the-test",
+            )
+            frames = pieces_of(answer.body)
+            assert frames[-1]["status"] == 200, frames
+            shown = [frame["raw"] for frame in frames if frame["event"] == "client"]
+            assert parley_facts.FACTS.ends("".join(shown).encode())
+
+
 def test_models(gateway: RunningGateway) -> None:
     listed = call(
         gateway.base_url, "GET", "/p1/titles", headers={"x-parley-key": KEY}, key=None
@@ -428,6 +470,23 @@ def test_capabilities_of_a_route_are_sent(protocol: None, service: Service) -> N
         assert service.asked[-1][1][parley.EDITION] == "third"
         assert ask_parley(running, "talker", human()).status == 200
         assert service.asked[-1][1][parley.EDITION] == "third"
+
+
+def test_capabilities_follow_from_the_generation_of_a_model(
+    gateway: RunningGateway, service: Service
+) -> None:
+    for model, edition in (("talker", "second"), ("old-talker", "first")):
+        body = vendor_body("chat", "Hello", model=f"own/{model}")
+        assert call(gateway.base_url, "POST", "/v1/chat/completions", body).status == 200
+        assert service.asked[-1][1][parley.EDITION] == edition
+
+
+def test_content_names_no_models(protocol: None) -> None:
+    called = {"from": "machine", "calls": [{"tool": "ask", "with": {"model": "dear"}}]}
+    body = {"lines": [called], "asides": {"model": "other"}}
+    operation = parley.CODEC.endpoint.operation_for("m", stream=False)
+    request = ClientRequest(parley.NAME, json.dumps(body).encode(), operation=operation)
+    assert list(models_besides(request)) == ["other"]
 
 
 @pytest.mark.parametrize("verb", ["answer", "pieces"])

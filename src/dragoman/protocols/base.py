@@ -528,6 +528,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     so already."""
     tier: Callable[[Mapping[str, msgspec.Raw]], str | None] = service_tier
     """The service tier that a client asks for, by its name in prices; None for the usual one."""
+    names_no_model: frozenset[str] = frozenset()
+    """Top-level members in which no model is named by which an answer may have another price: those
+    with content, schemas or metadata, and plain settings."""
     searches: Callable[[Mapping[str, msgspec.Raw]], bool] = lambda members: False
     """Whether a client's members allow web searches of the vendor, which have a price."""
     cache_writes: Callable[[bytes], tuple[bool, bool]] = lambda body: (False, False)
@@ -546,10 +549,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """Top-level members of a request that name the end user."""
     attribution: Callable[[Mapping[str, msgspec.Raw]], Attribution] = lambda members: NOBODY
     """The end user and tags in these members."""
-    completed: Callable[[Capabilities, str], Capabilities] = lambda capabilities, base_url: (
-        capabilities
+    completed: Callable[[Capabilities, str, str], Capabilities] = (
+        lambda capabilities, base_url, model: capabilities
     )
-    """The capabilities, completed with defaults from the protocol and the upstream's base URL."""
+    """The capabilities, completed with defaults from the protocol, the upstream's base URL and its
+    name of the model, empty for any."""
 
     def key_header(self, key: str) -> tuple[str, str]:
         """The header, name and value, that carries a key to its services."""

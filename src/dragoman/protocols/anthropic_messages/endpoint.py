@@ -27,7 +27,7 @@ LONGEST_WHOLE = 21_333
 128,000 tokens an hour (_calculate_nonstreaming_timeout of anthropic's _base_client.py)."""
 
 
-def completed(capabilities: Capabilities, base_url: str) -> Capabilities:
+def completed(capabilities: Capabilities, base_url: str, model: str) -> Capabilities:
     """The capabilities with what follows from the protocol and the upstream's address."""
     own = capabilities.of(MessagesCapabilities)
     if own.billing_header is None and is_below(host_of(base_url), "anthropic.com"):
@@ -106,6 +106,12 @@ ENDPOINT = Endpoint(
     limits=highest_of("max_tokens"),
     limited=lowered_to("max_tokens"),
     tier=asked_tier,
+    names_no_model=frozenset(
+        {
+            *("messages", "system", "metadata", "model", "output_config"),
+            *("max_tokens", "stream", "temperature", "thinking", "top_p"),
+        }
+    ),
     searches=asks_search,
     cache_writes=marked_writes,
     limit_names={

@@ -67,6 +67,12 @@ ENDPOINT = Endpoint(
     capabilities=ResponsesCapabilities,
     limits=highest_of("max_output_tokens"),
     limited=lowered_to("max_output_tokens"),
+    names_no_model=frozenset(
+        {
+            *("client_metadata", "input", "instructions", "metadata", "model", "prompt", "text"),
+            *("max_output_tokens", "store", "stream", "temperature", "top_p"),
+        }
+    ),
     searches=asks_search,
     cache_writes=marked_writes,
     limit_names=LIMIT_NAMES,
