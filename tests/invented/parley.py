@@ -663,6 +663,7 @@ def match_response(
 
 def beginning(members: Members) -> Beginning:
     """What stays the same in a conversation."""
+    members = _uncounted(members)
     lines = msgspec.json.decode(members["lines"], type=list[Raw])
     return Beginning(bytes(members.get("rules", b"")) + bytes(lines[0]), len(lines) == 1)
 

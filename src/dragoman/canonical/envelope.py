@@ -71,7 +71,7 @@ class Sealer(Struct, frozen=True):
                 block.redacted,
             )
             if opaque.anchor:
-                content = _Anchored(*astuple(content), opaque.anchor)
+                content = _Anchored(*astuple(content), anchor=opaque.anchor)
         payload = _encode(_encoder.encode(content))
         if not self.key:
             return PREFIX + payload
