@@ -47,7 +47,7 @@ REASONS = {
     "quotas",
     "accounts/decide/limits.py": "rate-limit headers are of services: a bridge of any protocol "
     "passes on those of the vendor behind it",
-    "canonical/requests.py": "fields that are called as in the protocol that had them first",
+    "canonical/": "fields and marks that are called as in the protocol that had them first",
     "cli/init.py": "the services it knows, and the protocol of most servers of one's own",
     "config/names.py": "providers' prefixes of model names, which clients write out of habit",
     "config/reference.py": "the example of the configuration reference",

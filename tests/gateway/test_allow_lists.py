@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Client, Config, Fallback, Models, Route, Secret
+from dragoman.config import Client, Config, Fallback, Models, Route, Secret, Storage
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS, PATHS, body, error_of
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY, Answer, call
+from tests.websocket.client import Socket
 
 OPEN = "sim-text"
 DEAR = "sim-multibyte"
@@ -137,6 +139,27 @@ def test_models_that_a_request_names_besides(
     answer = call(gateway.base_url, "POST", PATHS[api], raw.encode())
     assert answer.status == 404
     assert DEAR in error_of(api, answer)["message"]
+    assert not simulator.requests
+
+
+def test_on_every_face_they_are_looked_for(
+    start: Start, simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    made = configured(simulator.base_url, (f"responses/{OPEN}", OPEN))
+    gateway = start(replace(made, storage=Storage(path=str(tmp_path / "store.db"))))
+    asked = body("responses", f"responses/{OPEN}", models=[OPEN, DEAR])
+    path = PATHS["responses"]
+    for face, more in (
+        (COUNTING["responses"], {}),
+        (f"{path}/compact", {}),
+        (path, {"background": True}),
+    ):
+        answer = call(gateway.base_url, "POST", face, {**asked, **more})
+        assert answer.status == 404, (face, answer.body)
+        assert DEAR in error_of("responses", answer)["message"]
+    with Socket(gateway.base_url) as sock:
+        [event] = sock.turn(f"responses/{OPEN}", models=[OPEN, DEAR])
+        assert (event["type"], event["status"]) == ("error", 404)
     assert not simulator.requests
 
 

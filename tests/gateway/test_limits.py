@@ -18,6 +18,7 @@ from dragoman.canonical.options import Capabilities
 from dragoman.config import Fallback, OwnPrice, Route
 from dragoman.config.limits import Weights
 from dragoman.lab.simulator.testing import RunningSimulator
+from dragoman.protocols.settings import make_capabilities
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.http import KEY, Answer, Connection, call
@@ -869,6 +870,27 @@ def test_what_is_to_be_written_to_a_cache_is_reserved_as_such(
             asked = {**body("messages", "m"), "messages": [{"role": "user", "content": [part]}]}
             answer = call(gateway.base_url, "POST", PATHS["messages"], asked)
             assert answer.status == status, answer.body
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_what_the_gateway_has_written_to_a_cache_is_reserved_as_such(
+    simulator: RunningSimulator, api: str
+) -> None:
+    """For clients of other protocols, unasked or since they mark a part in their own way."""
+    price = OwnPrice(model="*", input="1000", cache_write="5000", output="0")
+    for unasked in (False, True):
+        made = config(simulator.base_url, limit("cost", "2", "day"), prices=(price,))
+        chosen = make_capabilities(auto_cache=unasked)
+        route = Route(match="m", upstream="messages", model="sim-text", capabilities=chosen)
+        kind = "text" if api == "chat" else "input_text"
+        text = {"type": kind, "text": "word " * 400}
+        marked = {**text, "prompt_cache_breakpoint": {"mode": "explicit"}}
+        with serving(replace(made, routes=(route,))) as (gateway, _):
+            for part, status in ((marked, 429), (text, 429 if unasked else 200)):
+                said = [{"role": "user", "content": [part]}]
+                asked = body(api, "m") | {"input" if api == "responses" else "messages": said}
+                answer = call(gateway.base_url, "POST", PATHS[api], asked)
+                assert answer.status == status, answer.body
 
 
 def test_each_of_several_answers_is_clamped(simulator: RunningSimulator) -> None:

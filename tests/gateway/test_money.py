@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.gateway.clients import APIS, PATHS, body, streamed_text
 from tests.gateway.http import AUTH, Connection, call
 from tests.gateway.limited import ask, config, limit, serving, told
 from tests.gateway.odd_upstream import answering
+from tests.websocket.client import Socket
 
 PAIRS = list(itertools.product(APIS, APIS))
 BUDGET = limit("cost", "1000", "day", clamp=False)
@@ -155,6 +157,53 @@ def test_usage_of_nothing_in_a_message_is_estimated(usage: Any) -> None:
         assert ask(gateway, "messages", "messages/sim-text").status == 200
         [shown] = told(gateway)["limits"]
     assert shown["used"] > 100
+
+
+@pytest.mark.parametrize("usage", [{"input_tokens": 0, "output_tokens": 0}, {}, "many"])
+def test_usage_of_nothing_in_a_response_is_estimated(usage: Any) -> None:
+    part = {"type": "output_text", "text": "word " * 100, "annotations": []}
+    item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+    answer = {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": "sim-text",
+        "status": "completed",
+        "output": [{**item, "content": [part]}],
+        "usage": usage,
+    }
+    with (
+        answering(200, "application/json", json.dumps(answer).encode()) as base_url,
+        serving(config(base_url, TOKENS)) as (gateway, _),
+    ):
+        assert ask(gateway, "chat", "responses/sim-text").status == 200
+        [shown] = told(gateway)["limits"]
+        assert shown["used"] > 100
+
+
+@pytest.mark.parametrize("usage", UNBELIEVABLE)
+def test_usage_that_cannot_be_in_a_stream_is_estimated(usage: Any) -> None:
+    def chunk(**more: Any) -> bytes:
+        made = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", **more}
+        return b"data: " + json.dumps(made).encode() + b"\n\n"
+
+    def choice(delta: dict[str, Any], finish: str | None = None) -> list[dict[str, Any]]:
+        return [{"index": 0, "delta": delta, "finish_reason": finish}]
+
+    stream = chunk(choices=choice({"role": "assistant", "content": "word " * 100}))
+    stream += chunk(choices=choice({}, "stop")) + chunk(choices=[], usage=usage)
+    with (
+        answering(200, "text/event-stream", stream + b"data: [DONE]\n\n") as base_url,
+        serving(config(base_url, TOKENS)) as (gateway, _),
+        Socket(gateway.base_url) as sock,
+    ):
+        for number, api in enumerate(("chat", "messages", "websocket"), 1):
+            if api == "websocket":
+                assert sock.turn("chat/sim-text")[-1]["type"] == "response.completed"
+            else:
+                assert ask(gateway, api, stream=True).status == 200
+            [shown] = told(gateway)["limits"]
+            assert shown["used"] > 100 * number
 
 
 def test_the_highest_of_several_output_limits_is_reserved(simulator: RunningSimulator) -> None:
@@ -300,6 +349,51 @@ def test_members_in_other_letters_are_refused(
         assert not simulator.requests
         [name] = more
         assert name in answer.json["error"]["message"]
+
+
+COUNTS = {"messages": "/v1/messages/count_tokens", "responses": "/v1/responses/input_tokens"}
+COMPACT = f"{PATHS['responses']}/compact"
+
+
+def test_on_every_face_they_are_refused(simulator: RunningSimulator, tmp_path: Path) -> None:
+    """Counts, compactions, responses made in the background, large bodies and WebSockets."""
+    made = config(simulator.base_url, store=str(tmp_path / "store.db"))
+    with serving(made) as (gateway, _), Socket(gateway.base_url) as sock:
+        for upstream in APIS:
+            model = f"{upstream}/sim-text"
+            asked = body("responses", model, Model="dear")
+            posted = [(path, body(api, model, Model="dear")) for api, path in COUNTS.items()]
+            posted.append((COMPACT, asked))
+            posted.append((PATHS["responses"], {**asked, "background": True}))
+            posted.append((PATHS["responses"], {**asked, "input": "word " * 150_000}))
+            for path, sent in posted:
+                answer = call(gateway.base_url, "POST", path, sent, AUTH)
+                assert answer.status == 400, (path, answer.body)
+                assert "Model" in answer.json["error"]["message"]
+            [event] = sock.turn(model, Model="dear")
+            assert (event["type"], event["status"]) == ("error", 400)
+            assert "Model" in event["error"]["message"]
+    assert not simulator.requests
+
+
+def test_on_every_face_a_limit_admits_and_counts(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    limits = limit("requests", 2, "day"), TOKENS
+    made = config(simulator.base_url, *limits, store=str(tmp_path / "store.db"))
+    asked = body("responses", "chat/sim-text?input=70&output=5")
+    with serving(made) as (gateway, _):
+        for more in ({}, {"background": True}):
+            path = PATHS["responses"] if more else COMPACT
+            assert call(gateway.base_url, "POST", path, {**asked, **more}, AUTH).status == 200
+        simulator.wait_for(lambda: [one["used"] for one in told(gateway)["limits"]] == [2, 150])
+        with Socket(gateway.base_url) as sock:
+            [event] = sock.turn(asked["model"])
+            assert event["status"] == 429
+        for path, more in ((COMPACT, {}), (PATHS["responses"], {"background": True})):
+            answer = call(gateway.base_url, "POST", path, {**asked, **more}, AUTH)
+            assert answer.status == 429, answer.body
+    assert len(simulator.requests) == 2
 
 
 NESTED: list[tuple[str, dict[str, Any]]] = [

@@ -13,6 +13,7 @@ import random
 import socket
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -114,7 +115,8 @@ def watched(
 PATHS = (
     "/", "/healthz", "/readyz", "/metrics", "/ui", "/ui/lib/api.js", "/nowhere", "/v1/models",
     "/v1/models/some", "/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens",
-    "/v1/responses", "/v1/responses/input_tokens", "/v1/responses/resp_1/input_items", "/v1/key",
+    "/v1/responses", "/v1/responses/input_tokens", "/v1/responses/resp_1/input_items",
+    "/v1/responses/compact", "/v1/responses/resp_1/submit_tool_outputs", "/v1/key",
     "/v1/usage", "/admin", "/admin/session", "/admin/accounts", "/admin/accounts/import",
     "/admin/translate", "/admin/events", "/admin/doctor", "/admin/openapi.json", "*",
 )  # fmt: skip
@@ -169,8 +171,9 @@ def request(chance: random.Random) -> bytes:
     if chance.random() < 0.5:
         lines.append("content-type: application/json")
     if chance.random() < 0.3:
-        lines.append("content-encoding: gzip")
-        body = gzip.compress(body, 9)
+        coding = chance.choice(("gzip", "deflate", "zstd", "x-gzip", "gzip, gzip"))
+        lines.append(f"content-encoding: {coding}")
+        body = zlib.compress(body, 9) if coding == "deflate" else gzip.compress(body, 9)
     match chance.randrange(4):
         case 0:
             lines.append("transfer-encoding: chunked")

@@ -120,6 +120,10 @@ def _as_read(upstream: str, body: bytes) -> View:
     protocol = PROTOCOLS[upstream]
     read = json.loads(body, object_pairs_hook=_folded)
     if protocol == "chat":
+        if type(most := read.pop("n_predict", None)) is int:
+            # As llama.cpp reads it: before all others, and a negative one as none.
+            read.pop("max_completion_tokens", None)
+            read["max_tokens"] = most if most >= 0 else None
         check_chat(read, compatible=True)
     elif protocol == "messages":
         check_messages(read, {"anthropic-version": "2026-10-21"}, "org", counting=False)
@@ -204,7 +208,7 @@ def _higher(rng: random.Random, client: str, request: dict[str, Any]) -> None:
     """Another output limit, or one in other letters."""
     name = rng.choice(_LIMIT_NAMES[client])
     high = rng.choice((10**4, 60_000, 10**6, 10**30, 6e4, "60000", -1, None, 0))
-    request[rng.choice((name, name.upper(), name.title(), f" {name}"))] = high
+    request[rng.choice((name, name.upper(), name.title(), f" {name}", "n_predict"))] = high
 
 
 def _other_model(rng: random.Random, client: str, request: dict[str, Any]) -> None:

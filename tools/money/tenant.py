@@ -77,6 +77,9 @@ upstream = "responses"
 key = "sk-r"
 {_KEYS}"""
 
+_MOST_MEGABYTES: Final = 350
+"""What a worker may take: the budget of bodies, and itself."""
+
 _TOKENS: Final = re.compile(rb"sim-text\?input=(\d+)&output=(\d+)")
 _OWNER: Final = re.compile(rb"asked by (\w+)")
 
@@ -92,7 +95,8 @@ class Tenant:
     def __init__(self, name: str, url: str, until: float) -> None:
         self.name, self.url, self.until = name, url, until
         self.statuses: Counter[int] = Counter()
-        self.taken: list[float] = []
+        self.taken: list[tuple[float, float]] = []
+        """When each answered request began, and its seconds."""
 
     def asked(self, api: str, model: str, text: str = "", **more: Any) -> dict[str, Any]:
         """The body of a request."""
@@ -104,7 +108,7 @@ class Tenant:
         """Ask, and wait for the answer."""
         begun = time.perf_counter()
         answer = call(self.url, "POST", PATHS[api], asked, key=f"sk-of-{self.name}")
-        self.taken.append(time.perf_counter() - begun)
+        self.taken.append((begun, time.perf_counter() - begun))
         self.statuses[answer.status] += 1
         return answer
 
@@ -151,8 +155,10 @@ def do_harm(tenant: Tenant, chance: random.Random) -> None:
             slow = tenant.asked(api, model_of(upstream, 30, 90, "&delay_ms=2"))
             tenant.leave(api, {**slow, limit: 100}, chance.randint(1, 16))
         case 2:
-            pair = {"max_completion_tokens": 1, "max_tokens": 60_000}
-            tenant.ask("chat", {**tenant.asked("chat", model), **pair})
+            low, high = chance.choice(
+                (("max_completion_tokens", "max_tokens"), ("max_tokens", "n_predict"))
+            )
+            tenant.ask("chat", {**tenant.asked("chat", model), low: 1, high: 60_000})
         case 3:
             name = chance.choice(("MODEL", "Max_Tokens", "N", "Stream_Options", "Model"))
             tenant.ask(api, {**asked, name: chance.choice((1, 10**6, "sim-dear"))})
@@ -165,10 +171,12 @@ def do_harm(tenant: Tenant, chance: random.Random) -> None:
         case 6:
             tenant.ask(api, {**asked, limit: chance.choice((10**7, 6e4, 0))})
         case _:
-            if api == "responses":
-                cancel(tenant, asked)
-            else:
+            if api == "messages":
                 tenant.ask(api, asked)
+            elif api == "chat":
+                compact(tenant, model)
+            else:
+                cancel(tenant, asked)
 
 
 def cancel(tenant: Tenant, asked: dict[str, Any]) -> None:
@@ -177,6 +185,14 @@ def cancel(tenant: Tenant, asked: dict[str, Any]) -> None:
     if answer.status == 200:
         path = f"/v1/responses/{answer.json['id']}/cancel"
         call(tenant.url, "POST", path, {}, key=f"sk-of-{tenant.name}")
+
+
+def compact(tenant: Tenant, model: str) -> None:
+    """Have a conversation of many messages compacted."""
+    said = {"role": "user", "content": f"asked by {tenant.name}"}
+    path = "/v1/responses/compact"
+    asked = {"model": model, "input": [said] * 5000}
+    tenant.statuses[call(tenant.url, "POST", path, asked, key=f"sk-of-{tenant.name}").status] += 1
 
 
 def used(simulator: RunningSimulator) -> Counter[str]:
@@ -198,14 +214,30 @@ def counted(url: str, name: str) -> tuple[int, int]:
     return round(float(cost["used"]) * 1000), round(float(cost["reserved"]) * 1000)
 
 
-def play(seconds: float, folder: Path) -> dict[str, Any]:
-    """Everything, for so long. Returns what was found."""
+def most_memory(pid: int) -> int:
+    """Bytes of memory that a process, and those it has started, each took at most: those of the one
+    that took most."""
+    tasks = Path(f"/proc/{pid}/task/{pid}")
+    children = [int(child) for child in (tasks / "children").read_text().split()]
+    status = Path(f"/proc/{pid}/status").read_text()
+    most = re.search(r"VmHWM:\s+(\d+) kB", status)
+    own = 1024 * int(most[1]) if most is not None else 0
+    return max([own, *map(most_memory, children)])
+
+
+def p99(taken: list[float]) -> float:
+    """Milliseconds that a hundredth of these seconds exceeds."""
+    return round(1000 * sorted(taken)[int(len(taken) * 0.99)], 1) if taken else 0.0
+
+
+def play(seconds: float, folder: Path, alone_s: float = 0.0) -> dict[str, Any]:
+    """Good keys alone, and then everything for so long. Returns what was found."""
     with running_simulator(create_app(record=200_000, record_bytes=2 * 10**9)) as simulator:
         tables = TABLES.replace("{base_url}", simulator.base_url)
         with gateway_process(
             folder, simulator.base_url, {"a": "sk-a"}, workers=2, tables=tables, sync_s=0.2
         ) as gateway:
-            until = time.monotonic() + seconds
+            until = time.monotonic() + alone_s + seconds
             tenants = [Tenant(name, gateway.url, until) for name in (*GOOD, "hostile")]
             threads = [
                 threading.Thread(target=one.run, args=(act, number))
@@ -213,7 +245,11 @@ def play(seconds: float, folder: Path) -> dict[str, Any]:
                 for act, count in ((be_good, 1) if one.name in GOOD else (do_harm, 3),)
                 for number in range(count)
             ]
-            for thread in threads:
+            for thread in threads[: len(GOOD)]:
+                thread.start()
+            time.sleep(alone_s)
+            since = time.perf_counter()
+            for thread in threads[len(GOOD) :]:
                 thread.start()
             for thread in threads:
                 thread.join()
@@ -223,6 +259,7 @@ def play(seconds: float, folder: Path) -> dict[str, Any]:
                     break
                 time.sleep(0.2)
             real = used(simulator)
+            megabytes = most_memory(gateway.process.pid) // 10**6
             return {
                 one.name: {
                     "statuses": dict(one.statuses),
@@ -230,7 +267,9 @@ def play(seconds: float, folder: Path) -> dict[str, Any]:
                     "used": counted(gateway.url, one.name)[0],
                     "reserved": counted(gateway.url, one.name)[1],
                     "real": real[one.name],
-                    "ms_p99": round(1000 * sorted(one.taken)[int(len(one.taken) * 0.99)], 1),
+                    "ms_p99_alone": p99([took for begun, took in one.taken if begun < since]),
+                    "ms_p99": p99([took for begun, took in one.taken if begun >= since]),
+                    "megabytes": megabytes,
                 }
                 for one in tenants
             }
@@ -250,6 +289,8 @@ def faults(found: Mapping[str, Any]) -> list[str]:
     one = found["hostile"]
     if not one["real"] <= one["used"] <= one["budget"]:
         wrong.append(f"hostile: {one['real']} real, {one['used']} used of {one['budget']}")
+    if one["megabytes"] > _MOST_MEGABYTES:
+        wrong.append(f"a process took {one['megabytes']} MB")
     return wrong
 
 
@@ -257,9 +298,10 @@ def main() -> int:
     """Play, and print what was found."""
     parser = argparse.ArgumentParser(prog="tools.money.tenant", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--alone", type=float, default=30.0, help="seconds without harm, before")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="dragoman-tenant-") as folder:
-        found = play(chosen.seconds, Path(folder))
+        found = play(chosen.seconds, Path(folder), chosen.alone)
     wrong = faults(found)
     sys.stdout.write(f"{json.dumps(found, indent=1)}\n")
     for one in wrong:

@@ -536,6 +536,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     cache_writes: Callable[[bytes], tuple[bool, bool]] = lambda body: (False, False)
     """Whether a client's body asks to write its prompt to a cache, and may ask to store it for an
     hour: such writes have prices of their own."""
+    caches_unasked: Callable[[Capabilities], tuple[bool, bool]] = lambda capabilities: (
+        False,
+        False,
+    )
+    """The same of what clients of other protocols send to an upstream with these capabilities."""
     limit_names: Mapping[str, str] = MappingProxyType({})
     """Names of rate limits in headers, by what they count: `requests`, `tokens`, `input_tokens`,
     `output_tokens`. Of several limits with one name, the tightest is reported."""

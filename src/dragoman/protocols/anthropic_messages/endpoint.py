@@ -49,6 +49,13 @@ def asked_tier(members: Mapping[str, Raw]) -> str | None:
     return "fast" if text_of(members.get("speed")) == "fast" else service_tier(members)
 
 
+def caches_unasked(capabilities: Capabilities) -> tuple[bool, bool]:
+    """The function behind `Endpoint.caches_unasked`: with `auto_cache` the gateway marks what other
+    clients send, for an hour where OpenAI's 30 minutes are one."""
+    own = capabilities.of(MessagesCapabilities)
+    return own.auto_cache, own.auto_cache and own.cache_ttl_30m_as == "1h"
+
+
 def user_attribution(members: Mapping[str, Raw]) -> Attribution:
     """The user id in `metadata` without the session, of which one user has many. Claude Code writes
     `user_..._account_..._session_...`, later versions a JSON object."""
@@ -114,6 +121,7 @@ ENDPOINT = Endpoint(
     ),
     searches=asks_search,
     cache_writes=marked_writes,
+    caches_unasked=caches_unasked,
     limit_names={
         "requests": "requests",
         "tokens": "tokens",

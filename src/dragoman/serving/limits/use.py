@@ -94,7 +94,7 @@ class ExpectedUse:
         for other in others:
             dear = dear or prices.quote(*other, now).writes_cost_more
         # To look for a word in a long body costs more than all else that is done here.
-        written, for_an_hour = request.codec.endpoint.cache_writes(body) if dear else (False, False)
+        written, for_an_hour = _asked_writes(request, target) if dear else (False, False)
         tiers, searches = _asked_tiers(request), None
         if request.codec.endpoint.searches(members):
             searches = _SEARCHES
@@ -214,6 +214,17 @@ def _asked_tiers(request: ClientRequest) -> Sequence[str]:
     if tier in _DEAR_TIERS:
         return _DEAR_TIERS
     return (tier,) if tier in TIERS else ()
+
+
+def _asked_writes(request: ClientRequest, target: Target) -> tuple[bool, bool]:
+    """Whether a request's prompt is written to a cache, and may be for an hour: its client asks for
+    it, or the gateway will for an upstream of another protocol."""
+    written, for_an_hour = request.codec.endpoint.cache_writes(request.body)
+    for one in (target, *target.fallbacks):
+        if one.upstream.codec is not request.codec:
+            own, long = one.upstream.codec.endpoint.caches_unasked(one.settings.capabilities)
+            written, for_an_hour = written or own, for_an_hour or long
+    return written, for_an_hour
 
 
 def _named_besides(request: ClientRequest, target: Target) -> Sequence[str]:
