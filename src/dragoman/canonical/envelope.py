@@ -15,7 +15,6 @@ from typing import Literal
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import astuple
 
 from dragoman.canonical.blocks import Opaque, Reasoning
 from dragoman.jsontext import decoder
@@ -61,7 +60,7 @@ class Sealer(Struct, frozen=True):
             content = _Content(MARKER, digest)
         else:
             opaque = block.opaque
-            content = _Content(
+            fields = (
                 opaque.origin,
                 opaque.data,
                 opaque.id,
@@ -70,8 +69,7 @@ class Sealer(Struct, frozen=True):
                 block.style,
                 block.redacted,
             )
-            if opaque.anchor:
-                content = _Anchored(*astuple(content), anchor=opaque.anchor)
+            content = _Anchored(*fields, opaque.anchor) if opaque.anchor else _Content(*fields)
         payload = _encode(_encoder.encode(content))
         if not self.key:
             return PREFIX + payload

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct
@@ -583,8 +582,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     def operation_for(self, model: str, stream: bool) -> Operation | None:
         """The operation of a request for an answer of a model; None if the path has no
         parameters."""
-        path, _, query = self.path_for(model, stream).partition("?")
-        return self.operation_of(self.version + unquote(path), query)
+        path, _, query = self.path_for("model", stream).partition("?")
+        operation = self.operation_of(self.version + path, query)
+        return None if operation is None else replace(operation, model=model)
 
 
 class Translate(Struct, frozen=True, kw_only=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
@@ -77,7 +76,7 @@ def translate_request(
         created=created,
     )
     called, _, query = (path or "").partition("?")
-    operation = source.endpoint.operation_of(unquote(called), query)
+    operation = source.endpoint.operation_of(called, query)
     request = ClientRequest(source.name, _encoded(body), operation=operation)
     return Call(request, target.name, settings)
 

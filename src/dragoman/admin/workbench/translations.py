@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import cast
+from urllib.parse import unquote
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -63,7 +64,7 @@ def translations(
     model = _UNNAMED if toward is None else toward.model
     operation = endpoint.operation_for(model, stream=False)
     ClientRequest(client, body, operation=operation).read(Sealer(envelope_key))
-    path = endpoint.version + endpoint.path_for(model, stream=False)
+    path = endpoint.version + unquote(endpoint.path_for(model, stream=False))
     found = [
         _translated(client, cast(ProtocolName, protocol), body, path, toward, envelope_key)
         for protocol in CODECS
