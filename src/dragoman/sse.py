@@ -14,9 +14,9 @@ DONE = b"[DONE]"
 
 
 class Frame(Struct, frozen=True, gc=False):
-    """One event: its name (empty if unnamed), its data (lines joined by LF), and the bytes to pass
-    on: as they came, including the blank line that ends the event, or, if they came in a form that
-    not every client reads, written anew in the one that all do.
+    """One event: its name (empty if unnamed), its data (lines joined by LF; an object is put on one
+    line), and the bytes to pass on: as they came, including the blank line that ends the event, or,
+    if they came in a form that not every client reads, written anew in the one that all do.
     """
 
     event: bytes
@@ -164,7 +164,8 @@ def _parse(raw: bytes) -> Frame | None:
     if not data:
         return None
     # Between the lines of one JSON value a line feed is mere white space.
-    return Frame(name, b"\n".join(data), encode(b" ".join(data), name))
+    line = b" ".join(data)
+    return Frame(name, line if line.startswith(b"{") else b"\n".join(data), encode(line, name))
 
 
 _SEPARATORS = (

@@ -34,6 +34,7 @@ SLOW_TEXT = "Rate limit reached for gpt-5 on tokens per min (TPM). Please try ag
 LARGE_TEXT = "Request too large for gpt-5 on tokens per min (TPM): Limit 30000, Requested 31538."
 QUOTA_TEXT = "You exceeded your current quota, please check your plan and billing details."
 PLAN_TEXT = "The 'gpt-5' model is not supported when using Codex with a ChatGPT account."
+AFFORD_TEXT = "Fewer max_tokens are required. You requested up to 4096, but can only afford "
 BETA_TEXT = "The long context beta is not yet available for this subscription."
 CREDENTIAL_TEXT = (
     "This credential is only authorized for use with Claude Code and cannot be used ..."
@@ -217,9 +218,11 @@ TABLE: dict[str, tuple[Row, ...]] = {
         Row('403, "upgrade your plan"', openai(403, None, "Please UPGRADE your plan"), NEXT, NEXT),
         Row('403, "limit reached"', openai(403, None, "Monthly limit reached"), NEXT, NEXT),
         Row("403, the same as plain text", Answer(403, b"insufficient tokens"), NEXT, NEXT),
+        Row('402, "can only afford 4000"', openai(402, None, AFFORD_TEXT + "4000."), NEXT, DROPPED),
     ),
     "Quota": (
         Row("402", Answer(402), out("1 h"), DROPPED),
+        Row('402, "can only afford 0"', openai(402, None, AFFORD_TEXT + "0."), out("1 h"), DROPPED),
         Row("402 `billing_error`", anthropic(402, "billing_error"), out("1 h"), DROPPED),
         Row("402, `retry-after: 600`", openai(402, retry_after="600"), out("10 min"), DROPPED),
         Row(

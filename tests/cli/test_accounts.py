@@ -184,7 +184,14 @@ def test_a_test_takes_note_of_what_comes_back(shop: Shop) -> None:
 
 def test_a_test_of_what_cannot_be_asked(shop: Shop) -> None:
     shop.run("accounts", "add", "m", "--upstream", "messages", given="sk-sim-m\n")
-    assert "no model to ask for is known" in shop.run("accounts", "test", "m", status=1).stderr
+    # No model is named anywhere: it is one that the upstream lists.
+    found = json.loads(shop.run("accounts", "test", "m", "--json").stdout)["accounts"][0]
+    assert (found["passed"], found["model"].startswith("sim-")) == (True, True)
+    shop.run("accounts", "add", "bad", "--upstream", "messages", given="sk-sim-401-x\n")
+    found = json.loads(shop.run("accounts", "test", "bad", "--json", status=1).stdout)["accounts"][
+        0
+    ]
+    assert (found["status"], found["model"]) == (401, "")
     shop.run("accounts", "test", "m", "--model", "sim-text")
     missing = shop.run("accounts", "test", "m", "--model", "sim-404", status=1).stdout
     assert "says nothing of the account" in missing or "as before" in missing or "stays" in missing

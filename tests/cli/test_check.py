@@ -38,8 +38,19 @@ def test_every_account_is_asked(shop: Shop) -> None:
     assert found["fixed"][:2] == ["chat", "200"]
     assert found["stored"][:2] == ["messages", "200"]
     assert int(found["fixed"][2]) > 0
-    assert "usable (2 upstreams, 1 account, 1 route" in done.stdout
+    assert "usable (2 upstreams, 1 account and 1 in the store, 1 route" in done.stdout
     assert STORE_KEY not in done.output
+
+
+def test_upstreams_without_an_account_anywhere_are_told(shop: Shop) -> None:
+    missing = "upstream messages has no account, here or in the store"
+    assert missing in shop.run("check").stderr  # there is no store yet
+    shop.run("accounts", "add", "--upstream", "chat", "--key", "-", "one", given="sk-sim-9\n")
+    assert missing in shop.run("check").stderr
+    shop.run("accounts", "add", "--upstream", "messages", "--key", "-", "two", given="sk-sim-9\n")
+    shop.file.write_text(shop.file.read_text().replace('key = "env:STORE_KEY"', ""))
+    done = shop.run("check")
+    assert (done.stderr, "1 account and 2 in the store" in done.stdout) == ("", True)
 
 
 def test_a_key_that_is_refused_and_a_server_that_is_not_there(shop: Shop) -> None:

@@ -6,11 +6,16 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from select import select
+from typing import IO
 
 from dragoman.lab.simulator.testing import RunningSimulator
-from tests.cli.conftest import ADMIN_TOKEN, Shop
-from tests.cli.serving import eventually, serving
+from tests.cli.conftest import ADMIN_TOKEN, STORE_KEY, Shop
+from tests.cli.serving import Running, eventually, serving
 from tests.gateway.http import call
 
 SECRET = "sk-sim-zebra-quagga"
@@ -20,24 +25,43 @@ def keys_of(simulator: RunningSimulator, since: int) -> set[str]:
     return {request.key for request in simulator.requests[since:]}
 
 
+@contextmanager
+def following(shop: Shop) -> Iterator[IO[bytes]]:
+    """What `dragoman requests --follow` prints."""
+    command = [sys.executable, "-m", "dragoman", "requests", "--follow", "--json"]
+    with subprocess.Popen(
+        [*command, "--config", str(shop.file)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "STORE_KEY": STORE_KEY},
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout
+        finally:
+            process.kill()
+
+
 def test_what_is_done_here_is_obeyed_by_all_workers(
     shop: Shop, simulator: RunningSimulator
 ) -> None:
+    def used(gateway: Running) -> set[str]:
+        """The keys that 30 requests, to whichever workers, were sent with."""
+        since = len(simulator.requests)
+        for _ in range(30):
+            assert gateway.ask().status == 200
+        return keys_of(simulator, since)
+
     with serving(shop, workers=3) as gateway:
         shop.run("accounts", "add", "new", "--upstream", "chat", given=f"{SECRET}\n")
         shop.run("accounts", "disable", "fixed", "--reason", "test")
-        time.sleep(1.0)
-        since = len(simulator.requests)
-        for _ in range(30):
-            assert gateway.ask().status == 200
-        assert keys_of(simulator, since) == {SECRET}
+        eventually(lambda: used(gateway) == {SECRET})
         shop.run("accounts", "enable", "fixed")
         shop.run("accounts", "remove", "new")
-        time.sleep(1.0)
-        since = len(simulator.requests)
-        for _ in range(30):
-            assert gateway.ask().status == 200
-        assert keys_of(simulator, since) == {"sk-sim-fixed"}
+        eventually(lambda: used(gateway) == {"sk-sim-fixed"})
+        with following(shop) as lines:
+            # It shows what comes once it runs.
+            eventually(lambda: gateway.ask().status and select([lines], [], [], 0.1)[0])
+            assert json.loads(lines.readline())["account"] == "fixed"
         gateway.stop()
         assert b"zebra" not in gateway.log
     assert SECRET.encode() not in shop.bytes_of_store()
@@ -58,6 +82,18 @@ def test_counts_are_of_all_workers_and_usage_survives_a_stop(shop: Shop) -> None
         for _ in range(5):
             gateway.ask()
         gateway.stop()
+    logged = json.loads(shop.run("requests", "--json", "--status", "2xx").stdout)["rows"]
+    assert len(logged) == 45
+    assert {(row["account"], row["model"]) for row in logged} == {("fixed", "sim-text")}
+    listed = shop.run("requests", "--limit", "2", "--key", "anyone")
+    assert listed.stdout.splitlines()[0].split()[:4] == ["TIME", "STATUS", "MS", "KEY"]
+    assert len(listed.stdout.splitlines()) == 3
+    assert "there are more" in listed.stderr
+    assert len(shop.run("requests", "--error", "*").stdout.splitlines()) == 1
+    whole = json.loads(shop.run("requests", logged[0]["id"]).stdout)
+    assert [attempt["account"] for attempt in whole["tried"]] == ["fixed"]
+    assert "no request req_none" in shop.run("requests", "req_none", status=1).stderr
+    assert "such as 429" in shop.run("requests", "--status", "bad", status=2).stderr
     report = json.loads(shop.run("usage", "--json").stdout)
     assert [(row["by"], row["requests"]) for row in report["rows"]] == [({"account": "fixed"}, 45)]
     assert report["total"]["input"] > 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -35,6 +35,19 @@ UPSTREAMS: dict[Api, str] = {
     "messages": "anthropic_messages",
     "responses": "openai_responses",
 }
+
+
+_Case = TypeVar("_Case")
+
+
+def taking_turns(cases: Sequence[_Case]) -> Iterator[tuple[Api, _Case]]:
+    """Each case before one kind of upstream, and neighbours before different ones: where a program
+    takes seconds, and what is asked does not depend on both."""
+    kinds = tuple(UPSTREAMS)
+    for number, case in enumerate(cases):
+        yield kinds[number % len(kinds)], case
+
+
 GENERATING = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
 _ANSWERED = tuple(f"POST {path}" for path in GENERATING)
 

@@ -10,7 +10,7 @@ from tests.clients.accounting import leaves, told, unaccounted
 from tests.clients.asking import CONTENT, SAID, ask
 from tests.clients.programs import PROGRAMS
 from tests.clients.reading import called, instructions, offered
-from tests.clients.stage import UPSTREAMS, Exchange, Stage
+from tests.clients.stage import UPSTREAMS, Exchange, Stage, taking_turns
 
 BILLING = "x-anthropic-billing-header"
 
@@ -36,7 +36,7 @@ SLOW = (
     ("chat", "opencode-responses", "some-model"),
 )
 """Another, which takes seconds of a processor to start: each of its protocols before one upstream.
-Before every upstream it meets a loop that breaks off and goes on (`test_retries.py`), and its
+Before another it meets a loop that breaks off and goes on (`test_retries.py`), and its
 recorded requests are translated for every upstream (`test_recordings.py`)."""
 ONE_BY_ONE = [("codex", "gpt-6-sol")]
 """Programs that forbid a model to make several calls at once."""
@@ -69,7 +69,11 @@ def test_a_program_writes_a_file(stage: Stage, program: str, model: str, tmp_pat
         check_reasoning(second, program, stage)
 
 
-@pytest.mark.parametrize(("program", "model"), CASES)
+@pytest.mark.parametrize(
+    ("stage", "program", "model"),
+    [(kind, *case) for kind, case in taking_turns(CASES)],
+    indirect=["stage"],
+)
 def test_a_program_writes_two_files_at_once(
     stage: Stage, program: str, model: str, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from dragoman.responses.websocket import service
 from tests.clients.asking import CONTENT, SAID, ask
 from tests.clients.programs import Api, Finished
 from tests.clients.reading import called
-from tests.clients.stage import GENERATING, UPSTREAMS, Stage, playing
+from tests.clients.stage import GENERATING, Stage, playing, taking_turns
 from tests.websocket.timing import SOON
 
 ROUNDS = 9
@@ -94,7 +94,7 @@ def check_ten_turns(stage: Stage, program: str, tmp_path: Path) -> None:
     assert len(called(stage.simulator.last.json)) == ROUNDS * AT_ONCE
 
 
-@pytest.mark.parametrize("program", SOCKETS)
+@pytest.mark.parametrize(("stage", "program"), taking_turns(list(SOCKETS)), indirect=["stage"])
 def test_ten_turns_of_parallel_tools(stage: Stage, program: str, tmp_path: Path) -> None:
     """Thinking, two calls at once, nine times, and the end: each request upstream is what it is
     where the program posts."""
@@ -111,7 +111,7 @@ def test_ten_turns_to_an_upstream_over_websocket(
     assert None not in {one.header("sec-websocket-key") for one in asked}
 
 
-@pytest.mark.parametrize("program", SOCKETS)
+@pytest.mark.parametrize(("stage", "program"), taking_turns(list(SOCKETS)), indirect=["stage"])
 def test_an_error_ends_the_turn(stage: Stage, program: str, tmp_path: Path) -> None:
     """It is told once, and nothing is tried by POST after it."""
     prompt = ask(tmp_path / "notes.txt", 'fault=error status=400 message="no way"')
@@ -140,8 +140,7 @@ def test_codex_tries_again_on_another_connection(stage: Stage, tmp_path: Path) -
     assert len(received(stage)) == 3
 
 
-@pytest.mark.parametrize("program", SOCKETS)
-@pytest.mark.parametrize("kind", UPSTREAMS)
+@pytest.mark.parametrize(("kind", "program"), taking_turns(list(SOCKETS)))
 def test_programs_dial_again(
     simulator: RunningSimulator,
     kind: Api,
@@ -164,8 +163,7 @@ def test_programs_dial_again(
         assert len(received(stage)) == 5 + 1
 
 
-@pytest.mark.parametrize("program", SOCKETS)
-@pytest.mark.parametrize("kind", UPSTREAMS)
+@pytest.mark.parametrize(("kind", "program"), taking_turns(list(SOCKETS)))
 def test_a_program_that_is_killed_ends_its_turn(
     simulator: RunningSimulator, kind: Api, program: str, tmp_path: Path
 ) -> None:

@@ -46,6 +46,11 @@ def choice(index: int, chunk: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
+def pretty(event: dict[str, Any]) -> bytes:
+    """The data of a frame of several lines."""
+    return json.dumps(event, indent=1).replace("\n", "\ndata: ").encode()
+
+
 TWO_CALLS = [
     fragment(0, '{"a":1}', id="x", type="function", name="get_weather"),
     fragment(0, "", id="x", type="function", name="h"),
@@ -87,6 +92,24 @@ SAID: dict[str, tuple[str, list[Any], str, list[tuple[str, str]]]] = {
     "a finish reason in every chunk": (
         "chat",
         [chat_chunk({"content": "Go"}, "stop"), chat_chunk({"content": "od"}, "stop"), DONE],
+        "Good",
+        [],
+    ),
+    "frames of several lines from a Chat upstream": (
+        "chat",
+        [*map(pretty, (ROLE, chat_chunk({"content": "Good"}), STOP)), DONE],
+        "Good",
+        [],
+    ),
+    "frames of several lines from a Messages upstream": (
+        "messages",
+        [*map(pretty, (message_start(), *text_block(0, "Good"), *message_end()))],
+        "Good",
+        [],
+    ),
+    "frames of several lines from a Responses upstream": (
+        "responses",
+        [*map(pretty, events_of(response(message(text("Good")))))],
         "Good",
         [],
     ),

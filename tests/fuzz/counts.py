@@ -12,12 +12,12 @@ def _count(name: str, whole: int, part: int) -> int:
     return int(os.environ.get(name) or (whole if os.environ.get("CI") else part))
 
 
-REQUESTS = _count("DRAGOMAN_FUZZ_REQUESTS", 40_000, 20_000)
+REQUESTS = _count("DRAGOMAN_FUZZ_REQUESTS", 20_000, 10_000)
 """Damaged requests, each translated to both other protocols."""
 
-ANSWERS = _count("DRAGOMAN_FUZZ_ANSWERS", 12_000, 5_000)
+ANSWERS = _count("DRAGOMAN_FUZZ_ANSWERS", 6_000, 5_000)
 """Damaged answers, and as many damaged streams, each translated to every protocol."""
 
-STREAMS = _count("DRAGOMAN_FUZZ_STREAMS", 8_000, 2_000)
+STREAMS = _count("DRAGOMAN_FUZZ_STREAMS", 3_000, 2_000)
 """Real streams with damaged indexes, ids, names, terminators and order, each for both other
 protocols."""

@@ -65,6 +65,14 @@ async def test_upstream_models_and_aliases_without_duplicates() -> None:
     assert listed == ["mine", "fast", "gpt-5", "gpt-5-mini", "local/qwen", "local/gpt-5"]
 
 
+async def test_shipped_aliases_are_listed_where_their_models_are() -> None:
+    upstreams = Upstreams(anthropic=["claude-opus-4-6"], local=["qwen"])
+    catalogue = upstreams.catalogue(
+        routes=(Route(match="claude-*", upstream="anthropic"), Route(match="*", upstream="local"))
+    )
+    assert list(await catalogue.models()) == ["claude-opus-4-6", "qwen"]
+
+
 async def test_every_listed_name_leads_to_its_model() -> None:
     upstreams = Upstreams(a=["x", "y/z"], b=["x"])
     catalogue = upstreams.catalogue(routes=(Route(match="x", upstream="b"),))

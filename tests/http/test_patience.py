@@ -51,7 +51,7 @@ def test_a_head_that_comes_in_drops(quick: Running) -> None:
 
 
 def wait_for_none(server: Running) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while server.server.connections or server.server.requests:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -108,7 +108,7 @@ def test_a_body_that_trickles_after_an_early_answer(framing: bytes) -> None:
         for sock in socks:
             sock.sendall(POST + framing + b"\r\n\r\n")
             assert sock.recv(1000).startswith(b"HTTP/1.1 401 ")
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while server.server.connections:
             assert time.monotonic() < deadline
             for sock in socks:
@@ -267,7 +267,7 @@ def test_one_budget_for_all_bodies() -> None:
                 got.append(take_answer(sock)[0])
                 sock.close()
             assert sorted(got) == [200, 200, 503, 503]
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while server.server.budget.used:
             assert time.monotonic() < deadline
             time.sleep(0.01)

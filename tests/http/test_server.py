@@ -59,6 +59,29 @@ def test_drain_answers_whoever_was_connected_before() -> None:
                 assert statuses(read_all(sock)) == [200]
 
 
+def test_drain_answers_whoever_was_not_told_that_the_connection_ends() -> None:
+    begun, go_on = threading.Event(), asyncio.Event()
+
+    async def stream(request: Request) -> None:
+        request.start(200)
+        begun.set()
+        await go_on.wait()
+        request.end()
+
+    with running(stream) as server, server.connect() as sock:
+        sock.sendall(GET)
+        assert begun.wait(10)
+        server.stop()
+        server.on_loop(go_on.set)
+        answers = b""
+        while not answers.endswith(b"0\r\n\r\n"):
+            answers += sock.recv(65536)
+        sock.sendall(GET)
+        answers += read_all(sock)
+        assert answers.count(b"HTTP/1.1 200") == 2
+        assert answers.lower().count(b"connection: close") == 1
+
+
 def test_drain_tells_applications_that_take_too_long() -> None:
     async def endless(request: Request) -> None:
         request.start(200)

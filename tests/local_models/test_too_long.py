@@ -7,12 +7,15 @@ import re
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.canonical.errors import FaultKind
+from dragoman.config import Fallback, Route
 from dragoman.protocols import CODECS
 from tests.faults.conftest import Over
-from tests.faults.upstream import Upstream, answer
+from tests.faults.upstream import Upstream, answer, api_of, good
 from tests.gateway.clients import APIS, PATHS, body
+from tests.gateway.conftest import config_for
 from tests.gateway.http import call
 from tests.upstream.servers import Call
 
@@ -121,6 +124,39 @@ def test_each_client_is_told_in_words_it_knows(
     else:
         assert shown["code"] == "context_length_exceeded"
     assert len(upstream.calls) == 1  # no other account is asked
+
+
+async def refusing_chat(call: Call) -> None:
+    if api_of(call) == "chat":
+        error = {"message": "prompt is too long: 9000 tokens > 8192 maximum"}
+        await call.send(answer(json.dumps({"error": error}).encode(), 400))
+    else:
+        await good(call)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("client", APIS)
+def test_a_fallback_that_takes_more_is_asked(
+    client: str, stream: bool, over: Over, upstream: Upstream
+) -> None:
+    """Where that is set; else the client is told."""
+    upstream.behaviours[KEY] = refusing_chat
+    shorter, longer = (
+        Fallback(upstream="messages", model=model, when_too_long=model == "long")
+        for model in ("short", "long")
+    )
+    routes = (
+        Route(match="m", upstream="chat", fallbacks=(shorter, longer)),
+        Route(match="n", upstream="chat", fallbacks=(shorter,)),
+        Route(match="o", upstream="chat", fallbacks=(replace(longer, upstream="chat"), longer)),
+    )
+    gateway = over(config=config_for(upstream.url, keys=(KEY,), routes=routes))
+    for model, status, asked in (("m", 200, "m long"), ("n", 400, "n"), ("o", 200, "o long long")):
+        upstream.calls.clear()
+        told = call(gateway.base_url, "POST", PATHS[client], body(client, model, stream=stream))
+        assert told.status == status, told.body
+        assert told.headers.get("x-dragoman-upstream") == ("messages" if status == 200 else None)
+        assert [json.loads(one.body)["model"] for one in upstream.calls] == asked.split()
 
 
 @pytest.mark.parametrize("message", SUMS)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "properties",
-    max_examples=int(os.environ.get("DRAGOMAN_EXAMPLES") or (60 if os.environ.get("CI") else 30)),
+    max_examples=int(os.environ.get("DRAGOMAN_EXAMPLES") or (40 if os.environ.get("CI") else 30)),
     derandomize=bool(os.environ.get("CI")),
     # Times differ from machine to machine and say nothing about correctness.
     deadline=None,

@@ -16,13 +16,17 @@ import pytest
 
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.settings import make_capabilities, make_options
+from dragoman.protocols.tools import NO_TOOLS
 from tests.library import translate_request
 from tests.tables.requests import (
     ABSENT,
     CONTENT,
     CONVERTED,
+    HI,
     KNOB,
     LEAST,
+    PNG,
+    PNG_URL,
     REPAIRED,
     SCHEMA,
     A,
@@ -31,7 +35,9 @@ from tests.tables.requests import (
     R,
     value_at,
 )
+from tests.tables.wire_messages import picture
 
+LINKED = {"url": PNG_URL}
 Lost = tuple[LossKind, str] | None
 
 NO_COUNTERPART = "has no counterpart upstream"
@@ -464,7 +470,7 @@ TOOLS = [
         "a call that must be made, without tools",
         {**both(tool_choice="required"), A: {"tool_choice": {"type": "any"}}},
         unsent("tool_choice"),
-        (CONTENT, "there are no tools to choose from"),
+        (CONTENT, NO_TOOLS),
     ),
     Same(
         "a tool that must be called and is not offered",
@@ -478,7 +484,21 @@ TOOLS = [
     ),
 ]
 
-ROWS = [*THINKING, *TUNING, *OUTPUT, *SERVICE, *TOOLS]
+SEEN = [
+    Same(
+        "a picture for a model without eyes",
+        {
+            C: {"messages": [{**HI, "content": [{"type": "image_url", "image_url": LINKED}]}]},
+            A: {"messages": [{**HI, "content": [picture(PNG)]}]},
+            R: {"input": [{**HI, "content": [{"type": "input_image", "image_url": PNG_URL}]}]},
+        },
+        {C: {}, A: {}, R: {}},
+        (CONTENT, "the upstream takes no images"),
+        upstream={"images": False},
+    ),
+]
+
+ROWS = [*THINKING, *TUNING, *OUTPUT, *SERVICE, *TOOLS, *SEEN]
 
 
 def cells() -> Iterator[Any]:

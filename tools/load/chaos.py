@@ -119,7 +119,10 @@ class Run:
     away: list[tuple[float, float]] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
     """Requests that usage counts, by client."""
+    events: list[tuple[float, str]] = field(default_factory=list)
+    """Whatever was begun or was over, and when."""
     log: list[str] = field(default_factory=list)
+    """What the instances logged at levels above info, and nginx's errors."""
 
     def on_killed(self, one: Asked) -> bool:
         """Whether a request may have been at an instance while that was killed."""
@@ -144,6 +147,14 @@ class Run:
     def failures(self) -> list[Asked]:
         """Requests that failed, though nothing excuses it."""
         return [one for one in self.asked if one.outcome != "ok" and not self.excused(one)]
+
+    def when(self, one: Asked) -> str:
+        """From when to when a request ran, in seconds after the last event before its end."""
+        before = [(at, name) for at, name in self.events if at <= one.ended]
+        if not before:
+            return "before all events"
+        at, name = max(before)
+        return f"{one.sent - at:.3f} to {one.ended - at:.3f} s after {name}"
 
     def told_apart(self) -> Counter[str]:
         """How many requests ended how."""
@@ -187,7 +198,10 @@ class Run:
 
     def faults(self) -> list[str]:
         """What is not as it should be."""
-        found = [f"{one.kind}: {one.outcome} at {one.instance}" for one in self.failures()]
+        found = [
+            f"{one.kind}: {one.outcome} at {one.instance}, {self.when(one)}"
+            for one in self.failures()
+        ]
         if self.most_in_window() > RATE:
             found.append(f"{self.most_in_window()} of {RATE} within a window")
         if self.spent() > self.plan.budget:
@@ -241,18 +255,18 @@ class Machines:
 
     async def upset(self, run: Run, asked: Sequence[Asked]) -> None:
         """All that is done to them, one after the other; `asked` grows with what clients ask."""
+        first, second = self.ports[:2]
         await self._go_on(asked)
-        begun = time.monotonic()
-        await asyncio.to_thread(self.running[0].kill_all)
-        run.killed.append((begun, time.monotonic(), self.ports[0]))
+        begun, until = await self._do(run, f"killing {first}", self.running[0].kill_all)
+        run.killed.append((begun, until, first))
         await self._go_on(asked)
         await self._without(run, lambda: self._cluster.stop("immediate"), self._cluster.start)
         await self._go_on(asked)
-        await asyncio.to_thread(self.start, 0)
+        await self._do(run, f"starting {first}", lambda: self.start(0))
         await self._go_on(asked)
-        await asyncio.to_thread(self.running[1].stop)
+        await self._do(run, f"stopping {second}", self.running[1].stop)
         await self._go_on(asked)
-        await asyncio.to_thread(self.start, 1)
+        await self._do(run, f"starting {second}", lambda: self.start(1))
         await self._without(run, lambda: self._cluster.stop("fast"), self._cluster.start)
         await self._go_on(asked)
         await self._without(run, self._cut, lambda: self._wire.cut(again=True))
@@ -277,9 +291,17 @@ class Machines:
     ) -> None:
         begun = time.monotonic()
         run.away.append((begun, begun + 3600.0))
-        await asyncio.to_thread(gone)
-        await asyncio.to_thread(back)
-        run.away[-1] = (begun, time.monotonic())
+        await self._do(run, "taking the database away", gone)
+        _, until = await self._do(run, "bringing the database back", back)
+        run.away[-1] = (begun, until)
+
+    async def _do(self, run: Run, name: str, event: Callable[[], object]) -> tuple[float, float]:
+        """Let an event happen, and record it. Returns when it began and was over."""
+        begun = time.monotonic()
+        run.events.append((begun, name))
+        await asyncio.to_thread(event)
+        run.events.append((until := time.monotonic(), f"{name} (over)"))
+        return begun, until
 
 
 def _lasting_port() -> int:
@@ -325,7 +347,9 @@ def disturb(folder: Path, plan: Plan) -> Run:
 
         asyncio.run(all_of_it())
         made.close()
-        run.log = [one.log for one in made.running.values()]
+        lines = [line for one in made.running.values() for line in one.log.splitlines()]
+        run.log = [line for line in lines if '"level":"info"' not in line]
+        run.log += (folder / "error.log").read_text().splitlines()
         run.rows = _rows(cluster.url)
     return run
 

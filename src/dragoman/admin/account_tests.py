@@ -30,7 +30,7 @@ _BETWEEN_TESTS_S = 0.1
 
 class TestAccount(Named, frozen=True, kw_only=True):
     """Which account to test, with which model: by default that of the probes, else one that the
-    account, its upstream or a route names."""
+    account, its upstream or a route names, else one that the upstream lists."""
 
     model: str | None = None
 

@@ -24,6 +24,7 @@ _COMMANDS = {
     "openapi": "openapi",
     "prices": "prices",
     "reload": "reload",
+    "requests": "requests",
     "serve": "serve",
     "simulate": "serve",
     "store": "store",

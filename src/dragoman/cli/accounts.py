@@ -104,7 +104,8 @@ def test(
     """Ask accounts for a short answer.
 
     The outcome counts as that of any other request: an account that answers is used again. The exit
-    status is 1 if one does not.
+    status is 1 if one does not. Without --model it is one that the configuration names for the
+    account, else one that its upstream lists.
     """
     if bool(names) == every:
         raise click.UsageError("name accounts, or give --all")

@@ -23,6 +23,7 @@ from dragoman.cli.common import (
 
 if TYPE_CHECKING:
     from dragoman.config import Account, Config, ConfigError
+    from dragoman.config.summary import StoredEntries
     from dragoman.serving.limits.unpriced import UnpricedBudget
     from dragoman.serving.listing import Listing
 
@@ -46,17 +47,25 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
 
     with config_faults_reported(unusable if as_json else None):
         loaded = load_config(path)
+    from dragoman.config.checks import NO_ACCOUNT
     from dragoman.config.summary import summary
 
     found = loaded.config
-    for warning in loaded.warnings:
+    stored, without = _stored(found)
+    # What the store has is known better here than to whoever reads the text alone.
+    warnings = [one for one in loaded.warnings if stored is None or one.message != NO_ACCOUNT]
+    for warning in warnings:
         click.echo(f"warning: {warning.located(str(path))}", err=True)
+    for name in without:
+        click.echo(
+            f"warning: {path}: upstream {name} has no account, here or in the store", err=True
+        )
     unpriced = _unpriced(found)
     listed = _ask(found, as_json) if online else []
     missing = _unlisted(found, listed)
     if as_json:
-        report = {"file": str(path), "usable": True, "summary": summary(found)}
-        report |= {"warnings": loaded.warnings, "unpriced_budgets": unpriced}
+        report = {"file": str(path), "usable": True, "summary": summary(found, stored)}
+        report |= {"warnings": warnings, "unpriced_budgets": unpriced, "no_account": without}
         asked = {"accounts": listed, "unlisted": missing} if online else {}
         print_json(report | asked)
     else:
@@ -64,7 +73,7 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
             click.echo(f"warning: {path}: {one}", err=True)
         for upstream, model in missing:
             click.echo(f"warning: {path}: {upstream} does not list the model {model}", err=True)
-        click.echo(f"{path}: usable ({summary(found)})")
+        click.echo(f"{path}: usable ({summary(found, stored)})")
     if not all(one.passed for one in listed):
         raise click.exceptions.Exit(1)
 
@@ -119,10 +128,35 @@ def _row(one: Listing) -> Sequence[str]:
     )
 
 
+def _has_store(config: Config) -> bool:
+    """Whether there is a store already."""
+    path = config.storage.path
+    return bool(config.storage.place) and (not path or os.path.exists(path))
+
+
+def _stored(config: Config) -> tuple[StoredEntries | None, list[str]]:
+    """How much the store has, None if it cannot be read, and the upstreams without any account."""
+    from dragoman.accounts.store import StoreError
+    from dragoman.config.summary import StoredEntries
+    from dragoman.operations.context import open_store
+
+    entries, served = StoredEntries(), {one.upstream for one in config.accounts}
+    if _has_store(config):
+        try:
+            with open_store(config) as context:
+                accounts = context.store.definitions()
+                keys = context.store.client_keys.key_teams()
+        except StoreError as error:
+            click.echo(f"warning: the store cannot be read: {error}", err=True)
+            return None, []
+        entries = StoredEntries(len(accounts), len(keys))
+        served |= {one.upstream for one in accounts}
+    return entries, [one.name for one in config.upstreams if one.name not in served]
+
+
 def _accounts(config: Config) -> list[Account]:
     """The accounts of the configuration, and those of the store if there is one already."""
-    path = config.storage.path
-    if not config.storage.place or (path and not os.path.exists(path)):
+    if not _has_store(config):
         return list(config.accounts)
     from dragoman.operations.context import open_store
 

@@ -89,6 +89,9 @@ def errors(config: Config) -> Iterator[Fault]:
         )
 
 
+NO_ACCOUNT = "has no account here: it is used only if the store has one"
+
+
 def warnings(config: Config) -> Iterator[Fault]:
     """Settings that are allowed but probably not intended, each with its path."""
     patterns = [route.match for route in config.routes]
@@ -101,7 +104,7 @@ def warnings(config: Config) -> Iterator[Fault]:
         if upstream.name not in served and config.storage.key is None:
             yield (
                 ("upstreams", index, "name"),
-                "has no account here: it is used only if the store has one",
+                NO_ACCOUNT,
             )
         yield from rule_checks.warnings(upstream.rules, ("upstreams", index, "rules"))
     for index, price in enumerate(config.prices):

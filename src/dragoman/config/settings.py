@@ -455,6 +455,8 @@ class Fallback(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Name of the upstream."""
     model: NonEmpty | None = None
     """Model name for that upstream; absent: that of the route."""
+    when_too_long: bool = False
+    """Also ask it if the conversation is too long for the model of the route."""
 
 
 class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -19,6 +19,10 @@ SHORT_READ = 8 * 1024
 """The same for heads and chunked bodies, whose cost is in the number of lines and chunks, of one
 byte each at worst."""
 
+GRACE_S = 1.0
+"""Seconds for which a connection may be idle although it is to end, or others wait for its place:
+its client may be about to send a request."""
+
 Application = Callable[[Request], Awaitable[None]]
 """Answers a request."""
 

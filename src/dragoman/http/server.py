@@ -13,7 +13,7 @@ from math import inf
 
 from dragoman.http.addresses import counted, is_here
 from dragoman.http.connection import Connection
-from dragoman.http.context import Application, Context
+from dragoman.http.context import GRACE_S, Application, Context
 from dragoman.http.head import status_line
 from dragoman.http.limits import Budget, Limits, connections_for, files_to_share
 from dragoman.http.problems import Problem, Refuse, refuse_plainly
@@ -31,10 +31,6 @@ _SHORTAGE_S = 0.2
 
 _LONGEST_S = 3600.0
 """Of the waits that cannot be without a limit."""
-
-_GRACE_S = 1.0
-"""Seconds for which a connection may be idle even where clients wait to be accepted: its client may
-be about to send a request."""
 
 _CANCEL_S = 2.0
 """Seconds that cancelled applications have to end their answers."""
@@ -186,8 +182,8 @@ class Server:
             self._accepting = False
 
     async def drain(self, grace_s: float) -> None:
-        """End every connection with its next answer, and those without a request after a second:
-        their clients may be about to send one. After `grace_s` seconds applications are cancelled,
+        """End every connection with its next answer, and those that are idle for a second: their
+        clients may be about to send a request. After `grace_s` seconds applications are cancelled,
         and what is left shortly after that is aborted. Nothing is left after this."""
         context = self._context
         if context is None:
@@ -195,10 +191,12 @@ class Server:
         self.close_listening()
         context.draining = True
         self._until = context.loop.time() + grace_s
-        until_idle = min(self._until, context.loop.time() + _GRACE_S)
+        began = context.loop.time()
+        until_idle = min(self._until, began + GRACE_S)
         if not await self._emptied(lambda: until_idle):
             for connection in list(self._connections):
-                connection.retire()
+                if connection.waits_since <= began:
+                    connection.retire()
         if not await self._emptied(lambda: self._until):
             for request in list(context.requests):
                 if request.task is not None:
@@ -341,7 +339,7 @@ class Server:
         others are closed with their answer."""
         self._accept_off(context)
         context.crowded = True
-        before = context.loop.time() - _GRACE_S
+        before = context.loop.time() - GRACE_S
         waiting = [
             connection
             for connection in self._connections

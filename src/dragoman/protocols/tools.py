@@ -15,7 +15,9 @@ from dragoman.protocols.base import Outbound, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.portable_schemas import has_old_words, is_combined, portable
 
-NO_TOOLS: Final = "there are no tools to choose from"
+NO_TOOLS: Final = (
+    "there are no tools to choose from: the upstream runs none of other vendors, such as web search"
+)
 NOT_OFFERED: Final = "names a tool that is not offered upstream"
 
 EMPTY: Final[JsonObject] = {"type": "object", "properties": {}}

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from dragoman.accounts.pool import LeaseRequest
 from dragoman.config import Config, Upstream
+from dragoman.config.names import ALIASES
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
@@ -64,6 +65,10 @@ class Catalogue:
         self._fetch = fetch
         self._clock = clock
         self._lists: dict[str, list[JsonObject]] = {}
+        own = config.models.aliases
+        self._shipped = {name for name, to in ALIASES.items() if own.get(name) == to}
+        """Aliases that nobody has set: they are listed only where the upstream has their model, as
+        a route for all names leads anywhere."""
         self._due = dict.fromkeys((upstream.name for upstream in config.upstreams), 0.0)
         self._asking: asyncio.Task[None] | None = None
         if former is not None:
@@ -116,7 +121,10 @@ class Catalogue:
             if name in listed or not self._router.knows(name):
                 continue
             target = self._router.resolve(name)
-            details = known.get((target.upstream.name, target.model), {})
+            place = (target.upstream.name, target.model)
+            if place not in known and place[0] in self._lists and name in self._shipped:
+                continue
+            details = known.get(place, {})
             listed[name] = ListedModel(target.upstream.name, details)
         return listed
 

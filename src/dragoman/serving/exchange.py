@@ -274,7 +274,8 @@ class Exchange:
                     if gave_up is None:
                         return
                 if gave_up.failure is not None:
-                    await deliver_refusal(context, gave_up.failure)
+                    if not await self._try_longer(context, following, gave_up.failure):
+                        await deliver_refusal(context, gave_up.failure)
                     return
             assert gave_up is not None
             context.record.blame_last()
@@ -324,6 +325,18 @@ class Exchange:
             return await self._try_accounts(context, following) is None
         except InvalidRequest:
             return False
+
+    async def _try_longer(
+        self, context: RequestContext, following: Sequence[Plan], failure: Failure
+    ) -> bool:
+        """Whether a fallback answered that takes conversations that were too long."""
+        if failure.fault.kind is not FaultKind.CONTEXT_TOO_LONG:
+            return False
+        left = [plan for plan in following if plan.target.takes_longer]
+        while left:
+            if await self._try_fallback(context, left.pop(0), left):
+                return True
+        return False
 
     async def _try_detour(
         self, context: RequestContext, plan: Plan, gave_up: GaveUp

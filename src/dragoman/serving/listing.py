@@ -12,7 +12,7 @@ from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.protocols.fields import JsonObject
 from dragoman.serving.answers import read_error
 from dragoman.serving.failures import Failure, failed_call, refused
-from dragoman.serving.probe import one_line, proxy_of
+from dragoman.serving.probe import NO_LIST, one_line, proxy_of
 from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError, TotalTimeout
@@ -21,8 +21,6 @@ _TIME_LIMIT_S = 20.0
 _MOST_AT_ONCE = 8
 _LIST_BYTES = 8 * 1024 * 1024
 """Largest list of models that is read."""
-_NO_LIST = frozenset({404, 405, 501})
-"""Statuses of services that have no list of models: the account may be well."""
 
 
 async def read_models(
@@ -64,7 +62,7 @@ class Listing(Struct, frozen=True, kw_only=True):
     @property
     def passed(self) -> bool:
         """Whether the account may well be used."""
-        return not self.message or self.status in _NO_LIST
+        return not self.message or self.status in NO_LIST
 
 
 async def listings(config: Config, accounts: Iterable[Account]) -> AsyncIterator[Listing]:

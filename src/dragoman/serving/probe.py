@@ -28,6 +28,7 @@ from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Options
 from dragoman.canonical.requests import Request, Turn
 from dragoman.config import Account, Config, Secret, Upstream
+from dragoman.config.names import matches
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
 from dragoman.operations.errors import NoModel
@@ -56,6 +57,9 @@ _MOST_AT_ONCE = 4
 _EVERY_S = 1.0
 _LONGEST_MESSAGE = 300
 
+NO_LIST = frozenset({404, 405, 501})
+"""Statuses of services that have no list of models: the account may be well."""
+
 Who = Literal["probe", "operator"]
 
 
@@ -78,13 +82,9 @@ class Finding(Struct, frozen=True, kw_only=True):
     milliseconds: float
 
 
-def model_for(config: Config, upstream: Upstream, account: Account) -> str:
+def named_model(config: Config, upstream: Upstream, account: Account) -> str:
     """The model to ask an account for when nobody names one: that of `upstreams.probe`, else one
-    that the account, its upstream or a route names.
-
-    Raises:
-        NoModel: none is known.
-    """
+    that the account, its upstream or a route names; empty if none does."""
     if upstream.probe is not None:
         return upstream.probe.model
     routes = (
@@ -93,7 +93,38 @@ def model_for(config: Config, upstream: Upstream, account: Account) -> str:
     for model in (*(account.models or ()), *(upstream.models or ()), *routes):
         if "*" not in model:
             return model
-    raise NoModel(upstream.name)
+    return ""
+
+
+async def _listed_model(
+    client: UpstreamClient, config: Config, upstream: Upstream, account: Account
+) -> str:
+    """A model that the upstream lists for an account: the first to which a route leads, else the
+    first.
+
+    Raises:
+        Failure: it refused.
+        NoModel: it lists none.
+    """
+    from dragoman.serving.listing import read_models  # imports this module
+
+    builder = UpstreamRequestBuilder(UpstreamDefaults(upstream), account)
+    try:
+        entries = await read_models(client, builder, upstream, proxy_of(upstream, account))
+    except CallError as error:
+        raise failed_call(error, upstream.name) from None
+    except ValueError:
+        entries = []
+    except Failure as failure:
+        if failure.symptom.status not in NO_LIST:
+            raise
+        entries = []
+    names: list[str] = [entry["id"] for entry in entries]
+    if not names:
+        raise NoModel(upstream.name)
+    routes = [one.match for one in config.routes if one.upstream == upstream.name]
+    routed = (name for name in names if any(matches(one, name) for one in routes))
+    return next(routed, names[0])
 
 
 async def probe(
@@ -111,14 +142,15 @@ async def probe(
     `proxy` is the proxy to call through, by default one of those configured.
 
     Raises:
-        NoModel: no model is given, and none is known.
+        NoModel: no model is given or known, and the upstream lists none.
     """
     upstream = config.upstream(account.upstream)
-    model = model or model_for(config, upstream, account)
+    model = model or named_model(config, upstream, account)
     began, sent_at = time.monotonic(), time.time()
     failure: Failure | None = None
     try:
         async with asyncio.timeout(_TIME_LIMIT_S):
+            model = model or await _listed_model(client, config, upstream, account)
             await _answer(client, upstream, account, model, proxy or proxy_of(upstream, account))
     except Failure as failed:
         failure = failed
@@ -222,9 +254,6 @@ def probe_all(context: StoreContext, names: Iterable[str], model: str | None) ->
     config, queries = context.config, context.queries
     waiting = [queries.account(name) for name in names]
     states = queries.states()
-    for account in waiting:
-        if not model:
-            model_for(config, config.upstream(account.upstream), account)
     with asyncio.Runner() as runner:
         client = UpstreamClient()
         runner.run(client.start())

@@ -32,7 +32,8 @@ class Target(Struct, frozen=True):
 
     `name` is the name that led here: the one sent, or what it stands for; empty in fallbacks and
     detours. `addressed`: the name is `upstream/model`, which no route matches.
-    `longest_silence_s` is that of the upstream's time limits.
+    `longest_silence_s` is that of the upstream's time limits. `takes_longer`: as a fallback, it is
+    also asked with conversations that were too long.
     """
 
     upstream: Upstream
@@ -44,6 +45,7 @@ class Target(Struct, frozen=True):
     name: str = ""
     addressed: bool = False
     longest_silence_s: float = inf
+    takes_longer: bool = False
 
     @property
     def options(self) -> Options:
@@ -125,7 +127,8 @@ class Router:
 
     def _fallback(self, fallback: Fallback, model: str, options: Options) -> Target:
         upstream = self._upstreams[fallback.upstream]
-        return self._target(upstream, fallback.model or model, options)
+        target = self._target(upstream, fallback.model or model, options)
+        return replace(target, takes_longer=True) if fallback.when_too_long else target
 
     def _prefixed(self, name: str) -> Target | None:
         prefix, slash, model = name.partition("/")

@@ -84,6 +84,14 @@ class Watching:
                 os.unlink(self.series.path)
 
 
+def request_log_for(config: Config) -> RequestLogFiles | None:
+    """The request log of gateways on this machine; None if it ends with each of them."""
+    base, settings = config.storage.path, config.request_log
+    if not base:
+        return None
+    return RequestLogFiles(f"{base}-requests", settings.keep_days, settings.keep_bytes)
+
+
 def sessions_for(config: Config) -> SessionFile | None:
     """Where it is stored who is signed in to the administration: beside the database, if that is a
     file."""

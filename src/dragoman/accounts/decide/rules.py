@@ -14,7 +14,8 @@ reported with whole answers: github.com/openai/codex/issues/6603 (ChatGPT accoun
 anthropics/claude-code/issues/6871 and 8046 (subscriptions), 536 (Bedrock),
 obot-platform/obot/issues/6747 (Bedrock), can1357/oh-my-pi/issues/39 and zai-org/GLM-5/issues/49
 (Z.ai), tencentmusic/supersonic/issues/1572 and RooCodeInc/Roo-Code/issues/12309 (Alibaba Cloud),
-google-gemini/gemini-cli/issues/1993 (Google's regions).
+google-gemini/gemini-cli/issues/1993 (Google's regions), continuedev/continue/issues/10298
+(OpenRouter, a request above what is left).
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ _ASKED_TEXTS = (
 _NO_STATUSES = (*range(100, 400), *range(600, 1000))
 _LIMITED = "rate limited"
 _OUT_OF_QUOTA = "out of quota"
+_TOO_LITTLE = "too little quota for this request"
 _WINDOW_OVER = "its usage window is spent"
 _KEY_REFUSED = "the upstream refused its key"
 
@@ -85,9 +87,7 @@ _TOO_EXPENSIVE = Rule(
     statuses=(403,),
     texts=("estimated cost",),
 )
-_TOO_POOR = Rule(
-    Verdict.TRY_NEXT, "too little quota for this request", statuses=(403,), texts=_POOR_TEXTS
-)
+_TOO_POOR = Rule(Verdict.TRY_NEXT, _TOO_LITTLE, statuses=(403,), texts=_POOR_TEXTS)
 _BAD_KEY = Rule(Verdict.DISABLE, _KEY_REFUSED, statuses=(401,))
 _UNREACHABLE = Rule(Verdict.TRY_NEXT, "the upstream could not be reached", statuses=(0,))
 
@@ -107,7 +107,9 @@ DEFAULT = RuleSet(
     (
         _TOO_EXPENSIVE,
         _TOO_POOR,
-        # Quota.
+        # Quota. Of what is left of it a request may ask for too much: a client sets its own limit.
+        Rule(Verdict.EXHAUST, _OUT_OF_QUOTA, statuses=(402,), texts=("can only afford 0.",)),
+        Rule(Verdict.TRY_NEXT, _TOO_LITTLE, statuses=(402,), texts=("can only afford",)),
         Rule(Verdict.EXHAUST, _OUT_OF_QUOTA, statuses=(402,)),
         Rule(Verdict.EXHAUST, _OUT_OF_QUOTA, statuses=(400, 403, 429), words=_QUOTA_WORDS),
         # Google reports a limit per minute in the words of spent quota.
