@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Client, Secret, Server, WebSocket
 from dragoman.edge.paths import normal_path
-from dragoman.http.decoding import CODINGS
+from dragoman.http.decoding import CODINGS, Inflater
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, text_of
@@ -252,6 +253,35 @@ def test_a_deflate_body_is_read(gateway: RunningGateway, wrapped: bool) -> None:
     headers = {**JSON, "content-encoding": "deflate"}
     assert call(gateway.base_url, "POST", PATHS["chat"], data, headers).status == 200
     assert call(gateway.base_url, "POST", PATHS["chat"], data[:-6], headers).status == 400
+
+
+@pytest.mark.parametrize(("coding", "member"), [("gzip", gzip.compress(b"")), ("deflate", b"\3\0")])
+def test_a_body_of_members_with_nothing_in_them_is_refused(
+    gateway: RunningGateway, coding: str, member: bytes
+) -> None:
+    """32 MB of them would take a minute."""
+    headers = {**JSON, "content-encoding": coding}
+    told = call(gateway.base_url, "POST", PATHS["chat"], member * 100_000, headers)
+    assert told.status == 400
+    assert "not valid data of its content encoding" in error_of("chat", told)["message"]
+
+
+def test_others_have_their_turn_while_much_unpacks_into_nothing(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks without anything, of which a member may have as many as it likes."""
+    feed = Inflater.feed
+    taken: list[int] = []
+
+    def fed(self: Inflater, data: bytes) -> Iterator[bytes]:
+        taken.append(len(data))
+        return feed(self, data)
+
+    monkeypatch.setattr(Inflater, "feed", fed)
+    headers = {**JSON, "content-encoding": "deflate"}
+    data = b"\0\0\0\xff\xff" * 200_000 + zlib.compress(b"{}")[2:-4]
+    assert call(gateway.base_url, "POST", PATHS["chat"], data, headers).status == 400
+    assert (max(taken), sum(taken)) == (64 * 1024, len(data))
 
 
 ZSTD = bytes.fromhex("28b52ffd")

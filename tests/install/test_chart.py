@@ -15,6 +15,7 @@ import pytest
 import dragoman
 from dragoman.cli import main as command
 from dragoman.config import parse_config
+from dragoman.config.settings import RequestLogSettings
 from tests.install.sources import ROOT
 from tests.install.tools import documents_of, tool, yaml_of
 
@@ -57,6 +58,15 @@ EVERYTHING: dict[str, Any] = {
     "nodeSelector": {"kubernetes.io/arch": "amd64"},
     "tolerations": [{"key": "k", "operator": "Exists"}],
     "priorityClassName": "high",
+    "serviceAccount": "llm",
+    "tmpSize": "2Gi",
+}
+MORE: dict[str, Any] = {
+    "extraEnv": [{"name": "SSL_CERT_FILE", "value": "/etc/company/ca.pem"}],
+    "volumes": [{"name": "company", "configMap": {"name": "ca"}}],
+    "volumeMounts": [{"name": "company", "mountPath": "/etc/company", "readOnly": True}],
+    "serviceAccount": "llm",
+    "jobAnnotations": {"sidecar.istio.io/inject": "false"},
 }
 STORE: dict[str, Any] = {"storage": {"enabled": True, "storageClass": "fast"}, "replicas": 1}
 _WARNING = 2
@@ -150,8 +160,16 @@ def test_the_drain_is_one_value(objects: Render, drain: int, wait: int) -> None:
 
 def test_probes(usual: dict[str, Any]) -> None:
     (container,) = pod_of(usual)["containers"]
-    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
-    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+    assert container["livenessProbe"]["httpGet"] == {
+        "path": "/healthz",
+        "port": "http",
+        "scheme": "HTTP",
+    }
+    assert container["readinessProbe"]["httpGet"] == {
+        "path": "/readyz",
+        "port": "http",
+        "scheme": "HTTP",
+    }
 
 
 def test_it_runs_as_nobody_on_a_root_that_is_read_only(usual: dict[str, Any]) -> None:
@@ -256,6 +274,53 @@ def test_one_job_makes_the_tables_of_the_database_first(
         group = group.get_command(context, word)
         assert group is not None
     assert "--url" in {name for option in group.params for name in option.opts}
+
+
+def test_pods_and_the_job_get_what_a_company_adds(objects: Render) -> None:
+    env = [*VALUES["env"], {"name": "DATABASE_URL", "secret": "llm-database", "key": "url"}]
+    kinds = objects(**MORE, storage={"urlVariable": "DATABASE_URL"}, env=env)
+    job = kinds["Job"]["spec"]["template"]
+    assert job["metadata"]["annotations"] == MORE["jobAnnotations"]
+    for pod in (pod_of(kinds), job["spec"]):
+        (container,) = pod["containers"]
+        assert pod["serviceAccountName"] == "llm"
+        assert pod["volumes"][-1:] == MORE["volumes"]
+        assert container["volumeMounts"][-1:] == MORE["volumeMounts"]
+        assert container["env"][-1:] == MORE["extraEnv"]
+
+
+def test_the_user_may_be_the_cluster_s(objects: Render) -> None:
+    """As on OpenShift."""
+    given = {"runAsUser": None, "runAsGroup": None, "fsGroup": None}
+    assert pod_of(objects(podSecurityContext=given))["securityContext"] == {
+        "runAsNonRoot": True,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def test_tmp_has_room_for_the_request_log(usual: dict[str, Any]) -> None:
+    (size,) = [one["emptyDir"] for one in pod_of(usual)["volumes"] if one["name"] == "tmp"]
+    assert size == {"sizeLimit": "1Gi"}
+    assert 2 * RequestLogSettings().keep_bytes < 2**30
+
+
+def test_the_page_is_reached_where_its_paths_are_named(objects: Render) -> None:
+    ingress = {"enabled": True, "host": "llm.example.com"}
+
+    def paths(**more: Any) -> list[str]:
+        (rule,) = objects(ingress={**ingress, **more})["Ingress"]["spec"]["rules"]
+        return [one["path"] for one in rule["http"]["paths"]]
+
+    assert paths() == ["/v1"]
+    assert paths(paths=["/v1", "/ui", "/admin"]) == ["/v1", "/ui", "/admin"]
+
+
+def test_probes_speak_tls_where_the_gateway_does(objects: Render) -> None:
+    server = {"tls_certificate": "/tls/tls.crt", "tls_key": "/tls/tls.key"}
+    (container,) = pod_of(objects(server=server))["containers"]
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["scheme"] == "HTTPS"
 
 
 def test_selectors_find_the_pods(usual: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ that can be had."""
 from __future__ import annotations
 
 import fnmatch
+import os
 import platform
 import re
 import socket
@@ -21,6 +22,7 @@ from dragoman.demo import ADMIN_KEY, KEY, demo_config
 from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.testing import running_gateway
 from tests.cli.serving import free_port
+from tests.gateway.certificates import self_signed
 from tests.gateway.http import Connection, call
 from tests.install.front import NGINX, nginx, program
 from tests.install.sources import ROOT, tracked
@@ -49,6 +51,9 @@ def test_the_image_runs_as_nobody_with_a_health_check() -> None:
     known = {"ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL"}
     assert set(names) <= known | {"RUN", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"}
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", last("USER"))
+    # OpenShift runs it as a user of its own, of group 0.
+    run = last("RUN")
+    assert "--group 0 --mode 0770 /var/lib/dragoman" in " ".join(run.split())
     assert names.index("USER") > max(at for at, name in enumerate(names) if name == "RUN")
     assert "/healthz" in last("HEALTHCHECK")
     assert last("STOPSIGNAL") == "SIGTERM"
@@ -69,7 +74,7 @@ def test_images_of_others_are_named_by_digest() -> None:
             assert re.fullmatch(rf"\${{{name.upper()}_IMAGE:-{by_digest}}}", image)
 
 
-def test_the_health_check_tells_a_gateway_from_nothing() -> None:
+def test_the_health_check_tells_a_gateway_from_nothing(tmp_path: Path) -> None:
     """The very words of the image, at a port of ours."""
     (words,) = re.findall(r"CMD (\[.*\])", last("HEALTHCHECK"))
     python, option, code = yaml_of(words)
@@ -77,11 +82,21 @@ def test_the_health_check_tells_a_gateway_from_nothing() -> None:
 
     def status(port: int) -> int:
         here = code.replace(":8080/", f":{port}/")
-        return subprocess.run(["python3", option, here], capture_output=True).returncode
+        # Of a container behind a proxy, which does not lead to itself.
+        environ = {**os.environ, "http_proxy": f"http://127.0.0.1:{nobody}"}
+        command = ["python3", option, here]
+        return subprocess.run(command, capture_output=True, env=environ).returncode
 
-    with running_simulator() as simulator, running_gateway(demo_config(simulator.base_url)) as one:
-        assert status(one.port) == 0
-    assert status(free_port()) != 0
+    nobody = free_port()
+    with running_simulator() as simulator:
+        config = demo_config(simulator.base_url)
+        with running_gateway(config) as one:
+            assert status(one.port) == 0
+        pem = str(self_signed(tmp_path))
+        server = replace(config.server, tls_certificate=pem, tls_key=pem)
+        with running_gateway(replace(config, server=server)) as one:
+            assert status(one.port) == 0
+    assert status(nobody) != 0
 
 
 def test_what_the_image_is_built_of_is_there_and_reaches_the_builder() -> None:

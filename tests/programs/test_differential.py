@@ -9,6 +9,8 @@ import pytest
 
 from tools.differential import damage
 from tools.differential.compare import Expected, Normaliser, Report, differences, expected_in
+from tools.differential.corpus import Translation
+from tools.differential.requests import Selection
 
 STREAM = b'event: a\ndata: {"type":"a","n":1}\n\nevent: b\ndata: {"type":"b","n":2}\n\n'
 
@@ -77,3 +79,13 @@ def test_damage_is_made_from_the_seed_alone() -> None:
     assert {(one.client, one.upstream) for one in first} == {
         (client, upstream) for client in damage.CLIENTS for upstream in streams
     }
+
+
+def test_recorded_bodies_that_are_no_requests_are_left_out() -> None:
+    bodies = (b"[" * 100_000, b"{", b"[]")
+    recorded = [
+        Translation(client="openai_chat", upstream="openai_chat", body=body) for body in bodies
+    ]
+    selection = Selection(1)
+    selection.add_translations(recorded, len(recorded))
+    assert not selection.exchanges

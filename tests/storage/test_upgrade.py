@@ -3,6 +3,7 @@ not."""
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,14 +11,20 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dragoman.accounts.store import Batch, StoreError, UsageCount, UsageKey
+from dragoman.accounts.store import Batch, Store, StoreError, UsageCount, UsageKey
+from dragoman.keys.records import StoredKey, StoredSecret
 from dragoman.storage import sqlite_file
 from dragoman.storage.postgres.schema import POSTGRES
 from dragoman.storage.postgres.store import PostgresStore
 from dragoman.storage.sqlite import SqliteResponses, SqliteStore
 from dragoman.storage.sqlite_care import check
 from dragoman.storage.sqlite_schema import SQLITE
-from tests.storage.former import make_postgres, make_sqlite
+from tests.storage.former import (
+    POSTGRES_VERSIONS,
+    SQLITE_VERSIONS,
+    make_postgres,
+    make_sqlite,
+)
 
 BEFORE = SQLITE.version - 1
 ONE = Batch(usage={UsageKey(0, "a", "c", "m", "/"): UsageCount(requests=1)})
@@ -99,3 +106,55 @@ def test_whoever_opens_an_older_database_is_refused(url: str) -> None:
         assert f"to {POSTGRES.version}" in store.upgrade()
         assert store.upgrade() == ""
         assert store.definitions() == []
+
+
+NEXT = (
+    "ALTER TABLE usage ADD COLUMN more INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE client_keys ADD COLUMN more TEXT",
+    "CREATE TABLE further (name TEXT PRIMARY KEY)",
+)
+"""What a next version might add."""
+
+
+def used_as_it_is(store: Store) -> None:
+    """A store of the next version serves this one, whether it connects anew or starts."""
+    assert store.upgrade() == ""
+    secret = StoredSecret(digest=b"d", ending="abcd", created=1.0)
+    assert store.client_keys.add(StoredKey(name="k", created=1.0, secrets=(secret,)))
+    changes = store.exchange("w", ONE, 0)
+    assert [key.name for key in changes.client_keys] == ["k"]
+    (used,) = store.usage(0, 2**40).values()
+    assert used.requests == 1
+
+
+def test_a_file_of_the_next_version_is_used_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    make_sqlite(path, SQLITE.version)
+    with closing(sqlite3.connect(path)) as newer, newer:
+        for statement in NEXT:
+            newer.execute(statement)
+        newer.execute("INSERT INTO migrations VALUES (?, 0)", (SQLITE.version + 1,))
+    with closing(SqliteStore(path)) as store:
+        used_as_it_is(store)
+    assert tables_of(path) == SQLITE.version + 1
+    assert check(path).faults == ()
+
+
+def test_a_database_of_the_next_version_is_used_as_it_is(url: str) -> None:
+    make_postgres(url, POSTGRES.version)
+    with psycopg.connect(url) as newer:
+        for statement in NEXT:
+            newer.execute(statement)  # type: ignore[arg-type, unused-ignore]
+        newer.execute("INSERT INTO migrations VALUES (%s, 0)", (POSTGRES.version + 1,))
+    with closing(PostgresStore(url)) as store:
+        used_as_it_is(store)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [one for version in (*SQLITE_VERSIONS[8:], *POSTGRES_VERSIONS[1:]) for one in version],
+)
+def test_an_upgrade_only_adds(statement: str) -> None:
+    """And nothing that the former version, which does not know of it, would have to fill."""
+    added = r"ALTER TABLE \w+ ADD COLUMN \w+ \w+( NOT NULL DEFAULT .+)?"
+    assert re.fullmatch(rf"CREATE (TABLE|INDEX) .+|{added}", statement)

@@ -64,7 +64,7 @@ class Replay(socketserver.ThreadingTCPServer):
 def _asks_stream(body: bytes) -> bool:
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(document, dict) and document.get("stream") is True
 

@@ -139,7 +139,7 @@ class Selection:
         for translation in translations[::every]:
             try:
                 body = json.loads(translation.body)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if not isinstance(body, dict) or not isinstance(body.get("model"), str):
                 continue

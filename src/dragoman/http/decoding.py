@@ -16,6 +16,12 @@ _GZIP = zlib.MAX_WBITS | 16
 _RAW = -zlib.MAX_WBITS
 
 
+_FREE_MEMBERS = 1000
+_LEAST_IN_MEMBER = 64
+"""A body may have so many members (or frames), and one more for each so many bytes that they unpack
+into: the shortest has two bytes, and takes as long to begin as kilobytes do to unpack."""
+
+
 class BadCoding(Exception):
     """A body is not in the content coding that its header names. Says what is wrong."""
 
@@ -28,10 +34,22 @@ class Unpacker(ABC):
     """The decoder of one body. `_stream` is there within a part of it, such as a member or a
     frame."""
 
-    __slots__ = ("_stream",)
+    __slots__ = ("_members", "_stream", "_unpacked")
 
     def __init__(self) -> None:
         self._stream: Any = None
+        self._members = self._unpacked = 0
+
+    def _begin(self, stream: Any) -> None:
+        """Begin the next member.
+
+        Raises:
+            BadCoding: there are too many for what was in them.
+        """
+        self._stream = stream
+        self._members += 1
+        if self._members > _FREE_MEMBERS + self._unpacked // _LEAST_IN_MEMBER:
+            raise BadCoding("the compressed body has too many members")
 
     @abstractmethod
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -71,10 +89,11 @@ class Inflater(Unpacker):
         try:
             while data:
                 if self._stream is None:
-                    self._stream = zlib.decompressobj(self._window(data))
+                    self._begin(zlib.decompressobj(self._window(data)))
                 piece = self._stream.decompress(data, _PIECE)
                 data = self._stream.unconsumed_tail
                 if piece:
+                    self._unpacked += len(piece)
                     yield piece
                 if self._stream.eof:
                     data, self._stream = self._stream.unused_data, None
@@ -113,10 +132,11 @@ class Zstd(Unpacker):
         try:
             while data or self._stream is not None:
                 if self._stream is None:
-                    self._stream = _zstd.ZstdDecompressor(options=options)
+                    self._begin(_zstd.ZstdDecompressor(options=options))
                 piece = self._stream.decompress(data, _PIECE)
                 data = b""
                 if piece:
+                    self._unpacked += len(piece)
                     yield piece
                 if self._stream.eof:
                     data, self._stream = self._stream.unused_data, None

@@ -575,7 +575,7 @@ class Passthrough(Struct, frozen=True, kw_only=True):
 
     shape: Callable[[bytes], Any]
     """The decoder of the validated part of a body that goes upstream unchanged although it has
-    unknown members. Raises JsonError."""
+    unknown members: for `unfit`. Raises JsonError."""
     suits: Callable[[Options], bool] = lambda options: True
     """Whether answers may be passed through; False if options require answers in a form that no
     upstream writes."""
@@ -594,12 +594,13 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     Other values byte for byte. The flag: the output limit is lower than the client's."""
     has_media: Callable[[Mapping[str, msgspec.Raw]], bool] = lambda members: False
     """Whether there may be pictures, files or recordings in a client's conversation."""
-    unfit: Callable[[Mapping[str, msgspec.Raw], Capabilities], Collection[str]] = (
-        lambda members, capabilities: ()
+    unfit: Callable[[Mapping[str, msgspec.Raw], Any, Capabilities], Collection[str]] = (
+        lambda members, checked, capabilities: ()
     )
     """The names of the members that an upstream of these capabilities would refuse or misread as
     they are, and of those to be written instead: they are read, and written as for a client of
-    another protocol."""
+    another protocol. `checked` is what `shape` decoded of the body, or of the part of it that is
+    new in a conversation."""
     check_names: Callable[[Mapping[str, msgspec.Raw]], None] = lambda members: None
     """The check of the names of a client's members. Raises InvalidRequest for one that is a known
     one but for its case."""

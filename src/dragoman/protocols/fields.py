@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.jsontext import JsonError, JsonMismatch, JsonTooDeep
+
+T = TypeVar("T")
 
 JsonObject: TypeAlias = dict[str, Any]
 
@@ -66,18 +68,18 @@ def _explain(body: bytes) -> NoReturn:
     raise InvalidRequest.at("", "The request body is not valid JSON.")
 
 
-def check_shape(body: bytes, shape: Callable[[bytes], Any]) -> None:
-    """Refuse a body that lacks, or has with a wrong type, what `shape` describes.
+def checked(body: bytes, shape: Callable[[bytes], T]) -> T:
+    """The part of a body that `shape` decodes.
 
     Raises:
-        InvalidRequest: naming the field.
+        InvalidRequest: naming the field that is missing, or of a wrong type.
     """
     try:
-        shape(body)
+        return shape(body)
     except JsonMismatch as error:
         raise mismatch(error) from None
     except JsonError:
-        decode_object(body)
+        _explain(body)
 
 
 def mismatch(error: Exception) -> InvalidRequest:

@@ -65,18 +65,6 @@ def messages_in(raw: Raw | None) -> list[BareMessage]:
     return (None if raw is None else _decoded(_messages, raw)) or []
 
 
-def has_role(messages: Raw | None, *roles: str) -> bool:
-    """Whether a list has a message of one of these roles."""
-    return any(message.role in roles for message in messages_in(messages))
-
-
-def last_role(messages: Raw | None) -> str:
-    """The role of the last message of a list; empty if there is none."""
-    found = messages_in(messages)
-    role = found[-1].role if found else None
-    return role if isinstance(role, str) else ""
-
-
 def holds(raw: Raw | None, word: bytes) -> bool:
     """Whether the text of a value has this word, such as a name in quotation marks: a string that
     quotes it has it with backslashes."""

@@ -49,7 +49,7 @@ _WINDOW = 128
 """So many pieces of so many bytes are looked at, for looking at all would take a tenth of what the
 work does. Where they are is left to chance: whoever knew could put what takes long elsewhere."""
 
-_PART = re.compile(rb'\{["}\s]|\[["{\[\]\s\d\-tfn]')
+_PART = re.compile(rb'\{(?=["}\s])|\[(?=["{\[\]\s\d\-tfn])')
 """How an object or list begins. In a string a quote or line end would be escaped."""
 
 
@@ -67,15 +67,7 @@ def _has_many_parts(body: bytes) -> bool:
     starts = [int(random() * last) for _ in range(_WINDOWS)]
     some = b"".join([body[start : start + _WINDOW] for start in starts])
     most = _PARTS * len(some) // len(body)
-    if some.count(b"{") + some.count(b"[") <= most:
-        return False
-    found = 0
-    for bracket in (b"{", b"["):
-        at = some.find(bracket)
-        while at >= 0 and found <= most:
-            found += _PART.match(some, at) is not None
-            at = some.find(bracket, at + 1)
-    return found > most
+    return some.count(b"{") + some.count(b"[") > most and len(_PART.findall(some)) > most
 
 
 class LargeBodies:

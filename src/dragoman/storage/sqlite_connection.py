@@ -13,7 +13,7 @@ import msgspec
 from dragoman.accounts.store import NewerStore, StoreError
 from dragoman.storage.ownership import reason_against
 from dragoman.storage.sqlite_schema import APPLICATION_ID, SQLITE
-from dragoman.storage.tables.database import adding, used_by_newer
+from dragoman.storage.tables.database import adding, is_too_new, used_by_newer
 from dragoman.storage.tables.table import Table
 
 _encode = msgspec.json.Encoder().encode
@@ -80,7 +80,7 @@ def tables_version(connection: sqlite3.Connection, path: Path) -> int:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise StoreError(f"{path}: is a database of another program")
     found: int = connection.execute("SELECT max(number) FROM migrations").fetchone()[0]
-    if found > SQLITE.version:
+    if is_too_new(found, SQLITE.version):
         raise NewerStore(f"{path}: {used_by_newer(found, SQLITE.version)}")
     return found
 

@@ -226,7 +226,7 @@ class SqliteFile:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT_BYTES}")
         connection.execute(f"PRAGMA secure_delete = {'ON' if self._erases else 'OFF'}")
-        if present == SQLITE.version:
+        if present >= SQLITE.version:
             return
         connection.execute("BEGIN IMMEDIATE")
         present = tables_version(connection, self.path)

@@ -243,8 +243,9 @@ class Call:
         self._report_mended()
         settings, source = self.settings, self._source
         model = settings.model or source.model
+        checked = source.check()
         body = source.forward(model, settings.capabilities, self.ledger, without)
-        unfit = self.codec.passthrough.unfit(source.members, settings.capabilities)
+        unfit = self.codec.passthrough.unfit(source.members, checked, settings.capabilities)
         if unfit:
             body = self._adapted(body, frozenset(unfit))
         if settings.capabilities.body:

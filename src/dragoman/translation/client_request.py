@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman import jsontext
-from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.envelope import PREFIX, Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Capabilities
@@ -19,7 +19,7 @@ from dragoman.canonical.requests import Request
 from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Beginning, Codec, Operation, to_json
-from dragoman.protocols.fields import check_shape, decode_object
+from dragoman.protocols.fields import checked, decode_object
 from dragoman.translation.estimate import Files, files_in
 
 
@@ -46,6 +46,7 @@ class ClientRequest:
 
     __slots__ = (
         "_beginning",
+        "_checked",
         "_files",
         "_for_answer",
         "_own",
@@ -92,6 +93,7 @@ class ClientRequest:
         self.codec.passthrough.check_names(self.members)
         self.body = body
         self._own = own
+        self._checked: Any = None
         self._request: Request | None = None
         self._for_answer: Request | None = None
         self._beginning: Beginning | None = None
@@ -156,6 +158,7 @@ class ClientRequest:
         self.shown, self.operation = {}, None
         self.mended = self.is_large = self.is_lowered = False
         self._request = self._for_answer = self._beginning = self._files = self._own = None
+        self._checked = None
 
     def with_body(self, body: bytes, shown: Mapping[str, Any] | None = None) -> ClientRequest:
         """The same request with another body.
@@ -233,22 +236,28 @@ class ClientRequest:
         """
         return _member(self.members, name)
 
+    def check(self) -> Any:
+        """The validated part of the body, see `Passthrough.shape`.
+
+        Raises:
+            InvalidRequest: a well-known field is missing or of the wrong type. The upstream reports
+                other mistakes in the same protocol.
+        """
+        if self._checked is None:
+            own = self.body if self._own is None else self._own
+            self._checked = checked(own, self.codec.passthrough.shape)
+        return self._checked
+
     def forward(
         self, model: str, capabilities: Capabilities, ledger: Ledger, without: int = 0
     ) -> bytes:
         """The body for an upstream of the same protocol, values byte for byte. Only reasoning in
         the gateway's envelopes is left out, and reported, and so are the first `without` pieces of
         reasoning that only their maker can read; and limits are lowered to those of the
-        capabilities.
-
-        Raises:
-            InvalidRequest: a well-known field is missing or of the wrong type, or a member is a
-                known one but for its case. The upstream reports other mistakes in the same
-                protocol.
-        """
-        own = self.body if self._own is None else self._own
-        check_shape(own, self.codec.passthrough.shape)
-        members = self.codec.passthrough.without_envelopes(self.members, ledger)
+        capabilities."""
+        members = self.members
+        if _SIGN in self.body:
+            members = self.codec.passthrough.without_envelopes(members, ledger)
         if without:
             members, _ = self.codec.passthrough.without_reasoning(members, ledger, without)
         members = self.codec.passthrough.fitted(members, capabilities, ledger, self.is_lowered)
@@ -278,6 +287,9 @@ class ClientRequest:
         if self._beginning is None:
             self._beginning = self.codec.passthrough.beginning(self.members)
         return self._beginning
+
+
+_SIGN = b'"' + PREFIX.encode()
 
 
 def _decode_members(

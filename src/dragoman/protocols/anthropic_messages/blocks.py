@@ -136,6 +136,13 @@ class Blocks(Struct, eq=False):
                 if block.text:
                     events.append(Delta(number, block.text))
                 events.append(Closed(number))
+            elif type(block) is AnswerCall:
+                opened = Block(index, self.take_number(), block, _CLOSED)
+                events.append(self._call_start(opened, block))
+                events += (Delta(opened.number, opened.input), Closed(opened.number))
+            elif type(block) is AnswerThinking:
+                opened = Block(index, self.take_number(), block, _CLOSED)
+                events += (*self._text_start(opened, block), Closed(opened.number))
             else:
                 events += self.start(index, block)
                 events += self._close(self._at[index])

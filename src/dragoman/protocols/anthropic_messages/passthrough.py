@@ -6,15 +6,14 @@ or that defeat its prompt cache."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Raw, Struct
+from msgspec import Raw
 
 from dragoman import jsontext
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.anthropic_messages import wire
-from dragoman.protocols.anthropic_messages.fitting import unfit
+from dragoman.protocols.anthropic_messages.fitting import Checked, unfit
 from dragoman.protocols.anthropic_messages.history import (
     beginning,
     without_envelopes,
@@ -39,30 +38,6 @@ from dragoman.protocols.raw import (
     text_of,
 )
 from dragoman.protocols.reading import Names
-
-
-class _Message(Struct):
-    role: Literal["user", "assistant", "system"]
-
-
-class _Shape(Struct):
-    """The validated part of a body that is passed through: the types of well-known fields.
-
-    Vocabularies that grow (blocks, tools, models' limits) are the upstream's to judge. `max_tokens`
-    may be missing: counting tokens does without.
-    """
-
-    messages: Annotated[list[_Message], Meta(min_length=1)]
-    max_tokens: int | None = None
-    system: str | list[dict[str, Raw]] | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    stop_sequences: list[str] | None = None
-    tools: list[dict[str, Raw]] | None = None
-    tool_choice: dict[str, Any] | None = None
-    thinking: dict[str, Any] | None = None
-    output_config: dict[str, Any] | None = None
 
 
 def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabilities) -> bytes:
@@ -158,7 +133,7 @@ _NAMES = Names(
 PASSTHROUGH = Passthrough(
     check_names=_NAMES.check,
     has_media=media_in("messages", "image", "document"),
-    shape=jsontext.decoder(_Shape),
+    shape=jsontext.decoder(Checked),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
     fitted=fitted,

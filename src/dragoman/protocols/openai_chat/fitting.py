@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
+from typing import Annotated, Any, Literal
 
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
-from dragoman import jsontext
 from dragoman.canonical.options import Capabilities
-from dragoman.jsontext import JsonError
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
-from dragoman.protocols.raw import holds, last_role, text_of
+from dragoman.protocols.raw import holds
 from dragoman.protocols.system_text import SYSTEM_ROLES
 
 _EFFORT = ("reasoning_effort", "chat_template_kwargs", "enable_thinking")
@@ -20,31 +19,51 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 _TOOLS = ("tools", "tool_choice", "functions", "function_call")
 
 
-class _Message(Struct):
-    role: str
+class _Message(Struct, gc=False):
+    role: Literal["developer", "system", "user", "assistant", "tool", "function"]
     tool_calls: Raw = Raw()
     reasoning_content: Raw = Raw()
 
 
-class _Tool(Struct):
+class _Tool(Struct, gc=False):
+    type: Any = None
     name: Raw = Raw()
 
 
-_messages = jsontext.decoder(list[_Message])
-_named_tools = jsontext.decoder(list[_Tool])
+class Checked(Struct):
+    """The validated part of a body that is passed through: the types of well-known fields.
+
+    Vocabularies that grow (parts, tools, models' limits) are the upstream's to judge.
+    """
+
+    messages: Annotated[list[_Message], Meta(min_length=1)]
+    max_completion_tokens: int | None = None
+    max_tokens: int | None = None
+    n: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: str | list[str] | None = None
+    tools: list[_Tool] | None = None
+    tool_choice: str | dict[str, Raw] | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: dict[str, Any] | None = None
+    reasoning_effort: str | None = None
 
 
-def unfit(members: Mapping[str, Raw], capabilities: Capabilities) -> Collection[str]:
+def unfit(
+    members: Mapping[str, Raw], checked: Checked, capabilities: Capabilities
+) -> Collection[str]:
     """The names of the members to be written anew for an upstream of these capabilities."""
     own = capabilities.of(ChatCapabilities)
     names: set[str] = set()
-    if _has_unfit_messages(members.get("messages"), capabilities, own):
+    if _has_unfit_messages(members["messages"], checked.messages, capabilities, own):
         names.add("messages")
-    if "tools" in members and _has_unfit_tools(members["tools"], capabilities, own):
+    if checked.tools and _has_unfit_tools(members["tools"], checked.tools, capabilities, own):
         names.update(_TOOLS, ("messages",))
     if "tools" in members and not own.reasoning_with_tools:
         names.update(_EFFORT)
-    if "reasoning_effort" in members and _is_unfit_effort(members, capabilities, own):
+    effort = checked.reasoning_effort
+    if effort and (own.effort != "effort" or effort not in capabilities.efforts):
         names.update(_EFFORT)
     if not capabilities.sampling:
         names.update({"temperature", "top_p"} & members.keys())
@@ -61,30 +80,22 @@ def unfit(members: Mapping[str, Raw], capabilities: Capabilities) -> Collection[
     return names
 
 
-def _has_unfit_messages(raw: Raw | None, capabilities: Capabilities, own: ChatCapabilities) -> bool:
-    if raw is None:
-        return False
+def _has_unfit_messages(
+    raw: Raw, messages: Sequence[_Message], capabilities: Capabilities, own: ChatCapabilities
+) -> bool:
     if (not capabilities.images and holds(raw, b'"image_url"')) or (
         not own.chat_files and holds(raw, b'"file"')
     ):
         return True
     if own.short_call_ids and _LONG_ID.search(bytes(raw)):
         return True
-    if not capabilities.final_assistant and last_role(raw) == "assistant":
+    if not capabilities.final_assistant and messages[-1].role == "assistant":
         return True
-    places = capabilities.late_system != "message"
-    replays = own.replay_reasoning != "never"
-    if not places and not replays and not own.alternating_turns:
-        return False
-    try:
-        messages = _messages(raw)
-    except JsonError:
-        return False
-    if places and _is_misplaced(messages, own.system_role):
+    if capabilities.late_system != "message" and _is_misplaced(messages, own.system_role):
         return True
     if own.alternating_turns and _has_neighbours([message.role for message in messages]):
         return True
-    return replays and any(map(_lacks_reasoning, messages))
+    return own.replay_reasoning != "never" and any(map(_lacks_reasoning, messages))
 
 
 _LONG_ID = re.compile(rb'"tool_call_id"\s*:\s*"(?![A-Za-z0-9]{9}")')
@@ -108,25 +119,12 @@ def _is_misplaced(messages: Sequence[_Message], role: str) -> bool:
     )
 
 
-def _has_unfit_tools(raw: Raw, capabilities: Capabilities, own: ChatCapabilities) -> bool:
-    lacks_custom = "custom_tools_native" in capabilities.given and not own.custom_tools_native
-    return (
-        (lacks_custom and holds(raw, b'"custom"'))
-        or (not capabilities.strict_tools and holds(raw, b'"strict"'))
-        or _has_flat_tools(raw)
-    )
-
-
-def _has_flat_tools(raw: Raw) -> bool:
-    """Whether members of a tool stand beside its type."""
-    try:
-        return any(bool(tool.name) for tool in _named_tools(raw))
-    except JsonError:
-        return False
-
-
-def _is_unfit_effort(
-    members: Mapping[str, Raw], capabilities: Capabilities, own: ChatCapabilities
+def _has_unfit_tools(
+    raw: Raw, tools: Sequence[_Tool], capabilities: Capabilities, own: ChatCapabilities
 ) -> bool:
-    effort = text_of(members["reasoning_effort"])
-    return bool(effort) and (own.effort != "effort" or effort not in capabilities.efforts)
+    """Whether there is a tool that the upstream does not take, or whose members stand beside its
+    type."""
+    lacks_custom = "custom_tools_native" in capabilities.given and not own.custom_tools_native
+    return (not capabilities.strict_tools and holds(raw, b'"strict"')) or any(
+        bool(tool.name) or (lacks_custom and tool.type == "custom") for tool in tools
+    )

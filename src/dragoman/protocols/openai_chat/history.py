@@ -26,10 +26,7 @@ _STATE = ("signature", "data")
 def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:
     """The members without the `reasoning_details` that carry another upstream's state in the
     gateway's envelope, which only the gateway can read. All other values keep their bytes."""
-    messages = members.get("messages")
-    if messages is None or _SIGN not in bytes(messages):
-        return members
-    before = split_list(messages) or []
+    before = split_list(members.get("messages")) or []
     after = [
         _message(message, f"messages[{number}]", ledger) for number, message in enumerate(before)
     ]

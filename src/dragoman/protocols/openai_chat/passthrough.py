@@ -7,9 +7,9 @@ refuse, and that usage is asked for in streams.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from msgspec import Meta, Raw, Struct
+from msgspec import Raw
 
 from dragoman import jsontext
 from dragoman.canonical.losses import Ledger
@@ -20,35 +20,11 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.limits import within
 from dragoman.protocols.media import media_in
 from dragoman.protocols.openai_chat.continuation import continuation
-from dragoman.protocols.openai_chat.fitting import unfit
+from dragoman.protocols.openai_chat.fitting import Checked, unfit
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.matcher import ChatMatcher, match_response
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.reading import Names
-
-
-class _Message(Struct):
-    role: Literal["developer", "system", "user", "assistant", "tool", "function"]
-
-
-class _Shape(Struct):
-    """What must be right of a body that is passed through: the types of well-known fields.
-
-    Vocabularies that grow (parts, tools, models' limits) are the upstream's to judge.
-    """
-
-    messages: Annotated[list[_Message], Meta(min_length=1)]
-    max_completion_tokens: int | None = None
-    max_tokens: int | None = None
-    n: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    stop: str | list[str] | None = None
-    tools: list[dict[str, Raw]] | None = None
-    tool_choice: str | dict[str, Raw] | None = None
-    parallel_tool_calls: bool | None = None
-    response_format: dict[str, Any] | None = None
-    reasoning_effort: str | None = None
 
 
 def fitted(
@@ -127,7 +103,7 @@ _NAMES = Names(
 PASSTHROUGH = Passthrough(
     check_names=_NAMES.check,
     has_media=media_in("messages", "image_url", "input_audio", "file"),
-    shape=jsontext.decoder(_Shape),
+    shape=jsontext.decoder(Checked),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
     fitted=fitted,

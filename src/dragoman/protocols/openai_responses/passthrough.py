@@ -4,9 +4,8 @@ the model name and state made for another upstream."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from dragoman.canonical.envelope import PREFIX
 from dragoman.canonical.losses import Ledger, LossKind
@@ -15,7 +14,7 @@ from dragoman.jsontext import decoder
 from dragoman.protocols.base import Beginning, Passthrough, to_json
 from dragoman.protocols.limits import within
 from dragoman.protocols.media import media_in
-from dragoman.protocols.openai_responses.fitting import unfit
+from dragoman.protocols.openai_responses.fitting import Checked, unfit
 from dragoman.protocols.openai_responses.matcher import ResponsesMatcher, match_response
 from dragoman.protocols.openai_responses.repeated_items import as_input
 from dragoman.protocols.openai_responses.settings import suits
@@ -32,43 +31,13 @@ from dragoman.protocols.raw import (
 )
 from dragoman.protocols.reading import Names
 
-
-class _Item(Struct):
-    type: str | None = None
-    role: Literal["user", "assistant", "system", "developer"] | None = None
-
-
-class _Object(Struct):
-    """An object with any members."""
-
-
-class _Shape(Struct):
-    """The validated part of a body: the types of well-known fields. Vocabularies that grow (items,
-    tools, models' limits) are the upstream's to judge."""
-
-    input: str | list[_Item] | None = None
-    instructions: str | list[_Item] | None = None
-    max_output_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    tools: list[_Object] | None = None
-    tool_choice: str | _Object | None = None
-    parallel_tool_calls: bool | None = None
-    previous_response_id: str | None = None
-    store: bool | None = None
-    text: dict[str, Any] | None = None
-    reasoning: dict[str, Any] | None = None
-
-
 _SIGN = PREFIX.encode()
 
 
 def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:
     """The members without the reasoning items that have state in the gateway's envelope: the
     service cannot decrypt it. All other values keep their bytes."""
-    items = split_list(members.get("input")) if _SIGN in bytes(members.get("input", b"")) else None
-    if items is None:
-        return members
+    items = split_list(members.get("input")) or []
     remaining = []
     for number, item in enumerate(items):
         if _is_sealed(item):
@@ -195,7 +164,7 @@ PASSTHROUGH = Passthrough(
     check_names=_NAMES.check,
     has_media=media_in("input", "input_image", "input_file", "input_audio"),
     suits=suits,
-    shape=decoder(_Shape),
+    shape=decoder(Checked),
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
     fitted=fitted,

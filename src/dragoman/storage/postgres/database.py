@@ -27,7 +27,7 @@ from dragoman.jsontext import JsonError
 from dragoman.storage.postgres.link import Link, Url, cut, is_quiet, linked
 from dragoman.storage.postgres.schema import POSTGRES, TYPES
 from dragoman.storage.schema import TABLES, upgrade
-from dragoman.storage.tables.database import adding, needs_upgrade, used_by_newer
+from dragoman.storage.tables.database import adding, is_too_new, needs_upgrade, used_by_newer
 from dragoman.storage.tables.table import Table
 
 TABLES_LOCK = 0x647261676F6D616E
@@ -235,7 +235,7 @@ class PostgresDatabase:
                 found = _tables(link)
         assert found is not None
         version, made = found
-        if version > POSTGRES.version:
+        if is_too_new(version, POSTGRES.version):
             raise NewerStore(f"the database {used_by_newer(version, POSTGRES.version)}")
         return made
 

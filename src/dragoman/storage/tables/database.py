@@ -100,6 +100,13 @@ class Database(Protocol):
         """A transaction that sees one state of the store."""
 
 
+def is_too_new(found: int, known: int) -> bool:
+    """Whether this program, which knows tables of a version, must not use those it found. Those of
+    the next version are used as they are: an upgrade only adds, and so instances of both versions
+    serve while one after another is replaced."""
+    return found > known + 1
+
+
 def used_by_newer(found: int, known: int) -> str:
     """The message for tables of a newer version."""
     return (
