@@ -266,8 +266,9 @@ async def _relay(
         return True
 
     def keepalive() -> bytes:
-        """What is left in `data` has its sequence numbers: no numbered event may precede it."""
-        return codec.translate.keepalive if data else stream.keepalive()
+        """What is left in `data`, or waits, has its sequence numbers: no numbered event may precede
+        it."""
+        return codec.translate.keepalive if data or stream.waits else stream.keepalive()
 
     delivery.keepalive = keepalive
     try:

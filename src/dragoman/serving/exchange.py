@@ -27,7 +27,7 @@ from dragoman.canonical.errors import (
 from dragoman.config import Server
 from dragoman.edge.auth import Caller
 from dragoman.edge.body_copies import BodyCopies
-from dragoman.edge.delivery import Delivery
+from dragoman.edge.delivery import Delivery, FramedDelivery
 from dragoman.edge.errors import fault_of
 from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.edge.record import Record
@@ -152,7 +152,9 @@ class Exchange:
         await self._follow(context, plan)
         linger = None
         if record.stream:
-            context.delivery = Delivery(
+            form = None if incoming.operation is None else incoming.operation.form
+            deliver = Delivery if form is None else partial(FramedDelivery, form)
+            context.delivery = deliver(
                 incoming,
                 context.headers(),
                 keepalive=lambda: incoming.codec.translate.keepalive,

@@ -9,38 +9,6 @@ from typing import Any
 
 from dragoman.translation import ClientRequest
 
-_NOT_SEARCHED = frozenset(
-    {
-        "client_metadata",
-        "input",
-        "instructions",
-        "messages",
-        "metadata",
-        "model",
-        "output_config",
-        "prompt",
-        "response_format",
-        "system",
-        "text",
-    }
-)
-"""Members with content, schemas of answers, or metadata of clients."""
-
-_NAME_NONE = _NOT_SEARCHED | {
-    "max_completion_tokens",
-    "max_output_tokens",
-    "max_tokens",
-    "n",
-    "reasoning_effort",
-    "store",
-    "stream",
-    "stream_options",
-    "temperature",
-    "thinking",
-    "top_p",
-}
-"""Members that name no model, and besides which most requests have none but `tools`."""
-
 _NAMES_MODELS = re.compile("(?:^|_)models?$", re.IGNORECASE)
 _IN_CAMEL_CASE = re.compile("[a-z]Models?$")
 _HINT = re.compile(rb"model|\\u", re.IGNORECASE)
@@ -57,10 +25,11 @@ def models_besides(request: ClientRequest) -> Iterator[str]:
     Raises:
         InvalidRequest: a member is not JSON text.
     """
-    if _NAME_NONE.issuperset(request.members):
+    unsearched = request.codec.endpoint.names_no_model
+    if unsearched.issuperset(request.members):
         return
     for name, raw in request.members.items():
-        if name in _NOT_SEARCHED:
+        if name in unsearched:
             continue
         if _names_models(name) or name == "fallbacks":
             yield from _named_in(request.member(name))
