@@ -641,10 +641,12 @@ class Passthrough(Struct, frozen=True, kw_only=True):
 
     shape: Callable[[bytes], Any]
     """The decoder of the validated part of a body that goes upstream unchanged although it has
-    unknown members: for `unfit`. Raises JsonError."""
+    unknown members: for the functions that take `checked`. Raises JsonError."""
     suits: Callable[[Options], bool] = lambda options: True
     """Whether answers may be passed through; False if options require answers in a form that no
     upstream writes."""
+    may_have_envelopes: Callable[[Any], bool] = lambda checked: True
+    """Whether there may be reasoning state in the gateway's envelopes, by what `shape` decoded."""
     without_envelopes: Callable[[Mapping[str, msgspec.Raw], Ledger], Mapping[str, msgspec.Raw]]
     """The client's top-level members without reasoning state in the gateway's envelopes. Other
     values byte for byte."""

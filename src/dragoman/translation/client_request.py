@@ -256,12 +256,13 @@ class ClientRequest:
         reasoning that only their maker can read; and limits are lowered to those of the
         capabilities."""
         members = self.members
-        if _SIGN in self.body:
-            members = self.codec.passthrough.without_envelopes(members, ledger)
+        passthrough = self.codec.passthrough
+        if passthrough.may_have_envelopes(self.check()) and _SIGN in self.body:
+            members = passthrough.without_envelopes(members, ledger)
         if without:
-            members, _ = self.codec.passthrough.without_reasoning(members, ledger, without)
-        members = self.codec.passthrough.fitted(members, capabilities, ledger, self.is_lowered)
-        return self.codec.passthrough.forward_request(members, model, capabilities)
+            members, _ = passthrough.without_reasoning(members, ledger, without)
+        members = passthrough.fitted(members, capabilities, ledger, self.is_lowered)
+        return passthrough.forward_request(members, model, capabilities)
 
     def reasoning(self, most: int) -> int:
         """The number of pieces of reasoning in the request that only their maker can read, up to
