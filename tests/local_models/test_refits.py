@@ -259,6 +259,22 @@ def test_what_one_key_had_refused_changes_no_request_of_another(
     assert limit_of(json.loads(upstream.calls[-1].body)) == 100
 
 
+def test_a_strict_request_stays_as_it_is(over: Over, upstream: Upstream) -> None:
+    """The refusal goes to its client: before anything was learnt the upstream's, then ours."""
+    upstream.behaviours[KEY] = refusing(
+        lambda sent: effort_of(sent) not in ("low", "medium", "high", None), EFFORTS["openai"][0]
+    )
+    gateway = over(KEY)
+    asked = body("chat", "messages/m", **ASKING["chat"])
+    strict = {"x-dragoman-policy": "strict"}
+    for calls in (1, 3):
+        told = call(gateway.base_url, "POST", PATHS["chat"], asked, strict)
+        assert told.status == 400, told.body
+        assert "effort" in told.json["error"]["message"]
+        assert len(upstream.calls) == calls
+        assert call(gateway.base_url, "POST", PATHS["chat"], asked).status == 200
+
+
 def test_what_is_learnt_is_bounded_and_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "dragoman.gateway")
     now = [0.0]

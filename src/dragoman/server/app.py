@@ -366,12 +366,12 @@ class Gateway:
         await incoming.reply(200, text, media=media)
 
     async def _healthy(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
-        told = {"status": "ok"}
+        health = {"status": "ok"}
         if self.account_sync is not None and not self.account_sync.working:
-            told["store"] = "failing"
+            health["store"] = "failing"
         if self._scrape.limits_away is not None and self._scrape.limits_away():
-            told["limits"] = "away"
-        await incoming.reply(200, to_json(told))
+            health["limits"] = "away"
+        await incoming.reply(200, to_json(health))
 
     async def _ready(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         if self.draining:
