@@ -74,7 +74,7 @@ def free_port() -> int:
 def fetch(url: str, process: subprocess.Popen[str], key: str = "sk-test-key") -> bytes:
     """The body at `url`, as soon as `process` serves it."""
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})
-    for _ in range(200):
+    for _ in range(1800):
         assert process.poll() is None, process.communicate()[0]
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:

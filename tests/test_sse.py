@@ -38,6 +38,8 @@ def decode(*chunks: bytes) -> list[tuple[bytes, bytes]]:
         (b"data: 1", [(b"", b"1")]),
         (b"data: 1\r", [(b"", b"1")]),
         (b"\n\n\ndata: 1\n\n\n\n", [(b"", b"1")]),
+        (b'data: 1\n\n{"a":1}\n', [(b"", b"1"), (b"error", b'{"a":1}')]),
+        (b'\n\n\n{\n  "a": 1\n}\n\ndata: 1\n\n', [(b"error", b'{   "a": 1 }'), (b"", b"1")]),
         (b"", []),
     ],
 )

@@ -97,11 +97,12 @@ class Stream:
 def _call(
     upstream: str, client: str, request: bytes | None, model: str | None, *, stream: bool
 ) -> Call:
-    asked = (
-        ClientRequest.of(client, replace(_ANY_ANSWER, model=model or UNNAMED, stream=stream))
-        if request is None
-        else ClientRequest(client, request)
-    )
+    model = model or UNNAMED
+    if request is None:
+        asked = ClientRequest.of(client, replace(_ANY_ANSWER, model=model, stream=stream))
+    else:
+        operation = CODECS[client].endpoint.operation_for(model, stream)
+        asked = ClientRequest(client, request, operation=operation)
     # The request was sent before; its losses do not matter here.
     options = Options(policy=Policy.LENIENT, show_reasoning="always")
     return Call(asked, upstream, CallSettings(options=options))

@@ -32,7 +32,8 @@ class Decoder:
     """Turns byte chunks, cut anywhere, into frames.
 
     Accepts LF, CRLF and CR, a byte-order mark, comments, fields without a space after the
-    colon and several data lines. Comments and frames without data give no frame.
+    colon and several data lines. Comments and frames without data give no frame. A JSON object
+    without a field is an `error` event: so some servers write what ends a stream.
     """
 
     __slots__ = ("_max", "_pending", "_size", "_started", "_tail")
@@ -148,6 +149,9 @@ def _parse(raw: bytes) -> Frame | None:
         name, has_data, text = raw[7:-2].partition(b"\ndata: ")
         if has_data and text.find(b"\n") < 0 and name.find(b"\n") < 0:
             return Frame(name, text, raw)
+    if raw.lstrip(b"\n").startswith(b"{"):
+        error = raw.replace(b"\n", b" ").strip()
+        return Frame(b"error", error, encode(error, b"error"))
     name = b""
     data: list[bytes] = []
     for line in raw.split(b"\n"):

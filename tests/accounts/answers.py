@@ -34,7 +34,9 @@ SLOW_TEXT = "Rate limit reached for gpt-5 on tokens per min (TPM). Please try ag
 LARGE_TEXT = "Request too large for gpt-5 on tokens per min (TPM): Limit 30000, Requested 31538."
 QUOTA_TEXT = "You exceeded your current quota, please check your plan and billing details."
 PLAN_TEXT = "The 'gpt-5' model is not supported when using Codex with a ChatGPT account."
+ABOVE_TEXT = "Prompt tokens limit exceeded: 230799 > 91442."
 AFFORD_TEXT = "Fewer max_tokens are required. You requested up to 4096, but can only afford "
+UNREAD = "The model produced output that does not match the expected peg-native format"
 BETA_TEXT = "The long context beta is not yet available for this subscription."
 CREDENTIAL_TEXT = (
     "This credential is only authorized for use with Claude Code and cannot be used ..."
@@ -218,6 +220,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
         Row('403, "upgrade your plan"', openai(403, None, "Please UPGRADE your plan"), NEXT, NEXT),
         Row('403, "limit reached"', openai(403, None, "Monthly limit reached"), NEXT, NEXT),
         Row("403, the same as plain text", Answer(403, b"insufficient tokens"), NEXT, NEXT),
+        Row('402, "Prompt tokens limit exceeded"', openai(402, None, ABOVE_TEXT), NEXT, DROPPED),
         Row('402, "can only afford 4000"', openai(402, None, AFFORD_TEXT + "4000."), NEXT, DROPPED),
     ),
     "Quota": (
@@ -476,6 +479,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
         Row(
             "500", openai(500, None, "The server had an error", "server_error"), last("1 s"), CLIENT
         ),
+        Row("500 from llama.cpp for its model's output", openai(500, None, UNREAD), CLIENT, CLIENT),
         Row("502 with a page of HTML", Answer(502, b"<html>Bad gateway"), last("1 s"), CLIENT),
         Row("503", openai(503, "server_is_overloaded"), last("1 s"), CLIENT),
         Row("503, `retry-after: 30`", openai(503, retry_after="30"), rests("30 s"), CLIENT),

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from dragoman.cli import main
 from dragoman.config import Secret, parse_config, read_config
 from dragoman.config.starting import VENDORS, Client, starting_configuration
+from dragoman.serving.routing import Router
 
 KEYS = {vendor.variable: "sk-some-key-of-a-vendor" for vendor in VENDORS.values()}
 
@@ -29,7 +30,7 @@ def test_every_vendor_gives_a_usable_configuration(name: str) -> None:
     (upstream,) = loaded.config.upstreams
     assert (upstream.name, upstream.protocol) == (name, VENDORS[name].protocol)
     routed = [name] if VENDORS[name].match else []  # else as NAME/MODEL
-    assert [route.upstream for route in loaded.config.routes] == routed
+    assert {route.upstream for route in loaded.config.routes} == set(routed)
     (account,) = loaded.config.accounts
     assert (account.key is None) == (not VENDORS[name].variable)
 
@@ -42,7 +43,7 @@ def test_all_vendors_stand_together() -> None:
     loaded = parse_config(text, environ=KEYS)
     assert loaded.warnings == ()
     assert len(loaded.config.upstreams) == len(VENDORS)
-    patterns = [vendor.match for vendor in VENDORS.values() if vendor.match]
+    patterns = [one for vendor in VENDORS.values() for one in vendor.patterns]
     assert {route.match for route in loaded.config.routes} == set(patterns)
     assert len(loaded.config.routes) == len(set(patterns))
     assert [key.reveal() for client in loaded.config.clients for key in client.secrets] == [
@@ -111,6 +112,9 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
         (("--upstream", "openai", "--client", "a b"), "clients[0].name: expected a name"),
         (("--upstream", "openai", "--client", "a", "--client", "a"), "--client: a is given twice"),
         (("--upstream", "openai", "--host", "0.0.0.0"), "server.host: anyone who reaches"),
+        (("--upstream", "openai", "--budget", "5"), "--budget: of which --client?"),
+        (("--upstream", "openai", "--dashboard", "--client", "store"), "store is the name of"),
+        (("--upstream", "openai", "--client", "a", "--budget", "x"), "limits[0].amount: expected"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_written(
@@ -133,12 +137,26 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 def test_a_person_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["dragoman.cli.init"], "_is_terminal", lambda: True)
     file = tmp_path / "dragoman.toml"
-    code, output = run("--config", str(file), typed="openai, anthropic\nbob\n")
+    code, output = run("--config", str(file), typed="openai, anthropic\nbob\nlots\n12.50\n\nn\n")
     assert code == 0, output
     found = read_config(file, environ=KEYS).config
     assert [upstream.name for upstream in found.upstreams] == ["openai", "anthropic"]
     assert [client.name for client in found.clients] == ["bob"]
     assert "set OPENAI_API_KEY to your key of openai" in output
+    assert "an amount such as 20" in output
+    (limit,) = found.clients[0].limits
+    assert (limit.kind, limit.amount, limit.window) == ("cost", "12.50", "month")
+    # All of a vendor's models lead to it, and the dashboard is there, with keys of its own.
+    models = {"o3-mini", "codex-mini-latest", "chatgpt-4o-latest", "gpt-5.5", "claude-opus-4-6"}
+    router = Router(found)
+    leads = {model: router.resolve(model).upstream.name for model in models}
+    assert leads == dict.fromkeys(models, "openai") | {"claude-opus-4-6": "anthropic"}
+    assert found.admin.key is not None
+    assert found.admin.key.reveal() == (tmp_path / "admin.key").read_text().strip()
+    assert found.storage.key is not None
+    assert (found.storage.responses, found.admin.key == found.storage.key) == (False, False)
+    assert f"/ui, with the key in {tmp_path / 'admin.key'}" in output
+    assert stat.S_IMODE((tmp_path / "store.key").stat().st_mode) == 0o600
 
 
 def test_a_person_is_asked_again_and_of_their_own_server(
@@ -146,9 +164,7 @@ def test_a_person_is_asked_again_and_of_their_own_server(
 ) -> None:
     monkeypatch.setattr(sys.modules["dragoman.cli.init"], "_is_terminal", lambda: True)
     file = tmp_path / "dragoman.toml"
-    typed = (
-        "opnai\n\n127.0.0.1:8000\nhttp://127.0.0.1:8000\nmessages\nanthropic_messages\nA_KEY\n\n"
-    )
+    typed = "opnai\n\n127.0.0.1:8000\nhttp://127.0.0.1:8000\nmessages\nanthropic_messages\nA_KEY\n\nn\n\n"
     code, output = run("--config", str(file), typed=typed)
     assert code == 0, output
     for told in ("'opnai' is none of them", "begins with http://", "'messages' is not one of"):
@@ -160,3 +176,4 @@ def test_a_person_is_asked_again_and_of_their_own_server(
     )
     assert found.accounts[0].key == Secret("sk-of-my-own")
     assert found.clients == ()
+    assert (found.admin.key, found.storage.key, found.storage.responses) == (None, None, True)

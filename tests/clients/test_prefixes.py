@@ -9,7 +9,7 @@ import pytest
 
 from tests.clients.prefixes import broken_prefix
 from tests.clients.programs import PROGRAMS
-from tests.clients.stage import UPSTREAMS, Stage
+from tests.clients.stage import UPSTREAMS, Stage, taking_turns
 
 PROMPTS = (
     "Please write it down. [[sim: scenario=agent path=one.txt content=One calls=2]]",
@@ -18,31 +18,28 @@ PROMPTS = (
 CASES = [
     ("claude-code", "claude-sonnet-5"),
     ("claude-code", "some-model"),
+    ("pi-messages", "claude-sonnet-5"),
+    ("pi-chat", "some-model"),
+    ("ai-sdk-chat", "gpt-5.5"),
+    ("openai-agents-chat", "some-model"),
     ("codex", "gpt-5.5"),
     ("codex", "gpt-6-sol"),
-    ("pi-chat", "some-model"),
-    ("pi-messages", "claude-sonnet-5"),
     ("pi-responses", "gpt-5.5"),
-    ("ai-sdk-chat", "gpt-5.5"),
     ("ai-sdk-compatible", "some-model"),
-    ("ai-sdk-anthropic", "claude-sonnet-5"),
-    ("openai-agents-chat", "some-model"),
     ("openai-agents-responses", "some-model"),
+    ("ai-sdk-anthropic", "claude-sonnet-5"),
 ]
-SLOW = (
-    ("responses", "opencode-chat", "some-model"),
-    ("messages", "opencode-messages", "claude-sonnet-5"),
-    ("chat", "opencode-responses", "gpt-5.5"),
-)
-"""One that takes seconds of a processor to start, twice each time: each of its protocols before one
-upstream. What it was recorded to send is held to the same before each (`test_recordings.py`)."""
+"""Taking turns, each protocol of clients comes before each kind of upstream. What each was recorded
+to send is held to the same before all (`test_recordings.py`)."""
+SLOW = (("messages", "opencode-messages", "claude-sonnet-5"),)
+"""One that takes seconds of a processor to start, twice."""
 MOVES_MARKS = frozenset({"claude-code", "opencode-messages", "pi-messages"})
 """Move their cache marks from turn to turn, and write texts now as text, now as a list."""
 
 
 @pytest.mark.parametrize(
     ("stage", "program", "model"),
-    [*((kind, program, model) for kind in UPSTREAMS for program, model in CASES), *SLOW],
+    [*((kind, *case) for kind, case in taking_turns(CASES)), *SLOW],
     indirect=["stage"],
 )
 def test_each_request_goes_on_where_the_last_one_ended(

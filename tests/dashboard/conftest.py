@@ -93,7 +93,7 @@ def browser() -> Iterator[Browser]:
     if program is None:
         if os.environ.get("DRAGOMAN_REQUIRE_SERVICES"):
             pytest.fail("Chromium is not installed")
-        pytest.skip("Chromium is not installed")
+        pytest.skip("Chromium is not installed (apt install chromium)")
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield found

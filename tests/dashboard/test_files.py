@@ -66,6 +66,11 @@ def test_no_text_becomes_markup(path: Path) -> None:
     assert "style=" not in re.sub(r"style=\$\{\{", "", text)  # the policy refuses them
 
 
+def test_the_page_says_what_is_missing_where_its_files_cannot_be_loaded() -> None:
+    """As below another path of a proxy. Its style sheet is what hides that."""
+    assert "A proxy has to serve" in load_files().page.body.decode()
+
+
 def test_the_page_names_only_its_own_files(gateway: RunningGateway) -> None:
     page = call(gateway.base_url, "GET", "/ui/accounts/any", key=None)
     assert page.status == 200

@@ -13,7 +13,6 @@ import pytest
 from dragoman.canonical.masking import Mask
 from dragoman.protocols.settings import make_options
 from dragoman.server.testing import RunningGateway
-from dragoman.sse import COMMENT as COMMENT_FOR_ALL
 from dragoman.translation import Call as Translated
 from dragoman.translation import CallSettings, ClientRequest
 from tests.faults.conftest import Over, rested
@@ -151,6 +150,7 @@ def test_no_numbered_keepalive_precedes_what_waits() -> None:
     stream = translated.open_stream()
     stream.feed(event(ROLE) + event(chat_chunk({"content": "a"})))
     assert b"sequence_number" in stream.keepalive()
+    assert not stream.waits
     assert stream.feed(event(chat_chunk({"content": SECRET[:5]}))) == b""
-    assert stream.keepalive() == COMMENT_FOR_ALL
+    assert stream.waits
     assert SECRET[:5].encode() in stream.finish()

@@ -98,7 +98,7 @@ def test_the_curl_examples(demo: RunningGateway, number: int) -> None:
         ["sh", "-c", command], capture_output=True, text=True, timeout=20, check=False
     )
     if done.returncode == 127:
-        pytest.skip("curl is not installed")
+        pytest.skip("curl is not installed (apt install curl)")
     assert completed(APIS[number], done.stdout.encode())
 
 

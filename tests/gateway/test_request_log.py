@@ -256,7 +256,7 @@ def test_what_an_account_was_chosen_from_is_told(
     with running_gateway(replace(config, admin=Admin())) as gateway:
         call(gateway.base_url, "POST", "/v1/chat/completions", asked)
         exchange = gateway.app._current.generation.exchange
-        assert not exchange.noted.explains  # who has no log pays nothing
+        assert not exchange.recording.explains  # who has no log pays nothing
 
 
 def test_many_that_are_refused_alike_do_not_fill_the_log(gateway: RunningGateway) -> None:

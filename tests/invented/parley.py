@@ -1,26 +1,32 @@
 """Parley: an invented protocol, unlike the three in what they have in common.
 
 - The model and whether the answer is streamed stand in the URL:
-  `POST /p1/models/{model}:answer`, `:pieces` for a stream, `:weigh` to count.
-- The key is sent as `x-parley-key`; `x-parley-edition` names the edition, which is a capability.
+  `POST /p1/models/{model}:answer`, `:pieces` for a stream, `:weigh` to count. A stream is one JSON
+  array, or with `?as=frames` events. `/p0` is an older version, with the same paths.
+- The key is sent as `x-parley-key`, or in the query as `pass`; `x-parley-edition` names the
+  edition, which is a capability.
 - A request has `rules`, `lines` (`from` human, machine or tool), `tools`, `bounds` (`most`, the
-  output limit, is nested there) and `heat`.
-- An answer has `says`, an `end` and what was `spent`; a stream says the same in `data:` frames,
-  whose last is `BYE`. A failure is `{"trouble": {"kind", "words"}}`, also with status 200.
-- Opaque state (`proof`) stands on thoughts.
+  output limit, is nested there) and `heat`. To be counted it is nested itself, in `weighed`.
+- An answer has `says`, an `end` and what was `spent`; a stream says the same in pieces, and ends by
+  closing. A failure is `{"trouble": {"kind", "words"}}`, also with status 200.
+- Calls have no ids: a result names its tool, and results of one tool are in the order of calls.
+- Opaque state (`proof`) stands on thoughts, calls and texts.
+- Streams have no comments and no other fields than `data`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from dragoman import jsontext
 from dragoman.canonical.blocks import Block, Opaque, Reasoning, Text, ToolCall, ToolResult
+from dragoman.canonical.call_ids import made_id
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
 from dragoman.canonical.events import (
@@ -60,13 +66,13 @@ from dragoman.protocols.base import (
     to_json,
 )
 from dragoman.protocols.fields import JsonObject, decode_object
+from dragoman.protocols.json_array import ARRAY
 from dragoman.protocols.matching import Watch
 from dragoman.protocols.traced_settings import settings_at
 from dragoman.sse import Frame, encode
 
 NAME = "parley"
 EDITION = "x-parley-edition"
-BYE = b"BYE"
 
 Members = Mapping[str, Raw]
 
@@ -75,7 +81,7 @@ class ParleyOptions(Struct, frozen=True, kw_only=True):
     """How Parley clients are answered."""
 
     farewell: bool = True
-    """End streams with `BYE`."""
+    """Say goodbye at the end of streams."""
 
 
 class ParleyCapabilities(Struct, frozen=True, kw_only=True):
@@ -90,7 +96,7 @@ class ParleyCapabilities(Struct, frozen=True, kw_only=True):
 _PATH = re.compile(r"/models/(?P<model>[^:]+):(?P<verb>answer|pieces|weigh)")
 
 
-def read_path(path: str) -> Operation | None:
+def read_path(path: str, query: str) -> Operation | None:
     """What a client asks for."""
     found = _PATH.fullmatch(path)
     if found is None:
@@ -101,6 +107,7 @@ def read_path(path: str) -> Operation | None:
         counts=verb == "weigh",
         model=found["model"],
         stream=verb == "pieces",
+        form=None if "as=frames" in query.split("&") else ARRAY,
     )
 
 
@@ -111,6 +118,15 @@ def _read_models(body: bytes) -> list[JsonObject]:
 def _read_count(body: bytes) -> int | None:
     count: int | None = msgspec.json.decode(body).get("weight")
     return count
+
+
+def _counted(body: bytes) -> bytes:
+    return b'{"weighed":%b}' % body
+
+
+def _uncounted(members: Members) -> Members:
+    """A request to be counted as one to be answered."""
+    return jsontext.members(bytes(members["weighed"])) if "weighed" in members else members
 
 
 class _Bounds(Struct, omit_defaults=True):
@@ -137,18 +153,32 @@ def limited(members: Members, most: int) -> Members:
     return {**members, "bounds": Raw(to_json(_Bounds(most)))}
 
 
+def completed(capabilities: Capabilities, base_url: str, model: str) -> Capabilities:
+    """Models of the first generation know the first edition only."""
+    own = capabilities.of(ParleyCapabilities)
+    if not model.startswith("old-") or own.edition != "second":
+        return capabilities
+    own = ParleyCapabilities(edition="first")
+    return replace(capabilities, own={**capabilities.own, ParleyCapabilities: own})
+
+
 ENDPOINT = Endpoint(
     path="/models",
     version="/p1",
+    versions=("/p0",),
     read_path=read_path,
     locate=lambda model, stream: f"/models/{model}:{'pieces?as=frames' if stream else 'answer'}",
     id_prefix="parley-",
     auth="x-parley-key",
     key_headers=(b"x-parley-key",),
+    key_parameter="pass",
     sign=EDITION.encode(),
     headers=lambda able: {EDITION: able.of(ParleyCapabilities).edition},
     counting=Counting(
+        path="/models:weigh",
         locate=lambda model: f"/models/{model}:weigh",
+        completed=_uncounted,
+        write_request=_counted,
         read=_read_count,
         write=lambda count: {"weight": count},
     ),
@@ -158,7 +188,9 @@ ENDPOINT = Endpoint(
         write_model=lambda name, owner, told: {"title": name, "house": owner},
         write_list=lambda models, query: {"titles": models},
     ),
+    names_no_model=frozenset({"rules", "lines", "bounds", "heat"}),
     capabilities=ParleyCapabilities,
+    completed=completed,
     settings=settings_at({"bounds.most": "max_tokens", "heat": "temperature"}),
     limits=limits,
     limited=limited,
@@ -178,10 +210,13 @@ def read_request(text: bytes, sealer: Sealer) -> Request:
     lines = body.get("lines")
     if not isinstance(lines, list):
         raise InvalidRequest.at("lines", "must be a list")
+    calls = _Calls()
     return Request(
         model="",
         instructions=(Text(text=body["rules"], path="rules"),) if "rules" in body else (),
-        turns=tuple(_read_line(line, f"lines[{at}]", sealer) for at, line in enumerate(lines)),
+        turns=tuple(
+            _read_line(line, f"lines[{at}]", sealer, calls) for at, line in enumerate(lines)
+        ),
         tools=tuple(
             FunctionTool(
                 name=tool["name"],
@@ -201,7 +236,27 @@ def read_request(text: bytes, sealer: Sealer) -> Request:
     )
 
 
-def _read_line(line: JsonObject, path: str, sealer: Sealer) -> Turn:
+class _Calls:
+    """Ids for the calls of a conversation: the same in all its requests."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, list[str]] = {}
+        self._count = 0
+
+    def made(self, name: str) -> str:
+        """The id of a call of the tool."""
+        self._count += 1
+        call = made_id("call_", f"{self._count}:{name}")
+        self._open.setdefault(name, []).append(call)
+        return call
+
+    def answered(self, name: str) -> str:
+        """The id of the first call of the tool without a result."""
+        calls = self._open.get(name)
+        return calls.pop(0) if calls else made_id("call_", name)
+
+
+def _read_line(line: JsonObject, path: str, sealer: Sealer, calls: _Calls) -> Turn:
     speaker = str(line.get("from"))
     if speaker not in _ROLES:
         raise InvalidRequest.at(f"{path}.from", "must be human, machine or tool")
@@ -213,13 +268,20 @@ def _read_line(line: JsonObject, path: str, sealer: Sealer) -> Turn:
         blocks.append(own if sealed is None else sealed)
     if line.get("text"):
         blocks.append(Text(text=line["text"], path=f"{path}.text"))
+    if "proof" in line:
+        opaque = Opaque(NAME, line["proof"], anchor="previous")
+        blocks.append(Reasoning(opaque=opaque, path=f"{path}.proof"))
     for at, call in enumerate(line.get("calls", ())):
-        arguments = to_json(call["with"]).decode()
         where = f"{path}.calls[{at}]"
-        blocks.append(ToolCall(id=call["key"], name=call["tool"], arguments=arguments, path=where))
+        if "proof" in call:
+            opaque = Opaque(NAME, call["proof"], anchor="next")
+            blocks.append(Reasoning(opaque=opaque, path=f"{where}.proof"))
+        name, arguments = call["tool"], to_json(call["with"]).decode()
+        blocks.append(ToolCall(id=calls.made(name), name=name, arguments=arguments, path=where))
     if speaker == "tool":
         said = Text(text=line["result"], path=f"{path}.result")
-        blocks = [ToolResult(call_id=line["key"], content=(said,), path=path)]
+        call_id = calls.answered(line["tool"])
+        blocks = [ToolResult(call_id=call_id, content=(said,), path=path)]
     return Turn(role=_ROLES[speaker], blocks=tuple(blocks), path=path)
 
 
@@ -228,7 +290,13 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
     body: JsonObject = {}
     if request.instructions:
         body["rules"] = "\n\n".join(text.text for text in request.instructions)
-    body["lines"] = [line for turn in request.turns for line in _write_turn(turn, outbound)]
+    called = {
+        block.id: outbound.names.outward(block.name, block.namespace)
+        for turn in request.turns
+        for block in turn.blocks
+        if isinstance(block, ToolCall)
+    }
+    body["lines"] = [line for turn in request.turns for line in _write_turn(turn, called, outbound)]
     tools = [tool for tool in request.tools if isinstance(tool, FunctionTool)]
     if tools:
         body["tools"] = [
@@ -251,22 +319,28 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
     return body
 
 
-def _write_turn(turn: Turn, outbound: Outbound) -> Iterator[JsonObject]:
+def _write_turn(turn: Turn, called: Mapping[str, str], outbound: Outbound) -> Iterator[JsonObject]:
     line: JsonObject = {"from": "machine" if turn.role == "assistant" else "human"}
+    proof: JsonObject = {}
     for block in turn.blocks:
         match block:
             case Text():
                 line["text"] = line.get("text", "") + block.text
             case ToolCall():
                 arguments = msgspec.json.decode(block.arguments or "{}")
-                name = outbound.names.outward(block.name, block.namespace)
-                call = {"key": block.id, "tool": name, "with": arguments}
+                call = {"tool": called[block.id], "with": arguments, **proof}
                 line.setdefault("calls", []).append(call)
+                proof = {}
             case ToolResult():
                 said = "".join(part.text for part in block.content if isinstance(part, Text))
-                yield {"from": "tool", "key": block.call_id, "result": said}
-            case Reasoning() if block.opaque is not None and block.opaque.origin == NAME:
-                line["thought"] = {"text": block.text, "proof": block.opaque.data}
+                yield {"from": "tool", "tool": called.get(block.call_id, ""), "result": said}
+            case Reasoning(opaque=Opaque(origin=origin) as opaque) if origin == NAME:
+                if opaque.anchor == "next":
+                    proof = {"proof": opaque.data}
+                elif opaque.anchor:
+                    line["proof"] = opaque.data
+                else:
+                    line["thought"] = {"text": block.text, "proof": opaque.data}
             case _:
                 kind = LossKind.KNOB if isinstance(block, Reasoning) else LossKind.CONTENT
                 outbound.ledger.add(block.path, kind, "has no counterpart upstream")
@@ -292,13 +366,11 @@ class StreamReader:
         self._account = inbound.account
         self._open: type[Block] | None = None
         self._blocks = 0
-        self._over = False
+        self._name = ""
+        self._ended = self._failed = False
 
     def read(self, frame: Frame) -> Iterable[Event]:
         """The events of one frame."""
-        if frame.data == BYE:
-            self._over = True
-            return [Ended()]
         try:
             return list(self.said(msgspec.json.decode(frame.data)))
         except (msgspec.DecodeError, KeyError, TypeError):
@@ -306,21 +378,25 @@ class StreamReader:
 
     def finish(self) -> Iterable[Event]:
         """The end of the bytes."""
-        if self._over:
+        if self._failed:
             return []
+        if self._ended:
+            return [Ended()]
         return [Failed(UpstreamError.unreadable("it broke off").fault)]
 
     def said(self, frame: JsonObject) -> Iterator[Event]:
         """The events of one object of the stream."""
         if "trouble" in frame:
-            self._over = True
+            self._failed = True
             yield Failed(_fault(frame["trouble"], None))
             return
         if "title" in frame:
+            self._name = frame["name"]
             yield Started(frame["name"], frame["title"])
         for piece in frame.get("says", ()):
             yield from self._piece(piece)
         if "end" in frame:
+            self._ended = True
             yield from self._close()
             yield Finished(Finish(_ENDS[frame["end"]]))
             spent = frame["spent"]
@@ -330,7 +406,9 @@ class StreamReader:
         if "call" in piece:
             call = piece["call"]
             yield from self._switch(None)
-            yield from self._switch(ToolCall(id=call["key"], name=call["tool"]))
+            yield from self._proof(call, "next")
+            call_id = made_id("call_", f"{self._name}:{self._blocks}")
+            yield from self._switch(ToolCall(id=call_id, name=call["tool"]))
             yield Delta(self._blocks, to_json(call["with"]).decode())
         elif "thought" in piece:
             yield from self._switch(Reasoning(style="raw"))
@@ -338,8 +416,19 @@ class StreamReader:
             if "proof" in piece:
                 yield Sealed(self._blocks, Opaque(NAME, piece["proof"], account=self._account))
         else:
-            yield from self._switch(Text(text=""))
-            yield Delta(self._blocks, piece["text"])
+            if piece["text"]:
+                yield from self._switch(Text(text=""))
+                yield Delta(self._blocks, piece["text"])
+            yield from self._proof(piece, "previous")
+
+    def _proof(self, holder: JsonObject, anchor: Literal["next", "previous"]) -> Iterator[Event]:
+        """The opaque state on a call or a text, as a block of its own beside it."""
+        if "proof" in holder:
+            yield from self._close()
+            yield from self._switch(Reasoning(style="raw"))
+            opaque = Opaque(NAME, holder["proof"], account=self._account, anchor=anchor)
+            yield Sealed(self._blocks, opaque)
+            yield from self._close()
 
     def _switch(self, head: Block | None) -> Iterator[Event]:
         """Go on with a block of the kind of `head`: the open one, if it is of that kind."""
@@ -359,11 +448,11 @@ class StreamReader:
 
 def read_response(body: bytes, inbound: Inbound) -> Iterable[Event]:
     """The events of a whole answer: what its stream would say in one frame."""
-    answer = inbound.decode_answer(body)
-    if "says" not in answer and "trouble" not in answer:
-        raise UpstreamError.unreadable("it says nothing")
+    answer = inbound.decode_body(body)
+    reader = StreamReader(inbound)
+    frames = answer if isinstance(answer, list) else [answer]
     try:
-        return [*StreamReader(inbound).said(answer), Ended()]
+        return [*(event for frame in frames for event in reader.said(frame)), *reader.finish()]
     except (KeyError, TypeError):
         raise UpstreamError.unreadable("it is not of the protocol") from None
 
@@ -382,6 +471,7 @@ class AnswerWriter:
         self._says: list[JsonObject] = []
         self._block: Block = Text(text="")
         self._text = ""
+        self._proof: JsonObject = {}
 
     def write(self, event: Event) -> bytes:
         """The frames of one event."""
@@ -397,11 +487,17 @@ class AnswerWriter:
                 kind = "thought" if isinstance(self._block, Reasoning) else "text"
                 return self._say({kind: event.text})
             case Sealed():
-                proof = self._sealer.seal(Reasoning(opaque=event.opaque))
-                return self._say({"thought": "", "proof": proof})
+                opaque = event.opaque
+                if opaque.origin != NAME:
+                    sealed = self._sealer.seal(Reasoning(opaque=opaque))
+                    return self._say({"thought": "", "proof": sealed})
+                self._proof = {"proof": opaque.data}
+                if opaque.anchor == "next":
+                    return b""
+                return self._say({"text" if opaque.anchor else "thought": "", **self._taken()})
             case Closed() if isinstance(self._block, ToolCall):
                 with_ = msgspec.json.decode(self._text)
-                call = {"key": self._block.id, "tool": self._block.name, "with": with_}
+                call = {"tool": self._block.name, "with": with_, **self._taken()}
                 return self._say({"call": call})
             case Finished():
                 self._answer["end"] = _WORDS.get(event.finish.reason, "limit")
@@ -413,7 +509,7 @@ class AnswerWriter:
             case Ended():
                 self._answer.setdefault("spent", {"in": 0, "out": 0})
                 last = {name: self._answer[name] for name in ("end", "spent")}
-                return self._frame(last) + (encode(BYE) if self._farewell else b"")
+                return self._frame(last | ({"farewell": "BYE"} if self._farewell else {}))
         return b""
 
     def answer(self) -> JsonObject:
@@ -423,6 +519,10 @@ class AnswerWriter:
     def keepalive(self) -> bytes:
         """A frame that says nothing."""
         return KEEPALIVE
+
+    def _taken(self) -> JsonObject:
+        proof, self._proof = self._proof, {}
+        return proof
 
     def _say(self, piece: JsonObject) -> bytes:
         if not self._streamed:
@@ -504,7 +604,8 @@ TRANSLATE = Translate(
 
 
 class _Shape(Struct):
-    lines: list[dict[str, Any]]
+    lines: list[dict[str, Any]] | None = None
+    weighed: dict[str, Any] | None = None
 
 
 class Matcher(Watch):
@@ -521,17 +622,16 @@ class Matcher(Watch):
         super().__init__()
         self._model = model
         self._frames: list[Frame] = []
+        self._is_complete = False
 
     def match(self, frame: Frame) -> bytes | None:
         """The bytes to pass on."""
-        if frame.data == BYE:
-            self.ended = True
-            return frame.raw
         value: JsonObject = msgspec.json.decode(frame.data)
         if "trouble" in value:
             return None
         self._frames.append(frame)
         self.begun = self.begun or bool(value.get("says"))
+        self._is_complete = self._is_complete or "end" in value
         if "spent" in value:
             self.usage = Usage(input=value["spent"]["in"], output=value["spent"]["out"])
         if self._model is not None and "title" in value:
@@ -539,8 +639,9 @@ class Matcher(Watch):
         return frame.raw
 
     def finish(self) -> bytes | None:
-        """The bytes are over."""
-        return None
+        """The bytes are over, and so is the answer if its end was told."""
+        self.ended = self._is_complete
+        return b"" if self.ended else None
 
     def hand_over(self, read: Callable[[Frame], object], writer: object) -> None:
         """Give the reader what was passed on."""
@@ -552,8 +653,8 @@ def match_response(
     body: bytes, model: str, shown: Mapping[str, Any] = {}, choices: int = 1, /
 ) -> Passed | None:
     """A whole answer under the name that the client asked for."""
-    value: JsonObject = msgspec.json.decode(body)
-    if "trouble" in value:
+    value = msgspec.json.decode(body)
+    if isinstance(value, list) or "trouble" in value:
         return None
     spent = value["spent"]
     usage = Usage(input=spent["in"], output=spent["out"])
@@ -562,6 +663,7 @@ def match_response(
 
 def beginning(members: Members) -> Beginning:
     """What stays the same in a conversation."""
+    members = _uncounted(members)
     lines = msgspec.json.decode(members["lines"], type=list[Raw])
     return Beginning(bytes(members.get("rules", b"")) + bytes(lines[0]), len(lines) == 1)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.invented.parley import BYE, EDITION
+from tests.invented.parley import EDITION
 
 REFUSED = "pk-refused-account-0000000001"
 """The key of an account that the service does not take; it quotes it, as vendors do."""
@@ -30,12 +30,13 @@ def _answer(body: dict[str, Any]) -> dict[str, Any]:
     if body.get("tools") and last["from"] == "human":
         tool = body["tools"][0]["name"]
         says = [
-            {"thought": "I shall look.", "proof": "proof-1"},
-            {"call": {"key": "k1", "tool": tool, "with": {"city": "Paris"}}},
+            {"thought": "I shall look.", "proof": "proof-of-thought"},
+            {"call": {"tool": tool, "with": {"city": "Paris"}, "proof": "proof-of-call"}},
+            {"call": {"tool": tool, "with": {"city": "Rome"}}},
         ]
         return {"says": says, "end": "tools", "spent": {"in": 11, "out": 5}}
     said = last.get("result") or last["text"]
-    says = [{"text": "You said: "}, {"text": said}]
+    says = [{"text": "You said: "}, {"text": said}, {"text": "", "proof": "proof-of-text"}]
     return {"says": says, "end": "done", "spent": {"in": 7, "out": 3}}
 
 
@@ -65,7 +66,7 @@ def parley_service() -> Iterator[Service]:
                 words = f"the account of {headers['x-parley-key']} may not ask that"
                 self._reply(400, {"trouble": {"kind": "nonsense", "words": words}})
             elif verb == "weigh":
-                self._reply(200, {"weight": len(raw)})
+                self._reply(200, {"weight": len(json.dumps(body["weighed"]))})
             elif verb == "answer":
                 self._reply(200, {"name": "n1", "title": model, **_answer(body)})
             else:
@@ -88,13 +89,23 @@ def parley_service() -> Iterator[Service]:
             frames += [{"says": [piece]} for piece in answer["says"]]
             frames.append({"end": answer["end"], "spent": answer["spent"]})
             lines = [json.dumps(frame).encode() for frame in frames]
-            body = b"".join(b"data: %b\n\n" % line for line in [*lines, BYE])
-            self._send(200, "text/event-stream", body)
+            if model == "array":
+                self._send(200, "application/json", b"[%b]" % b"\n,\n".join(lines))
+                return
+            if model == "bare":
+                lines = lines[:2]
+            body = b"".join(b"data: %b\n\n" % line for line in lines)
+            if model == "bare":
+                body += json.dumps({"trouble": {"kind": "broken", "words": "no more"}}).encode()
+            self._send(200, "text/event-stream", body, closes=True)
 
-        def _send(self, status: int, kind: str, body: bytes) -> None:
+        def _send(self, status: int, kind: str, body: bytes, *, closes: bool = False) -> None:
             self.send_response(status)
             self.send_header("content-type", kind)
-            self.send_header("content-length", str(len(body)))
+            if closes:
+                self.send_header("connection", "close")
+            else:
+                self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 

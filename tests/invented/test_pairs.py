@@ -4,25 +4,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.config import Account, Client, Config, Route, Secret, Upstream, parse_config
+from dragoman import offline
+from dragoman.admin.workbench.translations import translations
+from dragoman.config import (
+    Account,
+    Admin,
+    Client,
+    Config,
+    Route,
+    Secret,
+    Storage,
+    Upstream,
+    parse_config,
+)
 from dragoman.config.limits import Limit
 from dragoman.lab.simulator.testing import RunningSimulator, running_simulator
+from dragoman.observability.recorder import is_charged
 from dragoman.protocols import CODECS, register, unregister
 from dragoman.protocols.settings import make_capabilities, make_options, setting
 from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.translation import ClientRequest
+from tests.facts import facts_of
 from tests.gateway.conftest import PROTOCOLS, SERVER, TIMEOUTS
 from tests.gateway.http import KEY, Answer, call
+from tests.invented import facts as parley_facts
 from tests.invented import parley
 from tests.invented.service import REFUSED, Service, parley_service
 
-SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 ASKED = "What is the weather in Paris?"
 GOOD = "pk-good-account-0000000002"
 
@@ -80,7 +96,7 @@ def ask_parley(
 ) -> Answer:
     """Call as a Parley client does."""
     headers = {"x-parley-key": key}
-    path = f"/p1/models/{model}:{verb}"
+    path = f"/p1/models/{model}:{verb}{'?as=frames' if verb == 'pieces' else ''}"
     return call(gateway.base_url, "POST", path, body, headers, key=None)
 
 
@@ -88,11 +104,14 @@ def human(text: str = "Hello") -> dict[str, Any]:
     return {"lines": [{"from": "human", "text": text}]}
 
 
+def pieces_of(body: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line.removeprefix(b"data: ")) for line in body.split(b"\n") if line]
+
+
 def pieces(body: bytes) -> list[dict[str, Any]]:
-    """What a Parley stream said; it must end with the final frame."""
-    *frames, last = [frame.removeprefix(b"data: ") for frame in body.split(b"\n\n") if frame]
-    assert last == parley.BYE
-    return [json.loads(frame) for frame in frames]
+    """What a Parley stream said; it must end with the final frame, and hold nothing but data."""
+    assert parley_facts.FACTS.ends(body)
+    return pieces_of(body)
 
 
 def whole(gateway: RunningGateway, model: str, body: dict[str, Any], *, stream: bool) -> Any:
@@ -111,37 +130,17 @@ def whole(gateway: RunningGateway, model: str, body: dict[str, Any], *, stream: 
 
 
 def said(answer: Any) -> str:
-    return "".join(piece.get("text", "") for piece in answer["says"])
+    return parley_facts.FACTS.text_of(answer)
 
 
 PATHS = {"chat": "/chat/completions", "messages": "/messages", "responses": "/responses"}
+FACTS = {name: facts_of()[protocol] for name, protocol in PROTOCOLS.items()}
 
 
-def vendor_body(client: str, text: str, **more: Any) -> dict[str, Any]:
-    turn = [{"role": "user", "content": text}]
-    if client == "responses":
-        return {"input": turn, "store": False, **more}
-    return {"messages": turn, **({"max_tokens": 99} if client == "messages" else {}), **more}
-
-
-def text_of(client: str, answer: Any) -> str:
-    if client == "chat":
-        return str(answer["choices"][0]["message"]["content"])
-    if client == "messages":
-        return "".join(block.get("text", "") for block in answer["content"])
-    return "".join(
-        part["text"]
-        for item in answer["output"]
-        if item["type"] == "message"
-        for part in item["content"]
-    )
-
-
-TOOLS: dict[str, Any] = {
-    "chat": {"type": "function", "function": {"name": "get_weather", "parameters": SCHEMA}},
-    "messages": {"name": "get_weather", "input_schema": SCHEMA},
-    "responses": {"type": "function", "name": "get_weather", "parameters": SCHEMA},
-}
+def vendor_body(
+    client: str, text: str, *, model: str, stream: bool = False, **more: Any
+) -> dict[str, Any]:
+    return {**FACTS[client].body(model, text, stream), **more}
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -161,15 +160,14 @@ def test_its_clients_are_answered_by_every_other(
 def test_its_clients_call_tools_of_every_other(
     gateway: RunningGateway, upstream: str, stream: bool
 ) -> None:
-    tool = {"name": "get_weather", "about": "Tells the weather.", "takes": SCHEMA}
-    body: dict[str, Any] = {**human(ASKED), "tools": [tool]}
+    body: dict[str, Any] = {**human(ASKED), "tools": [parley_facts.FACTS.tool]}
     answer = whole(gateway, f"{upstream}%2Fsim-tool", body, stream=stream)
     assert answer["end"] == "tools"
     (called,) = [piece["call"] for piece in answer["says"] if "call" in piece]
     assert called["tool"] == "get_weather"
     body["lines"] += [
         {"from": "machine", "calls": [called]},
-        {"from": "tool", "key": called["key"], "result": "Sunny"},
+        {"from": "tool", "tool": called["tool"], "result": "Sunny"},
     ]
     assert whole(gateway, f"{upstream}%2Fsim-text", body, stream=stream)["end"] == "done"
 
@@ -195,7 +193,7 @@ def test_every_other_client_is_answered_by_it(
     body = vendor_body(client, "Hello", model="own/talker")
     answer = call(gateway.base_url, "POST", f"/v1{PATHS[client]}", body)
     assert answer.status == 200, answer.body
-    assert text_of(client, answer.json) == "You said: Hello"
+    assert FACTS[client].text_of(answer.json) == "You said: Hello"
     assert answer.json["model"] == "own/talker"
     _, headers, received = service.asked[-1]
     assert headers[parley.EDITION] == "second"
@@ -209,11 +207,7 @@ def test_every_other_client_is_streamed_its_answers(gateway: RunningGateway, cli
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert b"You said: " in answer.body
     assert b"Hello" in answer.body
-    assert {
-        "chat": b"data: [DONE]",
-        "messages": b"event: message_stop",
-        "responses": b"event: response.completed",
-    }[client] in answer.body
+    assert FACTS[client].ends(answer.body)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -221,7 +215,7 @@ def test_every_other_client_is_streamed_its_answers(gateway: RunningGateway, cli
 def test_every_other_client_calls_its_tools(
     gateway: RunningGateway, client: str, stream: bool
 ) -> None:
-    body = vendor_body(client, ASKED, model="own/talker", stream=stream, tools=[TOOLS[client]])
+    body = vendor_body(client, ASKED, model="own/talker", stream=stream, tools=[FACTS[client].tool])
     answer = call(gateway.base_url, "POST", f"/v1{PATHS[client]}", body)
     assert answer.status == 200, answer.body
     assert b"get_weather" in answer.body
@@ -258,17 +252,165 @@ def test_a_failure_with_status_200_is_none_to_others(gateway: RunningGateway, cl
     gateway.app.pool.enable("own-good")
 
 
-def test_counting(gateway: RunningGateway) -> None:
-    own = ask_parley(gateway, "own%2Ftalker", human(), "weigh")
-    sent = b'{"lines":%b}' % json.dumps(human()["lines"]).encode()
-    assert own.json == {"weight": len(sent)}
-    translated = ask_parley(gateway, "messages%2Fsim-text", human(), "weigh")
+def test_counting(gateway: RunningGateway, service: Service) -> None:
+    asked = {"weighed": human()}
+    own = ask_parley(gateway, "own%2Ftalker", asked, "weigh")
+    assert own.json == {"weight": len(json.dumps(human()))}
+    translated = ask_parley(gateway, "messages%2Fsim-text", asked, "weigh")
     assert translated.json["weight"] > 0
     assert "x-dragoman-estimate" not in translated.headers
-    body = vendor_body("messages", "Hello", model="own/talker")
+    body = vendor_body("messages", "Hello", model="own/talker", **FACTS["messages"].prompt)
     counted = call(gateway.base_url, "POST", "/v1/messages/count_tokens", body)
     assert counted.json["input_tokens"] > 0
     assert "x-dragoman-estimate" not in counted.headers
+    weighed = service.asked[-1][2]["weighed"]
+    assert weighed["rules"] == "Be kind."
+    assert [tool["name"] for tool in weighed["tools"]] == ["get_weather"]
+    assert not is_charged("/p1/models:weigh")
+    assert is_charged("/p1/models:answer")
+
+
+@pytest.mark.parametrize("path", ["/p1/models/own%2Ftalker:answer", "/p0/models/own/talker:pieces"])
+def test_a_key_in_the_query_is_one_that_nobody_sees(
+    gateway: RunningGateway, service: Service, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    for query in (f"?pass={KEY}&as=frames", f"?as=frames&p%61ss={quote(KEY)}"):
+        answer = call(gateway.base_url, "POST", path + query, human(), key=None)
+        assert answer.status == 200, answer.body
+        assert KEY not in json.dumps(service.asked[-1])
+    wrong = call(gateway.base_url, "POST", f"{path}?pass=wrong", human(), key=None)
+    assert (wrong.status, wrong.json["trouble"]["kind"]) == (401, "stranger")
+    first = call(gateway.base_url, "POST", f"{path}?pass=wrong", human())
+    assert first.status == 200
+    assert KEY not in caplog.text
+    listed = call(gateway.base_url, "GET", f"/p0/titles?pass={KEY}", key=None)
+    assert listed.status == 200
+
+
+def test_a_stream_is_an_array_where_no_events_are_asked_for(gateway: RunningGateway) -> None:
+    for model in ("own%2Ftalker", "chat%2Fsim-text", "own%2Farray"):
+        path = f"/p1/models/{model}:pieces?pass={KEY}"
+        answer = call(gateway.base_url, "POST", path, human(), key=None)
+        assert answer.headers["content-type"] == "application/json"
+        frames = answer.json
+        assert "title" in frames[0]
+        assert "end" in frames[-1]
+        assert "".join(map(said, frames)) == said(whole(gateway, model, human(), stream=False))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_an_array_from_upstream_is_a_stream_to_others(gateway: RunningGateway, client: str) -> None:
+    body = vendor_body(client, "Hello", model="own/array", stream=True)
+    answer = call(gateway.base_url, "POST", f"/v1{PATHS[client]}", body)
+    assert FACTS[client].ends(answer.body)
+    assert b"Hello" in answer.body
+
+
+@pytest.mark.parametrize("client", [*CLIENTS, "own"])
+def test_json_without_a_field_is_the_error_that_ends_a_stream(
+    gateway: RunningGateway, client: str
+) -> None:
+    if client == "own":
+        answer = ask_parley(gateway, "own%2Fbare", human(), "pieces")
+    else:
+        body = vendor_body(client, "Hello", model="own/bare", stream=True)
+        answer = call(gateway.base_url, "POST", f"/v1{PATHS[client]}", body)
+    assert b"no more" in answer.body
+    assert b"You said" in answer.body
+
+
+def results_in_messages(body: dict[str, Any], answer: Any) -> list[str]:
+    """Add an answer of Messages to a conversation, with results of its calls. Returns their ids."""
+    calls = [block["id"] for block in answer["content"] if block["type"] == "tool_use"]
+    results = [
+        {"type": "tool_result", "tool_use_id": name, "content": f"result {number}"}
+        for number, name in enumerate(calls)
+    ]
+    body["messages"] += [
+        {"role": "assistant", "content": answer["content"]},
+        {"role": "user", "content": results},
+    ]
+    return calls
+
+
+def results_in_responses(body: dict[str, Any], answer: Any) -> list[str]:
+    """As `results_in_messages`."""
+    calls = [item["call_id"] for item in answer["output"] if item["type"] == "function_call"]
+    body["input"] += answer["output"] + [
+        {"type": "function_call_output", "call_id": name, "output": f"result {number}"}
+        for number, name in enumerate(calls)
+    ]
+    return calls
+
+
+@pytest.mark.parametrize("client", ["messages", "responses"])
+def test_signatures_come_back_to_the_parts_that_had_them(
+    gateway: RunningGateway, service: Service, client: str
+) -> None:
+    """On a thought, a call and a text, through clients with one place for all of them; and calls
+    of one tool without ids have their results in order."""
+    add = {"messages": results_in_messages, "responses": results_in_responses}[client]
+    body = vendor_body(client, ASKED, model="own/talker", tools=[FACTS[client].tool])
+    if client == "messages":
+        body["thinking"] = {"type": "adaptive"}  # else its clients are shown no thoughts
+    answer = call(gateway.base_url, "POST", f"/v1{PATHS[client]}", body)
+    assert answer.status == 200, answer.body
+    calls = add(body, answer.json)
+    assert len(set(calls)) == 2
+    answer = call(gateway.base_url, "POST", f"/v1{PATHS[client]}", body)
+    _, said, *results = service.asked[-1][2]["lines"]
+    assert said["thought"] == {"text": "I shall look.", "proof": "proof-of-thought"}
+    assert [one.get("proof") for one in said["calls"]] == ["proof-of-call", None]
+    assert [one["with"]["city"] for one in said["calls"]] == ["Paris", "Rome"]
+    assert results == [
+        {"from": "tool", "tool": "get_weather", "result": f"result {number}"} for number in (0, 1)
+    ]
+    add(body, answer.json)
+    call(gateway.base_url, "POST", f"/v1{PATHS[client]}", body)
+    lines = service.asked[-1][2]["lines"]
+    assert [line.get("proof") for line in lines if line.get("text")] == [None, "proof-of-text"]
+
+
+def test_what_has_no_request_and_no_path_knows_the_model_in_it(protocol: None) -> None:
+    """The workbench, and answers that are translated from files."""
+    made, _ = translations(json.dumps(human()).encode(), "parley", None, b"")  # type: ignore[arg-type]
+    assert [one.protocol for one in made] == [name for name in CODECS if name != parley.NAME]
+    assert all(one.body is not None and "Hello" in one.body for one in made)
+    answer = {
+        "id": "a",
+        "model": "m",
+        "choices": [{"message": {"content": "Yes"}, "finish_reason": "stop"}],
+    }
+    request = json.dumps(human()).encode()
+    read, _ = offline.answer(json.dumps(answer).encode(), "openai_chat", "parley", request=request)
+    assert said(json.loads(read)) == "Yes"
+
+
+def test_the_workbench_sends_it(gateway: RunningGateway, tmp_path: Path) -> None:
+    config = replace(
+        gateway.app.config,
+        storage=Storage(path=str(tmp_path / "store.db")),
+        admin=Admin(key=Secret("admin-token-of-the-test")),
+    )
+    asked = {"from": parley.NAME, "body": json.dumps(human())}
+    with running_gateway(config) as running:
+        for place in (
+            {"model": "own/talker"},
+            {"model": "chat/sim-text"},
+            {"scenario": "text", "to": "anthropic_messages"},
+        ):
+            answer = call(
+                running.base_url,
+                "POST",
+                "/admin/workbench/send",
+                {**asked, **place},
+                key="admin-token-of-the-test",
+            )
+            frames = pieces_of(answer.body)
+            assert frames[-1]["status"] == 200, frames
+            shown = [frame["raw"] for frame in frames if frame["event"] == "client"]
+            assert parley_facts.FACTS.ends("".join(shown).encode())
 
 
 def test_models(gateway: RunningGateway) -> None:
@@ -311,7 +453,7 @@ def test_what_is_lost_is_told(gateway: RunningGateway) -> None:
     assert answer.headers["x-dragoman-losses"] == "unheard:knob; total=1"
     there = vendor_body("chat", "Hello", model="own/talker", top_p=0.5)
     answer = call(gateway.base_url, "POST", "/v1/chat/completions", there)
-    assert answer.headers["x-dragoman-losses"] == "top_p:knob; total=1"
+    assert answer.headers["x-dragoman-losses"] == "top_p:knob, reasoning:knob; total=2"
 
 
 def test_capabilities_of_a_route_are_sent(protocol: None, service: Service) -> None:
@@ -327,6 +469,23 @@ def test_capabilities_of_a_route_are_sent(protocol: None, service: Service) -> N
         assert service.asked[-1][1][parley.EDITION] == "third"
         assert ask_parley(running, "talker", human()).status == 200
         assert service.asked[-1][1][parley.EDITION] == "third"
+
+
+def test_capabilities_follow_from_the_generation_of_a_model(
+    gateway: RunningGateway, service: Service
+) -> None:
+    for model, edition in (("talker", "second"), ("old-talker", "first")):
+        body = vendor_body("chat", "Hello", model=f"own/{model}")
+        assert call(gateway.base_url, "POST", "/v1/chat/completions", body).status == 200
+        assert service.asked[-1][1][parley.EDITION] == edition
+
+
+def test_content_names_no_models(protocol: None) -> None:
+    called = {"from": "machine", "calls": [{"tool": "ask", "with": {"model": "dear"}}]}
+    body = {"lines": [called], "asides": {"model": "other"}}
+    operation = parley.CODEC.endpoint.operation_for("m", stream=False)
+    request = ClientRequest(parley.NAME, json.dumps(body).encode(), operation=operation)
+    assert request.named_models() == ("other",)
 
 
 @pytest.mark.parametrize("verb", ["answer", "pieces"])

@@ -6,7 +6,7 @@ import base64
 import json
 import random
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -84,6 +84,19 @@ SPANS = [
     ("month 31", "UTC", "2028-02-28T23:59", "2028-01-31T00:00", "2028-02-29T00:00"),
     ("month 30", "UTC", "2026-03-29T12:00", "2026-02-28T00:00", "2026-03-30T00:00"),
 ]
+
+
+def test_hours_follow_one_another_where_clocks_change_by_half_an_hour() -> None:
+    window = parse_window("hour", "Australia/Lord_Howe")
+    assert isinstance(window, Fixed)
+    for day in (datetime(2026, 4, 4, tzinfo=UTC), datetime(2026, 10, 3, tzinfo=UTC)):
+        at = day.timestamp()
+        while at < day.timestamp() + 86400:
+            begin, end = span_of(window, at)
+            assert begin <= at < end
+            assert end - begin == 3600
+            assert span_of(window, end)[0] == end
+            at += 600
 
 
 @pytest.mark.parametrize(("unit", "zone", "at", "begin", "end"), SPANS)

@@ -259,7 +259,24 @@ def test_what_one_key_had_refused_changes_no_request_of_another(
     assert limit_of(json.loads(upstream.calls[-1].body)) == 100
 
 
-def test_what_is_learnt_is_bounded() -> None:
+def test_a_strict_request_stays_as_it_is(over: Over, upstream: Upstream) -> None:
+    """The refusal goes to its client: before anything was learnt the upstream's, then ours."""
+    upstream.behaviours[KEY] = refusing(
+        lambda sent: effort_of(sent) not in ("low", "medium", "high", None), EFFORTS["openai"][0]
+    )
+    gateway = over(KEY)
+    asked = body("chat", "messages/m", **ASKING["chat"])
+    strict = {"x-dragoman-policy": "strict"}
+    for calls in (1, 3):
+        told = call(gateway.base_url, "POST", PATHS["chat"], asked, strict)
+        assert told.status == 400, told.body
+        assert "effort" in told.json["error"]["message"]
+        assert len(upstream.calls) == calls
+        assert call(gateway.base_url, "POST", PATHS["chat"], asked).status == 200
+
+
+def test_what_is_learnt_is_bounded_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "dragoman.gateway")
     now = [0.0]
     learnt = Learnt(lambda: now[0])
     targets = [Router(Config(upstreams=(SERVICE,))).resolve(f"u/{n}") for n in range(1100)]
@@ -267,6 +284,7 @@ def test_what_is_learnt_is_bounded() -> None:
         learnt.learn("me", {key_of(target): {"output_limit": False, "max_output_tokens": 5}})
     assert [bool(learnt.of("me", one)) for one in targets] == [False] * 76 + [True] * 1024
     assert learnt.of("me", targets[-1]) == {"output_limit": False}
+    assert "u takes of '1099', asked by me: {'output_limit': False}" in caplog.messages
     assert learnt.of("you", targets[-1]) == {}
     now[0] = 3600.0
     assert learnt.of("me", targets[-1]) == {}

@@ -12,7 +12,9 @@ from dragoman.jsontext import members
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import AnswerNames, Endpoint
 from dragoman.protocols.caching import marked_writes
+from dragoman.protocols.json_array import ARRAY
 from dragoman.serving.affinity import names_in
+from dragoman.sse import encode
 
 NAMES = {"id": "a1", "model": "m"}
 
@@ -57,14 +59,6 @@ def test_settings_for_traces(protocol: str, body: Any, found: dict[str, bytes]) 
     assert {name: bytes(raw) for name, raw in settings.items()} == found
 
 
-@pytest.mark.parametrize("protocol", list(CODECS))
-def test_errors_of_their_own(protocol: str) -> None:
-    is_own = CODECS[protocol].translate.is_own_error
-    assert is_own(b'{"error":{"message":"no"}}')
-    for odd in (b"", b"no", b"[]", b'{"error":"no"}', b'{"trouble":{"words":"no"}}'):
-        assert not is_own(odd)
-
-
 @pytest.mark.parametrize(
     ("body", "writes"),
     [
@@ -87,3 +81,12 @@ def test_there_is_no_endpoint_without_output_limits(missing: str) -> None:
     del fields[missing]
     with pytest.raises(TypeError, match=f"Missing required argument '{missing}'"):
         Endpoint(**fields)
+
+
+def test_streams_as_one_array() -> None:
+    framing = ARRAY.framing()
+    events = [encode(b'{"a":1}'), encode(b'{"b":2}') + encode(b"[3]"), b": keepalive\n\n", b""]
+    written = b"".join(map(framing.write, events)) + framing.end()
+    assert msgspec.json.decode(written) == [{"a": 1}, {"b": 2}, [3]]
+    assert ARRAY.framing().end() == b"[]"
+    assert ARRAY.framing().write(b"\n") == b"\n"

@@ -87,7 +87,7 @@ def running_cluster(more: str = "") -> Iterator[Cluster]:
     if programs is None:
         if os.environ.get("DRAGOMAN_REQUIRE_SERVICES"):
             pytest.fail("PostgreSQL is not installed")
-        pytest.skip("PostgreSQL is not installed")
+        pytest.skip("PostgreSQL is not installed (apt install postgresql)")
     with tempfile.TemporaryDirectory(prefix="dragoman-pg-") as name:
         cluster = Cluster(Path(name), programs)
         cluster.make()

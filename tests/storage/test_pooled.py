@@ -42,7 +42,7 @@ def pooled(cluster: Cluster) -> Iterator[str]:
     if _PROGRAM is None:
         if os.environ.get("DRAGOMAN_REQUIRE_SERVICES"):
             pytest.fail("PgBouncer is not installed")
-        pytest.skip("PgBouncer is not installed")
+        pytest.skip("PgBouncer is not installed (apt install pgbouncer)")
     name, folder = "postgres", cluster.url.partition("host=")[2]
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))

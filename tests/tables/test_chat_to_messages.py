@@ -138,7 +138,7 @@ MESSAGES = [
     Row(
         "image for a model that takes none",
         parts(image(PNG_URL), text("x")),
-        {"messages": [said("user", "x")]},
+        {"messages": [said("user", "[image left out: the model takes no images]", "x")]},
         {"messages[0].content[0]": CONTENT},
         upstream={"images": False},
     ),

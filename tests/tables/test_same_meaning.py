@@ -38,6 +38,7 @@ from tests.tables.requests import (
 from tests.tables.wire_messages import picture
 
 LINKED = {"url": PNG_URL}
+LEFT_OUT = "[image left out: the model takes no images]"
 Lost = tuple[LossKind, str] | None
 
 NO_COUNTERPART = "has no counterpart upstream"
@@ -492,7 +493,11 @@ SEEN = [
             A: {"messages": [{**HI, "content": [picture(PNG)]}]},
             R: {"input": [{**HI, "content": [{"type": "input_image", "image_url": PNG_URL}]}]},
         },
-        {C: {}, A: {}, R: {}},
+        {
+            C: {"messages[0].content": LEFT_OUT},
+            A: {"messages[0].content[0].text": LEFT_OUT},
+            R: {"input[0].content": LEFT_OUT},
+        },
         (CONTENT, "the upstream takes no images"),
         upstream={"images": False},
     ),

@@ -195,8 +195,8 @@ class Lease:
         return self._pool.lease_silent(self, ended=ended)
 
     def unreached(self, *, failed: int, timed_out: bool, cause: str = "") -> bool:
-        """The call got no connection, the `failed`-th of its request, for a cause that is told in
-        the log. Returns whether the host is tried once more."""
+        """The call got no connection, the `failed`-th of its request, for a cause that is
+        logged. Returns whether the host is tried once more."""
         return self._pool.lease_unreached(self, failed=failed, timed_out=timed_out, cause=cause)
 
     def proxy_failed(self) -> None:

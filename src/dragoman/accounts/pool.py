@@ -68,7 +68,7 @@ _AT_ONCE = 64
 """Accounts of which slots are asked for before others have their turn."""
 
 
-class Standing(Struct, frozen=True, gc=False):
+class Alternatives(Struct, frozen=True, gc=False):
     """What an account was chosen from: how many serve the model, how many of these could not be
     chosen for each reason, and by what order of those that could."""
 
@@ -133,7 +133,7 @@ class AccountPool(SuccessiveRoster):
             pool.wait_queue.catch_up()
         return pool.choose(wanted, tried, self._clock(), lent)
 
-    def standing(self, lease: Lease) -> Standing:
+    def alternatives(self, lease: Lease) -> Alternatives:
         """Among how many accounts a lease was just chosen, and why others were left out."""
         pool, member = self._pools[lease.account.upstream], lease.choice.member
         counts = Counter(dict(pool.rotation.shortage(lease.model).reasons))
@@ -142,7 +142,7 @@ class AccountPool(SuccessiveRoster):
         of_other_models = counts.pop(OTHER_MODELS, 0)
         left_out = tuple((why, count) for why, count in counts.items() if count > 0)
         serving = len(pool.rotation) - of_other_models
-        return Standing(serving, left_out, pool.upstream.selection)
+        return Alternatives(serving, left_out, pool.upstream.selection)
 
     async def acquire(
         self, wanted: LeaseRequest, tried: Collection[str] = (), most_s: float = inf
@@ -187,7 +187,7 @@ class AccountPool(SuccessiveRoster):
 
     def share(self, slots: Slots | None) -> None:
         """Take slots of accounts with a `max_concurrent` from now on; None: hold it to what is in
-        flight here, and what the store tells of others."""
+        flight here, and what the store has of others."""
         self._slots = slots
         for pool in self._pools.values():
             pool.share(slots)
@@ -517,8 +517,8 @@ class AccountPool(SuccessiveRoster):
         the last of the same name counting. This pool has none yet.
 
         It goes on from all that is known of the accounts that stay. The former one lends on what it
-        had to requests that began with its configuration, until it is told to `retire`; what
-        becomes of them is told to this one, and both count what is in flight together.
+        had to requests that began with its configuration, until `retire` is called; what
+        becomes of them is reported to this one, and both count what is in flight together.
         """
         self._batch = former._batch
         self._slots = former._slots

@@ -481,7 +481,7 @@ class AccountSync:
             and time.monotonic() - self._failing_since > LOST_AFTER_S
         ):
             self._pool.forget_others()
-        # The first failure after an upgrade is that of a statement, which does not tell of it.
+        # The first failure after an upgrade is that of a statement, which does not show it.
         is_news = isinstance(error, NewerStore) and not self._saw_newer
         self._saw_newer = isinstance(error, NewerStore)
         if self._failing_since is not None and not is_news:

@@ -72,13 +72,16 @@ class Opaque(Struct, frozen=True):
 
     `origin` names the protocol that made it, or "marker" for a payload of the gateway that merely
     stands in where a client needs a non-empty value. `id` is the maker's item id, if it has one.
-    `account` tags the account or organisation the state is bound to, empty if unknown.
+    `account` tags the account or organisation the state is bound to, empty if unknown. `anchor` is
+    the block on which its maker had it, if that was not the reasoning itself: the `next` of the
+    turn, or the `previous` one.
     """
 
     origin: str
     data: str
     id: str | None = None
     account: str = ""
+    anchor: Literal["", "next", "previous"] = ""
 
 
 class Block(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -33,8 +34,12 @@ class _Content(Struct, frozen=True, array_like=True):
     redacted: bool = False
 
 
+class _Anchored(_Content, frozen=True, array_like=True):
+    anchor: Literal["", "next", "previous"] = ""
+
+
 _encoder = msgspec.json.Encoder()
-_content = decoder(_Content)
+_content = decoder(_Anchored)
 
 
 class Sealer(Struct, frozen=True):
@@ -55,7 +60,7 @@ class Sealer(Struct, frozen=True):
             content = _Content(MARKER, digest)
         else:
             opaque = block.opaque
-            content = _Content(
+            fields = (
                 opaque.origin,
                 opaque.data,
                 opaque.id,
@@ -64,6 +69,7 @@ class Sealer(Struct, frozen=True):
                 block.style,
                 block.redacted,
             )
+            content = _Anchored(*fields, opaque.anchor) if opaque.anchor else _Content(*fields)
         payload = _encode(_encoder.encode(content))
         if not self.key:
             return PREFIX + payload
@@ -86,7 +92,9 @@ class Sealer(Struct, frozen=True):
         return Reasoning(
             parts=content.parts,
             style="raw" if content.style == "raw" else "summary",
-            opaque=Opaque(content.origin, content.data, content.id, content.account),
+            opaque=Opaque(
+                content.origin, content.data, content.id, content.account, content.anchor
+            ),
             redacted=content.redacted,
         )
 

@@ -41,6 +41,11 @@ OWN = "local"
     help="Where a service's key is: env:NAME or file:PATH.",
 )
 @click.option("--client", "clients", multiple=True, help="Name of a client to make a key for.")
+@click.option("--budget", default="", help="US dollars that each client may spend in a month.")
+@click.option("--dashboard", is_flag=True, help="Serve the dashboard at /ui, and make keys for it.")
+@click.option(
+    "--no-responses", is_flag=True, help="Store no answers for Responses clients to continue from."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
@@ -50,65 +55,94 @@ def init(
     url: str | None,
     protocol: str,
     keys: tuple[str, ...],
-    clients: tuple[str, ...],
     host: str,
     port: int,
     force: bool,
+    **wishes: Any,
 ) -> None:
     """Write a configuration to start with.
 
-    Without --upstream and --url, a person at a terminal is asked. Clients' keys are written to
-    files of their own, which only you can read.
+    Without --upstream and --url, a person at a terminal is asked. Keys of clients, of the dashboard
+    and of the store are written to files of their own, which only you can read.
     """
-    from dragoman.config.starting import Client, starting_configuration
+    from dragoman.config.starting import Client, Extras, starting_configuration
     from dragoman.keys.secrets import RANDOM_BYTES, make_key
 
     if os.path.lexists(config) and not force:
         raise click.ClickException(f"{config} is there already: give another --config, or --force")
+    wished = _Wishes(**wishes)
     if not names and not url:
-        answers = _asked(clients)
-        names, url, clients = answers.names, answers.url, answers.clients
+        answers = _asked(wished)
+        names, url, wished = answers.names, answers.url, answers.wishes
         protocol, keys = answers.protocol or protocol, (*keys, *answers.keys)
     vendors = _vendors(names, url, protocol)
     references = _references(keys, [vendor.name for vendor in vendors])
+    clients = wished.clients
     twice = [name for name in clients if clients.count(name) > 1]
     if twice:
         raise click.UsageError(f"--client: {twice[0]} is given twice")
-    files = {name: config.parent / f"{name}.key" for name in clients}
+    if wished.budget and not clients:
+        raise click.UsageError("--budget: of which --client?")
+    own = ("admin", "store") if wished.dashboard else ()
+    if taken := {*own} & {*clients}:
+        raise click.UsageError(f"--client: {taken.pop()} is the name of the key of another")
+    files = {name: config.parent / f"{name}.key" for name in (*clients, *own)}
     for file in files.values():
         if os.path.lexists(file) and not force:
             raise click.ClickException(f"{file} is there already: give another name, or --force")
-    text = starting_configuration(
-        vendors,
-        [Client(name, f"file:{file.name}") for name, file in files.items()],
-        keys=references,
-        host=host,
-        port=port,
-    )
     made = {name: make_key(os.urandom(RANDOM_BYTES)) for name in files}
-    _check(vendors, made, host, port)
+
+    def text(key: Callable[[str], str], references: dict[str, str]) -> str:
+        admin, store = (key(name) for name in own) if own else ("", "")
+        return starting_configuration(
+            vendors,
+            [Client(name, key(name), wished.budget) for name in clients],
+            keys=references,
+            extras=Extras(admin, store, responses=not wished.no_responses),
+            host=host,
+            port=port,
+        )
+
+    stands_in = {vendor.name: "env:KEY" for vendor in vendors if vendor.variable}
+    _check(text(made.__getitem__, stands_in))
     try:
         for name, key in made.items():
             _write_secret(files[name], key)
-        config.write_text(text, encoding="utf-8")
+        config.write_text(text(lambda name: f"file:{files[name].name}", references), "utf-8")
     except OSError as error:
         raise click.ClickException(f"cannot write {error.filename}: {error.strerror}") from None
-    for name, key in made.items():
-        click.echo(f"the key of {name} (in {files[name]}): {key}")
-    _say_next(config, vendors, references, files, _reached_by(host), port)
+    for name in clients:
+        click.echo(f"the key of {name} (in {files[name]}): {made[name]}")
+    address = f"http://{_reached_by(host)}:{port}"
+    if wished.dashboard:
+        click.echo(f"the dashboard: {address}/ui, with the key in {files['admin']}")
+    _say_next(config, vendors, references, address)
+    for name in clients:
+        quoted = shlex.quote(str(files[name]))
+        click.echo(f'which reads its key: export DRAGOMAN_KEY="$(cat {quoted})"')
+
+
+class _Wishes(NamedTuple):
+    """What may be wished for beside upstreams: clients with a key each and what each of them may
+    spend in a month, the dashboard, and no stored answers."""
+
+    clients: tuple[str, ...] = ()
+    budget: str = ""
+    dashboard: bool = False
+    no_responses: bool = False
 
 
 class _Answers(NamedTuple):
-    """The answers of a person: services, or a server of their own, and the names of clients."""
+    """The answers of a person: services, or a server of their own, and what they wish for."""
 
     names: tuple[str, ...]
-    clients: tuple[str, ...]
+    wishes: _Wishes
     url: str | None = None
     protocol: str | None = None
     keys: tuple[str, ...] = ()
 
 
-def _asked(clients: tuple[str, ...]) -> _Answers:
+def _asked(wished: _Wishes) -> _Answers:
     """The answers to questions, each of which is asked until its answer is usable."""
     from dragoman.config.starting import VENDORS
     from dragoman.protocols import CODECS
@@ -118,8 +152,8 @@ def _asked(clients: tuple[str, ...]) -> _Answers:
 
     if not _is_terminal():
         raise click.UsageError("give --upstream or --url: there is no terminal to ask at")
-    click.echo(f"Services that are known: {', '.join(VENDORS)}.")
-    names: tuple[str, ...] = optional("Which do you have keys for (empty: none)", _services)
+    click.echo(f"Services and servers that are known: {', '.join(VENDORS)}.")
+    names: tuple[str, ...] = optional("Which do you use (empty: another)", _services)
     url = protocol = None
     keys: tuple[str, ...] = ()
     if not names:
@@ -130,9 +164,26 @@ def _asked(clients: tuple[str, ...]) -> _Answers:
         protocol = click.prompt(what, default="openai_chat", type=PROTOCOL)
         variable = optional("Environment variable that has its key (empty: it needs none)", str)
         keys = (f"{OWN}=env:{variable}",) if variable else ()
+    clients, budget, dashboard, none_stored = wished
     if not clients:
         clients = optional("Names of clients to make keys for (empty: only this machine may call)")
-    return _Answers(names, clients, url, protocol, keys)
+    if clients and not budget:
+        budget = optional("US dollars that each may spend in a month (empty: any amount)", _dollars)
+    dashboard = dashboard or click.confirm("Serve a dashboard at /ui?", default=True)
+    if not none_stored:
+        none_stored = not click.confirm(
+            "Responses clients can continue from earlier answers, which are stored for that for 30 "
+            "days, in plain text. Store them?",
+            default=True,
+        )
+    wishes = _Wishes(clients, budget, dashboard, none_stored)
+    return _Answers(names, wishes, url, protocol, keys)
+
+
+def _dollars(text: str) -> str:
+    if text and not text.replace(".", "", 1).isdecimal():
+        raise click.UsageError("expected an amount such as 20 or 12.50")
+    return text
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -191,14 +242,10 @@ def _references(keys: tuple[str, ...], names: list[str]) -> dict[str, str]:
     return found
 
 
-def _check(vendors: list[Vendor], keys: dict[str, str], host: str, port: int) -> None:
+def _check(text: str) -> None:
     """End the command if what would be written could not be used, whatever the vendors' keys."""
     from dragoman.config import ConfigError, parse_config
-    from dragoman.config.starting import Client, starting_configuration
 
-    clients = [Client(name, key) for name, key in keys.items()]
-    stands_in = {vendor.name: "env:KEY" for vendor in vendors if vendor.variable}
-    text = starting_configuration(vendors, clients, keys=stands_in, host=host, port=port)
     try:
         parse_config(text, environ={"KEY": "sk-stands-in-for-it"})
     except ConfigError as error:
@@ -222,12 +269,7 @@ def _reached_by(host: str) -> str:
 
 
 def _say_next(
-    config: Path,
-    vendors: list[Vendor],
-    references: dict[str, str],
-    files: dict[str, Path],
-    host: str,
-    port: int,
+    config: Path, vendors: list[Vendor], references: dict[str, str], address: str
 ) -> None:
     click.echo(f"wrote {config}")
     for vendor in vendors:
@@ -237,8 +279,6 @@ def _say_next(
     click.echo(f"then: dragoman check --online{named}; dragoman serve{named}")
     routed = ", ".join(vendor.match for vendor in vendors if vendor.match != "*")
     click.echo(
-        f"and for each client: dragoman guide CLIENT --url http://{host}:{port} --model MODEL"
+        f"and for each client: dragoman guide CLIENT --url {address} --model MODEL"
         + (f" (one of {routed})" if routed else "")
     )
-    for file in files.values():
-        click.echo(f'which reads its key: export DRAGOMAN_KEY="$(cat {shlex.quote(str(file))})"')

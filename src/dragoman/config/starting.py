@@ -11,13 +11,20 @@ from msgspec import Struct
 class Vendor(Struct, frozen=True):
     """A widely used service, or a server of one's own at its usual port: its protocol and address,
     the environment variable in which its users have its key (empty: no key needed), and the names
-    of its models as a route pattern (empty: models are asked for as `NAME/MODEL`)."""
+    of its models as a route pattern (empty: models are asked for as `NAME/MODEL`), with the `more`
+    patterns that it needs."""
 
     name: str
     protocol: str
     base_url: str
     variable: str
     match: str
+    more: tuple[str, ...] = ()
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """All of its route patterns."""
+        return (self.match, *self.more) if self.match else ()
 
 
 def _chat(name: str, base_url: str, variable: str, match: str) -> Vendor:
@@ -28,7 +35,13 @@ VENDORS: Mapping[str, Vendor] = {
     vendor.name: vendor
     for vendor in (
         Vendor(
-            "openai", "openai_responses", "https://api.openai.com/v1", "OPENAI_API_KEY", "gpt-*"
+            "openai",
+            "openai_responses",
+            "https://api.openai.com/v1",
+            "OPENAI_API_KEY",
+            "gpt-*",
+            # Not o*, which would have what OpenRouter names openai/MODEL.
+            ("o1*", "o3*", "o4*", "codex-*", "chatgpt-*"),
         ),
         Vendor(
             "anthropic",
@@ -76,10 +89,25 @@ their models take is known by address and model (`protocols/presets.py`)."""
 
 
 class Client(Struct, frozen=True):
-    """A client's name, and a reference to its key."""
+    """A client's name, a reference to its key, and what it may spend in a month, in US dollars;
+    empty for any amount."""
 
     name: str
     key: str
+    budget: str = ""
+
+
+class Extras(Struct, frozen=True):
+    """What a first configuration may have beside upstreams and clients: references to the key of
+    the dashboard and to that of the store, empty for neither, and whether answers of Responses
+    clients are stored."""
+
+    admin_key: str = ""
+    store_key: str = ""
+    responses: bool = True
+
+
+_NO_EXTRAS = Extras()
 
 
 def starting_configuration(
@@ -87,6 +115,7 @@ def starting_configuration(
     clients: Sequence[Client] = (),
     *,
     keys: Mapping[str, str] | None = None,
+    extras: Extras = _NO_EXTRAS,
     host: str = "127.0.0.1",
     port: int = 8080,
 ) -> str:
@@ -101,7 +130,7 @@ def starting_configuration(
     everything = [vendor for vendor in ordered if vendor.match == "*"]
     routed = [vendor for vendor in ordered if vendor.match and vendor not in everything[1:]]
     parts.append(_routes(routed))
-    parts.append(_OPTIONAL)
+    parts.append(_extras(extras))
     return "\n".join(parts)
 
 
@@ -134,8 +163,15 @@ def _clients(clients: Sequence[Client]) -> str:
 """
     return "\n".join(
         f"[[clients]]\nname = {_quoted(client.name)}\nkey = {_quoted(client.key)}\n"
+        + (_BUDGET.format(_quoted(client.budget)) if client.budget else "")
         for client in clients
     )
+
+
+_BUDGET = """\
+# Models without a price are refused to it: `dragoman prices show`, and [[prices]] for your own.
+limits = [{{ kind = "cost", amount = {}, window = "month" }}]   # US dollars
+"""
 
 
 def _upstream(vendor: Vendor, key: str) -> str:
@@ -160,20 +196,31 @@ def _routes(vendors: Sequence[Vendor]) -> str:
         '# model = "name" in a route sends another name upstream; UPSTREAM/MODEL needs no route.\n'
     )
     return head + "\n".join(
-        f"[[routes]]\nmatch = {_quoted(vendor.match)}\nupstream = {_quoted(vendor.name)}\n"
+        f"[[routes]]\nmatch = {_quoted(pattern)}\nupstream = {_quoted(vendor.name)}\n"
         for vendor in vendors
+        for pattern in vendor.patterns
     )
 
 
-_OPTIONAL = """\
-# Accounts that are added by command are in the store, encrypted with this key.
-# [storage]
-# key = "env:DRAGOMAN_STORE_KEY"
-
+def _extras(extras: Extras) -> str:
+    storage = [
+        _setting("key", extras.store_key, "env:DRAGOMAN_STORE_KEY"),
+        f"{'# ' if extras.responses else ''}responses = false\n",
+    ]
+    return f"""\
+# Answers of Responses clients, with what they sent, are stored for 30 days in plain text, so that
+# they can continue from them; responses = false stores none. No other prompt or answer is stored.
+# Accounts that are added by command or in the dashboard are encrypted with the key.
+[storage]
+{"".join(storage)}
 # Key for the dashboard at /ui and the API at /admin.
-# [admin]
-# key = "env:DRAGOMAN_ADMIN_KEY"
-"""
+{"" if extras.admin_key else "# "}[admin]
+{_setting("key", extras.admin_key, "env:DRAGOMAN_ADMIN_KEY")}"""
+
+
+def _setting(name: str, value: str, example: str) -> str:
+    """A line for a setting, commented out with an example where it has no value."""
+    return f"{name} = {_quoted(value)}\n" if value else f"# {name} = {_quoted(example)}\n"
 
 
 def _quoted(text: str) -> str:

@@ -126,8 +126,10 @@ def span_of(window: Fixed, now: float) -> tuple[float, float]:
         return 0.0, inf
     zone = ZoneInfo(window.zone)
     if window.unit == "hour":
-        # By the offset, so that the hour that comes twice is two hours.
-        offset = datetime.fromtimestamp(now, zone).utcoffset() or timedelta()
+        # By the offset, so that the hour that comes twice is two hours; of standard time, as clocks
+        # of Lord Howe Island change by half an hour.
+        local = datetime.fromtimestamp(now, zone)
+        offset = (local.utcoffset() or timedelta()) - (local.dst() or timedelta())
         shift = offset.total_seconds() % 3600
         begin = (now + shift) // 3600 * 3600 - shift
         return begin, begin + 3600

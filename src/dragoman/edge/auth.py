@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from urllib.parse import unquote_to_bytes
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.config.access_rules import ANYONE
 from dragoman.edge.errors import refusal
+from dragoman.edge.incoming import IncomingRequest
 from dragoman.http.addresses import parse
 from dragoman.keys.ring import Caller, Denial, Denied, KeyRing
 from dragoman.protocols import CODECS
+from dragoman.protocols.base import Endpoint
 
 __all__ = ["Caller", "Guessed", "Keyring", "presented_key"]
 
@@ -112,6 +115,18 @@ def presented_key(headers: Mapping[bytes, bytes]) -> bytes | None:
         if name in headers and (key := headers[name].strip()):
             return key
     return None
+
+
+def take_key(incoming: IncomingRequest, endpoint: Endpoint) -> None:
+    """Move a key from the query of a request to a header of its protocol, if it has no other."""
+    kept = []
+    for part in incoming.query.split(b"&"):
+        name, _, value = part.partition(b"=")
+        if unquote_to_bytes(name) != endpoint.key_parameter.encode():
+            kept.append(part)
+        elif presented_key(incoming.headers) is None:
+            incoming.headers[endpoint.key_headers[0]] = unquote_to_bytes(value)
+    incoming.query = b"&".join(kept)
 
 
 def without_keys(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:

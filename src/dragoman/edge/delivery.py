@@ -8,13 +8,11 @@ from collections.abc import Callable
 from dragoman.edge.errors import Headers
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.http.clock import Timeout
+from dragoman.protocols.base import StreamForm
 
 # nginx and what imitates it would collect events but for the last.
-_LINES = (
-    b"content-type: text/event-stream; charset=utf-8\r\n"
-    b"cache-control: no-cache\r\n"
-    b"x-accel-buffering: no\r\n"
-)
+_LINES = b"content-type: %b\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
+_EVENTS = _LINES % b"text/event-stream; charset=utf-8"
 
 
 class Delivery:
@@ -36,6 +34,7 @@ class Delivery:
         "_incoming",
         "_keepalive_task",
         "_last",
+        "_lines",
         "_loop",
         "_silence",
         "_timer",
@@ -66,6 +65,7 @@ class Delivery:
         self._writing = False
         self.over = False
         self.committed = False
+        self._lines = _EVENTS
         if commit_after_s:
             self._timer = self._clock.after(commit_after_s, self._tick)
 
@@ -123,7 +123,7 @@ class Delivery:
         self.close()
         if self._silence and not self.over:
             self._timer = self._clock.after(self._silence, self._tick)
-        self._incoming.start(200, self._headers, _LINES)
+        self._incoming.start(200, self._headers, self._lines)
 
     def _tick(self) -> None:
         self._timer = None
@@ -144,7 +144,52 @@ class Delivery:
             if not self.committed:
                 self._commit()
             # The head goes out with what follows it, be it nothing.
-            await self._incoming.write(self.keepalive() if self._silence else b"")
+            await self._incoming.write(self._quiet())
             self._last = self._loop.time()
         finally:
             self._keepalive_task = None
+
+    def _quiet(self) -> bytes:
+        """What is sent during silence."""
+        return self.keepalive() if self._silence else b""
+
+
+class FramedDelivery(Delivery):
+    """Sends one stream to one client in another form than events."""
+
+    __slots__ = ("_framing",)
+
+    def __init__(
+        self,
+        form: StreamForm,
+        incoming: IncomingRequest,
+        headers: Headers,
+        *,
+        keepalive: Callable[[], bytes],
+        keepalive_s: float,
+        commit_after_s: float,
+    ) -> None:
+        super().__init__(
+            incoming,
+            headers,
+            keepalive=keepalive,
+            keepalive_s=keepalive_s,
+            commit_after_s=commit_after_s,
+        )
+        self._lines = _LINES % form.media
+        self._framing = form.framing()
+
+    async def write(self, data: bytes) -> None:
+        """Send whole events."""
+        await super().write(self._framing.write(data))
+
+    def try_write(self, data: bytes) -> bool:
+        """False: `write` must."""
+        return False
+
+    async def end(self, data: bytes = b"") -> None:
+        """Send the last events. Nothing is sent after them."""
+        await super().end(self._framing.write(data) + self._framing.end())
+
+    def _quiet(self) -> bytes:
+        return self._framing.write(super()._quiet())

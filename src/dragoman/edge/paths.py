@@ -27,7 +27,8 @@ def codec_of(path: str, headers: Mapping[bytes, bytes]) -> Codec:
     path = normal_path(path)
     for codec in CODECS.values():
         endpoint = codec.endpoint
-        if path.startswith(endpoint.version + endpoint.path):
+        versions = endpoint.version, *endpoint.versions
+        if path.startswith(tuple(version + endpoint.path for version in versions)):
             return codec
     return implied_codec(headers)
 

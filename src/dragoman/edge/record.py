@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
-from dragoman.accounts.pool import Standing
+from dragoman.accounts.pool import Alternatives
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.losses import Loss
 from dragoman.canonical.usage import Usage
@@ -179,8 +179,9 @@ class Record(Struct, eq=False):
     Where requests are traced, `trace` is the trace, `settings` what the client asked for, as JSON
     by the name of the setting, `answered` the upstream's id of the answer and its name of the
     model, as far as they were read, and `trace_id`, once the request has ended, 0 if it is not.
-    `bodies` has copies of the bodies of a request whose key has them stored, else None; `standing`
-    the accounts from which the first one at the last upstream was chosen, None if nothing logs it.
+    `bodies` has copies of the bodies of a request whose key has them stored, else None;
+    `alternatives` the accounts from which the first one at the last upstream was chosen, None if
+    nothing logs it.
     """
 
     started: float = field(default_factory=time.perf_counter)
@@ -221,7 +222,7 @@ class Record(Struct, eq=False):
     answered: tuple[str, str] = ("", "")
     trace_id: int = 0
     bodies: BodyCopies | None = None
-    standing: Standing | None = None
+    alternatives: Alternatives | None = None
 
     def fail(self, fault: Fault) -> None:
         """Record the error of the request. Its message is recorded if it is the gateway's own: that

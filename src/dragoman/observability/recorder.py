@@ -20,7 +20,7 @@ _OTHER = "(other)"
 
 
 def _uncharged() -> frozenset[str]:
-    """Paths whose answers contain token counts that are not charged."""
+    """Routes whose answers contain token counts that are not charged."""
     return frozenset(
         codec.endpoint.version + codec.endpoint.counting.path
         for codec in CODECS.values()
@@ -30,15 +30,7 @@ def _uncharged() -> frozenset[str]:
 
 def is_charged(route: str) -> bool:
     """Whether limits count the requests of a route. Counting the tokens of a prompt is free."""
-    if route in _uncharged():
-        return False
-    for codec in CODECS.values():
-        endpoint = codec.endpoint
-        if endpoint.read_path is not None and route.startswith(endpoint.version):
-            operation = endpoint.read_path(route.removeprefix(endpoint.version))
-            if operation is not None and operation.counts:
-                return False
-    return True
+    return route not in _uncharged()
 
 
 class RequestRecorder:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import Fault, UpstreamError
@@ -73,15 +74,23 @@ class Inbound(Struct, frozen=True):
         Raises:
             UpstreamError: it is not a JSON object.
         """
-        try:
-            value = strict(body)
-        except JsonTooDeep:
-            raise UpstreamError.unreadable("it is not JSON") from None
-        except JsonError:
-            value = self._mended(body)
+        value = self.decode_body(body)
         if not isinstance(value, dict):
             raise UpstreamError.unreadable("it is not a JSON object")
         return value
+
+    def decode_body(self, body: bytes) -> Any:
+        """The JSON value of a whole answer, with lone surrogates in its texts repaired.
+
+        Raises:
+            UpstreamError: it is not JSON.
+        """
+        try:
+            return strict(body)
+        except JsonTooDeep:
+            raise UpstreamError.unreadable("it is not JSON") from None
+        except JsonError:
+            return self._mended(body)
 
     def _mended(self, body: bytes) -> Any:
         try:
@@ -136,6 +145,13 @@ class Outbound(Struct, frozen=True):
         """An object that stands for the client's at `path`, with the unknown members of that."""
         members = self.unknown.pop(path, None) if self.unknown else None
         return written if members is None else {**written, **members}
+
+    def unseen(self, path: str) -> str:
+        """Report the image at `path`, which the model does not take. Returns the text that is sent
+        in its place where the policy allows that: without any, the model would ask for it again."""
+        self.unknown.pop(path, None)
+        self.ledger.add(path, LossKind.CONTENT, "the upstream takes no images")
+        return "[image left out: the model takes no images]"
 
 
 class Reply(Struct, frozen=True):
@@ -370,28 +386,50 @@ def quoted(name: str) -> str:
     return "".join([chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in encoded])
 
 
+class Framing(Protocol):
+    """What turns the events of one streamed answer into another form."""
+
+    def write(self, data: bytes) -> bytes:
+        """Whole events, or a keepalive, in this form."""
+        ...
+
+    def end(self) -> bytes:
+        """What follows the last event."""
+        ...
+
+
+class StreamForm(Struct, frozen=True):
+    """A form of streamed answers other than events: its content type, and the framing of one
+    answer."""
+
+    media: bytes
+    framing: Callable[[], Framing]
+
+
 class Operation(Struct, frozen=True, kw_only=True):
     """The operation that a path with parameters names.
 
     `name` is the path without its parameters, for metrics; `model` and `stream` are None if the
-    body has them."""
+    body has them. `form` is the form in which the client wants a stream, None for events."""
 
     name: str
     counts: bool = False
     model: str | None = None
     stream: bool | None = None
+    form: StreamForm | None = None
 
 
 class Counting(Struct, frozen=True, kw_only=True):
     """The token counting of a protocol."""
 
-    path: str = ""
-    """Path below the version, if the path has no parameters."""
+    path: str
+    """Path below the version; if it has parameters, the name of its operation."""
     locate: Callable[[str], str] | None = None
     """The path and query at which an upstream counts for a model, given percent-encoded; None:
     `path`."""
-    uncounted: tuple[str, ...] = ()
-    """Members of a whole request that the endpoint does not take."""
+    write_request: Callable[[bytes], bytes]
+    """The body of a request for a count, from that of a request for an answer: all that is part of
+    the prompt, and nothing that the endpoint does not take."""
     completed: Callable[[Mapping[str, msgspec.Raw]], Mapping[str, msgspec.Raw]] = lambda members: (
         members
     )
@@ -441,9 +479,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     that is the same for all requests."""
     version: str = "/v1"
     """The part between a base URL and the path."""
-    read_path: Callable[[str], Operation | None] | None = None
-    """The operation that a path below the version names; None, as attribute or result, if the path
-    has no parameters."""
+    versions: tuple[str, ...] = ()
+    """Other versions, with which clients may call the same paths."""
+    read_path: Callable[[str, str], Operation | None] | None = None
+    """The operation that a path below the version, with its query, names; None, as attribute or
+    result, if the path has no parameters."""
     locate: Callable[[str, bool], str] | None = None
     """The path and query at which an upstream is asked for an answer of a model, given
     percent-encoded, streamed or not; None: `path`."""
@@ -460,6 +500,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     cloud_key_headers: tuple[bytes, ...] = ()
     """Names, in lower case, of the headers in which the SDKs of clouds that offer its models send a
     key; any other form of a key precedes them."""
+    key_parameter: str = ""
+    """Name of the query parameter in which its clients may send a key; it is taken out before
+    anything else sees the query. Other forms of a key precede it."""
     sign: bytes = b""
     """Name, in lower case, of a header that only its clients send; it identifies the protocol on
     paths that several share."""
@@ -491,6 +534,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     so already."""
     tier: Callable[[Mapping[str, msgspec.Raw]], str | None] = service_tier
     """The service tier that a client asks for, by its name in prices; None for the usual one."""
+    names_no_model: frozenset[str] = frozenset()
+    """Top-level members in which no model is named by which an answer may have another price: those
+    with content, schemas or metadata, and plain settings."""
     searches: Callable[[Mapping[str, msgspec.Raw]], bool] = lambda members: False
     """Whether a client's members allow web searches of the vendor, which have a price."""
     cache_writes: Callable[[bytes], tuple[bool, bool]] = lambda body: (False, False)
@@ -514,10 +560,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """Top-level members of a request that name the end user."""
     attribution: Callable[[Mapping[str, msgspec.Raw]], Attribution] = lambda members: NOBODY
     """The end user and tags in these members."""
-    completed: Callable[[Capabilities, str], Capabilities] = lambda capabilities, base_url: (
-        capabilities
+    completed: Callable[[Capabilities, str, str], Capabilities] = (
+        lambda capabilities, base_url, model: capabilities
     )
-    """The capabilities, completed with defaults from the protocol and the upstream's base URL."""
+    """The capabilities, completed with defaults from the protocol, the upstream's base URL and its
+    name of the model, empty for any."""
 
     def key_header(self, key: str) -> tuple[str, str]:
         """The header, name and value, that carries a key to its services."""
@@ -526,6 +573,25 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     def path_for(self, model: str, stream: bool) -> str:
         """The path at which an upstream is asked for an answer."""
         return self.path if self.locate is None else self.locate(quoted(model), stream)
+
+    def operation_of(self, path: str, query: str = "") -> Operation | None:
+        """The operation that a client's path names, its name with the version; None if the path has
+        no parameters."""
+        if self.read_path is None:
+            return None
+        for version in (self.version, *self.versions):
+            if path.startswith(version + "/"):
+                operation = self.read_path(path[len(version) :], query)
+                if operation is not None:
+                    return replace(operation, name=self.version + operation.name)
+        return None
+
+    def operation_for(self, model: str, stream: bool) -> Operation | None:
+        """The operation of a request for an answer of a model; None if the path has no
+        parameters."""
+        path, _, query = self.path_for("model", stream).partition("?")
+        operation = self.operation_of(self.version + path, query)
+        return None if operation is None else replace(operation, model=model)
 
 
 class Translate(Struct, frozen=True, kw_only=True):
@@ -575,10 +641,12 @@ class Passthrough(Struct, frozen=True, kw_only=True):
 
     shape: Callable[[bytes], Any]
     """The decoder of the validated part of a body that goes upstream unchanged although it has
-    unknown members: for `unfit`. Raises JsonError."""
+    unknown members: for the functions that take `checked`. Raises JsonError."""
     suits: Callable[[Options], bool] = lambda options: True
     """Whether answers may be passed through; False if options require answers in a form that no
     upstream writes."""
+    may_have_envelopes: Callable[[Any], bool] = lambda checked: True
+    """Whether there may be reasoning state in the gateway's envelopes, by what `shape` decoded."""
     without_envelopes: Callable[[Mapping[str, msgspec.Raw], Ledger], Mapping[str, msgspec.Raw]]
     """The client's top-level members without reasoning state in the gateway's envelopes. Other
     values byte for byte."""

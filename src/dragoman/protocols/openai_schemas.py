@@ -9,7 +9,7 @@ from msgspec import Raw
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import FunctionTool
 from dragoman.protocols.base import Outbound
-from dragoman.protocols.portable_schemas import JsonSchema, with_inner
+from dragoman.protocols.portable_schemas import JsonSchema, has_old_words, with_inner
 from dragoman.protocols.tools import decoded, object_schema, root_of
 
 _UNSUPPORTED = frozenset(
@@ -41,9 +41,9 @@ _REFERENCE_MEMBERS = frozenset({"$ref", "$defs", "definitions"})
 
 def write_parameters(tool: FunctionTool, outbound: Outbound) -> JsonSchema | Raw:
     """The schema of a tool's arguments: an object with properties, with `items` in every array."""
+    if isinstance(tool.schema, Raw) and _is_complete(tool.schema):
+        return tool.schema
     given = object_schema(tool, outbound)
-    if isinstance(given, Raw) and _is_complete(given):
-        return given
     schema = known = decoded(given)
     if "properties" not in schema:
         # The services refuse an object without `properties`; empty ones have the same meaning.
@@ -57,9 +57,9 @@ def write_parameters(tool: FunctionTool, outbound: Outbound) -> JsonSchema | Raw
 
 def _is_complete(schema: Raw) -> bool:
     """Whether a schema needs nothing: a quick test of its text."""
-    text = bytes(schema)
-    is_listed = bytes(root_of(schema).properties) != b""
-    return is_listed and b'"array"' not in text and b"\\u" not in text
+    root, text = root_of(schema), bytes(schema)
+    has_odd = b'"array"' in text or b"\\u" in text or has_old_words(text)
+    return root.is_plain and bytes(root.properties) != b"" and not has_odd
 
 
 def with_items(schema: JsonSchema) -> JsonSchema:

@@ -127,7 +127,7 @@ def completed(
     }
     if values:
         capabilities = with_settings(capabilities, values)
-    return CODECS[protocol].endpoint.completed(capabilities, base_url)
+    return CODECS[protocol].endpoint.completed(capabilities, base_url, model)
 
 
 @lru_cache(maxsize=4096)

@@ -19,7 +19,7 @@ from msgspec import Struct
 from dragoman.accounts.pool import AccountPool
 from dragoman.canonical.errors import DragomanError, FaultKind, Refused
 from dragoman.config import Config
-from dragoman.edge.auth import Caller, Guessed, presented_key
+from dragoman.edge.auth import Caller, Guessed, presented_key, take_key
 from dragoman.edge.browsers import check_host, check_unkeyed
 from dragoman.edge.errors import fault_of, refusal
 from dragoman.edge.incoming import IncomingRequest, Received
@@ -67,7 +67,7 @@ class Serving(Struct, frozen=True):
 
     generation: Generation
     routes: Mapping[str, Route]
-    find: Callable[[str], Route | None]
+    find: Callable[[str, bytes], Route | None]
 
 
 class Gateway:
@@ -210,7 +210,7 @@ class Gateway:
         route = serving.routes.get(path)
         if route is None:
             path = normal_path(path)
-            route = serving.routes.get(path) or serving.find(path)
+            route = serving.routes.get(path) or serving.find(path, received.query)
         codec = None if route is None else route.codec
         if codec is None:
             codec = implied_codec(received.headers)
@@ -221,6 +221,8 @@ class Gateway:
         if self.draining:
             incoming.shared.append((b"connection", b"close"))
         operators = path.startswith(_OPERATORS)
+        if incoming.query and codec.endpoint.key_parameter and not operators:
+            take_key(incoming, codec.endpoint)
         admin = now.admin if path == "/admin" or path.startswith(_ADMIN) else None
         is_open = now.keys.is_open
         if now.config.server.cors and not is_open and not operators:
@@ -364,12 +366,12 @@ class Gateway:
         await incoming.reply(200, text, media=media)
 
     async def _healthy(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
-        told = {"status": "ok"}
+        health = {"status": "ok"}
         if self.account_sync is not None and not self.account_sync.working:
-            told["store"] = "failing"
+            health["store"] = "failing"
         if self._scrape.limits_away is not None and self._scrape.limits_away():
-            told["limits"] = "away"
-        await incoming.reply(200, to_json(told))
+            health["limits"] = "away"
+        await incoming.reply(200, to_json(health))
 
     async def _ready(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         if self.draining:

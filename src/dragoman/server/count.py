@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-import msgspec
 from msgspec.structs import replace
 
 from dragoman.accounts.pool import Lease
@@ -17,7 +14,6 @@ from dragoman.edge.auth import Caller
 from dragoman.edge.errors import Headers
 from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.edge.record import Record
-from dragoman.jsontext import members as members_of
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Counting, to_json
 from dragoman.responses.conversations import StoredConversations
@@ -184,7 +180,7 @@ def body_to_count(request: ClientRequest, upstream: str, settings: CallSettings)
     counting = CODECS[upstream].endpoint.counting
     if counting is None or request.codec.name == upstream:
         return Call(request, upstream, settings).body
-    return without(Call(_completed(request), upstream, settings).body, counting.uncounted)
+    return counting.write_request(Call(_completed(request), upstream, settings).body)
 
 
 def estimated(request: ClientRequest, sealer: Sealer) -> int:
@@ -215,11 +211,3 @@ def _completed(request: ClientRequest) -> ClientRequest:
         return request
     members = counting.completed(request.members)
     return request if members is request.members else request.with_body(to_json(members))
-
-
-def without(body: bytes, names: Iterable[str]) -> bytes:
-    """The JSON object without its members of these names; all others byte for byte."""
-    members = members_of(body)
-    for name in names:
-        members.pop(name, None)
-    return msgspec.json.encode(members)

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from dragoman import dashboard
 from dragoman.admin import own_usage
@@ -67,12 +66,17 @@ class Routes:
         if services.admin is not None:
             self.fixed[dashboard.PATH] = _open(_dashboard)
 
-    def find(self, path: str) -> Route | None:
+    def find(self, path: str, query: bytes = b"") -> Route | None:
         """The route of a path with an id or a model in it. What a protocol reads from a path comes
         before the lists of models, which may stand on the same path."""
         if path.startswith(dashboard.PATH + "/"):
             return self.fixed.get(dashboard.PATH)
-        for find in (self._operation, self._model, self._below_endpoint):
+        asked = query.decode("latin-1")
+        for codec in CODECS.values():
+            operation = codec.endpoint.operation_of(path, asked)
+            if operation is not None:
+                return self._operation(codec, operation)
+        for find in (self._model, self._below_endpoint):
             for codec in CODECS.values():
                 route = find(codec, path)
                 if route is not None:
@@ -89,31 +93,25 @@ class Routes:
             if stores:
                 compact = Route({"POST": services.stored.compact}, codec)
                 self.fixed[f"{endpoint.version}{endpoint.path}/{_COMPACT}"] = compact
-        if endpoint.counting is not None and endpoint.counting.path:
+        if endpoint.counting is not None and endpoint.counting.locate is None:
             path = endpoint.version + endpoint.counting.path
             self.fixed[path] = Route({"POST": services.counter.serve}, codec)
-        models = endpoint.version + endpoint.models.path
-        # Protocols whose lists have the same path share its form, and it implies none of them.
-        implied = None if models in self.fixed else codec
-        self.fixed[models] = _reading(self._models(codec).list, implied)
+        for models in _model_paths(codec):
+            # Protocols whose lists have the same path share its form, and it implies none of them.
+            implied = None if models in self.fixed else codec
+            self.fixed[models] = _reading(self._models(codec).list, implied)
 
-    def _operation(self, codec: Codec, path: str) -> Route | None:
-        endpoint, services = codec.endpoint, self._services
-        if endpoint.read_path is None or not path.startswith(endpoint.version):
-            return None
-        operation = endpoint.read_path(path.removeprefix(endpoint.version))
-        if operation is None:
-            return None
+    def _operation(self, codec: Codec, operation: Operation) -> Route:
+        services = self._services
         serve = services.counter.serve if operation.counts else services.exchange.serve
-        named = replace(operation, name=endpoint.version + operation.name)
-        return Route({"POST": serve}, codec, named)
+        return Route({"POST": serve}, codec, operation)
 
     def _model(self, codec: Codec, path: str) -> Route | None:
-        models = codec.endpoint.version + codec.endpoint.models.path
-        name = _below(path, models)
-        if not name:
-            return None
-        return _reading(partial(self._models(codec).show, name), self.fixed[models].codec)
+        for models in _model_paths(codec):
+            if name := _below(path, models):
+                implied = self.fixed[models].codec
+                return _reading(partial(self._models(codec).show, name), implied)
+        return None
 
     def _below_endpoint(self, codec: Codec, path: str) -> Route | None:
         endpoint = codec.endpoint
@@ -141,6 +139,12 @@ def _open(handler: Handler) -> Route:
 
 def _reading(handler: Handler, codec: Codec | None) -> Route:
     return Route({"GET": handler, "HEAD": handler}, codec, for_all=True)
+
+
+def _model_paths(codec: Codec) -> list[str]:
+    """The paths at which clients of a protocol ask for its list of models."""
+    endpoint = codec.endpoint
+    return [version + endpoint.models.path for version in (endpoint.version, *endpoint.versions)]
 
 
 def _below(path: str, parent: str) -> str:

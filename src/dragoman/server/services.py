@@ -62,7 +62,7 @@ from dragoman.serving.account_slots import AccountSlots
 from dragoman.serving.affinity import ForeignReasoning
 from dragoman.serving.attribution import Attributor
 from dragoman.serving.conversations import Conversations
-from dragoman.serving.exchange import Exchange, Noted
+from dragoman.serving.exchange import Exchange, Recording
 from dragoman.serving.large import LargeBodies
 from dragoman.serving.limits.accounts import AccountLimits
 from dragoman.serving.limits.admission import Admission
@@ -281,7 +281,7 @@ class Services:
         router = Router(config, sealer)
 
         keeps = self.request_log is not None and config.storage.key is not None
-        noted = Noted(
+        recording = Recording(
             None if self.account_sync is None else Attributor(config.usage),
             self._traces,
             config.request_log.body_bytes if keeps else 0,
@@ -297,7 +297,7 @@ class Services:
                 self.large,
                 Conversations(upstreams.pool, self.large, self._foreign),
                 self.admission,
-                noted,
+                recording,
             )
 
         exchange = exchange_of(router, upstreams)

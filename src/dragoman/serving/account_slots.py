@@ -90,7 +90,7 @@ class AccountSlots:
             decision = await self._owner.ask(questions.ADMIT, admit, give_back)
             if not isinstance(decision, Unknown):
                 return decision
-            # Another request may have been told before.
+            # Another request may have removed it.
             if self._names.pop(number, None) is not None:
                 del self._numbers[name]
 

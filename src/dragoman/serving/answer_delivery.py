@@ -45,7 +45,7 @@ its last event."""
 
 _COPIES = 20
 """Times that what is kept of a stream is in memory while its last events are written, at most: a
-Responses client is told a text four times, each of them put together from pieces of its own."""
+Responses client is sent a text four times, each of them put together from pieces of its own."""
 
 _PIECE = 256 * 1024
 """Bytes of the last events that are sent at once."""
@@ -266,8 +266,9 @@ async def _relay(
         return True
 
     def keepalive() -> bytes:
-        """What is left in `data` has its sequence numbers: no numbered event may precede it."""
-        return codec.translate.keepalive if data else stream.keepalive()
+        """What is left in `data`, or waits, has its sequence numbers: no numbered event may precede
+        it."""
+        return codec.translate.keepalive if data or stream.waits else stream.keepalive()
 
     delivery.keepalive = keepalive
     try:
@@ -372,7 +373,7 @@ _PASSING = (
 
 
 def _blame(lease: Lease, fault: Fault) -> None:
-    """Hold a fault in a stream against its account, if it told one by it."""
+    """Hold a fault in a stream against its account, if it says anything of that."""
     if fault.kind not in (FaultKind.UPSTREAM_FAILED, FaultKind.UPSTREAM_TIMEOUT):
         lease.failed(symptom_of_fault(fault))
 

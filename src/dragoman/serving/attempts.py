@@ -181,7 +181,7 @@ class Attempts:
         self._remaining -= 1
         self.made += 1
         if self._explains and not self._tried:
-            self._record.standing = self._pool.standing(lease)
+            self._record.alternatives = self._pool.alternatives(lease)
         self._tried.append(lease.account.name)
         record = self._record
         record.account, record.attempts, record.moved = lease.account.name, self.made, lease.moved

@@ -34,7 +34,7 @@ from dragoman.translation.estimate import (
 from dragoman.translation.streams import completed
 
 COST_HEADER = b"x-dragoman-cost-usd"
-"""Header that tells what a whole answer costs, in US dollars."""
+"""Header with the cost of a whole answer, in US dollars."""
 
 FALLBACK_HEADER = b"x-dragoman-upstream"
 """Header that names the upstream when it is not that of the model's route."""
@@ -143,8 +143,8 @@ class RequestContext:
             self.delivery.announce(self.headers())
 
     def headers(self) -> Headers:
-        """Headers of the answer: the losses so far, the upstream if it is a fallback, and where it
-        is told what the answer costs, once that is known."""
+        """Headers of the answer: the losses so far, the upstream if it is a fallback, and where
+        that is shown what the answer costs, once it is known."""
         headers = losses_header(tuple(self.ledger)) if self.ledger else []
         if self.fell_back:
             headers.append((FALLBACK_HEADER, self.plan.upstream.name.encode()))
@@ -158,7 +158,7 @@ class RequestContext:
         return headers
 
     def forget_attempt(self) -> None:
-        """No upstream has the request: what a failed one told is not of the next one's answer."""
+        """No upstream has the request: what a failed one reported is no part of the next answer."""
         self.outcome, self.reading, self.is_called = Outcome(), None, False
 
     def read_from(self, stream: AnswerStream) -> None:
@@ -166,7 +166,7 @@ class RequestContext:
         self.reading, self.outcome = stream, stream.outcome
 
     def settle(self) -> None:
-        """The request is over: what an upstream did for it without telling is estimated in the
+        """The request is over: what an upstream did for it without reporting it is estimated in the
         outcome, for whoever accounts for it, and all of it recorded."""
         outcome = self.outcome
         if outcome.finish is not None:
@@ -180,15 +180,16 @@ class RequestContext:
             self.on_settled(self.record)
 
     def _estimate(self, outcome: Outcome, unreported: int = 0) -> None:
-        """Complete the usage of an answer that was not told whole. What was told counts where it
-        can be all of it: some tell at an answer's beginning how long it is by then. Of `unreported`
-        answers that went before it nothing was told; each had the prompt at least."""
+        """Complete the usage of an answer that was not reported whole. What was reported counts
+        where it can be all of it: some report at an answer's beginning how long it is by then.
+        `unreported` answers went before it, of which nothing was reported; each had the prompt at
+        least."""
         output_bytes = outcome.text_bytes if self.reading is None else self.reading.text_bytes
-        output, told = estimate_output(output_bytes), outcome.usage
-        if told is not None and not unreported and output <= 2 * told.output:
+        output, reported = estimate_output(output_bytes), outcome.usage
+        if reported is not None and not unreported and output <= 2 * reported.output:
             return
         prompt = estimate_bytes(self._asked_bytes)
-        usage = completed(told, prompt, output)
+        usage = completed(reported, prompt, output)
         usage = replace(usage, input=usage.input + unreported * prompt)
         admitted = self.record.admitted
         has_left = self.incoming.gone and not self.incoming.is_moved

@@ -27,7 +27,7 @@ from dragoman.canonical.errors import (
 from dragoman.config import Server
 from dragoman.edge.auth import Caller
 from dragoman.edge.body_copies import BodyCopies
-from dragoman.edge.delivery import Delivery
+from dragoman.edge.delivery import Delivery, FramedDelivery
 from dragoman.edge.errors import fault_of
 from dragoman.edge.incoming import IncomingRequest, while_connected
 from dragoman.edge.record import Record
@@ -84,9 +84,10 @@ that was reserved."""
 SHUTTING_DOWN = Fault(FaultKind.OVERLOADED, "The gateway is shutting down.", code="server_error")
 
 
-class Noted(Struct, frozen=True):
-    """What is noted of requests besides their records: the end user and tags, traces, `kept_bytes`
-    of each body for keys that keep these, and from which accounts one was chosen (`explains`)."""
+class Recording(Struct, frozen=True):
+    """What is recorded of requests besides their records: the end user and tags, traces,
+    `kept_bytes` of each body for keys that keep these, and from which accounts one was chosen
+    (`explains`)."""
 
     attributor: Attributor | None = None
     traces: Traces | None = None
@@ -105,7 +106,7 @@ class Exchange:
         large: LargeBodies,
         conversations: Conversations,
         admission: Admission,
-        noted: Noted,
+        recording: Recording,
     ) -> None:
         self._server = server
         self.resolver = resolver
@@ -113,7 +114,7 @@ class Exchange:
         self._large = large
         self._conversations = conversations
         self._admission = admission
-        self.noted = noted
+        self.recording = recording
 
     async def serve(
         self,
@@ -134,13 +135,15 @@ class Exchange:
         """
         if request is None:
             request = await self.resolver.read(incoming)
-        noted = self.noted
-        if noted.attributor is not None:
-            noted.attributor.attribute(record, incoming.codec, incoming.headers, request.members)
+        recording = self.recording
+        if recording.attributor is not None:
+            recording.attributor.attribute(
+                record, incoming.codec, incoming.headers, request.members
+            )
         if plan is None:
             plan = self.resolver.resolve(incoming, request, caller, record)
-        if noted.traces is not None:
-            noted.traces.begin(incoming, record, request)
+        if recording.traces is not None:
+            recording.traces.begin(incoming, record, request)
         if caller.is_ruled:
             request = await self._ruled(incoming, caller, record, request, plan)
         context = RequestContext(incoming, caller, record, request, self._large, recorder)
@@ -149,7 +152,9 @@ class Exchange:
         await self._follow(context, plan)
         linger = None
         if record.stream:
-            context.delivery = Delivery(
+            form = None if incoming.operation is None else incoming.operation.form
+            deliver = Delivery if form is None else partial(FramedDelivery, form)
+            context.delivery = deliver(
                 incoming,
                 context.headers(),
                 keepalive=lambda: incoming.codec.translate.keepalive,
@@ -186,8 +191,8 @@ class Exchange:
             request = await self._admitted(incoming, caller, record, request, plan)
         if record.admitted is not None and incoming.continuation is not None:
             incoming.continuation.admit = partial(self._admission.admit_more, record)
-        if caller.keeps_bodies and self.noted.kept_bytes:
-            kept = record.bodies = BodyCopies(self.noted.kept_bytes)
+        if caller.keeps_bodies and self.recording.kept_bytes:
+            kept = record.bodies = BodyCopies(self.recording.kept_bytes)
             kept.add("client_request", request.body)
             incoming.observer = kept
         return request
@@ -220,7 +225,7 @@ class Exchange:
         """
         if not caller.is_limited:
             return request
-        attributor = self.noted.attributor
+        attributor = self.recording.attributor
         if attributor is not None:
             attributor.attribute(record, incoming.codec, incoming.headers, request.members)
         plan = self.resolver.resolve(incoming, request, caller, record)
@@ -412,8 +417,8 @@ class Exchange:
         lease = pool.lend(wanted)
         if lease is not None:
             record.account, record.attempts, record.moved = lease.account.name, 1, lease.moved
-            if self.noted.explains:
-                record.standing = pool.standing(lease)
+            if self.recording.explains:
+                record.alternatives = pool.alternatives(lease)
         return lease
 
     def _attempts(self, context: RequestContext, following: Sequence[Plan]) -> Attempts:
@@ -421,7 +426,7 @@ class Exchange:
         attempts = context.attempts
         if attempts is None:
             attempts = context.attempts = Attempts(
-                self._upstreams.pool, context.record, explains=self.noted.explains
+                self._upstreams.pool, context.record, explains=self.recording.explains
             )
         attempts.start(context.plan, context.keys, context.only, following)
         return attempts
@@ -599,12 +604,12 @@ def _socket_use(context: RequestContext) -> SocketUse | None:
     use = SocketUse(digests, turn, upstream.websocket == "on", context.incoming.reserve)
     if continuation is None or not context.call.passes_through:
         return use
-    told = _nobody if context.recorder is None else context.recorder.added
-    return replace(use, on_begin=partial(continuation.can_add, told))
+    on_input = _ignore if context.recorder is None else context.recorder.added
+    return replace(use, on_begin=partial(continuation.can_add, on_input))
 
 
-def _nobody(addition: object) -> None:
-    """Is told of input for an answer that is not recorded."""
+def _ignore(addition: object) -> None:
+    """Input for an answer that is not recorded."""
 
 
 def _idempotency_key(context: RequestContext, lease: Lease) -> str:

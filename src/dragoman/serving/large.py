@@ -156,8 +156,8 @@ class LargeBodies:
             given, made = await self.helpers.run(answered, body, call, mask, streamed)
         except Unfinished as failure:
             _tell(failure)
-            told = "The upstream's answer is unusable: it takes too much to read"
-            raise UpstreamError(Fault(FaultKind.UPSTREAM_FAILED, told)) from None
+            message = "The upstream's answer is unusable: it takes too much to read"
+            raise UpstreamError(Fault(FaultKind.UPSTREAM_FAILED, message)) from None
         call.ledger.extend(given.losses)
         outcome.usage, outcome.finish = given.outcome.usage, given.outcome.finish
         outcome.fault, outcome.ended = given.outcome.fault, given.outcome.ended
@@ -201,8 +201,8 @@ class LargeBodies:
             _tell(failure)
             if not failure.is_too_much:
                 raise
-            told = f"The request body takes too much to translate: {failure.cause}."
-            raise too_large(told) from None
+            message = f"The request body takes too much to translate: {failure.cause}."
+            raise too_large(message) from None
 
 
 def _tell(failure: Unfinished) -> None:

@@ -20,7 +20,7 @@ _MOST_LOSSES = 2000
 _MOST_MEMBERS = 2000
 MOST_VALUES = 50_000
 """The loop of the other process takes a result over in one step, so its parts are limited in
-number: losses that are told one by one, top-level members, names of tools and what the answer
+number: losses that are reported one by one, top-level members, names of tools and what the answer
 repeats of the request. 50,000 take about ten milliseconds."""
 _SLICE = 256 * 1024
 """Bytes that are parted at quotes at once: all of the parts together would take much memory."""
@@ -165,9 +165,9 @@ def _marks(text: bytes) -> int:
     return text.count(b",") + text.count(b"{") + text.count(b"[")
 
 
-def too_large(told: str) -> DragomanError:
+def too_large(message: str) -> DragomanError:
     """The error for a body that takes too much to translate."""
-    return DragomanError(Fault(FaultKind.TOO_LARGE, told))
+    return DragomanError(Fault(FaultKind.TOO_LARGE, message))
 
 
 def _values(value: Any, most: int) -> int:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Iterable
 
 from msgspec import Struct
 
 from dragoman.config import Account, Config, Secret, Upstream
+from dragoman.printable import printable
 from dragoman.protocols.fields import JsonObject
 from dragoman.serving.answers import read_error
 from dragoman.serving.failures import Failure, failed_call, refused
-from dragoman.serving.probe import NO_LIST, one_line, proxy_of
 from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError, TotalTimeout
@@ -21,6 +22,10 @@ _TIME_LIMIT_S = 20.0
 _MOST_AT_ONCE = 8
 _LIST_BYTES = 8 * 1024 * 1024
 """Largest list of models that is read."""
+_LONGEST_MESSAGE = 300
+
+NO_LIST = frozenset({404, 405, 501})
+"""Statuses of services that have no list of models: the account may be well."""
 
 
 async def read_models(
@@ -123,3 +128,14 @@ def unlisted(config: Config, found: Iterable[Listing]) -> list[tuple[str, str]]:
         for upstream, model in wanted
         if "*" not in model and upstream in listed and model not in listed[upstream]
     ]
+
+
+def proxy_of(upstream: Upstream, account: Account) -> Secret | None:
+    """A proxy that is configured for calls of an account, none if there is none."""
+    own = account.proxy or upstream.proxy
+    return own if own or not upstream.proxies else random.choice(upstream.proxies)
+
+
+def one_line(message: str) -> str:
+    """An upstream's message as one printable line."""
+    return printable(" ".join(message.split()), _LONGEST_MESSAGE)

@@ -37,8 +37,8 @@ class Plan(Struct, frozen=True, eq=False):
     the lease that a request without a conversation asks `accounts`, those of the upstream, for.
     `fallbacks` are tried in order when no account could answer; `detour` leads elsewhere with
     requests that have tools and ask the model to think. `is_bounded`: an attempt has a time limit
-    besides that of its call, because there is something else to try. `shows_cost`: the client is
-    told what its answer costs.
+    besides that of its call, because there is something else to try. `shows_cost`: a header
+    has the cost of the answer.
     """
 
     target: Target

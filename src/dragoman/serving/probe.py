@@ -32,9 +32,9 @@ from dragoman.config.names import matches
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
 from dragoman.operations.errors import NoModel
-from dragoman.printable import printable
 from dragoman.serving.answers import holds_events, read_error
 from dragoman.serving.failures import Failure, failed_call, refused, unusable
+from dragoman.serving.listing import NO_LIST, one_line, proxy_of, read_models
 from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
 from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
 from dragoman.upstream.client import UpstreamClient
@@ -55,10 +55,6 @@ _ANSWER_BYTES = 1024 * 1024
 _TIME_LIMIT_S = 60.0
 _MOST_AT_ONCE = 4
 _EVERY_S = 1.0
-_LONGEST_MESSAGE = 300
-
-NO_LIST = frozenset({404, 405, 501})
-"""Statuses of services that have no list of models: the account may be well."""
 
 Who = Literal["probe", "operator"]
 
@@ -106,8 +102,6 @@ async def _listed_model(
         Failure: it refused.
         NoModel: it lists none.
     """
-    from dragoman.serving.listing import read_models  # imports this module
-
     builder = UpstreamRequestBuilder(UpstreamDefaults(upstream), account)
     try:
         entries = await read_models(client, builder, upstream, proxy_of(upstream, account))
@@ -185,17 +179,6 @@ async def probe(
         milliseconds=round((time.monotonic() - began) * 1000, 1),
     )
     return finding, transition
-
-
-def proxy_of(upstream: Upstream, account: Account) -> Secret | None:
-    """A proxy that is configured for calls of an account, none if there is none."""
-    own = account.proxy or upstream.proxy
-    return own if own or not upstream.proxies else random.choice(upstream.proxies)
-
-
-def one_line(message: str) -> str:
-    """An upstream's message as one printable line."""
-    return printable(" ".join(message.split()), _LONGEST_MESSAGE)
 
 
 async def _answer(

@@ -145,7 +145,7 @@ class ClientRequest:
                 start = self.body.find(text)
             end = start + len(text)
             places[name] = start, end
-        named = models_besides(self.members)
+        named = models_besides(self.members, self.codec.endpoint.names_no_model)
         return Outline(
             model=self.model,
             stream=self.stream,
@@ -271,12 +271,13 @@ class ClientRequest:
         reasoning that only their maker can read; and limits are lowered to those of the
         capabilities."""
         members = self.members
-        if _SIGN in self.body:
-            members = self.codec.passthrough.without_envelopes(members, ledger)
+        passthrough = self.codec.passthrough
+        if passthrough.may_have_envelopes(self.check()) and _SIGN in self.body:
+            members = passthrough.without_envelopes(members, ledger)
         if without:
-            members, _ = self.codec.passthrough.without_reasoning(members, ledger, without)
-        members = self.codec.passthrough.fitted(members, capabilities, ledger, self.is_lowered)
-        return self.codec.passthrough.forward_request(members, model, capabilities)
+            members, _ = passthrough.without_reasoning(members, ledger, without)
+        members = passthrough.fitted(members, capabilities, ledger, self.is_lowered)
+        return passthrough.forward_request(members, model, capabilities)
 
     def reasoning(self, most: int) -> int:
         """The number of pieces of reasoning in the request that only their maker can read, up to
@@ -299,7 +300,7 @@ class ClientRequest:
             InvalidRequest: they are too many, or a member is not JSON text.
         """
         if self._named is None and not self.is_large:
-            self._named = models_besides(self.members)
+            self._named = models_besides(self.members, self.codec.endpoint.names_no_model)
         if self._named is None:
             raise InvalidRequest.at("", f"The request names more than {MOST_NAMED} models.")
         return self._named

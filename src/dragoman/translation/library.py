@@ -75,12 +75,8 @@ def translate_request(
         response_id=response_id,
         created=created,
     )
-    endpoint = source.endpoint
-    operation = (
-        None
-        if path is None or endpoint.read_path is None
-        else endpoint.read_path(path.removeprefix(endpoint.version))
-    )
+    called, _, query = (path or "").partition("?")
+    operation = source.endpoint.operation_of(called, query)
     request = ClientRequest(source.name, _encoded(body), operation=operation)
     return Call(request, target.name, settings)
 

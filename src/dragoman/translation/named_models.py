@@ -12,38 +12,6 @@ from msgspec import Raw
 from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
 
-_NOT_SEARCHED = frozenset(
-    {
-        "client_metadata",
-        "input",
-        "instructions",
-        "messages",
-        "metadata",
-        "model",
-        "output_config",
-        "prompt",
-        "response_format",
-        "system",
-        "text",
-    }
-)
-"""Members with content, schemas of answers, or metadata of clients."""
-
-_NAME_NONE = _NOT_SEARCHED | {
-    "max_completion_tokens",
-    "max_output_tokens",
-    "max_tokens",
-    "n",
-    "reasoning_effort",
-    "store",
-    "stream",
-    "stream_options",
-    "temperature",
-    "thinking",
-    "top_p",
-}
-"""Members that name no model, and besides which most requests have none but `tools`."""
-
 _NAMES_MODELS = re.compile("(?:^|_)models?$", re.IGNORECASE)
 _IN_CAMEL_CASE = re.compile("[a-z]Models?$")
 _HINT = re.compile(rb"model|\\u", re.IGNORECASE)
@@ -54,29 +22,31 @@ MOST_NAMED = 64
 """Models that a request may name besides its own where that matters."""
 
 
-def models_besides(members: Mapping[str, Raw]) -> tuple[str, ...] | None:
+def models_besides(
+    members: Mapping[str, Raw], unsearched: frozenset[str]
+) -> tuple[str, ...] | None:
     """Each of them once, wherever it stands: `fallbacks` and an advisor among `tools`
     (beta/message_create_params.py of anthropic), an image generator among `tools`
     (response_create_params.py of openai), `models` and `plugins` (OpenRouter), what clients put
-    into `extra_body`, and `model` in other letters, which some servers read as the same. None if
-    there are more than `MOST_NAMED`.
+    into `extra_body`, and `model` in other letters, which some servers read as the same. Nothing
+    is looked for in the members `unsearched`. None if there are more than `MOST_NAMED`.
 
     Raises:
         InvalidRequest: a member is not JSON text.
     """
-    if _NAME_NONE.issuperset(members):
+    if unsearched.issuperset(members):
         return ()
     found: dict[str, None] = {}
-    for name in _found(members):
+    for name in _found(members, unsearched):
         found[name] = None
         if len(found) > MOST_NAMED:
             return None
     return tuple(found)
 
 
-def _found(members: Mapping[str, Raw]) -> Iterator[str]:
+def _found(members: Mapping[str, Raw], unsearched: frozenset[str]) -> Iterator[str]:
     for name, raw in members.items():
-        if name in _NOT_SEARCHED:
+        if name in unsearched:
             continue
         if _names_models(name) or name == "fallbacks":
             yield from _named_in(_decoded(name, raw))

@@ -42,7 +42,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import AnswerWriter, Matcher, StreamReader
 from dragoman.protocols.finish_words import finish_of
 from dragoman.protocols.long_texts import filled, has_placeholder, may_be_long
-from dragoman.sse import COMMENT, Decoder, EventTooLarge, Frame, escape
+from dragoman.sse import Decoder, EventTooLarge, Frame, escape
 from dragoman.translation.estimate import estimate_text
 
 UNREAD = "it says nothing in a form that is read"
@@ -176,13 +176,13 @@ class AnswerStream:
         """The error that ends the client's stream."""
         raise NotImplementedError
 
+    @property
+    def waits(self) -> bool:
+        """Whether events are delayed, which no numbered keepalive must precede."""
+        return self._hiding is not None and bool(self._hiding.waits)
+
     def keepalive(self) -> bytes:
         """The bytes to send during silence, which clients ignore."""
-        if self._hiding is not None and self._hiding.waits:
-            return COMMENT  # a numbered event must not precede delayed ones
-        return self._keepalive()
-
-    def _keepalive(self) -> bytes:
         raise NotImplementedError
 
     def _take(self, frame: Frame) -> bytes:
@@ -283,7 +283,7 @@ class TranslatedStream(AnswerStream):
         self._size = len(frame.data)
         return self._pass_on(events) if events else b""
 
-    def _keepalive(self) -> bytes:
+    def keepalive(self) -> bytes:
         return self._writer.keepalive()
 
     def _close(self) -> bytes:
@@ -484,7 +484,7 @@ class PassedStream(AnswerStream):
     def unreported(self) -> int:
         return self._matcher.unreported
 
-    def _keepalive(self) -> bytes:
+    def keepalive(self) -> bytes:
         return self._keepalive_bytes if self._rest is None else self._rest.keepalive()
 
     def _take(self, frame: Frame) -> bytes:

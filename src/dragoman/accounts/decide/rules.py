@@ -15,7 +15,7 @@ anthropics/claude-code/issues/6871 and 8046 (subscriptions), 536 (Bedrock),
 obot-platform/obot/issues/6747 (Bedrock), can1357/oh-my-pi/issues/39 and zai-org/GLM-5/issues/49
 (Z.ai), tencentmusic/supersonic/issues/1572 and RooCodeInc/Roo-Code/issues/12309 (Alibaba Cloud),
 google-gemini/gemini-cli/issues/1993 (Google's regions), continuedev/continue/issues/10298
-(OpenRouter, a request above what is left).
+and anomalyco/opencode/issues/12219 (OpenRouter, requests above what is left).
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ _QUOTA_TEXTS = (
     "due to overdue account",  # Alibaba Cloud
 )
 _WINDOW_WORDS = (WINDOW_SPENT, "usage_limit_reached")
+_ABOVE_TEXTS = ("can only afford", "prompt tokens limit exceeded")
 _POOR_TEXTS = ("insufficient tokens", "upgrade your plan", "limit reached")
 _PLAN_TEXTS = (
     "not supported when using",  # "... when using Codex with a ChatGPT account"
@@ -109,7 +110,7 @@ DEFAULT = RuleSet(
         _TOO_POOR,
         # Quota. Of what is left of it a request may ask for too much: a client sets its own limit.
         Rule(Verdict.EXHAUST, _OUT_OF_QUOTA, statuses=(402,), texts=("can only afford 0.",)),
-        Rule(Verdict.TRY_NEXT, _TOO_LITTLE, statuses=(402,), texts=("can only afford",)),
+        Rule(Verdict.TRY_NEXT, _TOO_LITTLE, statuses=(402,), texts=_ABOVE_TEXTS),
         Rule(Verdict.EXHAUST, _OUT_OF_QUOTA, statuses=(402,)),
         Rule(Verdict.EXHAUST, _OUT_OF_QUOTA, statuses=(400, 403, 429), words=_QUOTA_WORDS),
         # Google reports a limit per minute in the words of spent quota.
@@ -190,6 +191,12 @@ DEFAULT = RuleSet(
             "the conversation is too long",
             statuses=(500,),
             words=("exceed_context_size_error", "context_length_exceeded"),
+        ),
+        Rule(
+            Verdict.RETURN_TO_CLIENT,
+            "the model's output cannot be read",  # llama.cpp
+            statuses=(500,),
+            texts=("the model produced output that does not match",),
         ),
         Rule(Verdict.COOL, "the upstream failed", statuses=tuple(range(500, 600)), soft=True),
         _UNREACHABLE,

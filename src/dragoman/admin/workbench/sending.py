@@ -98,14 +98,18 @@ class Sending:
         self._wanted = wanted
         self._tap = Tap()
         codec = CODECS[wanted.source]
-        path = codec.endpoint.version + codec.endpoint.path
+        endpoint, model = codec.endpoint, _model(wanted)
+        path = endpoint.version + endpoint.path
+        # Where a path says whether an answer is streamed, it is: its events can be watched.
+        operation = endpoint.operation_for(model, stream=True)
+        body = wanted.body if operation is not None else _named(wanted.body, model)
         headers = {b"content-type": b"application/json"}
         if wanted.policy:
             headers[POLICY] = wanted.policy.encode()
         self._sink = DetachedSink()
-        received = Received.internal(path, headers, _named(wanted), self._sink)
+        received = Received.internal(path, headers, body, self._sink)
         clock, options = bench.upstreams.client.clock, bench.config.options
-        self._incoming = IncomingRequest(received, codec, clock, path, options=options)
+        self._incoming = IncomingRequest(received, codec, clock, path, operation, options)
         self._incoming.observer = self._tap
         self._record = Record()
         self._caller = Caller(CALLER, rules=(AccessRules(max_output_tokens=wanted.most_output),))
@@ -203,15 +207,19 @@ def event(frame: AnyFrame | Done) -> bytes:
     return b"data: %b\n\n" % msgspec.json.encode(frame)
 
 
-def _named(wanted: SendRequest) -> bytes:
-    """The body, with the model that is to be asked."""
-    model = f"simulator/sim-{wanted.scenario}" if wanted.scenario else wanted.model
+def _model(wanted: SendRequest) -> str:
+    """The model that is to be asked, empty for the one in the body."""
+    return f"simulator/sim-{wanted.scenario}" if wanted.scenario else wanted.model
+
+
+def _named(body: bytes, model: str) -> bytes:
+    """The body, with the model that is to be asked, if that is not empty."""
     if not model:
-        return wanted.body
+        return body
     try:
-        members: Mapping[str, Any] = msgspec.json.decode(wanted.body, type=dict[str, msgspec.Raw])
+        members: Mapping[str, Any] = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError:
-        return wanted.body  # its reader says what is wrong
+        return body  # its reader says what is wrong
     return msgspec.json.encode({**members, "model": model})
 
 

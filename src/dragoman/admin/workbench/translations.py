@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import cast
+from urllib.parse import unquote
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,6 +15,9 @@ from dragoman.canonical.losses import Loss, Policy
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.protocols import CODECS, ProtocolName
 from dragoman.translation import ClientRequest, translate_request
+
+_UNNAMED = "unknown"
+"""The model in a path where no target names one."""
 
 
 class Verdict(Struct, frozen=True):
@@ -56,9 +60,13 @@ def translations(
     Raises:
         InvalidRequest: it is no request of that protocol.
     """
-    ClientRequest(client, body).read(Sealer(envelope_key))
+    endpoint = CODECS[client].endpoint
+    model = _UNNAMED if toward is None else toward.model
+    operation = endpoint.operation_for(model, stream=False)
+    ClientRequest(client, body, operation=operation).read(Sealer(envelope_key))
+    path = endpoint.version + unquote(endpoint.path_for(model, stream=False))
     found = [
-        _translated(client, cast(ProtocolName, protocol), body, toward, envelope_key)
+        _translated(client, cast(ProtocolName, protocol), body, path, toward, envelope_key)
         for protocol in CODECS
         if protocol != client
     ]
@@ -69,6 +77,7 @@ def _translated(
     client: ProtocolName,
     protocol: ProtocolName,
     body: bytes,
+    path: str,
     toward: Toward | None,
     envelope_key: bytes,
 ) -> Translated:
@@ -87,6 +96,7 @@ def _translated(
                 model=None if at is None else at.model,
                 options=replace(options, policy=policy),
                 capabilities=None if at is None else at.capabilities,
+                path=path,
                 envelope_key=envelope_key,
             )
         except InvalidRequest as error:

@@ -224,7 +224,7 @@ def entry_of(request: FinishedRequest) -> Entry:
 
 
 def _chosen_from(record: Record) -> ChosenFrom | None:
-    found = record.standing
+    found = record.alternatives
     if found is None:
         return None
     could = max(0, found.serving - sum(count for _, count in found.left_out))

@@ -263,7 +263,9 @@ class Blocks(Struct, eq=False):
             of = str(value.get("tool_use_id")) if kind == web_search.RESULT else ""
             search = self._searches.pop(of, None)
             if search is not None:
-                self._lose(f"content[{number}]", "of what a search found only the URLs can be told")
+                self._lose(
+                    f"content[{number}]", "of what a search found only the URLs can be carried"
+                )
                 sources = web_search.sources_of(value.get("content"))
                 found = [Annotated(search.number, UrlCitation(url=url)) for url in sources]
                 return [*found, *self._query(search), Closed(search.number)]

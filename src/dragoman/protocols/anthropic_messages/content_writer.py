@@ -129,7 +129,7 @@ class BlockWriter:
 
     def _image(self, block: Image) -> Iterable[JsonObject]:
         if not self._outbound.capabilities.images:
-            return self._lose(block, LossKind.CONTENT, "the upstream takes no images")
+            return self._plain(self._outbound.unseen(block.path), block)
         if self._refused_here():
             return self._cannot(block, f"an image of the {self._role}")
         if block.detail not in (None, "auto"):

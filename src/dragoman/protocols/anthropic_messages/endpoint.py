@@ -14,7 +14,7 @@ from dragoman.jsontext import object_of
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import Attribution, Counting, Endpoint, RateLimit, service_tier
 from dragoman.protocols.caching import marked_writes
-from dragoman.protocols.counting import read_count
+from dragoman.protocols.counting import read_count, without
 from dragoman.protocols.hosts import host_of, is_below
 from dragoman.protocols.limits import highest_of, lowered_to
 from dragoman.protocols.model_lists import MODELS
@@ -27,7 +27,7 @@ LONGEST_WHOLE = 21_333
 128,000 tokens an hour (_calculate_nonstreaming_timeout of anthropic's _base_client.py)."""
 
 
-def completed(capabilities: Capabilities, base_url: str) -> Capabilities:
+def completed(capabilities: Capabilities, base_url: str, model: str) -> Capabilities:
     """The capabilities with what follows from the protocol and the upstream's address."""
     own = capabilities.of(MessagesCapabilities)
     if own.billing_header is None and is_below(host_of(base_url), "anthropic.com"):
@@ -88,7 +88,7 @@ ENDPOINT = Endpoint(
     counting=Counting(
         path="/messages/count_tokens",
         # What message_count_tokens_params.py of anthropic does not have.
-        uncounted=("max_tokens", "stream", "stop_sequences", "metadata", "service_tier"),
+        write_request=without("max_tokens", "stream", "stop_sequences", "metadata", "service_tier"),
         completed=counted_as,
         read=read_count,
         write=lambda counted: {"input_tokens": counted},
@@ -113,6 +113,12 @@ ENDPOINT = Endpoint(
     limits=highest_of("max_tokens"),
     limited=lowered_to("max_tokens"),
     tier=asked_tier,
+    names_no_model=frozenset(
+        {
+            *("messages", "system", "metadata", "model", "output_config"),
+            *("max_tokens", "stream", "temperature", "thinking", "top_p"),
+        }
+    ),
     searches=asks_search,
     cache_writes=marked_writes,
     caches_unasked=caches_unasked,

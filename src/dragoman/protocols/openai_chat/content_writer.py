@@ -131,8 +131,7 @@ class PartWriter(Struct, eq=False):
 
     def _image(self, block: Image) -> list[JsonObject]:
         if not self._outbound.capabilities.images:
-            self._lose(block.path, LossKind.CONTENT, "the upstream takes no images")
-            return []
+            return [text_part(self._outbound.unseen(block.path))]
         source = block.source
         if isinstance(source, FileId):
             self._lose(block.path, LossKind.CONTENT, "images cannot be given by file id upstream")

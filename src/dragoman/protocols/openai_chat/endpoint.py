@@ -42,6 +42,13 @@ ENDPOINT = Endpoint(
     # What llama.cpp calls `n_predict` counts there more than the others.
     limits=highest_of("max_completion_tokens", "max_tokens", also=("n_predict",)),
     limited=lowered_to("max_completion_tokens", "max_tokens", also=("n_predict",)),
+    names_no_model=frozenset(
+        {
+            *("messages", "metadata", "model", "response_format"),
+            *("max_completion_tokens", "max_tokens", "n", "reasoning_effort", "store", "stream"),
+            *("stream_options", "temperature", "top_p"),
+        }
+    ),
     searches=asks_search,
     cache_writes=marked_writes,
     limit_names=LIMIT_NAMES,

@@ -23,6 +23,7 @@ class _Message(Struct, gc=False):
     role: Literal["developer", "system", "user", "assistant", "tool", "function"]
     tool_calls: Raw = Raw()
     reasoning_content: Raw = Raw()
+    reasoning_details: Raw = Raw()
 
 
 class _Tool(Struct, gc=False):
@@ -48,6 +49,11 @@ class Checked(Struct):
     parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = None
     reasoning_effort: str | None = None
+
+
+def may_have_envelopes(checked: Checked) -> bool:
+    """Whether there is reasoning that may be in an envelope."""
+    return any(bool(message.reasoning_details) for message in checked.messages)
 
 
 def unfit(

@@ -20,7 +20,7 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.limits import within
 from dragoman.protocols.media import media_in
 from dragoman.protocols.openai_chat.continuation import continuation
-from dragoman.protocols.openai_chat.fitting import Checked, unfit
+from dragoman.protocols.openai_chat.fitting import Checked, may_have_envelopes, unfit
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.matcher import ChatMatcher, match_response
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
@@ -104,6 +104,7 @@ PASSTHROUGH = Passthrough(
     check_names=_NAMES.check,
     has_media=media_in("messages", "image_url", "input_audio", "file"),
     shape=jsontext.decoder(Checked),
+    may_have_envelopes=may_have_envelopes,
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
     fitted=fitted,

@@ -109,8 +109,7 @@ class PartWriter(Struct, eq=False):
 
     def _image(self, block: Image) -> list[JsonObject]:
         if not self._outbound.capabilities.images:
-            self._lose(block, LossKind.CONTENT, "the upstream takes no images")
-            return []
+            return [_text(self._outbound.unseen(block.path))]
         part: JsonObject = {"type": "input_image", "detail": block.detail or "auto"}
         match block.source:
             case Base64(media_type, data):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.protocols.attribution import MEMBERS, openai_attribution
 from dragoman.protocols.base import Counting, Endpoint
 from dragoman.protocols.caching import marked_writes
-from dragoman.protocols.counting import read_count
+from dragoman.protocols.counting import read_count, without
 from dragoman.protocols.limits import highest_of, lowered_to
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_limits import LIMIT_NAMES, limit_lines
@@ -16,7 +16,7 @@ from dragoman.protocols.traced_settings import settings_at
 
 _COUNTING = Counting(
     path="/responses/input_tokens",
-    uncounted=(
+    write_request=without(
         "include",
         "max_output_tokens",
         "max_tool_calls",
@@ -67,6 +67,12 @@ ENDPOINT = Endpoint(
     capabilities=ResponsesCapabilities,
     limits=highest_of("max_output_tokens"),
     limited=lowered_to("max_output_tokens"),
+    names_no_model=frozenset(
+        {
+            *("client_metadata", "input", "instructions", "metadata", "model", "prompt", "text"),
+            *("max_output_tokens", "store", "stream", "temperature", "top_p"),
+        }
+    ),
     searches=asks_search,
     cache_writes=marked_writes,
     limit_names=LIMIT_NAMES,

@@ -224,7 +224,7 @@ def _asked_writes(request: ClientRequest, target: Target) -> tuple[bool, bool]:
 
 def _named_besides(request: ClientRequest, target: Target) -> Sequence[str]:
     """The models besides its own that a request names to an upstream of the same protocol: another
-    one is not told of them."""
+    one is not sent them."""
     if any(one.upstream.codec is request.codec for one in (target, *target.fallbacks)):
         return request.named_models()
     return ()

@@ -42,8 +42,8 @@ export function KeyDetail({ owner, onDialog, reload }) {
               <ul class="limit-list">
                 ${owner.limits.map(
                   (one) => html`
-                    <${Limit} one=${one} path=${path} canChange=${isStored && isAdmin()}
-                      onDialog=${onDialog} onChange=${change} />
+                    <${Limit} one=${one} path=${path} isStored=${isStored} onDialog=${onDialog}
+                      onChange=${change} />
                   `,
                 )}
               </ul>
@@ -82,10 +82,12 @@ function KeyActions({ owner, onDialog, onChange }) {
 }
 
 /**
- * @param {{ one: Api.LimitView, path: string, canChange: boolean, onDialog: (dialog: any) => void,
+ * One limit. Where it is in the configuration file, it can only be reset.
+ *
+ * @param {{ one: Api.LimitView, path: string, isStored: boolean, onDialog: (dialog: any) => void,
  *   onChange: (method: "POST" | "DELETE", below: string, result: string) => void }} props
  */
-function Limit({ one, path, canChange, onDialog, onChange }) {
+function Limit({ one, path, isStored, onDialog, onChange }) {
   const { limit, state, number } = one;
   const own = `/limits/${number}`;
   const isNearEnd = Number(unixTime(state.exhausted_at)) > now.value;
@@ -109,22 +111,34 @@ function Limit({ one, path, canChange, onDialog, onChange }) {
         `
       }
       ${
-        canChange &&
+        isAdmin() &&
         html`
           <div class="row small">
-            <button class="link" onClick=${() => onDialog({ limit: path + "/limits", one })}>
-              Change…
-            </button>
-            <button class="link" onClick=${() => onDialog({ grant: `${path}${own}/grant`, one })}>
-              Grant more…
-            </button>
+            ${
+              isStored &&
+              html`
+                <button class="link" onClick=${() => onDialog({ limit: path + "/limits", one })}>
+                  Change…
+                </button>
+                <button class="link"
+                  onClick=${() => onDialog({ grant: `${path}${own}/grant`, one })}>
+                  Grant more…
+                </button>
+              `
+            }
             <button class="link"
               onClick=${() => onChange("POST", own + "/reset", "The limit was reset.")}>
               Reset
             </button>
-            <button class="link" onClick=${() => onChange("DELETE", own, "The limit was removed.")}>
-              Remove
-            </button>
+            ${
+              isStored &&
+              html`
+                <button class="link"
+                  onClick=${() => onChange("DELETE", own, "The limit was removed.")}>
+                  Remove
+                </button>
+              `
+            }
           </div>
         `
       }
