@@ -350,7 +350,7 @@ def test_limits_that_cannot_be_are_told(gateway: RunningGateway) -> None:
         ("/keys/none/limits", {"kind": "requests", "amount": 1, "window": "day"}, 404),
         ("/teams/none/limits", {"kind": "requests", "amount": 1, "window": "day"}, 404),
         ("/keys/ci/limits", {"kind": "requests", "amount": -1, "window": "day"}, 400),
-        ("/keys/ci/limits", {"kind": "cost", "amount": 1.5, "window": "day"}, 400),
+        ("/keys/ci/limits", {"kind": "requests", "amount": 1.5, "window": "day"}, 400),
         ("/keys/ci/limits", {"kind": "requests", "amount": 1, "window": "day", "zone": "M"}, 400),
         ("/keys/ci/limits", {"amount": 1, "window": "day"}, 400),
         ("/keys/ci/limits", {"kind": "requests", "amount": 1, "window": "day", "x": 1}, 400),

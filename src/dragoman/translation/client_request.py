@@ -21,18 +21,20 @@ from dragoman.protocols import CODECS
 from dragoman.protocols.base import Beginning, Codec, Operation, to_json
 from dragoman.protocols.fields import checked, decode_object
 from dragoman.translation.estimate import Files, files_in
+from dragoman.translation.named_models import MOST_NAMED, models_besides
 
 
 class Outline(Struct, frozen=True):
     """The outline of a body, as `ClientRequest` determines it. `members` are the start and end
     offsets of its top-level members' values; `mended` is as in `ClientRequest`, with offsets in its
-    body."""
+    body; `named` is as `models_besides` returns it."""
 
     model: str
     stream: bool
     members: dict[str, tuple[int, int]]
     beginning: Beginning
     mended: bool
+    named: tuple[str, ...] | None
     files: Files = Files()
 
 
@@ -49,6 +51,7 @@ class ClientRequest:
         "_checked",
         "_files",
         "_for_answer",
+        "_named",
         "_own",
         "_request",
         "body",
@@ -98,6 +101,7 @@ class ClientRequest:
         self._for_answer: Request | None = None
         self._beginning: Beginning | None = None
         self._files: Files | None = None
+        self._named: tuple[str, ...] | None = None
         self.is_large = self.is_lowered = False
         self.shown = shown or {}
         self.operation = operation
@@ -122,6 +126,7 @@ class ClientRequest:
         made.body, made.operation, made.is_large = body, operation, True
         made.model, made.stream, made.mended = outline.model, outline.stream, outline.mended
         made._beginning, made._files = outline.beginning, outline.files
+        made._named = outline.named
         view = memoryview(body)
         made.members = {
             name: msgspec.Raw(view[start:end]) for name, (start, end) in outline.members.items()
@@ -140,8 +145,16 @@ class ClientRequest:
                 start = self.body.find(text)
             end = start + len(text)
             places[name] = start, end
-        files = self.files()
-        return Outline(self.model, self.stream, places, self.beginning(), self.mended, files)
+        named = models_besides(self.members, self.codec.endpoint.names_no_model)
+        return Outline(
+            model=self.model,
+            stream=self.stream,
+            members=places,
+            beginning=self.beginning(),
+            mended=self.mended,
+            named=named,
+            files=self.files(),
+        )
 
     def __getstate__(self) -> tuple[Any, ...]:
         """The pickled state has what the translation of an answer needs, without the body."""
@@ -158,6 +171,7 @@ class ClientRequest:
         self.shown, self.operation = {}, None
         self.mended = self.is_large = self.is_lowered = False
         self._request = self._for_answer = self._beginning = self._files = self._own = None
+        self._named = None
         self._checked = None
 
     def with_body(self, body: bytes, shown: Mapping[str, Any] | None = None) -> ClientRequest:
@@ -169,6 +183,7 @@ class ClientRequest:
         made = ClientRequest(self.codec.name, body, shown, self.operation)
         made.mended = made.mended or self.mended
         made.is_lowered = self.is_lowered
+        made._named = self._named
         return made
 
     def read(self, sealer: Sealer) -> Request:
@@ -278,6 +293,18 @@ class ClientRequest:
                 with suppress(InvalidRequest):
                     self._files = files_in(self.codec.translate.read_request(self.body, Sealer()))
         return self._files
+
+    def named_models(self) -> tuple[str, ...]:
+        """The models that it names besides its own.
+
+        Raises:
+            InvalidRequest: they are too many, or a member is not JSON text.
+        """
+        if self._named is None and not self.is_large:
+            self._named = models_besides(self.members, self.codec.endpoint.names_no_model)
+        if self._named is None:
+            raise InvalidRequest.at("", f"The request names more than {MOST_NAMED} models.")
+        return self._named
 
     @property
     def choices(self) -> int:
