@@ -76,7 +76,7 @@ class ClientRequest:
         own: bytes | None = None,
     ) -> None:
         """Read the head of `body`; `operation` is the operation in the request's path, `members`
-        the body's members, if known, `own` a complete body with a shape not yet validated.
+        the body's members, if known, `own` the body that the client sent, if it is not this one.
 
         Raises:
             InvalidRequest: not a JSON object, or model or stream are missing or of the wrong
@@ -259,8 +259,9 @@ class ClientRequest:
                 other mistakes in the same protocol.
         """
         if self._checked is None:
-            own = self.body if self._own is None else self._own
-            self._checked = checked(own, self.codec.passthrough.shape)
+            if self._own is not None:
+                checked(self._own, self.codec.passthrough.shape)
+            self._checked = checked(self.body, self.codec.passthrough.shape)
         return self._checked
 
     def forward(
@@ -270,13 +271,13 @@ class ClientRequest:
         the gateway's envelopes is left out, and reported, and so are the first `without` pieces of
         reasoning that only their maker can read; and limits are lowered to those of the
         capabilities."""
-        members = self.members
+        members, checked = self.members, self.check()
         passthrough = self.codec.passthrough
-        if passthrough.may_have_envelopes(self.check()) and _SIGN in self.body:
+        if passthrough.may_have_envelopes(checked) and _SIGN in self.body:
             members = passthrough.without_envelopes(members, ledger)
         if without:
             members, _ = passthrough.without_reasoning(members, ledger, without)
-        members = passthrough.fitted(members, capabilities, ledger, self.is_lowered)
+        members = passthrough.fitted(members, checked, capabilities, ledger, self.is_lowered)
         return passthrough.forward_request(members, model, capabilities)
 
     def reasoning(self, most: int) -> int:
