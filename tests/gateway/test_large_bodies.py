@@ -23,7 +23,7 @@ from dragoman.serving.large_body_tasks import holds_more_values
 from dragoman.translation import ALL_REASONING, Call, CallSettings, ClientRequest, Outcome
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, streamed_text, text_of
 from tests.gateway.conftest import PROTOCOLS
-from tests.gateway.http import call
+from tests.gateway.http import AUTH, Connection, call
 from tests.matrix.bodies import png
 
 TURN = {"role": "user", "content": "x"}
@@ -315,7 +315,14 @@ def test_reasoning_that_is_dropped_is_the_same(large: LargeBodies, api: str, ups
 
 @pytest.mark.parametrize(
     "wrong",
-    [b"[1]", b"{", b'{"model":1}', b'{"model":"m","messages":[{"role":"x"}]}', b'{"a":"\\ud800"}'],
+    [
+        b"[1]",
+        b"{",
+        b'{"model":1}',
+        b'{"model":"m","messages":[{"role":"x"}]}',
+        b'{"a":"\\ud800"}',
+        b'{"model":"m","MODEL":"dear","messages":[{"role":"user","content":"x"}]}',
+    ],
 )
 def test_what_is_wrong_with_a_body_is_told_as_ever(large: LargeBodies, wrong: bytes) -> None:
     made = b" " * 600_000 + wrong
@@ -333,6 +340,19 @@ def test_what_is_wrong_with_a_body_is_told_as_ever(large: LargeBodies, wrong: by
         return await large.translate(request, "anthropic_messages", SETTINGS)
 
     assert told_of(lambda: asyncio.run(there())) == told_of(here)
+
+
+def test_models_that_are_named_besides_are_found_there(large: LargeBodies) -> None:
+    def named(models: list[str]) -> tuple[str, ...]:
+        turns = {"messages": [{"role": "user", "content": LONG}]}
+        made = json.dumps({"model": "m", "models": models, **turns}).encode()
+        return asyncio.run(large.read("openai_chat", made)).named_models()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dragoman.translation.client_request.models_besides", None)
+        assert named(["a", "b", "a"]) == ("a", "b")
+        with pytest.raises(InvalidRequest, match="more than 64 models"):
+            named([str(number) for number in range(70)])
 
 
 def test_a_policy_refuses_as_ever(large: LargeBodies) -> None:
@@ -396,17 +416,19 @@ def test_a_gateway_has_large_bodies_worked_on_elsewhere(
 
 
 @pytest.mark.usefixtures("_nothing_here")
-@pytest.mark.parametrize("upstream", ["chat", "messages"])
 def test_and_a_large_conversation_that_is_compacted(
-    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, upstream: str
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("compacting", "users_messages"):
         monkeypatch.delattr(f"dragoman.responses.conversations.{name}")
-    said = [{"role": "user", "content": f"{number} {'x' * 400}"} for number in range(2000)]
-    made = {"model": f"{upstream}/sim-text", "input": said}
-    answer = call(gateway.base_url, "POST", f"{PATHS['responses']}/compact", made)
+    said = [{"role": "user", "content": f"{number} {'x' * 400}"} for number in range(1500)]
+    made = {"model": "chat/sim-text", "input": said}
+    with Connection(gateway.base_url) as client:
+        client.sock.settimeout(90)
+        client.send("POST", f"{PATHS['responses']}/compact", made, AUTH)
+        answer = client.answer()
     assert answer.status == 200, answer.body[:500]
-    assert [item["type"] for item in answer.json["output"]] == ["message"] * 2000 + ["compaction"]
+    assert [item["type"] for item in answer.json["output"]] == ["message"] * 1500 + ["compaction"]
 
 
 @pytest.mark.usefixtures("_nothing_here")

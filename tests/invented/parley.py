@@ -680,7 +680,7 @@ def _forward(members: Members, model: str, capabilities: Capabilities) -> bytes:
     return to_json(members)
 
 
-_fitted: Callable[[Members, Capabilities, Ledger, bool], Members] = _as_is
+_fitted: Callable[[Members, Any, Capabilities, Ledger, bool], Members] = _as_is
 _without_envelopes: Callable[[Members, Ledger], Members] = _as_is
 
 PASSTHROUGH = Passthrough(

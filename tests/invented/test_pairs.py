@@ -31,7 +31,6 @@ from dragoman.observability.recorder import is_charged
 from dragoman.protocols import CODECS, register, unregister
 from dragoman.protocols.settings import make_capabilities, make_options, setting
 from dragoman.server.testing import RunningGateway, running_gateway
-from dragoman.serving.named_models import models_besides
 from dragoman.translation import ClientRequest
 from tests.facts import facts_of
 from tests.gateway.conftest import PROTOCOLS, SERVER, TIMEOUTS
@@ -486,7 +485,7 @@ def test_content_names_no_models(protocol: None) -> None:
     body = {"lines": [called], "asides": {"model": "other"}}
     operation = parley.CODEC.endpoint.operation_for("m", stream=False)
     request = ClientRequest(parley.NAME, json.dumps(body).encode(), operation=operation)
-    assert list(models_besides(request)) == ["other"]
+    assert request.named_models() == ("other",)
 
 
 @pytest.mark.parametrize("verb", ["answer", "pieces"])

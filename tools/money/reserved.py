@@ -120,10 +120,11 @@ def _as_read(upstream: str, body: bytes) -> View:
     protocol = PROTOCOLS[upstream]
     read = json.loads(body, object_pairs_hook=_folded)
     if protocol == "chat":
-        if type(most := read.pop("n_predict", None)) is int:
+        most = read.pop("n_predict", None)
+        if isinstance(most, int | float):
             # As llama.cpp reads it: before all others, and a negative one as none.
             read.pop("max_completion_tokens", None)
-            read["max_tokens"] = most if most >= 0 else None
+            read["max_tokens"] = int(most) if most >= 0 else None
         check_chat(read, compatible=True)
     elif protocol == "messages":
         check_messages(read, {"anthropic-version": "2026-10-21"}, "org", counting=False)

@@ -23,13 +23,11 @@ class Turn(Protocol):
 class Remembered(Struct, frozen=True):
     """A response and the conversation that led to it: items as JSON, without the brackets of their
     arrays, in as many pieces as it took. Pieces are shared with what the conversation was before.
-    `was_answered`: by an upstream, and not only prepared.
     """
 
     id: str
     stream_id: str
     pieces: tuple[bytes, ...]
-    was_answered: bool = True
 
     @property
     def size(self) -> int:
@@ -138,7 +136,7 @@ class Continuation:
         """The answer is complete: `output` are its items, as JSON without brackets."""
         if self.pieces is not None and name:
             pieces = (*self.pieces, output) if output else self.pieces
-            self.memory.store(Remembered(name, self.stream_id, pieces, not self.prepares))
+            self.memory.store(Remembered(name, self.stream_id, pieces))
 
     def failed(self) -> None:
         """The request failed. Its `stream_id` is then in an unknown state for the client, which

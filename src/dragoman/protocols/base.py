@@ -656,7 +656,7 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     """The client's top-level members without the first pieces of reasoning, up to the given number,
     that only their maker can read, and the number removed."""
     fitted: Callable[
-        [Mapping[str, msgspec.Raw], Capabilities, Ledger, bool], Mapping[str, msgspec.Raw]
+        [Mapping[str, msgspec.Raw], Any, Capabilities, Ledger, bool], Mapping[str, msgspec.Raw]
     ]
     """The client's top-level members without those that this upstream would refuse or must not see.
     Other values byte for byte. The flag: the output limit is lower than the client's."""
@@ -667,8 +667,7 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     )
     """The names of the members that an upstream of these capabilities would refuse or misread as
     they are, and of those to be written instead: they are read, and written as for a client of
-    another protocol. `checked` is what `shape` decoded of the body, or of the part of it that is
-    new in a conversation."""
+    another protocol."""
     check_names: Callable[[Mapping[str, msgspec.Raw]], None] = lambda members: None
     """The check of the names of a client's members. Raises InvalidRequest for one that is a known
     one but for its case."""

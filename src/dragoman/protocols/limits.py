@@ -27,18 +27,22 @@ def within(
     return fitted
 
 
-def highest_of(*names: str) -> Callable[[Mapping[str, Raw]], int | None]:
-    """The function behind `Endpoint.limits` where these top-level members set output limits. A
-    negative one is none to some servers, whatever stands beside it."""
+def highest_of(
+    *names: str, also: Collection[str] = ()
+) -> Callable[[Mapping[str, Raw]], int | None]:
+    """The function behind `Endpoint.limits` where these top-level members set output limits. Those
+    in `also` are limits to some servers only, and none by themselves. A negative one is none to
+    some servers, whatever stands beside it."""
 
     def highest(members: Mapping[str, Raw]) -> int | None:
         most = -1
-        for name in names:
+        for name in (*names, *also):
             one = whole(members.get(name))
-            if one is not None and one < 0:
+            if one is None or (most < 0 and name in also):
+                continue
+            if one < 0:
                 return None
-            if one is not None and one > most:
-                most = one
+            most = max(most, one)
         return most if most >= 0 else None
 
     return highest

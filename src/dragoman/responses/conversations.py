@@ -244,7 +244,7 @@ class StoredConversations:
             added = history.own.body[1:-1].strip()
             continuation.pieces = (*history.earlier, *([added] if added else ()))
         pending = _pending(request, caller, plan, history) if plan.stores else None
-        return await self._rebuilt(request, plan, history, pending, continuation), pending
+        return await self._rebuilt(request, plan, history, pending), pending
 
     def _plan(
         self,
@@ -333,7 +333,6 @@ class StoredConversations:
         plan: _Plan,
         history: _History,
         pending: PendingResponse | None,
-        continuation: Continuation | None,
     ) -> ClientRequest:
         """The request with its history; what its client sees of it stays as it was."""
         shown: JsonObject = {}
@@ -345,10 +344,8 @@ class StoredConversations:
         if members is request.members:
             request.shown = shown
             return request
-        parent = None if continuation is None else continuation.parent
-        # The shape of a remembered conversation was checked when it was answered.
-        is_checked = parent is not None and parent.was_answered
-        own = request.body if is_checked else None
+        # An error names the place in what the client has sent.
+        own = None if plan.previous is None else request.body
         return await self._with_members(request, members, shown, own=own)
 
     async def references(self, request: ClientRequest) -> list[tuple[int, str]]:

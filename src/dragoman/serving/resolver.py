@@ -8,7 +8,6 @@ from dragoman.edge.record import Record
 from dragoman.protocols.refits import wants_responses
 from dragoman.serving.large import LargeBodies, is_large
 from dragoman.serving.learnt import Learnt
-from dragoman.serving.named_models import models_besides
 from dragoman.serving.plan import Plan, Plans
 from dragoman.serving.routing import model_not_found, takes_detour
 from dragoman.translation import ClientRequest
@@ -66,7 +65,7 @@ class RequestResolver:
             raise model_not_found(model)
         plan = self._plans.of(caller, model)
         if caller.names_models:
-            for other in models_besides(request):
+            for other in request.named_models():
                 if not caller.allows(other):
                     raise model_not_found(other)
         if plan.detour is not None:

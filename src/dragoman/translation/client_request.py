@@ -21,18 +21,20 @@ from dragoman.protocols import CODECS
 from dragoman.protocols.base import Beginning, Codec, Operation, to_json
 from dragoman.protocols.fields import checked, decode_object
 from dragoman.translation.estimate import Files, files_in
+from dragoman.translation.named_models import MOST_NAMED, models_besides
 
 
 class Outline(Struct, frozen=True):
     """The outline of a body, as `ClientRequest` determines it. `members` are the start and end
     offsets of its top-level members' values; `mended` is as in `ClientRequest`, with offsets in its
-    body."""
+    body; `named` is as `models_besides` returns it."""
 
     model: str
     stream: bool
     members: dict[str, tuple[int, int]]
     beginning: Beginning
     mended: bool
+    named: tuple[str, ...] | None
     files: Files = Files()
 
 
@@ -49,6 +51,7 @@ class ClientRequest:
         "_checked",
         "_files",
         "_for_answer",
+        "_named",
         "_own",
         "_request",
         "body",
@@ -73,7 +76,7 @@ class ClientRequest:
         own: bytes | None = None,
     ) -> None:
         """Read the head of `body`; `operation` is the operation in the request's path, `members`
-        the body's members, if known, `own` a complete body with a shape not yet validated.
+        the body's members, if known, `own` the body that the client sent, if it is not this one.
 
         Raises:
             InvalidRequest: not a JSON object, or model or stream are missing or of the wrong
@@ -98,6 +101,7 @@ class ClientRequest:
         self._for_answer: Request | None = None
         self._beginning: Beginning | None = None
         self._files: Files | None = None
+        self._named: tuple[str, ...] | None = None
         self.is_large = self.is_lowered = False
         self.shown = shown or {}
         self.operation = operation
@@ -122,6 +126,7 @@ class ClientRequest:
         made.body, made.operation, made.is_large = body, operation, True
         made.model, made.stream, made.mended = outline.model, outline.stream, outline.mended
         made._beginning, made._files = outline.beginning, outline.files
+        made._named = outline.named
         view = memoryview(body)
         made.members = {
             name: msgspec.Raw(view[start:end]) for name, (start, end) in outline.members.items()
@@ -140,8 +145,16 @@ class ClientRequest:
                 start = self.body.find(text)
             end = start + len(text)
             places[name] = start, end
-        files = self.files()
-        return Outline(self.model, self.stream, places, self.beginning(), self.mended, files)
+        named = models_besides(self.members, self.codec.endpoint.names_no_model)
+        return Outline(
+            model=self.model,
+            stream=self.stream,
+            members=places,
+            beginning=self.beginning(),
+            mended=self.mended,
+            named=named,
+            files=self.files(),
+        )
 
     def __getstate__(self) -> tuple[Any, ...]:
         """The pickled state has what the translation of an answer needs, without the body."""
@@ -158,6 +171,7 @@ class ClientRequest:
         self.shown, self.operation = {}, None
         self.mended = self.is_large = self.is_lowered = False
         self._request = self._for_answer = self._beginning = self._files = self._own = None
+        self._named = None
         self._checked = None
 
     def with_body(self, body: bytes, shown: Mapping[str, Any] | None = None) -> ClientRequest:
@@ -169,6 +183,7 @@ class ClientRequest:
         made = ClientRequest(self.codec.name, body, shown, self.operation)
         made.mended = made.mended or self.mended
         made.is_lowered = self.is_lowered
+        made._named = self._named
         return made
 
     def read(self, sealer: Sealer) -> Request:
@@ -244,8 +259,9 @@ class ClientRequest:
                 other mistakes in the same protocol.
         """
         if self._checked is None:
-            own = self.body if self._own is None else self._own
-            self._checked = checked(own, self.codec.passthrough.shape)
+            if self._own is not None:
+                checked(self._own, self.codec.passthrough.shape)
+            self._checked = checked(self.body, self.codec.passthrough.shape)
         return self._checked
 
     def forward(
@@ -255,13 +271,13 @@ class ClientRequest:
         the gateway's envelopes is left out, and reported, and so are the first `without` pieces of
         reasoning that only their maker can read; and limits are lowered to those of the
         capabilities."""
-        members = self.members
+        members, checked = self.members, self.check()
         passthrough = self.codec.passthrough
-        if passthrough.may_have_envelopes(self.check()) and _SIGN in self.body:
+        if passthrough.may_have_envelopes(checked) and _SIGN in self.body:
             members = passthrough.without_envelopes(members, ledger)
         if without:
             members, _ = passthrough.without_reasoning(members, ledger, without)
-        members = passthrough.fitted(members, capabilities, ledger, self.is_lowered)
+        members = passthrough.fitted(members, checked, capabilities, ledger, self.is_lowered)
         return passthrough.forward_request(members, model, capabilities)
 
     def reasoning(self, most: int) -> int:
@@ -277,6 +293,18 @@ class ClientRequest:
                 with suppress(InvalidRequest):
                     self._files = files_in(self.codec.translate.read_request(self.body, Sealer()))
         return self._files
+
+    def named_models(self) -> tuple[str, ...]:
+        """The models that it names besides its own.
+
+        Raises:
+            InvalidRequest: they are too many, or a member is not JSON text.
+        """
+        if self._named is None and not self.is_large:
+            self._named = models_besides(self.members, self.codec.endpoint.names_no_model)
+        if self._named is None:
+            raise InvalidRequest.at("", f"The request names more than {MOST_NAMED} models.")
+        return self._named
 
     @property
     def choices(self) -> int:

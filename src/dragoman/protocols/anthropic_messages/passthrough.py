@@ -49,7 +49,11 @@ _BILLING = wire.BILLING_HEADER.encode()
 
 
 def fitted(
-    members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger, is_lowered: bool
+    members: Mapping[str, Raw],
+    checked: Checked,
+    capabilities: Capabilities,
+    ledger: Ledger,
+    is_lowered: bool,
 ) -> Mapping[str, Raw]:
     """The members without the billing text for other services, and with limits that the upstream
     accepts: lowered to the model's output limit, and a thinking budget that leaves room for the

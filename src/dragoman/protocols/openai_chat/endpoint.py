@@ -40,7 +40,7 @@ ENDPOINT = Endpoint(
     ),
     capabilities=ChatCapabilities,
     # What llama.cpp calls `n_predict` counts there more than the others.
-    limits=highest_of("max_completion_tokens", "max_tokens", "n_predict"),
+    limits=highest_of("max_completion_tokens", "max_tokens", also=("n_predict",)),
     limited=lowered_to("max_completion_tokens", "max_tokens", also=("n_predict",)),
     names_no_model=frozenset(
         {

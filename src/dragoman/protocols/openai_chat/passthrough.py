@@ -28,7 +28,11 @@ from dragoman.protocols.reading import Names
 
 
 def fitted(
-    members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger, is_lowered: bool
+    members: Mapping[str, Raw],
+    checked: Checked,
+    capabilities: Capabilities,
+    ledger: Ledger,
+    is_lowered: bool,
 ) -> Mapping[str, Raw]:
     """The members with output limits that the upstream's model keeps."""
     names = "max_completion_tokens", "max_tokens", "n_predict"

@@ -3,24 +3,27 @@ are."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Raw, Struct
 
 from dragoman.canonical.envelope import PREFIX
 from dragoman.canonical.options import Capabilities
+from dragoman.protocols.openai_responses.compaction import COMPACTION, TRIGGER
+from dragoman.protocols.openai_responses.repeated_items import GIVEN_BY_TYPE
 from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
-from dragoman.protocols.raw import holds, messages_in
+from dragoman.protocols.raw import holds, text_of
 from dragoman.protocols.system_text import SYSTEM_ROLES
 
-_TRIGGER = b'"compaction_trigger"'
 _SAMPLING = frozenset({"temperature", "top_p"})
 
 
 class _Item(Struct, gc=False):
     type: str | None = None
     role: Literal["user", "assistant", "system", "developer"] | None = None
+    encrypted_content: Raw = Raw()
+    created_by: Raw = Raw()
 
 
 class _Object(Struct, gc=False):
@@ -44,6 +47,21 @@ class Checked(Struct):
     text: dict[str, Any] | None = None
     reasoning: dict[str, Any] | None = None
 
+    @property
+    def items(self) -> Sequence[_Item]:
+        """The items of the input; none if that is a text."""
+        return self.input if isinstance(self.input, list) else ()
+
+
+def may_have_envelopes(checked: Checked) -> bool:
+    """Whether there is encrypted content, which may be in an envelope."""
+    return any(bool(item.encrypted_content) for item in checked.items)
+
+
+def is_given_alone(checked: Checked) -> bool:
+    """Whether items may have members that are for answers alone."""
+    return any(bool(item.created_by) or item.type in GIVEN_BY_TYPE for item in checked.items)
+
 
 def unfit(
     members: Mapping[str, Raw], checked: Checked, capabilities: Capabilities
@@ -51,20 +69,18 @@ def unfit(
     """The names of the members to be written anew for an upstream of these capabilities."""
     names: set[str] = set()
     given = members.get("input")
-    if holds(given, b'"compaction"') and holds(given, PREFIX.encode()):
-        names.update(("input", "instructions"))
-    if not capabilities.of(ResponsesCapabilities).compaction and holds(given, _TRIGGER):
-        names.update(("input", "tool_choice"))
+    for item in checked.items:
+        if item.type == COMPACTION and text_of(item.encrypted_content).startswith(PREFIX):
+            names.update(("input", "instructions"))
+        elif item.type == TRIGGER and not capabilities.of(ResponsesCapabilities).compaction:
+            names.update(("input", "tool_choice"))
     places = capabilities.late_system != "message"
-    looks = places or not capabilities.final_assistant
-    # Of a conversation only what is new is in `checked`.
-    roles = [item.role for item in messages_in(given)] if looks else []
-    if (places and any(role in SYSTEM_ROLES for role in roles)) or (
+    if (places and any(item.role in SYSTEM_ROLES for item in checked.items)) or (
         not capabilities.images and holds(given, b'"input_image"')
     ):
         names.update(("input", "instructions"))
-    if not capabilities.final_assistant and roles[-1:] == ["assistant"]:
-        names.add("input")
+    if not capabilities.final_assistant and checked.items:
+        names.update(("input",) if checked.items[-1].role == "assistant" else ())
     if not capabilities.output_limit:
         names.update({"max_output_tokens"} & members.keys())
     effort = (checked.reasoning or {}).get("effort")

@@ -14,7 +14,12 @@ from dragoman.jsontext import decoder
 from dragoman.protocols.base import Beginning, Passthrough, to_json
 from dragoman.protocols.limits import within
 from dragoman.protocols.media import media_in
-from dragoman.protocols.openai_responses.fitting import Checked, unfit
+from dragoman.protocols.openai_responses.fitting import (
+    Checked,
+    is_given_alone,
+    may_have_envelopes,
+    unfit,
+)
 from dragoman.protocols.openai_responses.matcher import ResponsesMatcher, match_response
 from dragoman.protocols.openai_responses.repeated_items import as_input
 from dragoman.protocols.openai_responses.settings import suits
@@ -113,7 +118,11 @@ def beginning(members: Mapping[str, Raw]) -> Beginning:
 
 
 def fitted(
-    members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger, is_lowered: bool
+    members: Mapping[str, Raw],
+    checked: Checked,
+    capabilities: Capabilities,
+    ledger: Ledger,
+    is_lowered: bool,
 ) -> Mapping[str, Raw]:
     """The members with output limits lowered to those of the upstream's model, and without what the
     service refuses: `background_options` if the answer is not made in the background, and members
@@ -122,7 +131,7 @@ def fitted(
         ledger.add("background_options", LossKind.KNOB, BACKGROUND_DETAIL)
         members = {name: raw for name, raw in members.items() if name != "background_options"}
     given = members.get("input")
-    repeated = as_input(given, ledger)
+    repeated = as_input(given, ledger) if is_given_alone(checked) else given
     if repeated is not None and repeated is not given:
         members = {**members, "input": repeated}
     return within(members, ("max_output_tokens",), capabilities.max_output_tokens, ledger)
@@ -165,6 +174,7 @@ PASSTHROUGH = Passthrough(
     has_media=media_in("input", "input_image", "input_file", "input_audio"),
     suits=suits,
     shape=decoder(Checked),
+    may_have_envelopes=may_have_envelopes,
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
     fitted=fitted,

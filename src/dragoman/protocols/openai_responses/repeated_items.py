@@ -14,17 +14,18 @@ from dragoman.protocols.raw import join_list, join_object, split_list, split_obj
 GIVEN_ALONE: Final = frozenset({"created_by"})
 """Members of items, and of the entries of their `output`, that no request has."""
 GIVEN_BY_TYPE: Final[Mapping[str, frozenset[str]]] = {
-    "custom_tool_call_output": frozenset({"status"})
+    "custom_tool_call_output": frozenset({"status"}),
+    "shell_call_output": frozenset(),
 }
+"""The further ones of items of a type; types that have such members in their `output` are here."""
 
-_SIGNS = (b"created_by", b"custom_tool_call_output")
 _PLAIN = ("", "message")
 
 
 def as_input(given: Raw | None, ledger: Ledger) -> Raw | None:
     """The input of a request without what its items may not have there; all other values keep their
     bytes. The same object if there is nothing of it."""
-    items = split_list(given) if given is not None and _has_sign(given) else None
+    items = split_list(given)
     if items is None:
         return given
     written = [_as_input(item, f"input[{place}]", ledger) for place, item in enumerate(items)]
@@ -37,13 +38,8 @@ def _is_same(one: Raw, other: Raw) -> bool:
     return one is other
 
 
-def _has_sign(raw: Raw) -> bool:
-    text = bytes(raw)
-    return any(sign in text for sign in _SIGNS)
-
-
 def _as_input(item: Raw, path: str, ledger: Ledger) -> Raw:
-    fields = split_object(item) if _has_sign(item) else None
+    fields = split_object(item)
     kind = text_of((fields or {}).get("type"))
     if fields is None or kind in _PLAIN:
         return item

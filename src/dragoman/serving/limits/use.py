@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from operator import add
 
 from msgspec.structs import replace
@@ -15,7 +14,6 @@ from dragoman.limits.estimates import Estimates
 from dragoman.limits.rules import Admitted, Amounts, Counts, Expected, Kind, Rules
 from dragoman.prices.lookup import MOST_COST, Charge, Prices
 from dragoman.prices.rates import FAST, PRIORITY, TIERS, ULTRAFAST
-from dragoman.serving.named_models import models_besides
 from dragoman.serving.routing import Target
 from dragoman.translation import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
@@ -35,9 +33,6 @@ _DEAR_TIERS = (PRIORITY, FAST, ULTRAFAST)
 
 _SEARCHES = 10
 """Web searches of a vendor that are reserved for where a request allows any."""
-
-_MOST_NAMED = 64
-"""Models that a request names besides its own of which prices are looked up."""
 
 _NOTHING = (0,) * len(Kind)
 _UNSEALED = Sealer()
@@ -231,5 +226,5 @@ def _named_besides(request: ClientRequest, target: Target) -> Sequence[str]:
     """The models besides its own that a request names to an upstream of the same protocol: another
     one is not sent them."""
     if any(one.upstream.codec is request.codec for one in (target, *target.fallbacks)):
-        return list(dict.fromkeys(islice(models_besides(request), _MOST_NAMED)))
+        return request.named_models()
     return ()

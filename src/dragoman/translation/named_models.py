@@ -4,10 +4,13 @@ instead or besides."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dragoman.translation import ClientRequest
+from msgspec import Raw
+
+from dragoman import jsontext
+from dragoman.canonical.errors import InvalidRequest
 
 _NAMES_MODELS = re.compile("(?:^|_)models?$", re.IGNORECASE)
 _IN_CAMEL_CASE = re.compile("[a-z]Models?$")
@@ -15,27 +18,48 @@ _HINT = re.compile(rb"model|\\u", re.IGNORECASE)
 """Without it a member's text names none: letters of a name may be escaped."""
 _DEEPEST = 8
 
+MOST_NAMED = 64
+"""Models that a request may name besides its own where that matters."""
 
-def models_besides(request: ClientRequest) -> Iterator[str]:
-    """Each of them, wherever it stands: `fallbacks` and an advisor among `tools`
+
+def models_besides(
+    members: Mapping[str, Raw], unsearched: frozenset[str]
+) -> tuple[str, ...] | None:
+    """Each of them once, wherever it stands: `fallbacks` and an advisor among `tools`
     (beta/message_create_params.py of anthropic), an image generator among `tools`
     (response_create_params.py of openai), `models` and `plugins` (OpenRouter), what clients put
-    into `extra_body`, and `model` in other letters, which some servers read as the same.
+    into `extra_body`, and `model` in other letters, which some servers read as the same. Nothing
+    is looked for in the members `unsearched`. None if there are more than `MOST_NAMED`.
 
     Raises:
         InvalidRequest: a member is not JSON text.
     """
-    unsearched = request.codec.endpoint.names_no_model
-    if unsearched.issuperset(request.members):
-        return
-    for name, raw in request.members.items():
+    if unsearched.issuperset(members):
+        return ()
+    found: dict[str, None] = {}
+    for name in _found(members, unsearched):
+        found[name] = None
+        if len(found) > MOST_NAMED:
+            return None
+    return tuple(found)
+
+
+def _found(members: Mapping[str, Raw], unsearched: frozenset[str]) -> Iterator[str]:
+    for name, raw in members.items():
         if name in unsearched:
             continue
         if _names_models(name) or name == "fallbacks":
-            yield from _named_in(request.member(name))
+            yield from _named_in(_decoded(name, raw))
         elif _HINT.search(raw) is not None:
             # In a tool's schema everything may be called `model`.
-            yield from _within(request.member(name), 2 if name == "tools" else _DEEPEST)
+            yield from _within(_decoded(name, raw), 2 if name == "tools" else _DEEPEST)
+
+
+def _decoded(name: str, raw: Raw) -> Any:
+    try:
+        return jsontext.decode(raw)
+    except jsontext.JsonError:
+        raise InvalidRequest.at(name, "is not valid JSON text") from None
 
 
 def _names_models(name: str) -> bool:
