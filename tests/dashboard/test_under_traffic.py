@@ -17,7 +17,7 @@ from dragoman.config import Account, Admin, Client, OwnPrice, Secret, Storage, T
 from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.testing import RunningGateway, running_gateway
 from tests.dashboard.conftest import KEY, MOST, ODD, SCREENS
-from tests.dashboard.pages import AXE, ask, sign_in
+from tests.dashboard.pages import ask, load_axe, sign_in
 from tests.gateway.clients import PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import KEY as CLIENT
@@ -175,7 +175,7 @@ def test_all_screens_can_be_read(busy: RunningGateway, browser: Browser, width: 
                 page.set_viewport_size({"width": across, "height": WIDTHS[width][1]})
                 if (most := page.evaluate("document.documentElement.scrollWidth")) > across:
                     broken.append((path, f"{most} wide, on {across}"))
-            page.evaluate(AXE.read_text())
+            load_axe(page)
             page.emulate_media(color_scheme="light")
             broken += [(path, one) for one in page.evaluate(FOUND, {})]
             page.emulate_media(color_scheme="dark")  # which differs in its colours alone

@@ -33,8 +33,8 @@ from tests.gateway.administration import TOKEN
 from tests.gateway.conftest import SERVER, config_for
 from tests.gateway.http import call
 
-MOST_LINES = 40_000
-"""Of one turn: a line takes 50 to 200 ns, so these take less than 8 ms."""
+MOST_LINES = 30_000
+"""Of one turn: a line takes 50 to 200 ns, so these take less than 6 ms."""
 MOST_BYTES = 64 * 1024
 CASES = 40
 

@@ -88,6 +88,8 @@ HEADS = {
     "too many headers": (P + b"a: b\r\n" * 300 + b"\r\n", 431),
     "70 KB in one": (P + b"a: " + b"b" * 70_000 + b"\r\n\r\n", 431),
     "70 KB in lines": (P + (b"a: " + b"b" * 1000 + b"\r\n") * 70 + b"\r\n", 431),
+    "a path of 9 KB": (b"GET /" + b"%00" * 3000 + b" HTTP/1.1\r\nhost: x\r\n\r\n", 414),
+    "a query of 9 KB": (b"GET /?" + b"a" * 9000 + b" HTTP/1.1\r\nhost: x\r\n\r\n", 414),
     "a path of 70 KB": (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n", 431),
     "nothing but empty lines": (b"\r\n" * 40_000, 431),
 }  # fmt: skip

@@ -12,6 +12,7 @@ class Problem(Enum):
     MALFORMED = 400, "This is not a valid HTTP/1.1 request."
     PATH = 400, "The path has segments that are a dot or two."
     HEAD_TIMEOUT = 408, "The request's head did not arrive in time."
+    TARGET = 414, "The request's path and query are too long."
     HEAD_TOO_LARGE = 431, "The request's head is too large."
     METHOD = 501, "The method CONNECT is not served here."
     CODING = 501, "The request's transfer coding is not supported; use chunked or none."
