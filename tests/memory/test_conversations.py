@@ -156,6 +156,17 @@ def test_an_earlier_response_that_is_not_there(start: Start, talk: Make) -> None
     assert len(by_id.simulator.requests) == sent
 
 
+def test_an_error_names_the_place_in_what_was_sent(start: Start, talk: Make) -> None:
+    by_id = talk(start())
+    first = by_id.answered("responses/sim-text", input="Hi", store=True)
+    previous = first["id"]
+    error = by_id.ask(
+        "responses/sim-text", input=[{"role": 5}], previous_response_id=previous
+    ).error
+    assert error is not None
+    assert (error.status, "input[0].role" in error.message) == (400, True), error.message
+
+
 def test_what_expired_is_not_there(start: Start, talk: Make) -> None:
     gateway = start(storage="responses_days = 0.00001")
     by_id = talk(gateway)
