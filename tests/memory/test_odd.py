@@ -78,7 +78,7 @@ def test_a_picture_is_kept_as_it_came(start: Start, simulator: RunningSimulator)
         "resp_%F0%9F%98%80",
         "resp_%22;drop",
         "%20",
-        "resp_" + "%41" * 3000,
+        "resp_" + "%41" * 2000,
     ],
 )
 def test_names_that_are_none(start: Start, name: str) -> None:
