@@ -112,7 +112,7 @@ def test_links_of_the_readme_lead_somewhere_from_an_index(built: Built) -> None:
     own = [link for link in links if link.startswith(urls["Source"])]
     for link in own:
         kind, version, path = link.removeprefix(f"{urls['Source']}/").split("/", 2)
-        assert kind == ("raw" if path.endswith(".svg") else "blob")
+        assert kind == ("raw" if path.endswith((".svg", ".png")) else "blob")
         assert version == f"v{dragoman.__version__}"
         assert (ROOT / path.partition("#")[0]).exists()
     assert [link for link in own if link.endswith("/docs/overview.svg")]
