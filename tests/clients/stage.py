@@ -40,12 +40,11 @@ UPSTREAMS: dict[Api, str] = {
 _Case = TypeVar("_Case")
 
 
-def taking_turns(cases: Sequence[_Case]) -> Iterator[tuple[Api, _Case]]:
+def taking_turns(cases: Sequence[_Case]) -> list[tuple[Api, _Case]]:
     """Each case before one kind of upstream, and neighbours before different ones: where a program
     takes seconds, and what is asked does not depend on both."""
     kinds = tuple(UPSTREAMS)
-    for number, case in enumerate(cases):
-        yield kinds[number % len(kinds)], case
+    return [(kinds[number % len(kinds)], case) for number, case in enumerate(cases)]
 
 
 GENERATING = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
