@@ -161,8 +161,12 @@ def test_what_is_no_request_is_named(over: Over) -> None:
 
 
 def test_an_answer_without_a_compaction_is_none(over: Over, upstream: Upstream) -> None:
+    """It was made and paid for, and no account is at fault: it is asked for once more."""
+    gateway = over(KEY)
     body = {"model": "responses/m", "input": HISTORY}
-    assert call(over(KEY).base_url, "POST", COMPACT, body).status == 502
+    assert call(gateway.base_url, "POST", COMPACT, body).status == 502
+    assert upstream.asked() == [KEY, KEY]
+    assert not gateway.app.pool.state("responses-0").cooling
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+NO_SUMMARY = "no_summary"
+"""Code of an answer without the summary of a conversation that was asked for."""
 UNKNOWN_FINISH = "unknown_finish_reason"
 """Code of the fault of an answer that ended for a reason nobody knows."""
 

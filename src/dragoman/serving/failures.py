@@ -20,7 +20,7 @@ from dragoman.accounts.decide.symptoms import (
 )
 from dragoman.accounts.pool import NoAccount
 from dragoman.canonical.errors import Fault, FaultKind
-from dragoman.canonical.finish import UNKNOWN_FINISH
+from dragoman.canonical.finish import NO_SUMMARY, UNKNOWN_FINISH
 from dragoman.canonical.tools import UNUSABLE_ARGUMENTS
 from dragoman.protocols.base import Codec, to_json
 from dragoman.upstream.errors import (
@@ -135,7 +135,7 @@ def refused(codec: Codec, status: int, headers: Mapping[str, str], body: bytes) 
     return Failure(fault, symptom, status, body)
 
 
-_BY_MODEL = frozenset({UNUSABLE_ARGUMENTS, UNKNOWN_FINISH})
+_BY_MODEL = frozenset({UNUSABLE_ARGUMENTS, UNKNOWN_FINISH, NO_SUMMARY})
 """Codes of answers that were made and paid for, and that another account would hardly better."""
 
 

@@ -25,7 +25,7 @@ from dragoman.canonical.events import (
     Opened,
     Sealed,
 )
-from dragoman.canonical.finish import Finish, FinishReason
+from dragoman.canonical.finish import NO_SUMMARY, Finish, FinishReason
 from dragoman.canonical.requests import Turn
 from dragoman.jsontext import decode
 from dragoman.protocols.base import AnswerWriter, Reply, to_json
@@ -96,7 +96,7 @@ def compacted(response: JsonObject, said: bytes) -> JsonObject:
     """
     found = [item for item in response.get("output") or () if item.get("type") == COMPACTION]
     if not found:
-        raise UpstreamError.unreadable("it has no compaction of the conversation")
+        raise UpstreamError(_without("compaction"))
     parts = [part for part in (said[1:-1], to_json(found)[1:-1]) if part]
     return {
         "id": response["id"],
@@ -105,6 +105,11 @@ def compacted(response: JsonObject, said: bytes) -> JsonObject:
         "output": Raw(b"[" + b",".join(parts) + b"]"),
         "usage": response.get("usage"),
     }
+
+
+def _without(what: str) -> Fault:
+    message = f"The upstream's answer is unusable: it has no {what} of the conversation"
+    return Fault(FaultKind.UPSTREAM_FAILED, message, code=NO_SUMMARY)
 
 
 class CompactionWriter(ResponsesWriter):
@@ -141,8 +146,7 @@ class CompactionWriter(ResponsesWriter):
     def _compaction(self) -> bytes:
         summary = "".join([piece for text in self._texts.values() for piece in text]).strip()
         if not summary:
-            problem = "The upstream's answer is unusable: it has no summary of the conversation"
-            return super().write(Failed(Fault(FaultKind.UPSTREAM_FAILED, problem)))
+            return super().write(Failed(_without("summary")))
         envelope = self._sealing.seal(
             Reasoning(parts=(summary,), opaque=Opaque(COMPACTION, "summary"))
         )
