@@ -1,18 +1,34 @@
-"""Collecting the tests makes a million objects, all of which stay."""
+"""How tests are collected, how hard properties are tried, and what is said of skipped tests.
+
+DRAGOMAN_EXAMPLES sets another number of examples of each property.
+"""
 
 from __future__ import annotations
 
 import gc
+import os
 from collections import Counter
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "tests",
+    max_examples=int(os.environ.get("DRAGOMAN_EXAMPLES") or 30),
+    # The same examples where CI is set.
+    derandomize=bool(os.environ.get("CI")),
+    # Times differ from machine to machine and say nothing about correctness.
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("tests")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Have the garbage collector not look for any of them to free, neither meanwhile nor in tests
-    that have it look for cycles."""
+    """Collecting makes a million objects, all of which stay: have the garbage collector look for
+    none of them to free, neither meanwhile nor in tests that have it look for cycles."""
     gc.disable()
     try:
         return (yield)
