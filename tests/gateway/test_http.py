@@ -255,7 +255,11 @@ def test_a_deflate_body_is_read(gateway: RunningGateway, wrapped: bool) -> None:
     assert call(gateway.base_url, "POST", PATHS["chat"], data[:-6], headers).status == 400
 
 
-@pytest.mark.parametrize(("coding", "member"), [("gzip", gzip.compress(b"")), ("deflate", b"\3\0")])
+@pytest.mark.parametrize(
+    ("coding", "member"),
+    [("gzip", gzip.compress(b"")), ("deflate", b"\3\0")],
+    ids=["gzip", "deflate"],
+)
 def test_a_body_of_members_with_nothing_in_them_is_refused(
     gateway: RunningGateway, coding: str, member: bytes
 ) -> None:
