@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -35,15 +35,21 @@ def upstream(_upstream: Upstream) -> Upstream:
 
 @pytest.fixture(scope="module")
 def over(_upstream: Upstream) -> Iterator[Over]:
-    """Starts gateways over the upstream: `over("key-1", "key-2")`."""
+    """Starts gateways over the upstream, which run while the module does:
+    `over("key-1", "key-2")`."""
+    with gateways_over(_upstream) as start:
+        yield start
+
+
+@contextmanager
+def gateways_over(upstream: Upstream) -> Iterator[Over]:
+    """What starts gateways over the upstream, which run while the context lasts."""
     with ExitStack() as stack:
-        started: list[RunningGateway] = []
 
         def start(*keys: str, config: Config | None = None, **settings: Any) -> RunningGateway:
             wanted = {"server": SERVER, "timeouts": TIMEOUTS, "keys": keys, **settings}
-            made = config or config_for(_upstream.url, **wanted)
-            started.append(stack.enter_context(running_gateway(made)))
-            return started[-1]
+            made = config or config_for(upstream.url, **wanted)
+            return stack.enter_context(running_gateway(made))
 
         yield start
 

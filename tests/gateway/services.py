@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -42,6 +43,10 @@ START_S = 90.0
 """Of processes, on a machine that has other work for all of its cores."""
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+needs_files = pytest.mark.skipif(
+    resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 4096,
+    reason="needs 4096 open files: ulimit -n 4096",
+)
 
 
 @dataclass

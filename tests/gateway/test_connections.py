@@ -16,6 +16,7 @@ from dragoman.server.testing import RunningGateway
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, text_of
 from tests.gateway.conftest import Start
 from tests.gateway.http import AUTH, JSON, Answer, Connection, call
+from tests.gateway.services import needs_files
 
 HASTY = Server(head_timeout_s=0.1, shutdown_grace_s=5.0)
 CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n"
@@ -218,6 +219,7 @@ def test_a_client_that_resets(gateway: RunningGateway, simulator: RunningSimulat
     simulator.wait_for(lambda: simulator.requests[0].disconnected)
 
 
+@needs_files
 def test_many_idle_connections(start: Start) -> None:
     gateway = start()
     idle = [Connection(gateway.base_url) for _ in range(500)]

@@ -130,7 +130,7 @@ def test_a_budget_that_is_only_reserved_is_not_told_to_be_spent(
         assert "x-should-retry" not in refused.headers
         assert lines[-1]["limit"] == "key:cost:month"
         held.leave()
-        simulator.wait_for(lambda: told(gateway)["limits"][0]["reserved"] == "0")
+        simulator.wait_for(lambda: told(gateway)["limits"][0]["reserved"] == "0", 30.0)
         assert ask(gateway, api).status == 200
 
 

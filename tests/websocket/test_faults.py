@@ -22,7 +22,7 @@ from dragoman.responses.websocket.session import Session
 from dragoman.server.testing import RunningGateway, running_gateway
 from dragoman.serving import exchange
 from tests.gateway.conftest import SERVER, Start, config_for
-from tests.gateway.services import until
+from tests.gateway.services import needs_files, until
 from tests.websocket.client import (
     BINARY,
     CLOSE,
@@ -490,6 +490,7 @@ def test_a_drain_refuses_handshakes(simulator: RunningSimulator) -> None:
         assert (answer.status, answer.headers["retry-after"]) == (503, "5")
 
 
+@needs_files
 def test_a_thousand_idle_connections(start: Start) -> None:
     """They stand, others are served meanwhile, and nothing is left of them."""
     gateway = start(clients=None)
