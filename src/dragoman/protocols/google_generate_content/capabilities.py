@@ -77,7 +77,7 @@ def completed(capabilities: Capabilities, base_url: str, model: str) -> Capabili
 
 
 def is_vertex(host: str) -> bool:
-    """Whether a host is one of Vertex AI: `aiplatform.googleapis.com`, with the region before it."""
+    """Whether a host is one of Vertex AI, which has a region before its name."""
     first, _, rest = host.partition(".")
     return (first == "aiplatform" or first.endswith("-aiplatform")) and rest.endswith(
         "googleapis.com"

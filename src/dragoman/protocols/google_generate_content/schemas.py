@@ -24,7 +24,9 @@ _READ: Final = frozenset(
 )
 """The members of a JSON schema that are enforced; others are ignored."""
 
-_HARMLESS: Final = frozenset({"$schema", "$comment", "default", "example", "examples", "deprecated"})
+_HARMLESS: Final = frozenset(
+    {"$schema", "$comment", "default", "example", "examples", "deprecated"}
+)
 """Members that constrain nothing."""
 
 _SUBSET: Final = frozenset(

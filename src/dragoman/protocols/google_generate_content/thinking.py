@@ -1,4 +1,4 @@
-"""How much the model thinks: `thinkingConfig`, by the generation of the model (guide "Thinking")."""
+"""How much the model thinks: `thinkingConfig`, by the model's generation (guide "Thinking")."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.protocols.request_settings import RequestSettings
 LEVELS = ("minimal", "low", "medium", "high", "xhigh")
 """The efforts that have a level of their own, from least to most."""
 
-_BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
+BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
 """Thinking budgets, in tokens, for efforts."""
 
 
@@ -99,9 +99,7 @@ def _nearest(effort: str, known: list[str]) -> str:
 # --- budgets ------------------------------------------------------------------------------------
 
 
-def _budget(
-    wish: Thinking, settings: RequestSettings, model: str, limit: int | None
-) -> int | None:
+def _budget(wish: Thinking, settings: RequestSettings, model: str, limit: int | None) -> int | None:
     allowed = budgets_of(model)
     asked = _asked(wish, settings, allowed.most)
     if asked is None or asked < 0:
@@ -140,4 +138,4 @@ def _asked(wish: Thinking, settings: RequestSettings, most: int) -> int | None:
         return -1 if wish.mode == "adaptive" else None
     if wish.effort == "none":
         return 0
-    return _BUDGETS.get(wish.effort, most)
+    return BUDGETS.get(wish.effort, most)
