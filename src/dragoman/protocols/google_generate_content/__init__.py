@@ -1,0 +1,1 @@
+"""Google's generateContent: `POST /v1/models/{model}:generateContent`."""
