@@ -427,9 +427,9 @@ class Counting(Struct, frozen=True, kw_only=True):
     locate: Callable[[str], str] | None = None
     """The path and query at which an upstream counts for a model, given percent-encoded; None:
     `path`."""
-    write_request: Callable[[bytes], bytes]
-    """The body of a request for a count, from that of a request for an answer: all that is part of
-    the prompt, and nothing that the endpoint does not take."""
+    write_request: Callable[[bytes, str], bytes]
+    """The body of a request for a count, from that of a request for an answer of a model: all that
+    is part of the prompt, and nothing that the endpoint does not take."""
     completed: Callable[[Mapping[str, msgspec.Raw]], Mapping[str, msgspec.Raw]] = lambda members: (
         members
     )
