@@ -107,6 +107,7 @@ class ToolCall(Shape):
     type: Literal["function", "custom"] | None = None
     function: CalledFunction | None = None
     custom: CalledCustom | None = None
+    extra_content: Any = None
     index: Any = None
     """Left over from a stream that a client accumulated."""
 
