@@ -170,7 +170,8 @@ class ContentReader(Struct, eq=False):
             else:
                 _say(_READERS[kind](self, part, at), said, is_signed=own is not None)
                 if own is not None:
-                    opaque = replace(own, anchor="previous")
+                    # On an empty text it stands by itself.
+                    opaque = replace(own, anchor="previous") if kind != "text" or part.text else own
                     said.append(Reasoning(opaque=opaque, path=f"{at}.thoughtSignature"))
         return start
 

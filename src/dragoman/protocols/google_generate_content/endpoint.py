@@ -130,15 +130,6 @@ def read_count(body: bytes) -> int | None:
     return token_count((object_of(body) or {}).get("totalTokens"))
 
 
-def choices(members: Mapping[str, Raw]) -> int:
-    """The number of candidates that a client asks for."""
-    raw = inner(members, _CONFIG, "candidateCount")
-    count = whole(raw)
-    if count is None and (digits := text_of(raw)).isdecimal():
-        count = int(digits)
-    return max(1, count or 1)
-
-
 _TRACED = {
     "maxOutputTokens": "max_tokens",
     "temperature": "temperature",
@@ -174,6 +165,7 @@ ENDPOINT = Endpoint(
     key_headers=(b"x-goog-api-key",),
     key_parameter="key",
     sign=b"x-goog-api-key",
+    binds_reasoning=True,
     counting=Counting(
         path=f"/models:{wire.COUNT}",
         locate=lambda model: f"/models/{model}:{wire.COUNT}",

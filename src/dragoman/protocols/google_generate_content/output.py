@@ -55,6 +55,10 @@ class Chunks(Struct, eq=False):
         """A part that is whole."""
         return _BEFORE + escape(to_json(part)) + self._tail
 
+    def sign(self, signature: str) -> bool:
+        """Whether the last part was signed: never, it was sent."""
+        return False
+
     def text_with_logprobs(self, text: str, logprobs: JsonObject) -> bytes:
         """More text, with the log probabilities of its tokens."""
         more = b',"logprobsResult":' + to_json(logprobs)
@@ -116,6 +120,14 @@ class Whole(Struct, eq=False):
         self._join()
         self._parts.append(part)
         return b""
+
+    def sign(self, signature: str) -> bool:
+        """Sign the last part. Whether there is one without a signature."""
+        self._join()
+        if not self._parts or "thoughtSignature" in self._parts[-1]:
+            return False
+        self._parts[-1]["thoughtSignature"] = signature
+        return True
 
     def text_with_logprobs(self, text: str, logprobs: JsonObject) -> bytes:
         """More text, with the log probabilities of its tokens."""

@@ -362,10 +362,7 @@ class GoogleWriter:
         if opaque is None:
             return b""
         if opaque.origin == wire.NAME:
-            self._signatures.own = opaque.data
-            if opaque.anchor:
-                return b""
-            return self._part({"text": "", "thought": True, **self._signatures.taken()}, "sign")
+            return self._sign(opaque, bool(text or self._parts))
         if not self._readable:
             self._lose("reasoning", "reasoning is not shown")
             return b""
@@ -373,6 +370,17 @@ class GoogleWriter:
         sealed = self._sealer.seal(replace(block, parts=parts, opaque=opaque))
         self._signatures.envelopes.append(sealed)
         return b""
+
+    def _sign(self, opaque: Opaque, has_text: bool) -> bytes:
+        """Put the vendor's own signature where it stood: on the part that follows, on the one
+        before, on the thought that ends here, or on a part of its own."""
+        on_last = opaque.anchor == "previous" or (has_text and self._shows_reasoning)
+        if on_last and self._held is None and self._out.sign(opaque.data):
+            return b""
+        self._signatures.own = opaque.data
+        if opaque.anchor or not has_text:
+            return b""
+        return self._part({"text": "", "thought": True, **self._signatures.taken()}, "sign")
 
     def _lose(self, path: str, detail: str) -> None:
         self._ledger.add(path, LossKind.KNOB, detail)
