@@ -447,6 +447,13 @@ def test_errors_are_told_in_its_words(gateway: RunningGateway) -> None:
     assert "trouble" in elsewhere.json
 
 
+def test_errors_of_arrays_are_arrays(gateway: RunningGateway) -> None:
+    path = "/p1/models/nobody:pieces"
+    answer = call(gateway.base_url, "POST", path, human(), {"x-parley-key": KEY}, key=None)
+    assert answer.status == 404
+    assert [one["trouble"]["kind"] for one in answer.json] == ["unknown"]
+
+
 def test_what_is_lost_is_told(gateway: RunningGateway) -> None:
     body = {**human(), "unheard": 1}
     answer = ask_parley(gateway, "chat%2Fsim-text", body)
