@@ -15,13 +15,18 @@ from dragoman.protocols.base import Codec
 ROOT = Path(dragoman.__file__).parent
 
 
+LISTS = {codec.endpoint.models.path for codec in CODECS.values()}
+"""Paths of lists of models: no mark of a protocol whose answers are below one."""
+
+
 def names_of(codec: Codec) -> Iterator[str]:
     """Patterns of what only one protocol has: its name and its vendor's, its paths, its headers,
     and the members by which the rest of the gateway might know it."""
     endpoint, passthrough = codec.endpoint, codec.passthrough
     yield codec.name
     yield rf"(\b|_){codec.name.partition('_')[0]}(\b|_)"
-    yield rf"{endpoint.path}\b"
+    if endpoint.path not in LISTS:
+        yield rf"{endpoint.path}\b"
     headers = *endpoint.key_headers, *endpoint.cloud_key_headers, endpoint.sign
     yield from (rf"\b{header.decode()}\b" for header in headers if header)
     yield from (rf"\b{header}\b" for header in endpoint.forwarded)

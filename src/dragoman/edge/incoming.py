@@ -348,10 +348,10 @@ class IncomingRequest:
     async def fail(self, fault: Fault, headers: Headers | None = None) -> None:
         """Answer with an error in the client's own shape."""
         status, body, own = rendered(self.codec, fault, self.request_id, self.options)
-        form = None if self.operation is None else self.operation.form
-        if form is not None:
+        asked = self.operation
+        if asked is not None and asked.stream and asked.form is not None:
             # What asks for a stream in another form reads its errors in that form, too.
-            framing = form.framing()
+            framing = asked.form.framing()
             body = framing.write(encode(body)) + framing.end()
         await self.reply(status, body, [*own, *(headers or ())])
 

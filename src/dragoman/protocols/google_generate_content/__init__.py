@@ -14,7 +14,6 @@ from dragoman.protocols.google_generate_content.errors import (
 from dragoman.protocols.google_generate_content.passthrough import PASSTHROUGH
 from dragoman.protocols.google_generate_content.request_reader import read_request
 from dragoman.protocols.google_generate_content.request_writer import taken_stops, write_request
-from dragoman.protocols.google_generate_content.settings import GoogleOptions
 from dragoman.protocols.google_generate_content.stream_reader import GoogleReader, read_response
 from dragoman.protocols.google_generate_content.stream_writer import KEEPALIVE, GoogleWriter
 
@@ -35,7 +34,6 @@ CODEC = Codec(
         keepalive=KEEPALIVE,
         tool_name_limit=wire.NAME_LIMIT,
         taken_stops=taken_stops,
-        options=GoogleOptions,
     ),
     passthrough=PASSTHROUGH,
 )

@@ -12,7 +12,6 @@ from dragoman.protocols.base import OFFICIAL, AnswerNames, Rendered, to_json
 from dragoman.protocols.error_body import is_readable
 from dragoman.protocols.faults import FIXED_STATUS
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.google_generate_content.settings import GoogleOptions
 from dragoman.protocols.overflow import sizes_in
 from dragoman.protocols.retrying import worded_for_stream
 from dragoman.sse import encode
@@ -58,10 +57,6 @@ that is used up, if the violation says so."""
 def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> Rendered:
     """The status and body of a fault."""
     status = _status_of(fault)
-    if fault.kind is FaultKind.UNAUTHENTICATED and options.of(GoogleOptions).bad_key_status_400:
-        error = _error_object(fault, 400, _ARGUMENT, request_id)
-        error["details"].insert(0, _info("API_KEY_INVALID"))
-        return Rendered(400, {"error": error})
     word = _SHOWN[fault.kind][1]
     if fault.limited == "budget" and options.budget_status is not None:
         status = options.budget_status

@@ -19,7 +19,6 @@ from dragoman.protocols.google_generate_content.history import (
     without_reasoning,
 )
 from dragoman.protocols.google_generate_content.matcher import GoogleMatcher, match_response
-from dragoman.protocols.google_generate_content.request_writer import named
 from dragoman.protocols.google_generate_content.spelling import both, check_once, inner, member
 from dragoman.protocols.limits import whole
 from dragoman.protocols.raw import split_object
@@ -27,8 +26,10 @@ from dragoman.protocols.reading import Names
 
 
 def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabilities) -> bytes:
-    """The client's body with the model replaced."""
-    return to_json({**members, "model": named(model)})
+    """The client's body, with the model replaced if it has one: the path names it."""
+    if "model" in members:
+        members = {**members, "model": Raw(to_json(f"models/{model}"))}
+    return to_json(members)
 
 
 def choices(members: Mapping[str, Raw]) -> int:

@@ -27,9 +27,8 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
     """The body of a request for an answer. What it cannot carry is in the ledger."""
     own = outbound.capabilities.of(GoogleCapabilities)
     settings = RequestSettings(request, outbound)
-    body: JsonObject = {"model": named(outbound.model)}
     conversation = write_conversation(request, outbound)
-    body["contents"] = conversation.contents
+    body: JsonObject = {"contents": conversation.contents}
     if conversation.system:
         body["systemInstruction"] = {"parts": conversation.system}
     if request.tools or request.tool_choice is not None:
@@ -48,11 +47,6 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
         if not extra.of_search or not searches:
             outbound.ledger.add(extra.path, extra.kind, extra.detail, extra.code)
     return body
-
-
-def named(model: str) -> str:
-    """The resource name of a model."""
-    return model if "/" in model else f"models/{model}"
 
 
 def taken_stops(stops: Sequence[str]) -> tuple[str, ...]:

@@ -471,13 +471,17 @@ def _arguments(args: Raw) -> str:
     text = bytes(args).strip()
     if text in (b"", b"null"):
         return "{}"
-    if text.startswith(b'"') or b"\n" in text:
+    if text.startswith(b'"') or any(space in text for space in _SPACES):
         try:
             value = decode(text)
         except JsonError:
             return text.decode(errors="replace")
         return value if type(value) is str else to_json_text(value)
     return text.decode(errors="replace")
+
+
+_SPACES = (b"\n", b'": ', b", ")
+"""What JSON on one line has not between its values."""
 
 
 def _logprobs(result: JsonObject | None) -> tuple[Any, ...] | None:
