@@ -60,7 +60,6 @@ REASONS = {
     "config/starting.py": "well-known services, and what each speaks",
     "demo.py": "the demo shows three models, each on the simulator's upstream of one protocol",
     "server/app.py": "the CORS headers that browsers were promised, letter by letter",
-    "server/front_page.py": "the list of models, which all protocols have on one path",
     "server/testing.py": "the base URL as SDKs of OpenAI want it",
     "server/services.py": "the route under which a response made in the background is logged",
     "observability/traces/conventions.py": "hosts of services, and the conventions' names",
