@@ -150,6 +150,12 @@ def test_own_signatures_pass_unchanged() -> None:
     assert forwarded(body) == (body, [])
 
 
+def test_neighbouring_contents_of_the_model_are_one_turn() -> None:
+    contents = history(thoughtSignature="c2ln")
+    contents.insert(2, {"role": "model", "parts": [{"functionCall": {"name": "g"}}]})
+    assert forwarded({"contents": contents})[0]["contents"] == contents
+
+
 SEALED = {"camel": "thoughtSignature", "snake": "thought_signature"}
 
 

@@ -46,6 +46,16 @@ class GoogleCapabilities(Struct, frozen=True, kw_only=True):
         return CURRENT if self.google_generation is None else self.google_generation
 
     @property
+    def takes_call_ids(self) -> bool:
+        """Whether calls and results have identifiers."""
+        return not self.google_cloud if self.google_call_ids is None else self.google_call_ids
+
+    @property
+    def takes_file_urls(self) -> bool:
+        """Whether files may be given by http(s) addresses."""
+        return bool(self.google_cloud if self.google_file_urls is None else self.google_file_urls)
+
+    @property
     def thinks(self) -> bool:
         """Whether the model can be asked to think."""
         return self.generation >= 2.5
@@ -63,13 +73,8 @@ def completed(capabilities: Capabilities, base_url: str, model: str) -> Capabili
     values: dict[str, Any] = {}
     if own.google_generation is None:
         values["google_generation"] = generation_of(model)
-    is_cloud = own.google_cloud
-    if is_cloud is None:
-        is_cloud = values["google_cloud"] = is_vertex(host_of(base_url))
-    if own.google_call_ids is None:
-        values["google_call_ids"] = not is_cloud
-    if own.google_file_urls is None:
-        values["google_file_urls"] = is_cloud
+    if own.google_cloud is None:
+        values["google_cloud"] = is_vertex(host_of(base_url))
     if values:
         own = replace(own, **values)
         capabilities = replace(capabilities, own={**capabilities.own, GoogleCapabilities: own})

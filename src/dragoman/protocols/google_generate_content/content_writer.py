@@ -152,7 +152,7 @@ class PartWriter:
         self._tool_of[block.id] = name
         self._unmarked(block)
         call: JsonObject = {"name": name, "args": input_of(block, self._outbound)}
-        if self._own.google_call_ids:
+        if self._own.takes_call_ids:
             call["id"] = block.id
         return {"functionCall": call}
 
@@ -174,7 +174,7 @@ class PartWriter:
             "name": name,
             "response": {"error" if failed else "output": separator.join(texts)},
         }
-        if self._own.google_call_ids:
+        if self._own.takes_call_ids:
             result["id"] = block.call_id
         if media and self._own.is_signed:
             result["parts"] = media
@@ -305,7 +305,7 @@ class PartWriter:
         if isinstance(source, Base64):
             return (_inline(media_type or source.media_type.lower(), source.data),)
         if isinstance(source, Url):
-            if not self._own.google_file_urls:
+            if not self._own.takes_file_urls:
                 return self._cannot(block, "an address that the upstream would have to fetch")
             uri = source.url
         elif source.vendor == wire.VENDOR:

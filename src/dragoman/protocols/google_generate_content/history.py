@@ -113,21 +113,28 @@ def _is_nothing(part: Mapping[str, Raw]) -> bool:
 
 def with_placeholders(members: Members, ledger: Ledger, detail: str) -> Members:
     """The members with the placeholder of a signature on the first call of each of the model's
-    turns, if that has none."""
+    turns, if that has none. Neighbouring contents of the model are one turn."""
     raw = members.get("contents")
     if raw is None or not any(name.encode() in bytes(raw) for name in _CALLS):
         return members
     after: list[Raw] = []
     first = ""
+    calls = False
+    """Whether the turn has had a call."""
     for number, content in enumerate(split_list(raw) or ()):
         fields = split_object(content) or {}
         parts = split_list(fields.get("parts")) or []
-        place = _unsigned_call(parts) if text_of(fields.get("role")) == "model" else None
-        if place is None:
+        place = None
+        if text_of(fields.get("role")) != "model":
+            calls = False
+        elif not calls:
+            place = _first_call(parts)
+            calls = place is not None
+        inside = {} if place is None else split_object(parts[place]) or {}
+        if place is None or any(name in inside for name in _NAMES):
             after.append(content)
             continue
         first = first or f"contents[{number}].parts[{place}]"
-        inside = split_object(parts[place]) or {}
         parts[place] = join_object({**inside, _SIGNATURE: Raw(to_json(wire.DUMMY))})
         after.append(join_object({**fields, "parts": join_list(parts)}))
     if not first:
@@ -136,12 +143,12 @@ def with_placeholders(members: Members, ledger: Ledger, detail: str) -> Members:
     return {**members, "contents": join_list(after)}
 
 
-def _unsigned_call(parts: list[Raw]) -> int | None:
-    """Where the first call among the parts is, if it has no signature."""
+def _first_call(parts: list[Raw]) -> int | None:
+    """Where the first call among the parts is."""
     for place, part in enumerate(parts):
         fields = split_object(part) or {}
         if any(name in fields for name in _CALLS):
-            return None if any(name in fields for name in _NAMES) else place
+            return place
     return None
 
 
