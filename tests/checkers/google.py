@@ -12,6 +12,10 @@ _DATA = (
     *("text", "inlineData", "fileData", "functionCall", "functionResponse"),
     *("executableCode", "codeExecutionResult", "toolCall", "toolResponse", "audioTranscription"),
 )
+_COUNTS = (
+    *("promptTokenCount", "toolUsePromptTokenCount"),
+    *("candidatesTokenCount", "thoughtsTokenCount"),
+)
 _CLEAN = ("STOP", "MAX_TOKENS")
 
 
@@ -103,7 +107,5 @@ def _check_part(part: JsonObject, verdict: Verdict) -> None:
 
 
 def _check_usage(usage: JsonObject) -> None:
-    names = ("promptTokenCount", "toolUsePromptTokenCount")
-    names = (*names, "candidatesTokenCount", "thoughtsTokenCount")
-    parts = sum(count(usage.get(name, 0)) for name in names)
+    parts = sum(count(usage.get(name, 0)) for name in _COUNTS)
     assert count(usage["totalTokenCount"]) == parts, f"counts that add up: {usage}"

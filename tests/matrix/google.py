@@ -55,10 +55,10 @@ def ask_google(
         last = contents[-1].parts
         chunks = [_dumped(chunk) for chunk in chat.send_message_stream(last)]
         kept = chat.get_history(curated=True)
-        answer = fold_chunks(chunks)
-        if "candidates" in answer:
+        folded = fold_chunks(chunks)
+        if "candidates" in folded:
             assert len(kept) > len(contents), "the SDK forgot the turn"
-        return answer
+        return folded
 
 
 def _dumped(answer: Any) -> Any:

@@ -55,10 +55,10 @@ HEAD = """# The sixteen pairs
 Written by `python -m tools.pages.matrix` from the tables that the tests in `tests/matrix` run on; a
 test keeps this page up to date. Each cell is a real client on a real gateway on the simulated
 upstream, over sockets, full and streaming, judged by openai-python, openai-node, anthropic-python,
-@anthropic-ai/sdk, google-genai and @google/genai with their stream and parse helpers and chats. Columns are
-client→upstream: C is Chat Completions, M Messages, R Responses, G Google's generateContent, and W Responses
-over WebSocket, where the SDKs for Python judge streams. Where one side is Google's alone, each
-way to ask has one of the two languages' SDKs.
+@anthropic-ai/sdk, google-genai and @google/genai with their stream and parse helpers and chats.
+Columns are client→upstream: C is Chat Completions, M Messages, R Responses, G Google's
+generateContent, and W Responses over WebSocket, where the SDKs for Python judge streams. Where one
+side is Google's alone, each way to ask has one of the two languages' SDKs.
 
 ✓ passes in all of these. A number is a note below: what that protocol has no way to say, and what
 the test shows to happen instead.
