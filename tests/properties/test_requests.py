@@ -24,6 +24,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.errors import InvalidRequest, Refused
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.requests import CustomTool, FunctionTool, Request
+from dragoman.protocols.google_generate_content.conversation import UNSIGNED
 from tests.library import translate_request
 from tests.losses.requests import CHAT, GOOGLE, MESSAGES, RESPONSES, cases
 from tests.properties import strategies as own
@@ -55,13 +56,14 @@ def bare(value: Any) -> Any:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @given(request=own.requests())
 def test_a_request_survives_its_own_protocol(protocol: str, request: Request) -> None:
-    """What a protocol can carry is read back as it was written, without any loss."""
+    """What a protocol can carry is read back as it was written, without any loss. A placeholder
+    for a signature is none."""
     carried = read_request(protocol, write_request(protocol, request))
     ledger = Ledger()
 
     again = read_request(protocol, write_request(protocol, carried, ledger))
 
-    assert list(ledger) == []
+    assert [loss for loss in ledger if loss.detail != UNSIGNED] == []
     assert bare(again) == bare(carried)
 
 

@@ -620,6 +620,8 @@ class Translate(Struct, frozen=True, kw_only=True):
     """The bytes to write in a stream during silence."""
     tool_name_limit: int
     """Longest tool name the protocol allows."""
+    tool_names_lettered: bool = False
+    """Whether tool names must begin with a letter or an underscore."""
     renamed_properties: Callable[[FunctionTool], dict[str, str]] = lambda tool: {}
     """The properties of a tool's arguments whose names the services refuse, with legal ones."""
     namespaces: bool = False

@@ -108,12 +108,8 @@ KNOWN: Final = (
     ),
     Known(
         protocol=GOOGLE,
-        capabilities={
-            "efforts": ("minimal", "low", "medium", "high"),
-            "final_assistant": False,
-        },
-        source="Google's guide to thinking has these levels; a conversation that ends with the"
-        " model's own words is refused by some of its models",
+        capabilities={"efforts": ("minimal", "low", "medium", "high")},
+        source="Google's guide to thinking has these levels",
     ),
     Known(
         protocol=GOOGLE,

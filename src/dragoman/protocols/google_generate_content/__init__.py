@@ -33,6 +33,7 @@ CODEC = Codec(
         answer_names=answer_names,
         keepalive=KEEPALIVE,
         tool_name_limit=wire.NAME_LIMIT,
+        tool_names_lettered=True,
         taken_stops=taken_stops,
     ),
     passthrough=PASSTHROUGH,

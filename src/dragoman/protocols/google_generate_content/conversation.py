@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.losses import LossKind
+from dragoman.canonical.options import Capabilities
 from dragoman.canonical.pairing import pair_tools, report_silence
 from dragoman.canonical.requests import Request
 from dragoman.protocols.base import Outbound
@@ -71,10 +72,16 @@ def write_conversation(request: Request, outbound: Outbound) -> Conversation:
     if contents[0]["role"] == "model":
         ledger.add(paths[0], LossKind.REPAIRED, "a user message was put before the first turn")
         contents.insert(0, {"role": "user", "parts": [{"text": _OPENING}]})
-    if contents[-1]["role"] == "model" and not outbound.capabilities.final_assistant:
+    if contents[-1]["role"] == "model" and not ends_with_model(outbound.capabilities):
         ledger.add(paths[-1], LossKind.REPAIRED, GOES_ON)
         contents.append({"role": "user", "parts": [{"text": GO_ON}]})
     return Conversation(system, contents)
+
+
+def ends_with_model(capabilities: Capabilities) -> bool:
+    """Whether the upstream takes a conversation that ends with the model's words: some models
+    refuse it, so only where that is set."""
+    return capabilities.final_assistant and "final_assistant" in capabilities.given
 
 
 def _taking_no_late_system(outbound: Outbound) -> Outbound:

@@ -12,7 +12,7 @@ from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.base import to_json
 from dragoman.protocols.google_generate_content.capabilities import GoogleCapabilities
-from dragoman.protocols.google_generate_content.conversation import UNSIGNED
+from dragoman.protocols.google_generate_content.conversation import UNSIGNED, ends_with_model
 from dragoman.protocols.google_generate_content.history import with_placeholders
 from dragoman.protocols.google_generate_content.spelling import inner, member, with_inner
 from dragoman.protocols.google_generate_content.thinking import BUDGETS
@@ -45,7 +45,7 @@ def unfit(
         holds(contents, b'"inlineData"') or holds(contents, b'"inline_data"')
     ):
         names.update(_CONVERSATION)
-    if not capabilities.final_assistant and _ends_with_model(contents):
+    if not ends_with_model(capabilities) and _ends_with_model(contents):
         names.update(_CONVERSATION)
     own = capabilities.of(GoogleCapabilities)
     if not own.google_json_schema and (

@@ -67,6 +67,7 @@ from dragoman.protocols.google_generate_content.grounding import (
     sources_of,
 )
 from dragoman.protocols.google_generate_content.usage_reader import (
+    COUNTS,
     merge_usage,
     read_usage,
     tier_of,
@@ -408,13 +409,13 @@ class GoogleReader:
     # --- the end --------------------------------------------------------------------------------
 
     def _metered(self) -> list[Event]:
-        if not self._usage:
+        if COUNTS.isdisjoint(self._usage):
             return []
         searches = None
         if self._grounding and self._inbound.counts_searches:
             searches = len(queries_of(self._grounding))
         usage = read_usage(self._usage, searches=searches)
-        return [Metered(usage, tier_of(self._usage))] if usage.total else []
+        return [Metered(usage, tier_of(self._usage))]
 
     def _end(self) -> list[Event]:
         """The events of the end.

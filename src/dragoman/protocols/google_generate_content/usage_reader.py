@@ -14,6 +14,15 @@ _TIERS = {"ON_DEMAND_PRIORITY": "priority", "ON_DEMAND_FLEX": "flex"}
 """Traffic types of Vertex AI with a price of their own."""
 
 
+COUNTS = frozenset(
+    {
+        *("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount"),
+        *("responseTokenCount", "thoughtsTokenCount", "totalTokenCount"),
+    }
+)
+"""The counts of which there is one at least where usage is reported."""
+
+
 def merge_usage(known: JsonObject, update: JsonObject | None) -> None:
     """Update `known` with the counts of a later chunk: they are those of the answer so far."""
     for name, value in (update or {}).items():
