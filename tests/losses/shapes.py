@@ -10,6 +10,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from functools import cache
 from typing import (
     IO,
@@ -108,6 +109,8 @@ _UPLOADS = (IO, os.PathLike, bytes)
 def shape_of(hint: Any) -> Shape:
     """The shape of a type annotation."""
     members = tuple(_members(hint))
+    if not members and bytes in (hint, *get_args(hint)):
+        return Scalar("str")  # base64 in JSON
     if not members:
         raise TypeError(f"no JSON shape for {hint!r}")
     return members[0] if len(members) == 1 else Choice(members)
@@ -159,6 +162,8 @@ def _single(hint: Any) -> Shape:
         return Record(hint)
     if hint is list:
         return Many(Scalar("any"))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return Words(tuple(one.value for one in hint if not one.value.endswith("UNSPECIFIED")))
     raise TypeError(f"no JSON shape for {hint!r}")
 
 

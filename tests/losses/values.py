@@ -170,6 +170,20 @@ _BY_FIELD: dict[str, tuple[Sample, ...]] = {
     "AnnotationURLCitation.end_index": (Sample(3, None, (4,)),),
     "AnnotationURLCitation.url": _URLS,
     "InlineSkillSourceParam.data": _BASE64,
+    "Blob.data": _BASE64,
+    "FunctionResponseBlob.data": _BASE64,
+    "Blob.mimeType": (Sample("image/png", None, ("image/webp",)),),
+    "FunctionResponseBlob.mimeType": (Sample("image/png", None, ("image/webp",)),),
+    "FunctionCall.args": (Sample({}, None, ({"b": 1},)), Sample({"a": NEEDLE})),
+    "FunctionResponse.response": (
+        Sample({"output": FILLER}, None, ({"output": "other"},)),
+        Sample({"output": NEEDLE}),
+    ),
+    "FunctionDeclaration.parametersJsonSchema": _SCHEMAS,
+    "FunctionDeclaration.responseJsonSchema": _SCHEMAS,
+    "FunctionDeclaration.name": (Sample(FILLER, None, ("other",)), Sample(NEEDLE)),
+    "Part.thoughtSignature": (Sample("c2ln", None, ("b3Ro",)),),
+    "Content.role": (Sample("user", None, ("model",)),),
     **{
         f"{prefix}Base64{kind}.data": _BASE64
         for prefix in ("", "Beta")
@@ -200,6 +214,16 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     },
     "ChoiceDeltaToolCallFunction": {"name": FILLER, "arguments": "{}"},
     "ChoiceDeltaFunctionCall": {"name": FILLER, "arguments": "{}"},
+    "Part": {"text": FILLER},
+    "Content": {"parts": [{"text": FILLER}]},
+    "Blob": {"mimeType": "image/png", "data": "ZmlsbGVy"},
+    "FunctionResponseBlob": {"mimeType": "image/png", "data": "ZmlsbGVy"},
+    "FileData": {"fileUri": "https://example.com/filler.png", "mimeType": "image/png"},
+    "FunctionResponseFileData": {"fileUri": "https://example.com/a.png", "mimeType": "image/png"},
+    "FunctionCall": {"name": FILLER},
+    "FunctionResponse": {"name": FILLER, "response": {"output": FILLER}},
+    "FunctionDeclaration": {"name": FILLER},
+    "SafetySetting": {"category": "HARM_CATEGORY_HARASSMENT", "threshold": "OFF"},
 }
 """Optional fields without which a record says nothing, or is refused by its own vendor."""
 
@@ -218,4 +242,12 @@ _EITHER = (
     frozenset({"file_data", "file_id", "file_url"}),
     frozenset({"image_url", "file_id"}),
     frozenset({"tool_calls", "function_call"}),
+    frozenset({"parameters", "parametersJsonSchema"}),
+    frozenset(
+        {
+            *("text", "inlineData", "fileData", "functionCall", "functionResponse"),
+            *("executableCode", "codeExecutionResult", "toolCall", "toolResponse"),
+            "audioTranscription",
+        }
+    ),
 )

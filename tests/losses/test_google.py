@@ -1,0 +1,37 @@
+"""No field of a Google client's request vanishes without a word: proved from the SDK's types."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from tests.losses.excused import excuse
+from tests.losses.google import EXCUSED, google_cases
+from tests.losses.requests import PROTOCOLS
+from tests.losses.verdict import Verdict, judge
+
+
+@cache
+def silent(upstream: str) -> tuple[tuple[str, str], ...]:
+    """Id and label of each case whose value is lost and not told of."""
+    return tuple(
+        (case.id, case.probe.label)
+        for case in google_cases()
+        if judge(case, upstream) is Verdict.SILENT
+    )
+
+
+@pytest.mark.parametrize("upstream", PROTOCOLS)
+def test_every_field_arrives_or_is_reported(upstream: str) -> None:
+    assert [name for name, label in silent(upstream) if excuse(label, EXCUSED) is None] == []
+
+
+def test_the_walk_reaches_the_types() -> None:
+    """So that a change of the SDK cannot silently empty the walk."""
+    assert len(google_cases()) > 500
+
+
+def test_every_excuse_is_needed() -> None:
+    needed = {excuse(label, EXCUSED) for one in PROTOCOLS for _, label in silent(one)}
+    assert [pattern for pattern in EXCUSED if pattern not in needed] == []
