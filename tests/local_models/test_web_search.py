@@ -13,14 +13,14 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import ToolCall
-from dragoman.config import Client, Search, Secret
+from dragoman.config import Client, Config, Search, Secret
 from dragoman.config.limits import Limit
 from dragoman.protocols.settings import make_capabilities, make_options
 from dragoman.server.testing import RunningGateway
 from dragoman.serving.searches import SearchEngine
 from dragoman.translation.searching import Query
 from dragoman.upstream.client import UpstreamClient
-from tests.faults.conftest import SERVER, TIMEOUTS, gateways_over
+from tests.faults.conftest import SERVER, TIMEOUTS, Over, gateways_over
 from tests.faults.upstream import Upstream, answer, api_of, is_streamed
 from tests.gateway.clients import PATHS, body, completed, stream_error, streamed_text, text_of
 from tests.gateway.conftest import config_for
@@ -31,7 +31,7 @@ from tests.tables.cells import CHAT, MESSAGES, RESPONSES, chat_answer, messages_
 from tests.tables.upstreams import STREAMS
 from tests.upstream.servers import Call
 
-KEY, ENGINE = "key-of-a-model", "key-of-the-engine"
+KEY, SPARE, ENGINE = "key-of-a-model", "another-key-of-it", "key-of-the-engine"
 PAGE = "https://news.example.org/kyoto"
 OTHER = "https://other.example.com/"
 SAID = f"It rains, says {PAGE} today."
@@ -58,11 +58,10 @@ FOUND = {
 LIMITED = "key-of-a-client-with-little-left"
 
 
-@pytest.fixture(scope="module")
-def searching(_upstream: Upstream) -> Iterator[RunningGateway]:
-    config = config_for(_upstream.url, keys=(KEY,), server=SERVER, timeouts=TIMEOUTS)
+def configured(url: str, *keys: str) -> Config:
+    config = config_for(url, keys=keys, server=SERVER, timeouts=TIMEOUTS)
     blind = make_capabilities(web_search=False)
-    made = replace(
+    return replace(
         config,
         upstreams=tuple(replace(one, capabilities=blind) for one in config.upstreams),
         clients=(
@@ -70,10 +69,14 @@ def searching(_upstream: Upstream) -> Iterator[RunningGateway]:
             Client(name="limited", key=Secret(LIMITED), limits=(LIMIT,)),
         ),
         options=make_options(hosted_tools="search"),
-        search=Search(engine="searxng", url=f"{_upstream.url}/search", key=Secret(ENGINE)),
+        search=Search(engine="searxng", url=f"{url}/search", key=Secret(ENGINE)),
     )
+
+
+@pytest.fixture(scope="module")
+def searching(_upstream: Upstream) -> Iterator[RunningGateway]:
     with gateways_over(_upstream) as start:
-        yield start(config=made)
+        yield start(config=configured(_upstream.url, KEY))
 
 
 class Model:
@@ -87,9 +90,9 @@ class Model:
         self.found: Any = FOUND
         self.queries: list[str] = []
         self.finish = ""
-        upstream.behaviours.update({KEY: self._answer, ENGINE: self._search})
+        upstream.behaviours.update({KEY: self.answer, ENGINE: self.search})
 
-    async def _answer(self, call: Call) -> None:
+    async def answer(self, call: Call) -> None:
         api = api_of(call)
         self.asked.append(json.loads(call.body))
         names = self.calls.pop(0) if self.calls else ()
@@ -102,7 +105,7 @@ class Model:
         else:
             await call.send(answer(json.dumps(made).encode()))
 
-    async def _search(self, call: Call) -> None:
+    async def search(self, call: Call) -> None:
         self.queries += parse_qs(urlsplit(call.target).query)["q"]
         status = 200 if self.found is not None else 500
         await call.send(answer(json.dumps(self.found).encode(), status))
@@ -341,11 +344,33 @@ def test_an_upstream_that_fails_after_the_search_ends_the_stream(
         if model.asked:
             await call.send(answer(b'{"error": {"message": "gone"}}', 500))
         else:
-            await model._answer(call)
+            await model.answer(call)
 
     upstream.behaviours[KEY] = once
     told = asked(searching, "messages", "chat", stream=True)
     assert stream_error("messages", told.body)
+
+
+def test_another_account_begins_anew(over: Over, upstream: Upstream) -> None:
+    """Where nothing of the answer was sent."""
+    model = Model(upstream, ("web_search",), (), ("web_search",))
+
+    async def second_fails(call: Call) -> None:
+        if len(model.asked) == 1:
+            model.asked.append(json.loads(call.body))
+            model.calls.pop(0)
+            await call.send(answer(b'{"error": {"message": "gone"}}', 503))
+        else:
+            await model.answer(call)
+
+    upstream.behaviours.update({KEY: second_fails, SPARE: second_fails})
+    gateway = over(config=configured(upstream.url, KEY, SPARE))
+    told = asked(gateway, "messages", "chat")
+    assert SAID in text_of("messages", told)
+    first, _, third, _ = model.asked
+    assert first == third
+    assert links("messages", told.json["content"]) == [PAGE, OTHER]
+    assert told.json["usage"]["server_tool_use"]["web_search_requests"] == 1
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

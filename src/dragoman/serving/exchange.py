@@ -470,6 +470,7 @@ class Exchange:
         if context.record.bodies is not None:
             client = ObservedClient(client, context.record.bodies)
         context.call.account, context.call.mask = builder.tag, builder.mask
+        context.call.search_anew()
         dropped = 0
         if context.has_choice or context.record.attempts > 1:
             # Else there is no other account that reasoning could be of.
@@ -505,6 +506,7 @@ class Exchange:
                 if failure.by_model:
                     raise
                 context.forget_attempt()
+                context.call.search_anew()
                 if is_about_reasoning(context.call.codec, failure):
                     if repeated:
                         raise
@@ -536,7 +538,6 @@ class Exchange:
                 raise
             return answer
 
-        call.search_anew()
         admit = partial(self._admission.admit_more, context.record)
         return Rounds(self._upstreams.engine, call, admit, ask)
 

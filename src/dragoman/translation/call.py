@@ -193,8 +193,7 @@ class Call:
         """Begin with the first request of those that its searches take."""
         if self.search is None:
             return
-        if self.search.made:
-            self.restore()
+        self.restore()
         self._earlier = []
         self.search.start()
 
