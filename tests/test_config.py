@@ -294,6 +294,12 @@ def test_a_setting_that_was_removed_is_refused_with_what_to_do(name: str) -> Non
             "6: upstreams[0].capabilities.sampling: expected true or false, got a whole number",
         ),
         (
+            UPSTREAM.replace("openai_chat", "anthropic_messages")
+            + "capabilities.max_tokens_field = 'max_tokens'",
+            "5: upstreams[0].capabilities.max_tokens_field: "
+            "has no effect: anthropic_messages upstreams have no such capability",
+        ),
+        (
             UPSTREAM + "capabilities.thinking_budgets = { low = 1, high = 'x' }",
             "5: upstreams[0].capabilities.thinking_budgets.high: "
             "expected a whole number, got a text",

@@ -18,6 +18,8 @@ import openai
 import pydantic
 import pytest
 
+from tests.gateway.http import TRUSTS_NOBODY
+
 Api = Literal["chat", "messages", "responses"]
 Mode = Literal["full", "helper", "raw", "parse", "socket"]
 NODE_DIR = Path(__file__).parent.parent / "node"
@@ -259,7 +261,11 @@ class PythonJudge:
 
     def _openai(self, ask: Ask) -> openai.OpenAI:
         return openai.OpenAI(
-            api_key=ask.key, base_url=f"{ask.base_url}/v1", max_retries=0, timeout=20
+            api_key=ask.key,
+            base_url=f"{ask.base_url}/v1",
+            max_retries=0,
+            timeout=20,
+            http_client=openai.DefaultHttpxClient(verify=TRUSTS_NOBODY),
         )
 
     def _chat(self, ask: Ask) -> Any:
@@ -300,7 +306,11 @@ class PythonJudge:
 
     def _messages(self, ask: Ask) -> Any:
         with anthropic.Anthropic(
-            api_key=ask.key, base_url=ask.base_url, max_retries=0, timeout=20
+            api_key=ask.key,
+            base_url=ask.base_url,
+            max_retries=0,
+            timeout=20,
+            http_client=anthropic.DefaultHttpxClient(verify=TRUSTS_NOBODY),
         ) as client:
             if ask.mode == "full":
                 return client.messages.create(**ask.body).model_dump(mode="json")

@@ -30,6 +30,7 @@ SHOWN_OVER_SOCKETS = {
     "output_limit",
     "reasoning_in",
     "thinks_unasked",
+    "tool_text",
     "tools_without_reasoning",
 }
 """What matters within one protocol, for where a request goes, or is learnt from refusals, is shown

@@ -129,6 +129,11 @@ class Capabilities(Extensible, frozen=True, kw_only=True):
     reasoning; or always at the beginning of the text, with the closing tag alone, which is `tags`,
     for models whose chat template has the opening one. Within one protocol, answers are changed
     with `tags` only. Chat upstreams other than OpenAI's own have `auto` if it is not set."""
+    tool_text: Literal["report", "parse"] = "report"
+    """Tool calls that a server without a parser for them leaves in the text of an answer, between
+    `<tool_call>` tags or as `<function=NAME>`: reported, with the flags that the server lacks; or
+    made calls, where they are whole and of a tool of the request. Within one protocol, answers are
+    read for them with `parse` only."""
     body: dict[str, Any] = {}
     """Members added to the body of every request, such as `chat_template_kwargs` or
     `reasoning_split`. Tables are merged with the request's own; in place of any other value that a

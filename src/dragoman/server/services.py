@@ -351,6 +351,7 @@ class Services:
                 partial(fetch_models, upstreams),
                 time.monotonic,
                 None if former is None else former.catalogue,
+                prices,
             ),
         )
         if not config.admin.is_served:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from dragoman.accounts.pool import Lease
+from dragoman.canonical.losses import LossKind
 from dragoman.canonical.usage import Usage, consistent
 from dragoman.edge.auth import Caller
 from dragoman.edge.delivery import Delivery
@@ -29,6 +30,7 @@ from dragoman.translation.estimate import (
     LONG_BODY,
     estimate_bytes,
     estimate_output,
+    least_prompt,
     text_bytes,
 )
 from dragoman.translation.streams import completed
@@ -54,6 +56,8 @@ class RequestContext:
     - `stream` is the answer that the client is sent, once it has begun. `call` and `request`, which
       hold the bodies, are released then, or once more than thoughts was sent where another account
       may go on from these: a stream may be long. `asked` is how much they asked.
+    - `least_prompt` are the tokens that an upstream counts at least if it reads a long prompt
+      whole.
     - `corrected` is what refusals have corrected of capabilities, by target, since the request was
       first translated for its plan.
     - `on_settled` is called once all is known that the request used, if it is set.
@@ -74,6 +78,7 @@ class RequestContext:
         "is_called",
         "keys",
         "large",
+        "least_prompt",
         "ledger",
         "on_settled",
         "outcome",
@@ -209,7 +214,18 @@ class RequestContext:
             usage = self._believed(Usage())
             charge = self._charge(usage)
         self._noted = reported
+        self._note_cut(reported)
         record.usage, record.charge, record.estimated = usage, charge, self.outcome.estimated
+
+    def _note_cut(self, reported: Usage) -> None:
+        """Report a prompt of which the upstream counts so little that it has cut it."""
+        least = self.least_prompt if self.stream is not None else least_prompt(self.call.body)
+        if 0 < reported.input < least and not self.outcome.estimated:
+            detail = (
+                "the upstream counts much less than was sent: it has cut the conversation without a"
+                " word, its window may be too small"
+            )
+            self.ledger.add("body", LossKind.CONTENT, detail)
 
     def _charge(self, usage: Usage) -> Charge:
         """What an answer costs: by the price of the model that answered, where the request named
@@ -262,6 +278,7 @@ class RequestContext:
         self.stream = stream
         body = self.call.body
         self.asked = len(body) if len(body) <= LONG_BODY else text_bytes(body)
+        self.least_prompt = least_prompt(body)
 
     @property
     def may_go_on(self) -> bool:

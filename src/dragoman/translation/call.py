@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from binascii import hexlify
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +26,7 @@ from dragoman.canonical.requests import CustomTool, Extra, FunctionTool, Request
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.stops import cut_whole, emulated
 from dragoman.canonical.tagged import TaggedReasoning
+from dragoman.canonical.tagged_calls import TaggedCalls
 from dragoman.canonical.tools import ToolRestorer
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import (
@@ -42,6 +43,7 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import finish_of
 from dragoman.protocols.long_texts import filled
 from dragoman.protocols.request_settings import NO_COUNTERPART
+from dragoman.protocols.tools import others_than_texts
 from dragoman.sse import Decoder, escape
 from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
@@ -56,7 +58,7 @@ from dragoman.translation.streams import (
     TranslatedStream,
     has_content,
 )
-from dragoman.translation.tagged_reader import TaggedReader
+from dragoman.translation.tagged_reader import Stage, TaggedReader
 
 ALL_REASONING = 1 << 62
 """All pieces of reasoning, for `Call.drop_reasoning`."""
@@ -93,6 +95,7 @@ class Call:
 
     __slots__ = (
         "_names",
+        "_others",
         "_source",
         "_stops",
         "_unreduced",
@@ -131,17 +134,23 @@ class Call:
         self.streams = source.stream
         """Whether the upstream is asked to stream, if only for `stream_as_response`."""
         self.ledger = Ledger()
+        self._others: dict[str, frozenset[str]] = {}
+        """The properties that are no texts of the tools of which calls may be in a text."""
         self._stops: tuple[str, ...] = ()
         """Stop sequences that are emulated here."""
         if self.passes_through:
             self._names = ToolNames((), self.codec.translate.tool_name_limit)
             self.body = self._forward(0)
-            if settings.capabilities.reasoning_in == "tags":
+            if (
+                settings.capabilities.reasoning_in == "tags"
+                or settings.capabilities.tool_text == "parse"
+            ):
                 self._read_answer()
         else:
             request = source.read(settings.sealer)
             self.streams = request.stream or self._may_be_long(request)
             self._names = tool_names(request, self.codec)
+            self._note_tools(request)
             if request.stop:
                 taken = self.codec.translate.taken_stops(request.stop)
                 self._stops = emulated(request.stop, taken, settings.options)
@@ -222,7 +231,9 @@ class Call:
     def _read_answer(self) -> None:
         """Have the answer read and written, though the request is passed through."""
         with suppress(InvalidRequest):
-            self._names = tool_names(self._source.read(self.settings.sealer), self.codec)
+            request = self._source.read(self.settings.sealer)
+            self._names = tool_names(request, self.codec)
+            self._note_tools(request)
             self.passes_through = False
 
     def restore(self) -> None:
@@ -460,21 +471,34 @@ class Call:
 
     def _events(self, body: bytes) -> Iterable[Event]:
         events = self.codec.translate.read_response(body, self._inbound())
-        stage = self._tagged()
-        if stage is None:
-            return events
-        return [staged for event in events for staged in stage.push(event)]
+        for stage in self._stages():
+            events = [staged for event in events for staged in stage.push(event)]
+        return events
 
     def _reader(self, halves: Halves) -> StreamReader:
-        reader, stage = self.codec.translate.stream_reader(self._inbound(halves)), self._tagged()
-        return reader if stage is None else TaggedReader(reader, stage)
+        reader: StreamReader = self.codec.translate.stream_reader(self._inbound(halves))
+        for stage in self._stages():
+            reader = TaggedReader(reader, stage)
+        return reader
 
-    def _tagged(self) -> TaggedReasoning | None:
-        """The stage that finds reasoning in the text of the answer; None if there is none."""
-        where = self.settings.capabilities.reasoning_in
-        if where == "field" or (where == "auto" and self._source.codec is self.codec):
-            return None
-        return TaggedReasoning(is_open=where == "tags")
+    def _stages(self) -> Iterator[Stage]:
+        """The stages that find reasoning and calls in the text of the answer."""
+        capabilities = self.settings.capabilities
+        where, parses = capabilities.reasoning_in, capabilities.tool_text == "parse"
+        if where == "tags" or (where == "auto" and self._source.codec is not self.codec):
+            yield TaggedReasoning(is_open=where == "tags")
+        if self._others:
+            yield TaggedCalls(self._others, self.ledger, mint if parses else None)
+
+    def _note_tools(self, request: Request) -> None:
+        """Note the tools of which calls may be in the text of the answer."""
+        capabilities = self.settings.capabilities
+        parses = capabilities.tool_text == "parse"
+        if parses or capabilities.reasoning_in != "field":
+            for tool in request.tools:
+                if isinstance(tool, FunctionTool | CustomTool):
+                    name = self._names.outward(tool.name, tool.namespace)
+                    self._others[name] = others_than_texts(tool) if parses else frozenset()
 
     def _whole(self, events: Iterable[Event], outcome: Outcome) -> bytes:
         writer = self._source.codec.translate.answer_writer(self._reply(), False)

@@ -1,21 +1,25 @@
-"""A reader of streams whose texts may begin with reasoning in tags."""
+"""A reader of streams whose texts may have reasoning or calls in tags."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from dragoman.canonical.events import Event
 from dragoman.canonical.tagged import TaggedReasoning
+from dragoman.canonical.tagged_calls import TaggedCalls
 from dragoman.protocols.base import StreamReader
 from dragoman.sse import Frame
 
+Stage: TypeAlias = TaggedReasoning | TaggedCalls
+
 
 class TaggedReader:
-    """A `reader`, and the stage behind it that finds the reasoning."""
+    """A `reader`, and the stage behind it that finds what is in tags."""
 
     __slots__ = ("_reader", "_stage")
 
-    def __init__(self, reader: StreamReader, stage: TaggedReasoning) -> None:
+    def __init__(self, reader: StreamReader, stage: Stage) -> None:
         self._reader = reader
         self._stage = stage
 
