@@ -14,6 +14,7 @@ import asyncio
 import re
 import shutil
 import sqlite3
+import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack, closing
@@ -98,7 +99,11 @@ class Instances:
         """Let a version take over from the one that serves, and wait until that has ended."""
         former = self.running[number]
         self.running[number] = self._started(number, version)
-        _, former.log = former.process.communicate(timeout=3 * START_S)
+        try:
+            _, former.log = former.process.communicate(timeout=2 * START_S)
+        except subprocess.TimeoutExpired:
+            self.running[number].process.kill()
+            raise AssertionError(self.running[number].process.communicate()[1]) from None
         self.former.append(former)
 
     def restart(self, number: int, version: Version) -> None:

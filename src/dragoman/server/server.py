@@ -179,9 +179,9 @@ def file_faults(config: Config) -> Iterator[Fault]:
     yield from price_faults(config)
     for index, upstream in enumerate(config.upstreams):
         for name in ("ca_file", "client_certificate"):
-            file: FileText | None = getattr(upstream, name)
-            if file is not None and (problem := _no_certificates(upstream, name, file)):
-                yield ("upstreams", index, name), f"{file.path}: {problem}"
+            pem: FileText | None = getattr(upstream, name)
+            if pem is not None and (problem := _no_certificates(upstream, name, pem)):
+                yield ("upstreams", index, name), f"{pem.path}: {problem}"
     server = config.server
     unreadable = False
     for name in ("tls_certificate", "tls_key"):
