@@ -91,7 +91,8 @@ class Capabilities(Extensible, frozen=True, kw_only=True):
     """What one upstream accepts and needs."""
 
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
-    """The model's output limit, in tokens; larger requests are fitted to it and reported."""
+    """The most tokens that the model can answer with. A higher limit in a request is lowered to it
+    and reported as a loss; a request without a limit stays without one."""
     stream_above: Annotated[int, Meta(ge=0)] | None = None
     """Whole answers that may have more tokens than this are asked for as streams and put together
     here, where they are translated: what is silent for minutes is cut by proxies on the way.

@@ -223,7 +223,7 @@ class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class Traces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Traces of requests, exported to an OpenTelemetry collector. They require the extra `otel`
-    (the extra `otel`). The destination and the service name are set by the variables
+    (`pip install '.[otel]'`). The destination and the service name are set by the variables
     of OpenTelemetry, such as `OTEL_EXPORTER_OTLP_ENDPOINT` and `OTEL_SERVICE_NAME`. Traces contain
     no key and no text of a request or an answer. Answers name their trace in `x-trace-id`."""
 
@@ -444,8 +444,7 @@ class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limits: tuple[Limit, ...] = ()
     """Limits that the upstream sets for this account, such as `kind = "requests"` and
     `window = "1m"`, over all workers. A request that would exceed one is sent with another account
-    meanwhile. Its output counts as long as it may be, so set output limits. After a restart what
-    was used before is not counted."""
+    meanwhile. Until its answer is there, a request counts with its whole output limit."""
     balance: float | None = None
     """Tokens left for this account, for `selection = "highest_balance"`; the usage of its answers
     is subtracted."""
