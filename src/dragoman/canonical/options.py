@@ -58,10 +58,11 @@ class Options(Extensible, frozen=True, kw_only=True):
     custom_tools: Literal["wrap", "reject"] = "wrap"
     """Free-text tools where the upstream has none: emulated by a function with one string,
     or treated as lost content."""
-    hosted_tools: Literal["drop", "reject", "map"] = "drop"
+    hosted_tools: Literal["drop", "reject", "map", "search"] = "drop"
     """Vendor-run tools where the upstream has none: dropped and reported, or treated as lost
     content. `map` makes a web search of one vendor the other's, between Messages and Responses and
-    from Chat's `web_search_options`, and drops the others."""
+    from Chat's `web_search_options`, and drops the others. `search` has web searches made by the
+    engine of `[search]`, and drops the others: the default where that is set."""
     orphan_calls: Literal["repair", "reject"] = "repair"
     """Tool calls without a result: a synthetic error result is added, or the request refused."""
     orphan_results: Literal["reject", "drop", "text"] = "reject"
@@ -80,6 +81,11 @@ class Options(Extensible, frozen=True, kw_only=True):
     well."""
     map_fast: bool = False
     """Translate `service_tier: fast|priority` to and from `speed: fast`."""
+
+    @property
+    def maps_searches(self) -> bool:
+        """Whether a web search of the client's vendor is made, by another vendor or here."""
+        return self.hosted_tools in ("map", "search")
 
     def __post_init__(self) -> None:
         """Raises ValueError for a policy that does not exist."""
@@ -130,6 +136,9 @@ class Capabilities(Extensible, frozen=True, kw_only=True):
     reasoning; or always at the beginning of the text, with the closing tag alone, which is `tags`,
     for models whose chat template has the opening one. Within one protocol, answers are changed
     with `tags` only. Chat upstreams other than OpenAI's own have `auto` if it is not set."""
+    web_search: bool = True
+    """The upstream makes the web searches of its own protocol itself. Where it does not, those of
+    `[search]` take their place, which Chat upstreams other than OpenAI's own have by default."""
     tool_text: Literal["report", "parse"] = "report"
     """Tool calls that a server without a parser for them leaves in the text of an answer, between
     `<tool_call>` tags or as `<function=NAME>`: reported, with the flags that the server lacks; or

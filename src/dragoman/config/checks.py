@@ -73,6 +73,7 @@ def errors(config: Config) -> Iterator[Fault]:
         yield from _fallbacks(route, [entry.name for entry in config.upstreams], index)
     if config.webhook.url is not None:
         yield from _secret_url(config.webhook.url, ("webhook", "url"), ("http", "https"))
+    yield from _search(config)
     yield from _file_names(config)
     yield from _storage(config.storage)
     yield from _prices(config)
@@ -107,6 +108,24 @@ def _without_effect(given: frozenset[str], upstream: Upstream, place: Path) -> I
             (*place, name),
             f"has no effect: {upstream.protocol} upstreams have no such capability",
         )
+
+
+def _search(config: Config) -> Iterator[Fault]:
+    search = config.search
+    if search.url is not None:
+        yield from _url(search.url, ("search", "url"), ("http", "https"))
+    if search.engine == "searxng" and search.url is None:
+        yield ("search", "url"), "is required: SearXNG runs on a server of your own"
+    if not search.engine and (search.url is not None or search.key is not None):
+        yield ("search", "engine"), "is required: searxng, brave or tavily"
+    if search.engine:
+        return
+    if config.options.hosted_tools == "search":
+        yield ("options", "hosted_tools"), "search needs the engine of [search]"
+    for index, route in enumerate(config.routes):
+        if "hosted_tools" in route.options.given and route.options.hosted_tools == "search":
+            place = ("routes", index, "options", "hosted_tools")
+            yield place, "search needs the engine of [search]"
 
 
 NO_ACCOUNT = "has no account here: it is used only if the store has one"

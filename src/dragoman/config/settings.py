@@ -613,6 +613,21 @@ class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     than an hour have none."""
 
 
+class Search(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The search engine that makes web searches for models whose upstream makes none. With one, the
+    option `hosted_tools` is `search` unless it is set."""
+
+    engine: Literal["", "searxng", "brave", "tavily"] = ""
+    """Whose interface it has; absent: there is none. SearXNG must allow its JSON format."""
+    url: NonEmpty | None = None
+    """Its address, such as `http://127.0.0.1:8888/search`; absent: that of Brave's or Tavily's
+    service."""
+    key: Secret | None = None
+    """Its key, if it needs one."""
+    results: Annotated[int, Meta(ge=1, le=20)] = 5
+    """Pages that the model is given of each search, with their excerpts."""
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole configuration."""
 
@@ -632,6 +647,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     webhook: Annotated[Webhook, RESTART] = Webhook()
     pricing: Pricing = Pricing()
     traces: Annotated[Traces, RESTART] = Traces()
+    search: Search = Search()
     prices: tuple[OwnPrice, ...] = ()
 
     def upstream(self, name: str) -> Upstream:

@@ -25,6 +25,7 @@ from dragoman.serving.limits.responses import budget_headers
 from dragoman.serving.limits.use import amounts_spent
 from dragoman.serving.plan import Plan
 from dragoman.serving.recorder import AnswerRecorder
+from dragoman.serving.searches import Rounds
 from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome
 from dragoman.translation.estimate import (
     LONG_BODY,
@@ -58,6 +59,7 @@ class RequestContext:
       may go on from these: a stream may be long. `asked` is how much they asked.
     - `least_prompt` are the tokens that an upstream counts at least if it reads a long prompt
       whole.
+    - `rounds` are the further calls of the upstream where the model has searches made, else None.
     - `corrected` is what refusals have corrected of capabilities, by target, since the request was
       first translated for its plan.
     - `on_settled` is called once all is known that the request used, if it is set.
@@ -87,6 +89,7 @@ class RequestContext:
         "record",
         "recorder",
         "request",
+        "rounds",
         "stream",
         "thought",
     )
@@ -109,6 +112,7 @@ class RequestContext:
         self.recorder = recorder
         self.delivery: Delivery | None = None
         self.stream: AnswerStream | None = None
+        self.rounds: Rounds | None = None
         self.corrected: Corrected
         self.outcome = Outcome()
         self.reading: AnswerStream | None = None
@@ -290,8 +294,9 @@ class RequestContext:
         )
 
     def release(self) -> None:
-        """No other account is tried: the bodies are let go."""
-        del self.call, self.request
+        """No other account is tried: the bodies are let go, unless there may be further calls."""
+        if self.rounds is None:
+            del self.call, self.request
 
     def go_on_from(self, thought: bytes) -> None:
         """The stream broke off while it only thought: another goes on from its first events."""

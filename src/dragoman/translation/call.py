@@ -48,6 +48,14 @@ from dragoman.sse import Decoder, escape
 from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
 from dragoman.translation.foreign_reasoning import without_foreign_reasoning
+from dragoman.translation.searching import (
+    Found,
+    SearchesPending,
+    Searching,
+    search_of,
+    with_searches,
+)
+from dragoman.translation.staged_reader import Stage, StagedReader
 from dragoman.translation.streams import (
     RECORDED,
     UNREAD,
@@ -58,7 +66,6 @@ from dragoman.translation.streams import (
     TranslatedStream,
     has_content,
 )
-from dragoman.translation.tagged_reader import Stage, TaggedReader
 
 ALL_REASONING = 1 << 62
 """All pieces of reasoning, for `Call.drop_reasoning`."""
@@ -94,6 +101,7 @@ class Call:
     whole answers and errors."""
 
     __slots__ = (
+        "_earlier",
         "_names",
         "_others",
         "_source",
@@ -107,6 +115,7 @@ class Call:
         "passes_through",
         "request_id",
         "response_id",
+        "search",
         "settings",
         "streams",
     )
@@ -125,15 +134,20 @@ class Call:
         self.mask: Mask | None = None
         self.response_id = settings.response_id
         self.request_id = ""
+        self.search: Searching | None = None
+        """The searches that are made here for the model; None if there are none."""
         self.passes_through = (
             source.codec is self.codec
             and bool(source.body)
             and self.codec.passthrough.suits(settings.options)
+            and not (self._may_search() and source.codec.endpoint.searches(source.members))
         )
         """Whether both sides have the same protocol, so that nothing is translated."""
         self.streams = source.stream
         """Whether the upstream is asked to stream, if only for `stream_as_response`."""
         self.ledger = Ledger()
+        self._earlier: list[Event] = []
+        """The events of the answers before the last one, where that takes several."""
         self._others: dict[str, frozenset[str]] = {}
         """The properties that are no texts of the tools of which calls may be in a text."""
         self._stops: tuple[str, ...] = ()
@@ -147,7 +161,10 @@ class Call:
             ):
                 self._read_answer()
         else:
-            request = source.read(settings.sealer)
+            request = self._request()
+            if self._may_search() and search_of(request) is not None:
+                self.search = Searching(request, self.ledger)
+                request = self.search.request
             self.streams = request.stream or self._may_be_long(request)
             self._names = tool_names(request, self.codec)
             self._note_tools(request)
@@ -156,6 +173,51 @@ class Call:
                 self._stops = emulated(request.stop, taken, settings.options)
             self.body = self._write(request)
         self._unreduced = self.body, self.ledger
+
+    def _may_search(self) -> bool:
+        """Whether web searches are made here, and not by the upstream."""
+        settings = self.settings
+        is_foreign = self._source.codec is not self.codec
+        return settings.options.hosted_tools == "search" and (
+            is_foreign or not settings.capabilities.web_search
+        )
+
+    def _request(self) -> Request:
+        """The client's request, as it was first written for the upstream."""
+        if self.search is not None:
+            return self.search.request
+        request = self._source.read(self.settings.sealer)
+        return with_searches(request) if self._may_search() else request
+
+    def search_anew(self) -> None:
+        """Begin with the first request of those that its searches take."""
+        if self.search is None:
+            return
+        self.restore()
+        self._earlier = []
+        self.search.start()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether `body` is to be sent for the rest of the answer, once its searches are made."""
+        return self.search is not None and not self.search.is_over
+
+    def go_on(self, found: Sequence[Found | None], stream: AnswerStream | None = None) -> bytes:
+        """Answer the searches of the model with what they found. `body` is then the next request,
+        and the answer to it is the rest of the client's. Returns what of it the client's `stream`
+        is sent at once."""
+        assert self.search is not None
+        events = self.search.answered(found)
+        if not self.search.is_over:
+            losses = self.ledger
+            self.ledger = Ledger()
+            self.body = self._write(self.search.request)
+            self.ledger = losses
+        if stream is None:
+            self._earlier += events
+            return b""
+        assert isinstance(stream, TranslatedStream)
+        return stream.go_on(self._reader, events)
 
     def __getstate__(self) -> dict[str, Any]:
         """The pickled state has what the translation of an answer needs: neither body, and of the
@@ -212,7 +274,7 @@ class Call:
                 self.body = self._forward(left_out)
             return left_out
         request, left_out = without_foreign_reasoning(
-            self._source.read(self.settings.sealer),
+            self._request(),
             self.codec.name,
             self.account,
             unknown=moved,
@@ -467,18 +529,40 @@ class Call:
         events += reader.finish()
         if halves.seen:
             events = [mended for event in events for mended in halves.push(event)]
-        return self._whole(events, outcome or Outcome())
+        return self._whole(self._complete(events), outcome or Outcome())
+
+    def searched(self, outcome: Outcome) -> bytes:
+        """The client's answer, whole or as a stream as it asked for, where its last part is known:
+        the model called the client's tools beside its searches."""
+        if not self._source.stream:
+            return self._whole(self._earlier, outcome)
+        writer = self._source.codec.translate.answer_writer(self._reply(), True)
+        written = b"".join(self._written(self._earlier, writer, outcome))
+        return b"".join(filled(written, writer.long_texts))
 
     def _events(self, body: bytes) -> Iterable[Event]:
         events = self.codec.translate.read_response(body, self._inbound())
         for stage in self._stages():
             events = [staged for event in events for staged in stage.push(event)]
-        return events
+        return self._complete(events)
+
+    def _complete(self, events: Iterable[Event]) -> Iterable[Event]:
+        """The events of a whole answer, with those of the answers before it.
+
+        Raises:
+            SearchesPending: it goes on when these are made.
+        """
+        if self.search is None:
+            return events
+        self._earlier += events
+        if self.search.pending:
+            raise SearchesPending
+        return self._earlier
 
     def _reader(self, halves: Halves) -> StreamReader:
         reader: StreamReader = self.codec.translate.stream_reader(self._inbound(halves))
         for stage in self._stages():
-            reader = TaggedReader(reader, stage)
+            reader = StagedReader(reader, stage)
         return reader
 
     def _stages(self) -> Iterator[Stage]:
@@ -489,6 +573,8 @@ class Call:
             yield TaggedReasoning(is_open=where == "tags")
         if self._others:
             yield TaggedCalls(self._others, self.ledger, mint if parses else None)
+        if self.search is not None:
+            yield self.search
 
     def _note_tools(self, request: Request) -> None:
         """Note the tools of which calls may be in the text of the answer."""
