@@ -122,7 +122,8 @@ class Run:
     events: list[tuple[float, str]] = field(default_factory=list)
     """Whatever was begun or was over, and when."""
     log: list[str] = field(default_factory=list)
-    """What the instances logged at levels above info, and nginx's errors."""
+    """What the instances logged at levels above info, but refusals of stored responses while the
+    database was away, and nginx's errors."""
 
     def on_killed(self, one: Asked) -> bool:
         """Whether a request may have been at an instance while that was killed."""
@@ -245,6 +246,7 @@ class Machines:
                 storage=f'url = "postgresql://dragoman@127.0.0.1:{self._wire.port}/postgres"',
                 tables=tables,
                 sync_s=self._plan.sync_s,
+                grace_s=30,
                 port=self.ports[number],
             )
         )
@@ -348,7 +350,8 @@ def disturb(folder: Path, plan: Plan) -> Run:
         asyncio.run(all_of_it())
         made.close()
         lines = [line for one in made.running.values() for line in one.log.splitlines()]
-        run.log = [line for line in lines if '"level":"info"' not in line]
+        quiet = ('"level":"info"', '"status":503')
+        run.log = [line for line in lines if not any(words in line for words in quiet)]
         run.log += (folder / "error.log").read_text().splitlines()
         run.rows = _rows(cluster.url)
     return run
