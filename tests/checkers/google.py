@@ -102,7 +102,8 @@ def _check_part(part: JsonObject, verdict: Verdict) -> None:
         call = part["functionCall"]
         assert call["name"]
         assert isinstance(call.get("args", {}), dict)
-        arguments = json.dumps(call.get("args", {}), separators=(",", ":"))
+        args = call.get("args", {})
+        arguments = json.dumps(args, separators=(",", ":"), ensure_ascii=False)
         verdict.calls.append((call.get("id", ""), call["name"], arguments))
 
 

@@ -140,7 +140,9 @@ def settings(draw: st.DrawFn, client: str) -> dict[str, Any]:
         declared = {"name": "f", "parametersJsonSchema": offered}
         fields["tools"] = [{"functionDeclarations": [declared if offered else {"name": "f"}]}]
         level = {None: None, "none": "MINIMAL", "low": "LOW", "max": "XHIGH"}[effort]
-        config = {"thinkingConfig": level and {"thinkingLevel": level, "includeThoughts": True}}
+        config: dict[str, Any] = {
+            "thinkingConfig": level and {"thinkingLevel": level, "includeThoughts": True}
+        }
         if schema:
             config |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
         fields["generationConfig"] = config

@@ -109,7 +109,7 @@ def test_a_text_byte_for_byte() -> None:
         mint=str,
     )
     writer = CODEC.translate.answer_writer(reply, True)
-    events = (
+    events: tuple[Event, ...] = (
         Started("x", "y"),
         Metered(Usage(input=7, output=2)),
         Opened(0, Text(text="")),

@@ -275,9 +275,9 @@ class GoogleWriter:
         if kind is Text:
             self._pieces.append(text)
             if event.logprobs is not None:
-                if self._shows_logprobs:
+                if self._shows_logprobs and text:
                     return self._out.text_with_logprobs(text, write_logprobs(event.logprobs))
-                self._lose("logprobs", "token probabilities were not asked for")
+                self._lose("logprobs", "token probabilities of no text, or not asked for")
             return self._out.text(text, thought=False) if text else b""
         self._pieces.append(text)
         if kind is Reasoning and self._shows_reasoning and text:
