@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections import Counter
 from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Hundreds of processes of the gateway are started, each of which would compile it anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 settings.register_profile(
     "tests",

@@ -294,6 +294,21 @@ def test_a_setting_that_was_removed_is_refused_with_what_to_do(name: str) -> Non
             "6: upstreams[0].capabilities.sampling: expected true or false, got a whole number",
         ),
         (
+            "[search]\nengine = 'searxng'",
+            "1: search.url: is required: SearXNG runs on a server of your own",
+        ),
+        ("[search]\nkey = 'x'", "1: search.engine: is required: searxng, brave or tavily"),
+        (
+            UPSTREAM + "[options]\nhosted_tools = 'search'",
+            "6: options.hosted_tools: search needs the engine of [search]",
+        ),
+        (
+            UPSTREAM.replace("openai_chat", "anthropic_messages")
+            + "capabilities.max_tokens_field = 'max_tokens'",
+            "5: upstreams[0].capabilities.max_tokens_field: "
+            "has no effect: anthropic_messages upstreams have no such capability",
+        ),
+        (
             UPSTREAM + "capabilities.thinking_budgets = { low = 1, high = 'x' }",
             "5: upstreams[0].capabilities.thinking_budgets.high: "
             "expected a whole number, got a text",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import dragoman
@@ -72,8 +73,10 @@ REASONS = {
 """Files and folders that name a protocol, and why."""
 
 
-def places() -> Iterator[tuple[str, int, str]]:
+@cache
+def places() -> list[tuple[str, int, str]]:
     """Where code names a protocol: file, line and what stands there. Docstrings are no code."""
+    found = []
     for path in sorted(ROOT.rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
         if name.startswith(APART):
@@ -87,7 +90,8 @@ def places() -> Iterator[tuple[str, int, str]]:
         for node in ast.walk(tree):
             word = word_of(node)
             if word and id(node) not in prose and NAMES.search(word):
-                yield name, getattr(node, "lineno", 0), word
+                found.append((name, getattr(node, "lineno", 0), word))
+    return found
 
 
 def word_of(node: ast.AST) -> str:

@@ -16,7 +16,7 @@ from dragoman.accounts.pool import AccountPool, AllBusy, Lease, LeaseRequest, No
 from dragoman.config import Account, Config, Secret, Selection, Upstream
 from dragoman.failing import Verdict
 
-ARRIVAL_S = 0.01
+ARRIVAL_S = 0.03
 """Simulated seconds between two requests."""
 LONGEST_S = 20.0
 MODELS = ("m-1", "m-2", "m-3", "m-4")

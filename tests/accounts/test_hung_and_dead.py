@@ -1,4 +1,4 @@
-"""Ten thousand accounts, of which some hang, some are slow and some run out of quota, behind hosts
+"""Five thousand accounts, of which some hang, some are slow and some run out of quota, behind hosts
 that die now and then; in virtual time.
 
 The requests are made by the gateway's own `Attempts` and pool. The world knows the truth: what each
@@ -36,13 +36,13 @@ pytestmark = pytest.mark.slow
 
 T = TypeVar("T")
 
-ACCOUNTS = 10_000
-RESERVES = 100
-HUNG, SLOW, POOR = 20, 20, 1_000
+ACCOUNTS = 5_000
+RESERVES = 50
+HUNG, SLOW, POOR = 10, 10, 500
 """Accounts that never answer; that take thirty times as long; that have a window of quota."""
-WAVE = 1_000
+WAVE = 500
 SECONDS = 2_400.0
-PER_SECOND = 50
+PER_SECOND = 25
 STREAM_S = 20.0
 QUOTA = 3
 """Requests that a poor account may answer in a window."""
@@ -254,7 +254,7 @@ def judged(world: World) -> None:
     late = sum(wait > 1.5 * healthy for wait, healthy in zip(waits, usual, strict=True))
     assert late < LATE * len(waits)
     # A dead host is looked at by those that came before it was known to be dead, and by a trial now
-    # and then, and not ten times by each of the 12,000 requests of these minutes.
+    # and then, and not ten times by each of the 6,000 requests of these minutes.
     assert world.dials < 1.2 * CONNECT_S * PER_SECOND
     assert not world.pool.take_batch().leases
 

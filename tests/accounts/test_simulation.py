@@ -1,4 +1,4 @@
-"""Hundreds of thousands of requests over ten thousand accounts that fail in every way."""
+"""A hundred thousand requests over ten thousand accounts that fail in every way."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.accounts.simulation import ARRIVAL_S, MODELS, RARE, World
 pytestmark = pytest.mark.slow
 
 ACCOUNTS = 10_000
-REQUESTS = 400_000
-TROUBLE_EVERY = 500
+REQUESTS = 120_000
+TROUBLE_EVERY = 150
 RARE_EVERY = 40
 
 
@@ -54,7 +54,7 @@ def test_no_client_sees_what_befalls_accounts() -> None:
     # Everything that was meant to happen did, and often.
     assert world.served > 0.97 * REQUESTS
     assert world.by_verdict.keys() == set(Verdict) - {Verdict.RETURN_TO_CLIENT}
-    assert min(world.by_verdict.values()) > 100
+    assert min(world.by_verdict.values()) > 50
     assert world.proxies_failed > 40
     assert 40 < world.refused < 0.02 * REQUESTS
 
@@ -67,7 +67,7 @@ def test_no_client_sees_what_befalls_accounts() -> None:
 def test_the_other_orders_keep_trouble_from_clients_too(selection: Selection) -> None:
     """req: 138, 140, 141"""
     world = World(ACCOUNTS // 10, seed=7, selection=selection)
-    requests = 50_000
+    requests = 20_000
     run(world, requests)
     assert world.served > 0.9 * requests
     assert world.failures > 300

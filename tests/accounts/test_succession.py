@@ -24,6 +24,9 @@ from tests.accounts.pools import (
     settle,
 )
 
+WAITS_S = 0.01
+"""Of whoever finds an account busy, in a test where none becomes free."""
+
 
 def account(name: str, **fields: Any) -> Account:
     return Account(name=name, upstream="one", **fields)
@@ -112,11 +115,11 @@ def test_what_the_former_one_meets_is_told_to_its_successors() -> None:
 @pytest.mark.parametrize("has_slots", [False, True])
 async def test_both_together_keep_the_limit_of_an_account(has_slots: bool) -> None:
     clock = Clock()
-    former = pool_of("a", clock, max_concurrent=2)
+    former = pool_of("a", clock, max_concurrent=2, queue_s=WAITS_S)
     if has_slots:
         Machine().add(former)
     begun = await former.acquire(M)
-    pool = after(former, [account("a", max_concurrent=2)], clock)
+    pool = after(former, [account("a", max_concurrent=2)], clock, queue_s=WAITS_S)
     assert pool.in_flight("a") == 1
     second = await pool.acquire(M)
     for one in (pool, former):
@@ -147,7 +150,7 @@ def test_who_waits_is_given_what_the_other_gives_back(waits_for_former: bool) ->
         await settle()
         assert not waiter.done()
         lease.give_back()
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(30):
             (await waiter).give_back()
 
     asyncio.run(run())

@@ -12,6 +12,8 @@ from dragoman.accounts.store import Batch, UsageCount, UsageKey
 from dragoman.storage.sqlite import SqliteStore
 from tests.cli.conftest import Shop
 
+DAY = 86_400
+
 
 def test_changes_at_a_terminal_are_told(shop: Shop) -> None:
     secret = shop.run("key", "add", "ci", "--note", "builds").stdout.strip()
@@ -57,6 +59,34 @@ def test_usage_by_several_dimensions(shop: Shop) -> None:
     heading, _, _, total = shop.run("usage", "--by", "user,upstream").stdout.splitlines()
     assert heading.split()[:2] == ["USER", "UPSTREAM"]
     assert total.split()[:2] == ["total", "2"]
+
+
+def test_days_of_usage_are_those_of_a_zone(shop: Shop) -> None:
+    """Days are summed from hours; what is old is stored by the day (UTC), and keeps its date."""
+    midnight = (int(time.time()) // DAY - 2) * DAY
+    hours = [midnight + hour * 3600 for hour in (18, 19)] + [midnight - 90 * DAY]
+    store = SqliteStore(shop.folder / "dragoman.db")
+    keys = [UsageKey(hour, "fixed", f"k{n}", "m", "/") for hour in hours for n in range(2)]
+    store.exchange("w", Batch(usage={key: UsageCount(1, input=7) for key in keys}), 0)
+    store.close()
+
+    def days(*asked: str) -> list[tuple[str, int]]:
+        told = shop.run("usage", "--since", "0", "--by", "day,key", "--json", *asked).stdout
+        report = json.loads(told)
+        assert (report["total"]["requests"], report["total"]["input"]) == (6, 42)
+        assert {row["by"]["key"] for row in report["rows"]} == {"k0", "k1"}
+        rows = [row for row in report["rows"] if row["by"]["key"] == "k0"]
+        return [(row["by"]["day"], row["requests"]) for row in rows]
+
+    def date(days: int) -> str:
+        return time.strftime("%Y-%m-%d", time.gmtime(midnight + days * DAY))
+
+    assert days() == [(date(-90), 1), (date(0), 2)]
+    # 18:00 UTC is 23:45 there.
+    assert days("--zone", "Asia/Kathmandu") == [(date(-90), 1), (date(0), 1), (date(1), 1)]
+    assert days("--zone", "Pacific/Honolulu") == [(date(-90), 1), (date(0), 2)]
+    told = shop.run("usage", "--by", "day", "--zone", "Berlin", status=1).stderr
+    assert "zone: no time zone named 'Berlin'" in told
 
 
 @pytest.mark.parametrize(

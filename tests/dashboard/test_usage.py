@@ -208,10 +208,10 @@ def test_a_time_is_chosen(page: Page, spent: Spent) -> None:
     chart = page.get_by_role("img", name=re.compile("^Cost by hour: "))
     expect(chart.locator("path").first).to_be_visible()
     page.get_by_role("button", name="30 d").click()
-    expect(page.get_by_role("img", name=re.compile(r"^Cost by day \(UTC\): "))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile(r"^Cost by day: "))).to_be_visible()
     page.get_by_role("button", name="Tokens", exact=True).click()
-    page.get_by_role("button", name="Tokens by day (UTC) as a table").click()
-    whole = page.get_by_role("region", name="Tokens by day (UTC) as a table").locator("tbody tr")
+    page.get_by_role("button", name="Tokens by day as a table").click()
+    whole = page.get_by_role("region", name="Tokens by day as a table").locator("tbody tr")
     expect(whole).to_have_count(30)
     page.get_by_label("To", exact=True).fill("2020-02-29")
     page.get_by_label("From", exact=True).fill("2020-02-28")
@@ -219,6 +219,20 @@ def test_a_time_is_chosen(page: Page, spent: Spent) -> None:
     expect(page).to_have_url(re.compile(r"to=2020-02-29&from=2020-02-28"))
     page.get_by_role("button", name="24 h").click()
     expect(page.locator("tfoot td").nth(3)).to_have_text(str(REQUESTS))
+
+
+def test_days_are_those_of_the_zone_that_is_shown(page: Page, spent: Spent) -> None:
+    zone = {"timezoneId": "Asia/Kathmandu"}
+    page.context.new_cdp_session(page).send("Emulation.setTimezoneOverride", zone)
+    with page.expect_request(re.compile(r"/usage\?.*zone=Asia%2FKat.*by=day")):
+        sign_in(page, spent.gateway, path="/usage?t=30d&show=requests")
+    page.get_by_role("button", name="Requests by day as a table").click()
+    rows = page.get_by_role("region", name="Requests by day as a table").locator("tbody tr")
+    expect(rows).to_have_count(30)
+    counts = rows.locator("td:not(:first-child)").all_inner_texts()
+    assert sum(map(int, counts)) == REQUESTS
+    with page.expect_request(re.compile(r"/usage\?.*zone=UTC.*by=day")):
+        page.get_by_role("button", name=re.compile("^Times in")).click()
 
 
 def test_a_viewer_sees_it_and_saves_nothing(page: Page, spent: Spent) -> None:

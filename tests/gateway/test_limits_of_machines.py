@@ -112,7 +112,7 @@ def port_of(gateway: GatewayProcess) -> int:
 def test_three_instances_hold_to_a_rate_though_one_is_killed(
     tmp_path: Path, cluster: Cluster
 ) -> None:
-    limit = 'kind = "requests"\namount = 300\nwindow = "3s"'
+    limit = 'kind = "requests"\namount = 100\nwindow = "3s"'
     with instances(tmp_path, cluster, limit) as (_, gateways):
 
         async def run() -> Hammered:
@@ -123,9 +123,9 @@ def test_three_instances_hold_to_a_rate_though_one_is_killed(
 
         found = asyncio.run(run())
     assert set(found.statuses) == {200, 429}
-    assert found.most_in(3.0, 300) <= 300
+    assert found.most_in(3.0, 100) <= 100
     # What the killed one held of the second window counts as used.
-    assert found.statuses[200] >= 300 + 0.9 * 300
+    assert found.statuses[200] >= 100 + 0.6 * 100
 
 
 def test_requests_at_one_time_are_counted_over_all_instances(
@@ -133,11 +133,11 @@ def test_requests_at_one_time_are_counted_over_all_instances(
 ) -> None:
     limit = 'kind = "concurrent"\namount = 6\nqueue_s = 5'
     with instances(tmp_path, cluster, limit) as (upstream, gateways):
-        upstream.takes_s = 0.05
+        upstream.takes_s = 0.25
         found = asyncio.run(hammer([port_of(one) for one in gateways], 4.0, clients=30))
     assert max(upstream.most.values()) <= 6
     # Half of what six slots that are never free could do, though slots move between instances.
-    assert found.statuses[200] >= 0.5 * 6 * 4.0 / 0.05
+    assert found.statuses[200] >= 0.5 * 6 * 4.0 / 0.25
 
 
 ADMIN = """

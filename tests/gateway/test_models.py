@@ -7,16 +7,18 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
+from msgspec.structs import replace
 
 import dragoman.server.models as catalogues
 from dragoman.canonical.errors import DragomanError
-from dragoman.config import Config, Models, Route, Upstream
+from dragoman.config import Config, Models, OwnPrice, Route, Upstream
 from dragoman.lab.simulator.testing import RunningSimulator
 from dragoman.protocols.model_lists import read_list, write_list, write_model
+from dragoman.protocols.settings import make_capabilities
 from dragoman.server.models import Catalogue
 from dragoman.server.testing import RunningGateway
 from dragoman.serving.routing import Router
-from tests.gateway.conftest import Start
+from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import call
 from tests.gateway.odd_upstream import answering
 
@@ -135,6 +137,31 @@ def test_one_object_for_both_vendors() -> None:
     assert ModelInfo.model_validate(made).max_tokens == 5
     assert made["created"] == 1767225600
     assert write_model("n", "o", {"created": "x"})["created_at"] == "1970-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("member", ["context_length", "max_model_len", "max_input_tokens"])
+def test_the_window_has_the_names_that_clients_look_for(member: str) -> None:
+    made = write_model("n", "o", {member: 4096, "max_output_tokens": 100})
+    assert (made["context_length"], made["max_model_len"]) == (4096, 4096)
+    assert made["max_output_tokens"] == 100
+    assert "context_length" not in write_model("n", "o", {member: "many"})
+
+
+def test_what_the_configuration_knows_of_a_model(start: Start, simulator: RunningSimulator) -> None:
+    """Its prices for a token, its output limit, and whether it sees."""
+    blind = make_capabilities(images=False, max_output_tokens=900)
+    price = OwnPrice(model="theirs", input="0.5", cached="0.05", output="2")
+    routes = (Route(match="mine", upstream="chat", model="theirs", capabilities=blind),)
+    config = config_for(simulator.base_url, routes=routes)
+    gateway = start(replace(config, prices=(price,)))
+    made = call(gateway.base_url, "GET", "/v1/models/mine").json
+    assert made["pricing"] == {
+        "prompt": "0.0000005",
+        "completion": "0.000002",
+        "input_cache_read": "0.00000005",
+    }
+    assert made["architecture"]["input_modalities"] == ["text"]
+    assert made["max_output_tokens"] == 900
 
 
 @pytest.mark.parametrize("created", [2**62, -(2**62), 10**30, 1e300, True, "x", None, []])

@@ -8,11 +8,12 @@ import ssl
 import subprocess
 import threading
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from dragoman.http import Request
+from dragoman.http import Limits, Request
 from dragoman.http.addresses import Proxies, counted, is_here, parse
 from tests.http.serving import QUICK, read_all, read_answer, running, statuses
 
@@ -80,6 +81,45 @@ def test_drain_answers_whoever_was_not_told_that_the_connection_ends() -> None:
         answers += read_all(sock)
         assert answers.count(b"HTTP/1.1 200") == 2
         assert answers.lower().count(b"connection: close") == 1
+
+
+class SkewedLoop(asyncio.SelectorEventLoop):
+    """A loop whose clock can be put ahead."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+def test_drain_ends_no_idle_connection_while_a_proxy_uses_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dragoman.http.server.GRACE_S", 100.0)
+    served = running(limits=Limits(idle_s=0), grace_s=1000.0, loop_factory=SkewedLoop)
+    with served as server, ExitStack() as stack:
+        idle = [stack.enter_context(server.connect()) for _ in range(5)]
+        for sock in idle:
+            sock.sendall(GET)
+            assert read_answer(sock)[0] == 200
+        server.stop()
+
+        def put_ahead(seconds: float) -> None:
+            assert isinstance(server.loop, SkewedLoop)
+            server.loop.ahead += seconds
+
+        for sock in idle[:-1]:
+            server.on_loop(lambda: put_ahead(60.0))
+            sock.sendall(GET)
+            assert statuses(read_all(sock)) == [200]
+        idle[-1].settimeout(0.1)
+        for _ in range(20):
+            server.on_loop(lambda: put_ahead(20.0))
+            with suppress(TimeoutError):
+                assert idle[-1].recv(1) == b""
+                break
+        else:
+            pytest.fail("it was not ended")
 
 
 def test_drain_tells_applications_that_take_too_long() -> None:
@@ -157,7 +197,7 @@ def test_tls_with_certificates_that_are_read_anew(tmp_path: Path) -> None:
             read_all(plain)
         with server.connect() as silent:
             assert read_all(silent) == b""
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while server.server.connections:
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import cast
 
 import pytest
 
-from dragoman.config.limits import Limit
+from dragoman.config.limits import Limit, LimitKind
 from dragoman.edge.auth import Caller
 from dragoman.keys.records import UsedInHour
 from dragoman.limits.balances import Balance
-from dragoman.limits.ledgers import Decide, Ledger
+from dragoman.limits.ledgers import Away, Decide, Ledger
 from dragoman.limits.messages import Admit, Define, Defined, Granted, Refused, Unknown
 from dragoman.limits.rules import Expected, Reservation, Rule
 from dragoman.link.messages import Handlers, Peer
@@ -33,15 +34,20 @@ class MemoryLedgers:
 
     def __init__(self) -> None:
         self.stored: dict[str, Ledger] = {}
+        self.asked, self.answers = threading.Event(), threading.Event()
+        self.answers.set()
 
     def exchange(self, names: Sequence[str], decide: Decide) -> None:
+        self.asked.set()
+        if not self.answers.wait(60.0):
+            raise Away("hung")
         decide({name: self.stored.setdefault(name, Ledger()) for name in names}, time.time())
 
     def read(self, names: Sequence[str]) -> Mapping[str, Ledger]:
         return {name: self.stored[name] for name in names if name in self.stored}
 
     def abort(self) -> None:
-        pass
+        """An exchange hangs until it is answered."""
 
     def close(self) -> None:
         pass
@@ -160,6 +166,35 @@ async def test_a_worker_that_comes_after_the_last_one_has_left_borrows() -> None
     assert isinstance(await admit(second, caller), Granted)
     assert isinstance(await admit(second, caller), Refused)
     await second.close()
+    await service.close()
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("kind", ["requests", "concurrent"])
+async def test_a_machine_that_has_nothing_has_its_share_while_the_database_hangs(
+    kind: LimitKind, is_new: bool
+) -> None:
+    """One that has just started, or has given up what it did not need in the report that is not
+    answered."""
+    owner, ledgers = Owner(), MemoryLedgers()
+    service = LimitService(is_shared=True)
+    service.register(owner.handlers)
+    window = None if kind == "concurrent" else "day"
+    limit = Limit(kind=kind, amount=3, window=window, when_away="share")
+    limits = worker(owner, ledgers)
+    caller = Caller("k", limits=(limit,))
+    if not is_new:
+        assert isinstance(await admit(limits, caller), Granted)
+    ledgers.asked.clear()
+    ledgers.answers.clear()
+    try:
+        if not is_new:
+            assert await asyncio.to_thread(ledgers.asked.wait, 60.0)
+        for _ in range(2):
+            assert isinstance(await admit(limits, caller), Granted)
+    finally:
+        ledgers.answers.set()
+    await limits.close()
     await service.close()
 
 

@@ -19,6 +19,7 @@ import pydantic
 import pytest
 from google.genai import errors as google_errors
 
+from tests.gateway.http import TRUSTS_NOBODY
 from tests.matrix.google import ask_google, fold_chunks, google_error, parts_of
 
 Api = Literal["chat", "messages", "responses", "google"]
@@ -301,7 +302,11 @@ class PythonJudge:
 
     def _openai(self, ask: Ask) -> openai.OpenAI:
         return openai.OpenAI(
-            api_key=ask.key, base_url=f"{ask.base_url}/v1", max_retries=0, timeout=20
+            api_key=ask.key,
+            base_url=f"{ask.base_url}/v1",
+            max_retries=0,
+            timeout=20,
+            http_client=openai.DefaultHttpxClient(verify=TRUSTS_NOBODY),
         )
 
     def _chat(self, ask: Ask) -> Any:
@@ -342,7 +347,11 @@ class PythonJudge:
 
     def _messages(self, ask: Ask) -> Any:
         with anthropic.Anthropic(
-            api_key=ask.key, base_url=ask.base_url, max_retries=0, timeout=20
+            api_key=ask.key,
+            base_url=ask.base_url,
+            max_retries=0,
+            timeout=20,
+            http_client=anthropic.DefaultHttpxClient(verify=TRUSTS_NOBODY),
         ) as client:
             if ask.mode == "full":
                 return client.messages.create(**ask.body).model_dump(mode="json")

@@ -72,7 +72,8 @@ def postgres_tables(url: str) -> Mapping[str, Any]:
 
 
 def test_the_newest_version_is_the_last_that_was_released() -> None:
-    """One that adds something to the tables has its statements added to the files beside this."""
+    """After a change of the tables, append its statements to `former_sqlite.sql` and
+    `former_postgres.sql`."""
     assert len(SQLITE_VERSIONS) == SQLITE.version
     assert len(POSTGRES_VERSIONS) == POSTGRES.version
 

@@ -30,7 +30,9 @@ SHOWN_OVER_SOCKETS = {
     "output_limit",
     "reasoning_in",
     "thinks_unasked",
+    "tool_text",
     "tools_without_reasoning",
+    "web_search",
 }
 """What matters within one protocol, for where a request goes, or is learnt from refusals, is shown
 under `tests/gateway` and `tests/local_models`."""

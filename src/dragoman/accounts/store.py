@@ -321,8 +321,8 @@ class Store(AuditLog, Protocol):
 
         Transitions are applied by `dragoman.accounts.decide.decisions.apply` to the states in the
         store, in one transaction, so that no worker's view overwrites another's. Leases of
-        workers that have not called for `LOST_AFTER_S` are dropped. Everything there is means
-        the latest `MOST_PINS` pins. A store that was replaced by another, as by a backup, returns
+        workers that have not called for `LOST_AFTER_S` are dropped. With `since` 0 only the latest
+        `MOST_PINS` pins are returned. A store that was replaced by another, as by a backup, returns
         everything whatever `since` is.
 
         Raises:

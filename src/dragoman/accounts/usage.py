@@ -112,7 +112,7 @@ class Meter:
 
         `metered` is false for requests whose answers are not paid for in tokens, such as counts:
         `usage` is then left out. `estimated`: the upstream did not report all of `usage`.
-        `attempts` are those of this account for the request that did not fail.
+        `attempts` are those of the request that did not fail: `count_failed` counts the others.
         """
         sums = self._sums(now, whose)
         sums.requests += 1

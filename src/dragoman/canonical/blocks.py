@@ -231,12 +231,14 @@ class ToolResult(Block, frozen=True, kw_only=True):
 
 class WebSearch(Block, frozen=True, kw_only=True):
     """A search of the web that the model's vendor made. `sources` are the URLs that were found;
-    the text of the pages is known to the vendor alone.
+    the text of the pages is known to the vendor alone. `found` are the pages, with excerpts, where
+    the gateway searched.
     """
 
     query: str = ""
     sources: tuple[str, ...] = ()
     failed: bool = False
+    found: tuple[UrlCitation, ...] = ()
 
 
 class Foreign(Block, frozen=True, kw_only=True):
@@ -257,5 +259,5 @@ class Foreign(Block, frozen=True, kw_only=True):
 
     def loss_on(self, route: Options) -> LossKind:
         """The kind of loss on this route: of a search that is mapped, the text after it remains."""
-        mapped = self.means is not None and route.hosted_tools == "map"
+        mapped = self.means is not None and route.maps_searches
         return LossKind.KNOB if mapped else self.loss

@@ -73,7 +73,8 @@ class Sealed(Struct, frozen=True):
 class Closed(Struct, frozen=True):
     """Nothing more of the block will come. If `Finished` then says LENGTH, the last block was
     cut by the output limit. `cut` tells that the arguments of a tool call are not whole JSON, as
-    the `ToolRestorer` found; they are those of an answer that ends in LENGTH, or fails.
+    the `ToolRestorer` found; they are those of an answer that ends in LENGTH, or fails. Of a web
+    search it tells that it failed.
     """
 
     index: int

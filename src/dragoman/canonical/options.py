@@ -58,10 +58,11 @@ class Options(Extensible, frozen=True, kw_only=True):
     custom_tools: Literal["wrap", "reject"] = "wrap"
     """Free-text tools where the upstream has none: emulated by a function with one string,
     or treated as lost content."""
-    hosted_tools: Literal["drop", "reject", "map"] = "drop"
+    hosted_tools: Literal["drop", "reject", "map", "search"] = "drop"
     """Vendor-run tools where the upstream has none: dropped and reported, or treated as lost
     content. `map` makes a web search of one vendor the other's, between Messages and Responses and
-    from Chat's `web_search_options`, and drops the others."""
+    from Chat's `web_search_options`, and drops the others. `search` has web searches made by the
+    engine of `[search]`, and drops the others: the default where that is set."""
     orphan_calls: Literal["repair", "reject"] = "repair"
     """Tool calls without a result: a synthetic error result is added, or the request refused."""
     orphan_results: Literal["reject", "drop", "text"] = "reject"
@@ -81,6 +82,11 @@ class Options(Extensible, frozen=True, kw_only=True):
     map_fast: bool = False
     """Translate `service_tier: fast|priority` to and from `speed: fast`."""
 
+    @property
+    def maps_searches(self) -> bool:
+        """Whether a web search of the client's vendor is made, by another vendor or here."""
+        return self.hosted_tools in ("map", "search")
+
     def __post_init__(self) -> None:
         """Raises ValueError for a policy that does not exist."""
         if type(self.policy) is not Policy:
@@ -91,7 +97,8 @@ class Capabilities(Extensible, frozen=True, kw_only=True):
     """What one upstream accepts and needs."""
 
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
-    """The model's output limit, in tokens; larger requests are fitted to it and reported."""
+    """The most tokens that the model can answer with. A higher limit in a request is lowered to it
+    and reported as a loss; a request without a limit stays without one."""
     stream_above: Annotated[int, Meta(ge=0)] | None = None
     """Whole answers that may have more tokens than this are asked for as streams and put together
     here, where they are translated: what is silent for minutes is cut by proxies on the way.
@@ -130,6 +137,14 @@ class Capabilities(Extensible, frozen=True, kw_only=True):
     reasoning; or always at the beginning of the text, with the closing tag alone, which is `tags`,
     for models whose chat template has the opening one. Within one protocol, answers are changed
     with `tags` only. Chat upstreams other than OpenAI's own have `auto` if it is not set."""
+    web_search: bool = True
+    """The upstream makes the web searches of its own protocol itself. Where it does not, those of
+    `[search]` take their place, which Chat upstreams other than OpenAI's own have by default."""
+    tool_text: Literal["report", "parse"] = "report"
+    """Tool calls that a server without a parser for them leaves in the text of an answer, between
+    `<tool_call>` tags or as `<function=NAME>`: reported, with the flags that the server lacks; or
+    made calls, where they are whole and of a tool of the request. Within one protocol, answers are
+    read for them with `parse` only."""
     body: dict[str, Any] = {}
     """Members added to the body of every request, such as `chat_template_kwargs` or
     `reasoning_split`. Tables are merged with the request's own; in place of any other value that a

@@ -38,7 +38,9 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
 
     It is read as `serve` would read it. FILE is the configuration, as is --config. The exit status
     is 1 when it cannot be used, or with --online when an account was refused or not answered.
-    Warnings do not change it.
+    Warnings do not change it. A Chat server without TLS, which is one of your own, is also sent two
+    small requests for each model that a route names, else for the first that it lists: what its
+    context window, late system text and effort words make worth setting is said.
     """
     path = file or config
 
@@ -71,6 +73,8 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
     else:
         for one in unpriced:
             click.echo(f"warning: {path}: {one}", err=True)
+        for advice in dict.fromkeys((one.upstream, text) for one in listed for text in one.advice):
+            click.echo(f"{path}: {advice[0]}: {advice[1]}", err=True)
         for upstream, model in missing:
             click.echo(f"warning: {path}: {upstream} does not list the model {model}", err=True)
         click.echo(f"{path}: usable ({summary(found, stored)})")

@@ -51,17 +51,18 @@ _HEADINGS = {"milliseconds": "mean ms", "cost_usd": "cost usd"}
     help="What to group by: key, team, user, tag, model, account, upstream, route, day, hour. "
     "Commas separate them; repeatable.  [default: account]",
 )
+@click.option(
+    "--zone", default="UTC", show_default=True, help="Time zone of the days, Europe/Berlin."
+)
 @click.option("--cost", is_flag=True, help="Show what it cost, in US dollars; JSON always has it.")
 @click.option("--json", "kind", flag_value="json", help="Print JSON.")
 @click.option("--csv", "kind", flag_value="csv", help="Print CSV.")
-def usage(
-    config: Path, since: str, until: str, by: tuple[str, ...], cost: bool, kind: str | None
-) -> None:
+def usage(config: Path, by: tuple[str, ...], cost: bool, kind: str | None, **asked: str) -> None:
     # Its help is that of the operation.
     names = [name.strip() for text in by for name in text.split(",")]
     chosen = [name for name in names if name] or ["account"]
     report: UsageReport
-    report, _ = run(report_usage, config, {"since": since, "until": until, "by": chosen})
+    report, _ = run(report_usage, config, {**asked, "by": chosen})
     sums = (*SUMS, *COSTS) if cost else SUMS
     if kind == "json":
         print_json(report)

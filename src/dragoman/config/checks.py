@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path as Directory
 from urllib.parse import urlsplit
 
+from dragoman.canonical.options import Capabilities
 from dragoman.config import rule_checks
 from dragoman.config.access_checks import access_faults, key_fault
 from dragoman.config.access_rules import ANYONE
@@ -20,7 +21,7 @@ from dragoman.config.files import BadFileName, file_at
 from dragoman.config.limits import limit_faults
 from dragoman.config.names import covers
 from dragoman.config.secret import Secret, UnavailableSecret
-from dragoman.config.settings import Client, Config, OwnPrice, Route, Storage
+from dragoman.config.settings import Client, Config, OwnPrice, Route, Storage, Upstream
 from dragoman.config.toml_lines import Path
 from dragoman.config.windows import Rolling, parse_window
 from dragoman.protocols import CODECS
@@ -53,6 +54,14 @@ def errors(config: Config) -> Iterator[Fault]:
         for number, proxy in enumerate(upstream.proxies):
             yield from _secret_url(proxy, ("upstreams", index, "proxies", number), _PROXIES)
         yield from rule_checks.errors(upstream.rules, ("upstreams", index, "rules"))
+        given = upstream.capabilities.given
+        yield from _without_effect(given, upstream, ("upstreams", index, "capabilities"))
+    upstreams = {upstream.name: upstream for upstream in config.upstreams}
+    for index, route in enumerate(config.routes):
+        target = upstreams.get(route.upstream)
+        if route.capabilities is not None and target is not None and not route.fallbacks:
+            own = route.capabilities.given - target.capabilities.given
+            yield from _without_effect(own, target, ("routes", index, "capabilities"))
     for index, account in enumerate(config.accounts):
         for place, problem in limit_faults(account.limits):
             yield ("accounts", index, *place), problem
@@ -64,6 +73,7 @@ def errors(config: Config) -> Iterator[Fault]:
         yield from _fallbacks(route, [entry.name for entry in config.upstreams], index)
     if config.webhook.url is not None:
         yield from _secret_url(config.webhook.url, ("webhook", "url"), ("http", "https"))
+    yield from _search(config)
     yield from _file_names(config)
     yield from _storage(config.storage)
     yield from _prices(config)
@@ -87,6 +97,35 @@ def errors(config: Config) -> Iterator[Fault]:
             "anyone who reaches this address could spend your accounts: "
             "add [[clients]] with keys, set require_key, or listen on 127.0.0.1",
         )
+
+
+def _without_effect(given: frozenset[str], upstream: Upstream, place: Path) -> Iterator[Fault]:
+    """Capabilities that only upstreams of other protocols have."""
+    part = upstream.codec.endpoint.capabilities
+    own = Capabilities.__struct_fields__ + (() if part is None else part.__struct_fields__)
+    for name in sorted(given.difference(own)):
+        yield (
+            (*place, name),
+            f"has no effect: {upstream.protocol} upstreams have no such capability",
+        )
+
+
+def _search(config: Config) -> Iterator[Fault]:
+    search = config.search
+    if search.url is not None:
+        yield from _url(search.url, ("search", "url"), ("http", "https"))
+    if search.engine == "searxng" and search.url is None:
+        yield ("search", "url"), "is required: SearXNG runs on a server of your own"
+    if not search.engine and (search.url is not None or search.key is not None):
+        yield ("search", "engine"), "is required: searxng, brave or tavily"
+    if search.engine:
+        return
+    if config.options.hosted_tools == "search":
+        yield ("options", "hosted_tools"), "search needs the engine of [search]"
+    for index, route in enumerate(config.routes):
+        if "hosted_tools" in route.options.given and route.options.hosted_tools == "search":
+            place = ("routes", index, "options", "hosted_tools")
+            yield place, "search needs the engine of [search]"
 
 
 NO_ACCOUNT = "has no account here: it is used only if the store has one"

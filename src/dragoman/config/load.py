@@ -196,15 +196,18 @@ def _completed(config: Config, document: dict[str, Any]) -> Config:
 
     A route takes options that neither it nor its dialect sets from the top-level `[options]`, and
     missing capabilities from its upstream; names in `[models]` are added to the built-in ones.
-    `document` shows what was set.
+    `document` shows what was set. With a search engine, it is what searches.
     """
+    options = config.options
+    if config.search.engine and "hosted_tools" not in options.given:
+        options = with_settings(options, {"hosted_tools": "search"})
     upstreams = {upstream.name: upstream.capabilities for upstream in config.upstreams}
     return replace(
         config,
         routes=tuple(
-            _with_capabilities(_with_options(route, config.options), upstreams)
-            for route in config.routes
+            _with_capabilities(_with_options(route, options), upstreams) for route in config.routes
         ),
+        options=options,
         models=_with_builtin(config.models, document.get("models", {})),
     )
 

@@ -223,7 +223,7 @@ class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class Traces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Traces of requests, exported to an OpenTelemetry collector. They require the extra `otel`
-    (the extra `otel`). The destination and the service name are set by the variables
+    (`pip install '.[otel]'`). The destination and the service name are set by the variables
     of OpenTelemetry, such as `OTEL_EXPORTER_OTLP_ENDPOINT` and `OTEL_SERVICE_NAME`. Traces contain
     no key and no text of a request or an answer. Answers name their trace in `x-trace-id`."""
 
@@ -325,6 +325,9 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """PEM file of the authorities, or the self-signed certificate, that are trusted for `https` to
     this upstream, instead of the system's (or those that the environment's `SSL_CERT_FILE` names,
     for all upstreams and proxies)."""
+    client_certificate: FileText | None = None
+    """PEM file with a certificate and its key, which the gateway shows where an `https` upstream
+    asks who it is (mutual TLS)."""
     account_rules: AccountRules = "default"
     """What an error of the upstream means for the account. `default`: a 429 pauses the account, a
     quota error takes it out for a time, a rejected key disables it, and other errors are retried on
@@ -441,8 +444,7 @@ class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limits: tuple[Limit, ...] = ()
     """Limits that the upstream sets for this account, such as `kind = "requests"` and
     `window = "1m"`, over all workers. A request that would exceed one is sent with another account
-    meanwhile. Its output counts as long as it may be, so set output limits. After a restart what
-    was used before is not counted."""
+    meanwhile. Until its answer is there, a request counts with its whole output limit."""
     balance: float | None = None
     """Tokens left for this account, for `selection = "highest_balance"`; the usage of its answers
     is subtracted."""
@@ -611,6 +613,21 @@ class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     than an hour have none."""
 
 
+class Search(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The search engine that makes web searches for models whose upstream makes none. With one, the
+    option `hosted_tools` is `search` unless it is set."""
+
+    engine: Literal["", "searxng", "brave", "tavily"] = ""
+    """Whose interface it has; absent: there is none. SearXNG must allow its JSON format."""
+    url: NonEmpty | None = None
+    """Its address, such as `http://127.0.0.1:8888/search`; absent: that of Brave's or Tavily's
+    service."""
+    key: Secret | None = None
+    """Its key, if it needs one."""
+    results: Annotated[int, Meta(ge=1, le=20)] = 5
+    """Pages that the model is given of each search, with their excerpts."""
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole configuration."""
 
@@ -630,6 +647,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     webhook: Annotated[Webhook, RESTART] = Webhook()
     pricing: Pricing = Pricing()
     traces: Annotated[Traces, RESTART] = Traces()
+    search: Search = Search()
     prices: tuple[OwnPrice, ...] = ()
 
     def upstream(self, name: str) -> Upstream:

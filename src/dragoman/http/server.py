@@ -182,21 +182,16 @@ class Server:
             self._accepting = False
 
     async def drain(self, grace_s: float) -> None:
-        """End every connection with its next answer, and those that are idle for a second: their
-        clients may be about to send a request. After `grace_s` seconds applications are cancelled,
-        and what is left shortly after that is aborted. Nothing is left after this."""
+        """End every connection with its next answer, and those that are idle once none of them was
+        used for a second. After `grace_s` seconds applications are cancelled, and what is left
+        shortly after that is aborted. Nothing is left after this."""
         context = self._context
         if context is None:
             return
         self.close_listening()
         context.draining = True
         self._until = context.loop.time() + grace_s
-        began = context.loop.time()
-        until_idle = min(self._until, began + GRACE_S)
-        if not await self._emptied(lambda: until_idle):
-            for connection in list(self._connections):
-                if connection.waits_since <= began:
-                    connection.retire()
+        await self._retire_idle(context)
         if not await self._emptied(lambda: self._until):
             for request in list(context.requests):
                 if request.task is not None:
@@ -213,18 +208,44 @@ class Server:
         for task in list(self._opening):
             task.cancel()
 
+    async def _retire_idle(self, context: Context) -> None:
+        """End the connections that are idle, once none of them was used for a second: a proxy uses
+        one after the other, and a request that is sent as its connection is closed fails."""
+        began = context.loop.time()
+        idle = self._idle_since(began)
+        in_use = True
+        while in_use:
+            if await self._emptied(lambda: self._until, GRACE_S):
+                return
+            left = self._idle_since(began)
+            in_use = len(left) < len(idle) and context.loop.time() < self._until
+            for connection in list(self._connections):
+                if connection.waits_since <= began and not (in_use and connection in left):
+                    connection.retire()
+            idle = left
+
+    def _idle_since(self, began: float) -> set[Connection]:
+        """The connections that wait for a request since a loop time."""
+        return {
+            connection
+            for connection in self._connections
+            if connection.state in ("idle", "head") and connection.waits_since <= began
+        }
+
     def hurry(self) -> None:
         """End the grace period of a running `drain`."""
         self._until = 0.0
         if self._empty is not None:
             self._empty.set()
 
-    async def _emptied(self, until: Callable[[], float]) -> bool:
-        """Wait until there is no connection and no request; False at loop time `until`."""
+    async def _emptied(self, until: Callable[[], float], within_s: float = inf) -> bool:
+        """Wait until there is no connection and no request; False at loop time `until`, or after
+        `within_s` seconds."""
         context = self._context
         assert context is not None
+        latest = context.loop.time() + within_s
         while self._connections or context.requests:
-            left = until() - context.loop.time()
+            left = min(until(), latest) - context.loop.time()
             if left <= 0:
                 return False
             # The end of an application whose connection is gone is not signalled.
@@ -340,12 +361,7 @@ class Server:
         self._accept_off(context)
         context.crowded = True
         before = context.loop.time() - GRACE_S
-        waiting = [
-            connection
-            for connection in self._connections
-            if connection.state in ("idle", "head") and connection.waits_since <= before
-        ]
-        waiting.sort(key=lambda connection: connection.waits_since)
+        waiting = sorted(self._idle_since(before), key=lambda connection: connection.waits_since)
         for connection in waiting[: max(1, self._most // 32)]:
             connection.retire()
 

@@ -184,9 +184,9 @@ class Caller:
         self.names_models = bool(self.lists or self._models_denied)
         """Whether there are models that the caller may not ask for, by their names."""
         self.restricted = self.names_models or self.upstreams is not None
-        """Whether there are any, by their names or their upstreams."""
+        """Whether some models are closed to the caller, by their names or their upstreams."""
         self.is_ruled = self.is_limited or self.most_output is not None or keeps_bodies
-        """Whether there is anything to do with a request before it is sent on."""
+        """Whether the caller's requests are limited, have a longest answer, or are stored."""
         access = [Access(one) for one in given]
         self._access = tuple(one for one in access if not one.is_open)
 

@@ -189,6 +189,11 @@ class Slice(Balance):
         return self._monotonic() < self.until
 
     @property
+    def lent(self) -> int:
+        """What is lent to this machine, reserved or not."""
+        return self.ceiling - self.spent if self.holds else 0
+
+    @property
     def held_by(self) -> HeldBy:
         """What decides here."""
         if not self.enforced:
@@ -205,7 +210,7 @@ class Slice(Balance):
         """See `Balance.left`: of the slice."""
         if not self.enforced:
             return self.amount - self.used(now) - self.reserved
-        left = self.ceiling - self.spent if self.holds else 0
+        left = self.lent
         if self.is_away and self.limit.when_away == "open":
             # Of requests at one time each machine has as many by itself.
             return _MUCH if self.window is not None else self.amount - self.reserved

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from dragoman.accounts.cipher import AccountCipher, SealError
 from dragoman.accounts.decide.states import AccountState
@@ -20,6 +22,7 @@ from dragoman.accounts.store import (
 )
 from dragoman.config import Account, Config
 from dragoman.config.convert import suggestion
+from dragoman.config.windows import knows_zone
 from dragoman.operations.account_fields import SECRETS
 from dragoman.operations.account_views import (
     AccountDetails,
@@ -34,11 +37,13 @@ from dragoman.operations.account_views import (
 )
 from dragoman.operations.errors import Conflict, Unknown
 from dragoman.operations.inputs import InvalidInput, shortened
+from dragoman.operations.pricing import hours_since
 from dragoman.prices.rates import dollars
 
 _DAY_S = 24 * 3600.0
 _HOUR_S = 3600.0
 _HISTORY = 100
+_UTC = "UTC"
 
 
 class AccountQueries:
@@ -128,17 +133,6 @@ class AccountQueries:
         """
         (view,) = self.views([name])
         return AccountDetails(account=view, history=tuple(self.store.history(name, history)))
-
-    def usage(
-        self, since: float, until: float, by: Sequence[str] = (), only: Mapping[str, str] = {}
-    ) -> UsageReport:
-        """Usage of the hours that begin in [since, until) by the dimensions `by`, of which those in
-        `only` have these values.
-
-        Raises:
-            InvalidInput: there is no such dimension.
-        """
-        return usage_report(self.store, since, until, by, only)
 
     def audit(
         self,
@@ -278,13 +272,19 @@ class _Snapshot(NamedTuple):
 
 
 def usage_report(
-    store: Store, since: float, until: float, by: Sequence[str], only: Mapping[str, str] = {}
+    store: Store,
+    since: float,
+    until: float,
+    by: Sequence[str],
+    only: Mapping[str, str] = {},
+    zone: str = _UTC,
 ) -> UsageReport:
     """Usage of the hours that begin in [since, until) by the dimensions `by`, of which those in
-    `only` have these values.
+    `only` have these values. Days are those of the time zone, in which each hour belongs to the day
+    that it begins in, as long as usage is stored by the hour.
 
     Raises:
-        InvalidInput: there is no such dimension, or it is given twice.
+        InvalidInput: there is no such dimension, or it is given twice, or no such zone.
         StoreError: the store cannot be used.
     """
     for place, name in enumerate(by):
@@ -292,12 +292,28 @@ def usage_report(
             raise InvalidInput.of("by", f"expected one of {', '.join(DIMENSIONS)}")
         if name in by[:place]:
             raise InvalidInput.of("by", f"{name} is given twice")
+    if not knows_zone(zone):
+        raise InvalidInput.of("zone", f"no time zone named {zone[:64]!r}")
+    days = "day" if zone == _UTC else "hour"
+    columns = [days if name == "day" else name for name in by]
+    found: dict[tuple[str, ...], Sums] = {}
+    for group, sums in store.sums(since, until, columns, only).items():
+        shown = zip(by, group, strict=True)
+        dated = (_date(int(value), zone) if name == "day" else value for name, value in shown)
+        into = found.setdefault(tuple(dated), Sums())
+        into.usage.add(sums.usage)
+        into.charged.add(sums.charged)
     rows = tuple(
-        UsageRow.of(dict(zip(by, group, strict=True)), sums)
-        for group, sums in store.sums(since, until, by, only).items()
+        UsageRow.of(dict(zip(by, group, strict=True)), sums) for group, sums in found.items()
     )
     total = store.sums(since, until, (), only).get((), Sums())
     return UsageReport(since=since, until=until, rows=rows, total=UsageRow.of({}, total))
+
+
+def _date(hour: int, zone: str) -> str:
+    """The day of the zone in which an hour begins; a day (UTC) of those that are stored so."""
+    is_day = hour < hours_since() // _DAY_S * _DAY_S
+    return f"{datetime.fromtimestamp(hour, UTC if is_day else ZoneInfo(zone)):%Y-%m-%d}"
 
 
 def without_secrets(definition: Definition) -> Account:

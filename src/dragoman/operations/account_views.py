@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Literal
 
@@ -141,10 +140,8 @@ class UsageRow(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, by: dict[str, str], sums: Sums) -> UsageRow:
-        """The row of a group with these sums. A day is shown as a date."""
+        """The row of a group with these sums."""
         used, charged = sums.usage, sums.charged
-        if "day" in by:
-            by["day"] = time.strftime("%Y-%m-%d", time.gmtime(int(by["day"])))
         return cls(
             by=by,
             requests=used.requests,

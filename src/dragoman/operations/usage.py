@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from dragoman.accounts.store import DIMENSIONS
+from dragoman.operations.account_queries import usage_report
 from dragoman.operations.account_views import AuditPage, UsageReport
 from dragoman.operations.accounts import PAGE
 from dragoman.operations.audit_sheet import audit_sheet
@@ -43,6 +44,7 @@ class _AskUsage(TimeSpan, frozen=True, kw_only=True):
             "route, day, hour. Commas separate them; repeatable.  [default: account]"
         ),
     ] = ()
+    zone: Annotated[str, Meta(description="Time zone of the days, Europe/Berlin.")] = "UTC"
 
 
 _FILTERS = tuple(name for name in DIMENSIONS if name not in ("hour", "day"))
@@ -121,17 +123,17 @@ def _shown(asked: AskAudit, page: AuditPage) -> AuditPage | Text:
 def report_usage(context: StoreContext, asked: Any) -> UsageReport:
     """Show requests, tokens, errors, latency and cost.
 
-    Usage is stored by the hour: whole hours are shown that begin in the time asked for. Older usage
-    is stored by the day (UTC). A request with several tags counts for each of them. Input includes
-    cached tokens and those written to a cache, output includes reasoning. Requests and errors count
-    each request once, with the account that was asked last; attempts, failed ones and those that
-    another followed (retries) count with every account that was asked. Unpriced are answers for
-    whose model no price is known: the cost is without them. Estimated are those whose usage was not
-    reported in full.
+    Usage is stored by the hour: whole hours are shown that begin in the time asked for, and days
+    are those of the zone. Usage of more than 60 days ago is stored by the day (UTC). A request with
+    several tags counts for each of them. Input includes cached tokens and those written to a cache,
+    output includes reasoning. Requests and errors count each request once, with the account that
+    was asked last; attempts, failed ones and those that another followed (retries) count with every
+    account that was asked. Unpriced are answers for whose model no price is known: the cost is
+    without them. Estimated are those whose usage was not reported in full.
     """
     since, until = span_of(asked)
-    only = given(asked, ("since", "until", "by"))
-    return context.queries.usage(since, until, asked.by, only)
+    only = given(asked, ("since", "until", "by", "zone"))
+    return usage_report(context.store, since, until, asked.by, only, asked.zone)
 
 
 @operation(

@@ -16,7 +16,9 @@ PATH = "/models"
 _CARRIED = (
     "max_input_tokens",
     "max_tokens",
-    "context_length",
+    "max_output_tokens",
+    "architecture",
+    "pricing",
     "capabilities",
     "line",
     "shutdown_date",
@@ -24,6 +26,9 @@ _CARRIED = (
     "retires_at",
 )
 """Further members of an upstream's entry for a model that SDKs read."""
+
+_WINDOWS = ("context_length", "max_model_len", "max_context_length", "max_input_tokens")
+"""Names of the context window in lists of OpenRouter, vLLM, LM Studio and Anthropic."""
 
 
 def write_model(name: str, owner: str, listed: JsonObject) -> JsonObject:
@@ -40,7 +45,15 @@ def write_model(name: str, owner: str, listed: JsonObject) -> JsonObject:
         "display_name": display if isinstance(display, str) else name,
         "lifecycle": "active",
         **{key: listed[key] for key in _CARRIED if listed.get(key) is not None},
+        **_window(listed),
     }
+
+
+def _window(listed: JsonObject) -> JsonObject:
+    """The context window, under the names by which OpenAI's clients look for it."""
+    given = (listed.get(name) for name in _WINDOWS)
+    found = next((window for window in given if type(window) is int and window > 0), None)
+    return {} if found is None else {"context_length": found, "max_model_len": found}
 
 
 def _created(listed: JsonObject) -> tuple[int, str]:

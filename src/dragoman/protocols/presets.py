@@ -44,6 +44,7 @@ KNOWN: Final = (
             "late_system": "user",
             "custom_tools_native": False,
             "reasoning_in": "auto",
+            "web_search": False,
         },
         source="chat templates: those of Qwen 3.5 to 3.8 and Mistral refuse later system messages,"
         " those of gpt-oss and MiniMax M2 leave them out, that of DeepSeek V4 gives them as user"

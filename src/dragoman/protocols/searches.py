@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Raw
 
 from dragoman.canonical.losses import LossKind
-from dragoman.canonical.requests import Extra
+from dragoman.canonical.requests import Extra, HostedTool
 from dragoman.protocols.raw import hides_words
 
 CONTEXT_SIZES: Final = ("low", "medium", "high")
@@ -30,6 +30,19 @@ def read_location(value: Any, path: str, extras: list[Extra]) -> dict[str, str] 
         if not known and part is not None:
             extras.append(Extra(f"{path}.{name}", part, LossKind.KNOB))
     return {name: value[name] for name in PLACES if isinstance(value.get(name), str)}
+
+
+def limits_of(tool: HostedTool) -> tuple[int | None, tuple[str, ...]]:
+    """How many searches the declaration of a web search allows, None for any number, and the
+    domains that are kept out, in the words of either vendor."""
+    filters = tool.raw.get("filters")
+    blocked = (filters if isinstance(filters, dict) else tool.raw).get("blocked_domains")
+    most = tool.raw.get("max_uses")
+    domains = blocked if isinstance(blocked, list) else []
+    return (
+        most if type(most) is int and most >= 0 else None,
+        tuple([domain for domain in domains if isinstance(domain, str)]),
+    )
 
 
 def asks_search(members: Mapping[str, Raw]) -> bool:

@@ -79,6 +79,18 @@ def decoded(schema: JsonObject | Raw) -> JsonObject:
     return jsontext.decode(schema) if isinstance(schema, Raw) else schema
 
 
+def others_than_texts(tool: FunctionTool | CustomTool) -> frozenset[str]:
+    """The properties of a tool's arguments that are not texts by its schema."""
+    if isinstance(tool, CustomTool) or not tool.schema:
+        return frozenset()
+    properties = decoded(tool.schema).get("properties")
+    return frozenset(
+        name
+        for name, of in (properties.items() if isinstance(properties, dict) else ())
+        if isinstance(of, dict) and of.get("type", "string") != "string"
+    )
+
+
 def object_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject | Raw:
     """The schema of a tool's arguments, with an object at its root as all services require."""
     schema = tool.schema

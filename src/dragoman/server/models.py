@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from urllib.parse import parse_qs
 
@@ -15,11 +16,13 @@ from dragoman.config.names import ALIASES
 from dragoman.edge.auth import Caller
 from dragoman.edge.incoming import IncomingRequest
 from dragoman.edge.record import Record
+from dragoman.prices.lookup import Prices
+from dragoman.prices.rates import dollars
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.serving.failures import Failure
 from dragoman.serving.listing import read_models
-from dragoman.serving.routing import Router, may_use, model_not_found
+from dragoman.serving.routing import Router, Target, may_use, model_not_found
 from dragoman.serving.upstreams import Upstreams
 
 _log = logging.getLogger("dragoman.gateway")
@@ -59,11 +62,13 @@ class Catalogue:
         fetch: Fetch,
         clock: Callable[[], float],
         former: Catalogue | None = None,
+        prices: Prices | None = None,
     ) -> None:
         self._config = config
         self._router = router
         self._fetch = fetch
         self._clock = clock
+        self._prices = prices
         self._lists: dict[str, list[JsonObject]] = {}
         own = config.models.aliases
         self._shipped = {name for name, to in ALIASES.items() if own.get(name) == to}
@@ -124,9 +129,28 @@ class Catalogue:
             place = (target.upstream.name, target.model)
             if place not in known and place[0] in self._lists and name in self._shipped:
                 continue
-            details = known.get(place, {})
+            details = {**self._facts(target), **known.get(place, {})}
             listed[name] = ListedModel(target.upstream.name, details)
         return listed
+
+    def _facts(self, target: Target) -> JsonObject:
+        """What is known of a model without its upstream's list, in the words of OpenRouter's."""
+        capabilities = target.capabilities
+        facts: JsonObject = {}
+        if capabilities.max_output_tokens is not None:
+            facts["max_output_tokens"] = capabilities.max_output_tokens
+        if not capabilities.images:
+            facts["architecture"] = {"input_modalities": ["text"], "output_modalities": ["text"]}
+        if self._prices is None:
+            return facts
+        price = self._prices.quote(target.upstream.name, target.model, time.time()).usual
+        if price is not None:
+            facts["pricing"] = {
+                "prompt": dollars(price.input),
+                "completion": dollars(price.output),
+                "input_cache_read": dollars(price.cached),
+            }
+        return facts
 
     def _names(self) -> Iterable[str]:
         yield from (route.match for route in self._config.routes if "*" not in route.match)

@@ -75,6 +75,7 @@ from dragoman.serving.plan import Plans
 from dragoman.serving.prober import Prober
 from dragoman.serving.resolver import RequestResolver
 from dragoman.serving.routing import Router
+from dragoman.serving.searches import SearchEngine
 from dragoman.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.serving.upstreams import Upstreams
 from dragoman.storage.opening import (
@@ -274,6 +275,7 @@ class Services:
                 AccountLimits(self.limits, self.admission.expected, config.accounts)
                 if any(one.limits for one in config.accounts)
                 else None,
+                SearchEngine(config.search, self.client) if config.search.engine else None,
             )
         pool, server = upstreams.pool, config.server
         proxies = Proxies(server.trusted_proxies)
@@ -351,6 +353,7 @@ class Services:
                 partial(fetch_models, upstreams),
                 time.monotonic,
                 None if former is None else former.catalogue,
+                prices,
             ),
         )
         if not config.admin.is_served:

@@ -26,7 +26,9 @@ from dragoman.serving.attempts import note_failure
 from dragoman.serving.context import RequestContext
 from dragoman.serving.failures import Failure, broken_thought, failed_call
 from dragoman.serving.large import is_large
+from dragoman.serving.searches import LimitReached, Rounds
 from dragoman.translation import AnswerStream, Outcome
+from dragoman.translation.searching import SearchesPending
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
 
@@ -57,6 +59,10 @@ _BLANK_RUN = 100
 """Characters of white space in arguments that are no mere indentation."""
 
 
+_OF_LIMIT = "limit"
+"""What ends a stream whose client may not have another call made."""
+
+
 async def deliver_whole(
     context: RequestContext, lease: Lease, answer: UpstreamResponse, mask: Mask
 ) -> None:
@@ -70,11 +76,13 @@ async def deliver_whole(
     seconds = time.perf_counter() - record.sent_at
     body = await answer.read(MOST_BYTES, incoming.reserve)
     _begins(context, lease, seconds, body, mask)
-    call, outcome = context.call, context.outcome
-    if is_large(body):
+    call, outcome, name = context.call, context.outcome, ""
+    if context.rounds is not None:
+        reply = await _searched(context, context.rounds, answer, body, mask)
+    elif is_large(body):
         reply, name = await context.large.answer(call, body, mask, outcome, streamed=False)
     else:
-        reply, name = translate_whole(call, mask.secrets_in(body), mask, outcome), ""
+        reply = translate_whole(call, mask.secrets_in(body), mask, outcome)
     _answered(context, lease)
     if recorder is not None:
         await recorder.begun(lease.account.name, name or call.codec.translate.answer_names(body).id)
@@ -138,8 +146,11 @@ async def deliver_stream(
         _report_success(lease, stream.outcome)
     else:
         context.record.error = fault.kind
-        note_failure(context.record, context.plan, lease, cause or fault.kind, fault.status or 0)
-        _blame(lease, fault)
+        if cause != _OF_LIMIT:
+            note_failure(
+                context.record, context.plan, lease, cause or fault.kind, fault.status or 0
+            )
+            _blame(lease, fault)
 
 
 async def _deliver_whole_as_stream(
@@ -154,11 +165,13 @@ async def _deliver_whole_as_stream(
     was read of it, which began after so many seconds."""
     body = chunk + await answer.read(MOST_BYTES, context.incoming.reserve)
     _begins(context, lease, seconds, body, mask)
-    call, outcome = context.call, context.outcome
-    if is_large(body):
+    call, outcome, name = context.call, context.outcome, ""
+    if context.rounds is not None:
+        events = await _searched(context, context.rounds, answer, body, mask)
+    elif is_large(body):
         events, name = await context.large.answer(call, body, mask, outcome, streamed=True)
     else:
-        events, name = call.response_as_stream(mask.secrets_in(body), outcome), ""
+        events = call.response_as_stream(mask.secrets_in(body), outcome)
     _answered(context, lease)
     if context.recorder is not None:
         await context.recorder.begun(
@@ -167,6 +180,30 @@ async def _deliver_whole_as_stream(
         events = await context.recorder.stream(events)
     assert context.delivery is not None
     await context.delivery.end(events)
+
+
+async def _searched(
+    context: RequestContext, rounds: Rounds, answer: UpstreamResponse, body: bytes, mask: Mask
+) -> bytes:
+    """What the client is sent for whole answers, of which `body` is the first: until the last of
+    them the web is searched for the model.
+
+    Raises:
+        UpstreamError, Failure, CallError: one of them is none.
+        DragomanError: a limit of the caller is used up.
+    """
+    call, outcome = context.call, context.outcome
+    while True:
+        try:
+            if context.delivery is None:
+                return translate_whole(call, mask.secrets_in(body), mask, outcome)
+            return call.response_as_stream(mask.secrets_in(body), outcome)
+        except SearchesPending:
+            await rounds.search()
+        if not call.goes_on:
+            return call.searched(outcome)
+        answer = await rounds.ask(answer)
+        body = await answer.read(MOST_BYTES, context.incoming.reserve)
 
 
 async def _hold_back(
@@ -223,7 +260,9 @@ async def _relay(
     """
     cause = ""
     feed, try_write, codec = stream.feed, delivery.try_write, context.incoming.codec
-    recorder = context.recorder
+    recorder, rounds = context.recorder, context.rounds
+    is_asked = True
+    """Whether `answer` is that to the last request; else it is to be sent."""
     blank_since = 0.0
     data = b"".join(held)
     held.clear()
@@ -256,6 +295,8 @@ async def _relay(
             data = of_first(data)
         if stream.over or stream.blank >= _BLANK_RUN:
             return False
+        if rounds is not None and stream.paused:
+            return False
         if thoughts and not stream.thinks:
             thoughts = b""
             context.release()
@@ -287,11 +328,24 @@ async def _relay(
             if data:
                 await delivery.write(data)
                 data = b""
-            if not await answer.pipe(pass_on):
+            if rounds is not None and stream.paused:
+                if context.incoming.gone:
+                    break
+                data, is_asked = await rounds.search(stream), False
+                continue
+            if rounds is not None and not is_asked:
+                answer, is_asked = await rounds.ask(answer), True
+            if not await answer.pipe(pass_on) and not stream.paused:
                 data = stream.finish()
+                if stream.paused:
+                    continue
                 data = data if of_first is None else of_first(data)
                 cause = "cut_off"
                 break
+    except LimitReached as error:
+        data, cause = stream.fail(error.fault), _OF_LIMIT
+    except Failure as error:
+        data, cause = stream.fail(error.fault), "refused"
     except CallError as error:
         data = stream.fail(failed_call(error, context.plan.upstream.name).fault)
         cause = error.cause

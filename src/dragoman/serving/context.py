@@ -8,6 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from dragoman.accounts.pool import Lease
+from dragoman.canonical.losses import LossKind
 from dragoman.canonical.usage import Usage, consistent
 from dragoman.edge.auth import Caller
 from dragoman.edge.delivery import Delivery
@@ -24,11 +25,13 @@ from dragoman.serving.limits.responses import budget_headers
 from dragoman.serving.limits.use import amounts_spent
 from dragoman.serving.plan import Plan
 from dragoman.serving.recorder import AnswerRecorder
+from dragoman.serving.searches import Rounds
 from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome
 from dragoman.translation.estimate import (
     LONG_BODY,
     estimate_bytes,
     estimate_output,
+    least_prompt,
     text_bytes,
 )
 from dragoman.translation.streams import completed
@@ -54,6 +57,9 @@ class RequestContext:
     - `stream` is the answer that the client is sent, once it has begun. `call` and `request`, which
       hold the bodies, are released then, or once more than thoughts was sent where another account
       may go on from these: a stream may be long. `asked` is how much they asked.
+    - `least_prompt` are the tokens that an upstream counts at least if it reads a long prompt
+      whole.
+    - `rounds` are the further calls of the upstream where the model has searches made, else None.
     - `corrected` is what refusals have corrected of capabilities, by target, since the request was
       first translated for its plan.
     - `on_settled` is called once all is known that the request used, if it is set.
@@ -74,6 +80,7 @@ class RequestContext:
         "is_called",
         "keys",
         "large",
+        "least_prompt",
         "ledger",
         "on_settled",
         "outcome",
@@ -82,6 +89,7 @@ class RequestContext:
         "record",
         "recorder",
         "request",
+        "rounds",
         "stream",
         "thought",
     )
@@ -104,6 +112,7 @@ class RequestContext:
         self.recorder = recorder
         self.delivery: Delivery | None = None
         self.stream: AnswerStream | None = None
+        self.rounds: Rounds | None = None
         self.corrected: Corrected
         self.outcome = Outcome()
         self.reading: AnswerStream | None = None
@@ -209,7 +218,18 @@ class RequestContext:
             usage = self._believed(Usage())
             charge = self._charge(usage)
         self._noted = reported
+        self._note_cut(reported)
         record.usage, record.charge, record.estimated = usage, charge, self.outcome.estimated
+
+    def _note_cut(self, reported: Usage) -> None:
+        """Report a prompt of which the upstream counts so little that it has cut it."""
+        least = self.least_prompt if self.stream is not None else least_prompt(self.call.body)
+        if 0 < reported.input < least and not self.outcome.estimated:
+            detail = (
+                "the upstream counts much less than was sent: it has cut the conversation without a"
+                " word, its window may be too small"
+            )
+            self.ledger.add("body", LossKind.CONTENT, detail)
 
     def _charge(self, usage: Usage) -> Charge:
         """What an answer costs: by the price of the model that answered, where the request named
@@ -262,6 +282,7 @@ class RequestContext:
         self.stream = stream
         body = self.call.body
         self.asked = len(body) if len(body) <= LONG_BODY else text_bytes(body)
+        self.least_prompt = least_prompt(body)
 
     @property
     def may_go_on(self) -> bool:
@@ -273,8 +294,9 @@ class RequestContext:
         )
 
     def release(self) -> None:
-        """No other account is tried: the bodies are let go."""
-        del self.call, self.request
+        """No other account is tried: the bodies are let go, unless there may be further calls."""
+        if self.rounds is None:
+            del self.call, self.request
 
     def go_on_from(self, thought: bytes) -> None:
         """The stream broke off while it only thought: another goes on from its first events."""

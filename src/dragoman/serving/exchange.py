@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -63,11 +63,14 @@ from dragoman.serving.limits.admission import Admission, capped
 from dragoman.serving.plan import POLICY, Plan
 from dragoman.serving.recorder import AnswerRecorder
 from dragoman.serving.resolver import TOOLS, RequestResolver
+from dragoman.serving.searches import Rounds
 from dragoman.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.serving.upstreams import Upstreams
 from dragoman.translation import Call, ClientRequest
+from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import SocketUse, UpstreamRequest
+from dragoman.upstream.response import UpstreamResponse
 
 _REFITTED = frozenset(
     {FaultKind.INVALID_REQUEST, FaultKind.UNPROCESSABLE, FaultKind.CONTEXT_TOO_LONG}
@@ -467,6 +470,7 @@ class Exchange:
         if context.record.bodies is not None:
             client = ObservedClient(client, context.record.bodies)
         context.call.account, context.call.mask = builder.tag, builder.mask
+        context.call.search_anew()
         dropped = 0
         if context.has_choice or context.record.attempts > 1:
             # Else there is no other account that reasoning could be of.
@@ -475,18 +479,13 @@ class Exchange:
         while True:
             context.record.sent_at = time.perf_counter()
             context.record.bytes_up, context.record.bytes_down = len(context.call.body), 0
+            send = partial(_send, context, lease, builder, client)
+            rounds = context.rounds = self._rounds(context, builder, send)
             try:
-                answer = await client.send(
-                    _upstream_request(context, lease, builder),
-                    lease.waits[context.call.streams].limit,
-                    lease.fell_silent,
-                    context,
-                )
+                answer = await send()
                 try:
                     self._upstreams.pool.heard(lease, answer.headers)
-                    if not 200 <= answer.status < 300:
-                        body = builder.mask.error(await read_error(answer))
-                        raise refused(context.call.codec, answer.status, answer.headers, body)
+                    await _check(context, builder, answer)
                     if context.corrected:
                         self.resolver.learnt.learn(context.caller.name, context.corrected)
                     if context.delivery is None:
@@ -496,6 +495,8 @@ class Exchange:
                 finally:
                     context.record.bytes_down = answer.received
                     answer.close()
+                    if rounds is not None:
+                        rounds.close()
                 return
             except CallError as error:
                 raise failed_call(error, context.plan.upstream.name) from None
@@ -505,6 +506,7 @@ class Exchange:
                 if failure.by_model:
                     raise
                 context.forget_attempt()
+                context.call.search_anew()
                 if is_about_reasoning(context.call.codec, failure):
                     if repeated:
                         raise
@@ -515,6 +517,29 @@ class Exchange:
                     raise
                 elif dropped:
                     dropped = await self._conversations.drop_foreign_reasoning(context, lease)
+
+    def _rounds(
+        self,
+        context: RequestContext,
+        builder: UpstreamRequestBuilder,
+        send: Callable[[], Awaitable[UpstreamResponse]],
+    ) -> Rounds | None:
+        """The calls that may follow the first, where the model may have the web searched."""
+        call = context.call
+        if call.search is None:
+            return None
+
+        async def ask() -> UpstreamResponse:
+            answer = await send()
+            try:
+                await _check(context, builder, answer)
+            except Failure:
+                answer.close()
+                raise
+            return answer
+
+        admit = partial(self._admission.admit_more, context.record)
+        return Rounds(self._upstreams.engine, call, admit, ask)
 
     async def _refit(self, context: RequestContext, failure: Failure) -> bool:
         """Write a refused request anew, as the refusal says that the upstream takes it. False if it
@@ -565,6 +590,34 @@ def _lingers(context: RequestContext) -> float:
     if context.is_called and admitted is not None and admitted.rules.needs_tokens:
         return READ_ON_S
     return _LAST_WORDS_S if context.stream is not None else 0.0
+
+
+async def _send(
+    context: RequestContext, lease: Lease, builder: UpstreamRequestBuilder, client: UpstreamClient
+) -> UpstreamResponse:
+    """Send the request as it is now.
+
+    Raises:
+        CallError: there is no answer.
+    """
+    return await client.send(
+        _upstream_request(context, lease, builder),
+        lease.waits[context.call.streams].limit,
+        lease.fell_silent,
+        context,
+    )
+
+
+async def _check(
+    context: RequestContext, builder: UpstreamRequestBuilder, answer: UpstreamResponse
+) -> None:
+    """
+    Raises:
+        Failure: the upstream refused.
+    """
+    if not 200 <= answer.status < 300:
+        body = builder.mask.error(await read_error(answer))
+        raise refused(context.call.codec, answer.status, answer.headers, body)
 
 
 def _upstream_request(

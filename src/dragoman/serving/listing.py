@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
 from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.printable import printable
 from dragoman.protocols.fields import JsonObject
+from dragoman.serving.advice import Adviser, is_own
 from dragoman.serving.answers import read_error
 from dragoman.serving.failures import Failure, failed_call, refused
 from dragoman.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
@@ -20,6 +22,9 @@ from dragoman.upstream.errors import CallError, TotalTimeout
 
 _TIME_LIMIT_S = 20.0
 _MOST_AT_ONCE = 8
+_ADVICE_S = 120.0
+"""For which a server may load the models that it is asked about."""
+_MOST_ADVISED = 4
 _LIST_BYTES = 8 * 1024 * 1024
 """Largest list of models that is read."""
 _LONGEST_MESSAGE = 300
@@ -54,7 +59,8 @@ class Listing(Struct, frozen=True, kw_only=True):
     """What the upstream answered for an account.
 
     `status` is 0 if there was no answer; `models` are the names listed, none if there is no list;
-    `message` says what went wrong, without secrets.
+    `message` says what went wrong, without secrets. `advice` is what to set for a server of one's
+    own.
     """
 
     account: str
@@ -63,6 +69,7 @@ class Listing(Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
     message: str = ""
     milliseconds: float = 0.0
+    advice: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -71,29 +78,39 @@ class Listing(Struct, frozen=True, kw_only=True):
 
 
 async def listings(config: Config, accounts: Iterable[Account]) -> AsyncIterator[Listing]:
-    """Ask the upstream of each account for its models, some at once; in the order of answers."""
+    """Ask the upstream of each account for its models, some at once; in the order of answers. Of
+    servers of one's own it is also found out what to set for the models that routes name, else for
+    the first one listed."""
     async with UpstreamClient() as client:
         free = asyncio.Semaphore(_MOST_AT_ONCE)
 
         async def ask(account: Account) -> Listing:
+            upstream = config.upstream(account.upstream)
+            routed = [one for one in config.routes if one.upstream == upstream.name]
+            named = [one.model or one.match for one in routed]
+            named = [name for name in named if "*" not in name]
             async with free:
-                return await listing(client, config.upstream(account.upstream), account)
+                return await listing(client, upstream, account, named)
 
         tasks = [asyncio.create_task(ask(account)) for account in accounts]
         for task in asyncio.as_completed(tasks):
             yield await task
 
 
-async def listing(client: UpstreamClient, upstream: Upstream, account: Account) -> Listing:
-    """Ask for the models that this account may use."""
+async def listing(
+    client: UpstreamClient, upstream: Upstream, account: Account, named: Sequence[str] = ()
+) -> Listing:
+    """Ask for the models that this account may use, and a server of one's own about those that are
+    `named`."""
     began = time.monotonic()
-    names: tuple[str, ...] = ()
+    listed: dict[str, JsonObject] = {}
+    advice: list[str] = []
     status, message = 200, ""
     builder = UpstreamRequestBuilder(UpstreamDefaults(upstream), account)
     try:
         async with asyncio.timeout(_TIME_LIMIT_S):
             entries = await read_models(client, builder, upstream, proxy_of(upstream, account))
-        names = tuple(entry["id"] for entry in entries)
+        listed = {entry["id"]: entry for entry in entries}
     except Failure as failure:
         status, message = failure.symptom.status, failure.fault.message
     except (CallError, TimeoutError) as error:
@@ -101,13 +118,21 @@ async def listing(client: UpstreamClient, upstream: Upstream, account: Account) 
         status, message = 0, failed_call(call, upstream.name).fault.message
     except ValueError as error:
         message = str(error)
+    milliseconds = round((time.monotonic() - began) * 1000, 1)
+    if is_own(upstream) and not message:
+        adviser = Adviser(client, upstream, builder)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ADVICE_S):
+                for model in list(dict.fromkeys(named))[:_MOST_ADVISED] or list(listed)[:1]:
+                    advice += await adviser.advice(model, listed.get(model, {}))
     return Listing(
         account=account.name,
         upstream=upstream.name,
         status=status,
-        models=names,
+        models=tuple(listed),
         message=one_line(message),
-        milliseconds=round((time.monotonic() - began) * 1000, 1),
+        milliseconds=milliseconds,
+        advice=tuple(map(one_line, advice)),
     )
 
 

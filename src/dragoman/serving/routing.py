@@ -145,8 +145,8 @@ class Router:
         capabilities: Capabilities | None = None,
         fallbacks: tuple[Target, ...] = (),
     ) -> Target:
-        """A target; `capabilities` go over the upstream's. Its detour has those of its
-        fallbacks."""
+        """A target; `capabilities`, if given, replace the upstream's. The fallbacks of its detour
+        are the detours of its own, or these themselves where they have none."""
         target = self._direct(upstream, model, options, capabilities, fallbacks)
         around = tuple(one.detour or one for one in fallbacks)
         via = upstream.reasoning_with_tools_via

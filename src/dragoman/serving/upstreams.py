@@ -6,15 +6,17 @@ from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
 from dragoman.serving.limits.accounts import AccountLimits
+from dragoman.serving.searches import SearchEngine
 from dragoman.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.upstream.client import UpstreamClient
 
 
 class Upstreams(Struct, frozen=True, weakref=True):
     """The accounts of all upstreams, the builders of their requests, the client that sends these,
-    and the limits of accounts that have some."""
+    the limits of accounts that have some, and the engine that searches for models."""
 
     pool: AccountPool
     builders: UpstreamRequestBuilders
     client: UpstreamClient
     limits: AccountLimits | None = None
+    engine: SearchEngine | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from binascii import hexlify
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +26,7 @@ from dragoman.canonical.requests import CustomTool, Extra, FunctionTool, Request
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.stops import cut_whole, emulated
 from dragoman.canonical.tagged import TaggedReasoning
+from dragoman.canonical.tagged_calls import TaggedCalls
 from dragoman.canonical.tools import ToolRestorer
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import (
@@ -42,10 +43,19 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import finish_of
 from dragoman.protocols.long_texts import filled
 from dragoman.protocols.request_settings import NO_COUNTERPART
+from dragoman.protocols.tools import others_than_texts
 from dragoman.sse import Decoder, escape
 from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
 from dragoman.translation.foreign_reasoning import without_foreign_reasoning
+from dragoman.translation.searching import (
+    Found,
+    SearchesPending,
+    Searching,
+    search_of,
+    with_searches,
+)
+from dragoman.translation.staged_reader import Stage, StagedReader
 from dragoman.translation.streams import (
     RECORDED,
     UNREAD,
@@ -56,7 +66,6 @@ from dragoman.translation.streams import (
     TranslatedStream,
     has_content,
 )
-from dragoman.translation.tagged_reader import TaggedReader
 
 ALL_REASONING = 1 << 62
 """All pieces of reasoning, for `Call.drop_reasoning`."""
@@ -92,7 +101,9 @@ class Call:
     whole answers and errors."""
 
     __slots__ = (
+        "_earlier",
         "_names",
+        "_others",
         "_source",
         "_stops",
         "_unreduced",
@@ -104,6 +115,7 @@ class Call:
         "passes_through",
         "request_id",
         "response_id",
+        "search",
         "settings",
         "streams",
     )
@@ -122,31 +134,90 @@ class Call:
         self.mask: Mask | None = None
         self.response_id = settings.response_id
         self.request_id = ""
+        self.search: Searching | None = None
+        """The searches that are made here for the model; None if there are none."""
         self.passes_through = (
             source.codec is self.codec
             and bool(source.body)
             and self.codec.passthrough.suits(settings.options)
+            and not (self._may_search() and source.codec.endpoint.searches(source.members))
         )
         """Whether both sides have the same protocol, so that nothing is translated."""
         self.streams = source.stream
         """Whether the upstream is asked to stream, if only for `stream_as_response`."""
         self.ledger = Ledger()
+        self._earlier: list[Event] = []
+        """The events of the answers before the last one, where that takes several."""
+        self._others: dict[str, frozenset[str]] = {}
+        """The properties that are no texts of the tools of which calls may be in a text."""
         self._stops: tuple[str, ...] = ()
         """Stop sequences that are emulated here."""
         if self.passes_through:
             self._names = ToolNames((), self.codec.translate.tool_name_limit)
             self.body = self._forward(0)
-            if settings.capabilities.reasoning_in == "tags":
+            if (
+                settings.capabilities.reasoning_in == "tags"
+                or settings.capabilities.tool_text == "parse"
+            ):
                 self._read_answer()
         else:
-            request = source.read(settings.sealer)
+            request = self._request()
+            if self._may_search() and search_of(request) is not None:
+                self.search = Searching(request, self.ledger)
+                request = self.search.request
             self.streams = request.stream or self._may_be_long(request)
             self._names = tool_names(request, self.codec)
+            self._note_tools(request)
             if request.stop:
                 taken = self.codec.translate.taken_stops(request.stop)
                 self._stops = emulated(request.stop, taken, settings.options)
             self.body = self._write(request)
         self._unreduced = self.body, self.ledger
+
+    def _may_search(self) -> bool:
+        """Whether web searches are made here, and not by the upstream."""
+        settings = self.settings
+        is_foreign = self._source.codec is not self.codec
+        return settings.options.hosted_tools == "search" and (
+            is_foreign or not settings.capabilities.web_search
+        )
+
+    def _request(self) -> Request:
+        """The client's request, as it was first written for the upstream."""
+        if self.search is not None:
+            return self.search.request
+        request = self._source.read(self.settings.sealer)
+        return with_searches(request) if self._may_search() else request
+
+    def search_anew(self) -> None:
+        """Begin with the first request of those that its searches take."""
+        if self.search is None:
+            return
+        self.restore()
+        self._earlier = []
+        self.search.start()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether `body` is to be sent for the rest of the answer, once its searches are made."""
+        return self.search is not None and not self.search.is_over
+
+    def go_on(self, found: Sequence[Found | None], stream: AnswerStream | None = None) -> bytes:
+        """Answer the searches of the model with what they found. `body` is then the next request,
+        and the answer to it is the rest of the client's. Returns what of it the client's `stream`
+        is sent at once."""
+        assert self.search is not None
+        events = self.search.answered(found)
+        if not self.search.is_over:
+            losses = self.ledger
+            self.ledger = Ledger()
+            self.body = self._write(self.search.request)
+            self.ledger = losses
+        if stream is None:
+            self._earlier += events
+            return b""
+        assert isinstance(stream, TranslatedStream)
+        return stream.go_on(self._reader, events)
 
     def __getstate__(self) -> dict[str, Any]:
         """The pickled state has what the translation of an answer needs: neither body, and of the
@@ -203,7 +274,7 @@ class Call:
                 self.body = self._forward(left_out)
             return left_out
         request, left_out = without_foreign_reasoning(
-            self._source.read(self.settings.sealer),
+            self._request(),
             self.codec.name,
             self.account,
             unknown=moved,
@@ -222,7 +293,9 @@ class Call:
     def _read_answer(self) -> None:
         """Have the answer read and written, though the request is passed through."""
         with suppress(InvalidRequest):
-            self._names = tool_names(self._source.read(self.settings.sealer), self.codec)
+            request = self._source.read(self.settings.sealer)
+            self._names = tool_names(request, self.codec)
+            self._note_tools(request)
             self.passes_through = False
 
     def restore(self) -> None:
@@ -456,25 +529,62 @@ class Call:
         events += reader.finish()
         if halves.seen:
             events = [mended for event in events for mended in halves.push(event)]
-        return self._whole(events, outcome or Outcome())
+        return self._whole(self._complete(events), outcome or Outcome())
+
+    def searched(self, outcome: Outcome) -> bytes:
+        """The client's answer, whole or as a stream as it asked for, where its last part is known:
+        the model called the client's tools beside its searches."""
+        if not self._source.stream:
+            return self._whole(self._earlier, outcome)
+        writer = self._source.codec.translate.answer_writer(self._reply(), True)
+        written = b"".join(self._written(self._earlier, writer, outcome))
+        return b"".join(filled(written, writer.long_texts))
 
     def _events(self, body: bytes) -> Iterable[Event]:
         events = self.codec.translate.read_response(body, self._inbound())
-        stage = self._tagged()
-        if stage is None:
+        for stage in self._stages():
+            events = [staged for event in events for staged in stage.push(event)]
+        return self._complete(events)
+
+    def _complete(self, events: Iterable[Event]) -> Iterable[Event]:
+        """The events of a whole answer, with those of the answers before it.
+
+        Raises:
+            SearchesPending: it goes on when these are made.
+        """
+        if self.search is None:
             return events
-        return [staged for event in events for staged in stage.push(event)]
+        self._earlier += events
+        if self.search.pending:
+            raise SearchesPending
+        return self._earlier
 
     def _reader(self, halves: Halves) -> StreamReader:
-        reader, stage = self.codec.translate.stream_reader(self._inbound(halves)), self._tagged()
-        return reader if stage is None else TaggedReader(reader, stage)
+        reader: StreamReader = self.codec.translate.stream_reader(self._inbound(halves))
+        for stage in self._stages():
+            reader = StagedReader(reader, stage)
+        return reader
 
-    def _tagged(self) -> TaggedReasoning | None:
-        """The stage that finds reasoning in the text of the answer; None if there is none."""
-        where = self.settings.capabilities.reasoning_in
-        if where == "field" or (where == "auto" and self._source.codec is self.codec):
-            return None
-        return TaggedReasoning(is_open=where == "tags")
+    def _stages(self) -> Iterator[Stage]:
+        """The stages that find reasoning and calls in the text of the answer."""
+        capabilities = self.settings.capabilities
+        where, parses = capabilities.reasoning_in, capabilities.tool_text == "parse"
+        if where == "tags" or (where == "auto" and self._source.codec is not self.codec):
+            yield TaggedReasoning(is_open=where == "tags")
+        if self._others:
+            yield TaggedCalls(self._others, self.ledger, mint if parses else None)
+        if self.search is not None:
+            yield self.search
+
+    def _note_tools(self, request: Request) -> None:
+        """Note the tools of which calls may be in the text of the answer."""
+        capabilities = self.settings.capabilities
+        parses = capabilities.tool_text == "parse"
+        if parses or capabilities.reasoning_in != "field":
+            for tool in request.tools:
+                if isinstance(tool, FunctionTool | CustomTool):
+                    name = self._names.outward(tool.name, tool.namespace)
+                    self._others[name] = others_than_texts(tool) if parses else frozenset()
 
     def _whole(self, events: Iterable[Event], outcome: Outcome) -> bytes:
         writer = self._source.codec.translate.answer_writer(self._reply(), False)

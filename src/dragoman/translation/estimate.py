@@ -62,6 +62,13 @@ _FILE_BYTES = 45
 """Bytes of a base64 file that cost as much as one byte of text: a picture of a megapixel has about
 200 kB, and costs `IMAGE_TOKENS`."""
 
+_LONG_PROMPT = 8000
+"""Tokens of a prompt that some servers cut to their window, which is half of it or less then."""
+_LEAST_COUNTED = 0.6
+"""The share of an estimate that an upstream counts at least, if it has read all of it."""
+_ESCAPED_BYTES = 5
+"""Bytes by which an escaped letter is longer than that of its own."""
+
 _WORDS = re.compile(r"[A-Za-z]+|[0-9]+|[^\sA-Za-z0-9]")
 _SAMPLES = 32
 _SAMPLED = 64_000
@@ -102,12 +109,23 @@ def estimate_bytes(count: int) -> int:
 def text_bytes(body: bytes) -> int:
     """The effective length of a request, for an estimate by length alone. A body of more than
     `LONG_BODY` bytes is sampled: pictures and files, most of it then, count by their cost."""
+    return len(body) if len(body) <= LONG_BODY else _sampled_bytes(body)
+
+
+def _sampled_bytes(body: bytes) -> int:
     size = len(body)
-    if size <= LONG_BODY:
-        return size
     pieces = [body[at : at + _PIECE] for at in range(0, size, size // _SAMPLES)]
     share = sum(piece.translate(None, b"+/").isalnum() for piece in pieces) / len(pieces)
     return round(size * (1 - share) + size * share / _FILE_BYTES)
+
+
+def least_prompt(body: bytes) -> int:
+    """The tokens that an upstream counts at least of a request, if it has read all of it; 0 for a
+    prompt that is not long."""
+    if len(body) * _TOKENS_PER_BYTE <= _LONG_PROMPT:
+        return 0
+    prompt = estimate_bytes(_sampled_bytes(body) - _ESCAPED_BYTES * body.count(b"\\u"))
+    return int(_LEAST_COUNTED * prompt) if prompt > _LONG_PROMPT else 0
 
 
 class Files(Struct, frozen=True):

@@ -44,6 +44,7 @@ from dragoman.protocols.finish_words import finish_of
 from dragoman.protocols.long_texts import filled, has_placeholder, may_be_long
 from dragoman.sse import Decoder, EventTooLarge, Frame, escape
 from dragoman.translation.estimate import estimate_text
+from dragoman.translation.staged_reader import StagedReader
 
 UNREAD = "it says nothing in a form that is read"
 """The error for an answer with losses of content and nothing else."""
@@ -109,6 +110,12 @@ class AnswerStream:
     @property
     def cut(self) -> bool:
         """Whether the answer was ended here, although the upstream continues."""
+        return False
+
+    @property
+    def paused(self) -> bool:
+        """Whether the upstream's answer has ended, and goes on when the searches that the model
+        wants are made."""
         return False
 
     @property
@@ -274,6 +281,17 @@ class TranslatedStream(AnswerStream):
             return self._failed(error.fault)
         self._ledger.truncate(known)
         return failure
+
+    @property
+    def paused(self) -> bool:
+        return type(self._reader) is StagedReader and self._reader.paused
+
+    def go_on(self, reader: Callable[[Halves], StreamReader], events: Iterable[Event]) -> bytes:
+        """Continue with the answer of another call, after `events`."""
+        assert self._halves is not None
+        self._decoder, self._reader = Decoder(), reader(self._halves)
+        written = self._hidden(self._pass_on(events))
+        return self._fill(written)
 
     def _take(self, frame: Frame) -> bytes:
         outcome = self.outcome

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.accounts.pool import AccountPool
 from dragoman.admin.workbench.tap import AnyFrame, Tap
@@ -167,7 +168,7 @@ class Sending:
     def _watched(self, upstreams: Upstreams) -> Upstreams:
         """The same upstreams, called by a client that records what they answer."""
         client = ObservedClient(upstreams.client, self._tap)
-        return Upstreams(upstreams.pool, upstreams.builders, client, upstreams.limits)
+        return replace(upstreams, client=client)
 
     async def _simulated(self) -> None:
         """Ask a simulator, which is there for this request alone."""

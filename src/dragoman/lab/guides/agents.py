@@ -39,8 +39,9 @@ claude""",
         "turn, system messages in the middle of a conversation, interruption and `--continue`. "
         "`/context` is counted by the upstream where it can count, else estimated and marked so.",
         "On Chat and Responses: cache marks, `context_management`, effort finer than the "
-        'upstream knows, and `WebSearch`; with `hosted_tools = "map"` in the options Responses '
-        "upstreams search with their own. On every upstream but Anthropic's own, the text "
+        "upstream knows, and `WebSearch`, unless `[search]` has it made; with "
+        '`hosted_tools = "map"` Responses upstreams search with their own. On every upstream but '
+        "Anthropic's own, the text "
         "`x-anthropic-billing-header` on purpose: it changes with every request and would defeat "
         "the prompt cache.",
         "Either of the two is enough. `apiKeyHelper` is any command that prints the key, so that "
@@ -52,9 +53,9 @@ claude""",
         "model whose name it does not know it assumes a context window of a million tokens, and "
         "says so: set `CLAUDE_CODE_MAX_CONTEXT_TOKENS` to what the model has, or it compacts too "
         "late. With "
-        "`CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1` the picker of `/model` shows this "
-        "gateway's models. A `max_tokens` above the upstream's limit is fitted to "
-        "`max_output_tokens` of the route's capabilities.",
+        "`CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1` the picker of `/model` shows those of this "
+        "gateway's models whose names have `claude` or `anthropic` in them. A `max_tokens` above "
+        "the upstream's limit is fitted to `max_output_tokens` of the route's capabilities.",
     ),
     Guide(
         "Codex",
@@ -78,7 +79,7 @@ wire_api = "responses\"""",
         "grammar: where there are none it becomes a function with one string, and its calls are "
         "turned back), namespaces of tools, tools given inside the input (models named `gpt-6-*`), "
         "tool search, encrypted reasoning, compaction, `codex exec resume`.",
-        "`web_search` elsewhere than on Responses: only its vendor can run it; with "
+        "`web_search` elsewhere than on Responses, unless `[search]` has it made; with "
         '`hosted_tools = "map"` in the options Messages upstreams search with their own. '
         "The grammar of a free-text tool is described to the model and not enforced. "
         "`text.verbosity` on Messages, `client_metadata` everywhere but on Responses.",

@@ -118,7 +118,7 @@ class BlockReader:
             return Foreign(
                 origin=wire.NAME, type=kind[:64], raw=block.value, loss=loss, text=text, path=path
             )
-        self._searches = self._searches or Searches()
+        self._searches = self._searches or Searches(self._sealer)
         means = self._searches.meaning(kind, block.value)
         loss = wire.FOREIGN_BLOCKS[kind]
         if kind == "server_tool_use" and block.value.get("name") == "advisor":

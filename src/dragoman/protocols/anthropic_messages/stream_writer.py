@@ -20,6 +20,8 @@ from dragoman.canonical.blocks import (
     Refusal,
     Text,
     ToolCall,
+    UrlCitation,
+    WebSearch,
 )
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.events import (
@@ -61,10 +63,12 @@ from dragoman.protocols.anthropic_messages.visibility import (
     signature_of,
     tool_use_head,
 )
+from dragoman.protocols.anthropic_messages.web_search import shown_call, shown_result
 from dragoman.protocols.base import Reply, to_json_text
 from dragoman.protocols.fields import JsonObject
 
 _OPEN = State.OPEN
+_SEARCH_ID = "srvtoolu_"
 
 
 class _Block(Struct, eq=False):
@@ -215,6 +219,28 @@ class _CustomBlock(_Block):
         return self.out.text(arguments) + self.out.stop()
 
 
+class _SearchBlock(_Block):
+    """A web search that the gateway makes: a call, and a block with what it found."""
+
+    _id: str
+    _sealer: Sealer
+    _found: list[UrlCitation] = []
+
+    def delta(self, text: str) -> bytes:
+        """The whole query."""
+        query = to_json_text({"query": text})
+        return self.out.start(shown_call(self._id), INPUT) + self.out.text(query) + self.out.stop()
+
+    def annotate(self, annotation: Annotation) -> bytes:
+        if isinstance(annotation, UrlCitation):
+            self._found.append(annotation)
+        return b""
+
+    def close(self, cut: bool) -> bytes:
+        result = shown_result(self._id, self._found, self._sealer, failed=cut)
+        return self.out.start(result) + self.out.stop()
+
+
 class MessagesWriter:
     """The writer of one answer; see `base.AnswerWriter`."""
 
@@ -228,6 +254,7 @@ class MessagesWriter:
         "_finish",
         "_id",
         "_ledger",
+        "_mint",
         "_model",
         "_out",
         "_refusal",
@@ -242,7 +269,7 @@ class MessagesWriter:
     def __init__(self, reply: Reply, streamed: bool) -> None:
         # Not the reply, which refers to the client's whole request: a stream may be long.
         self._id, self._model, self._sealer = reply.id, reply.model, reply.sealer
-        self._request_id = reply.request_id
+        self._request_id, self._mint = reply.request_id, reply.mint
         self._ledger = reply.ledger
         self._visibility = Visibility.of(reply)
         self._state = State.NEW
@@ -319,6 +346,9 @@ class MessagesWriter:
             thinking = _ThinkingBlock if visibility.reasoning else _HiddenThinking
             shown = visibility.reasoning and visibility.reasoning_text
             self._block = thinking(out, head, shown, self._sealer, self._ledger)
+            return b""
+        elif type(head) is WebSearch:
+            self._block = _SearchBlock(out, self._mint(_SEARCH_ID), self._sealer)
             return b""
         elif type(head) is Refusal:
             if self._refusal is None:

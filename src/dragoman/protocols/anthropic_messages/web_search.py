@@ -6,10 +6,11 @@ Source: `web_search_tool_20260318_param.py`, `server_tool_use_block_param.py` an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dragoman.canonical.blocks import WebSearch
+from dragoman.canonical.blocks import Opaque, Reasoning, UrlCitation, WebSearch
+from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, HostedTool, Request, SearchTool
 from dragoman.jsontext import object_of
@@ -92,10 +93,11 @@ def write_search(tool: HostedTool, search: SearchTool, outbound: Outbound) -> Js
 class Searches:
     """The searches of a conversation, in canonical form by their result blocks."""
 
-    __slots__ = ("_queries",)
+    __slots__ = ("_queries", "_sealer")
 
-    def __init__(self) -> None:
+    def __init__(self, sealer: Sealer) -> None:
         self._queries: dict[str, str] = {}
+        self._sealer = sealer
 
     def meaning(self, kind: str, block: Mapping[str, Any]) -> tuple[WebSearch, ...] | None:
         """The canonical form of a block of a history; see `Foreign.means`."""
@@ -108,8 +110,48 @@ class Searches:
         if query is None:
             return None
         content = block.get("content")
-        failed = not isinstance(content, list)
-        return (WebSearch(query=query, sources=sources_of(content), failed=failed),)
+        search = WebSearch(
+            query=query,
+            sources=sources_of(content),
+            failed=not isinstance(content, list),
+            found=tuple(self._found(content)),
+        )
+        return (search,)
+
+    def _found(self, content: Any) -> Iterator[UrlCitation]:
+        """The pages of a search that the gateway made."""
+        for item in content if isinstance(content, list) else ():
+            sealed = item.get("encrypted_content") if isinstance(item, dict) else None
+            opened = self._sealer.open(sealed) if isinstance(sealed, str) else None
+            if opened is not None and opened.opaque is not None and opened.opaque.origin == NAME:
+                title, url = str(item.get("title") or ""), str(item.get("url") or "")
+                yield UrlCitation(url=url, title=title, cited_text=opened.opaque.data)
+
+
+def shown_call(call_id: str) -> JsonObject:
+    """The head of a search that the gateway makes, as the service shows its own."""
+    return {"type": CALL, "id": call_id, "name": NAME, "input": {}}
+
+
+def shown_result(
+    call_id: str, found: Sequence[UrlCitation], sealer: Sealer, *, failed: bool
+) -> JsonObject:
+    """What it found. The excerpts are sealed, so that they come back with the conversation."""
+    content: Any = {"type": f"{RESULT}_error", "error_code": "unavailable"}
+    if not failed:
+        content = [
+            {
+                "type": "web_search_result",
+                "url": page.url,
+                "title": page.title,
+                "encrypted_content": sealer.seal(
+                    Reasoning(opaque=Opaque(NAME, page.cited_text or ""))
+                ),
+                "page_age": None,
+            }
+            for page in found
+        ]
+    return {"type": RESULT, "tool_use_id": call_id, "content": content}
 
 
 def query_of(value: Any) -> str:

@@ -162,7 +162,7 @@ def _action(query: str, sources: Iterable[str] | None) -> JsonObject:
 
 def wants_sources(reply: Reply) -> bool:
     """Whether the client asked for the URLs that a search found, and could be given them."""
-    if reply.options.hosted_tools != "map":
+    if not reply.options.maps_searches:
         return False
     return SOURCES in (reply.request.source.get("include") or ())
 

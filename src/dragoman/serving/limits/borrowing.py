@@ -142,7 +142,10 @@ class Borrowing:
         """Ask for what is missing, and try again; the last refusal if it cannot be had."""
         found: Refused | T = refused
         give_up = time.monotonic() + _MOST_WAIT_S
-        while self.away_since is None and isinstance(found, Refused):
+        while isinstance(found, Refused):
+            if self.away_since is not None:
+                slices = [one for one, _ in amounts if isinstance(one, Slice) and not one.is_away]
+                return attempt() if self._mark_away(slices, failed=False) else found
             lacking = self._lacking(amounts)
             if lacking is None:
                 return found
@@ -304,16 +307,22 @@ class Borrowing:
         return _Sent(one, report, held, one.counter.state())
 
     def _set_away(self, reason: str, failed: bool = True) -> None:
-        """The database did not answer: it counts as away until it does. As long as an exchange is
-        only slow and has not `failed`, what was lent of requests at one time is all there is: they
-        come back by themselves, and nobody would take too many back."""
+        """The database did not answer: it counts as away until it does."""
         if self.away_since is None:
             self.away_since = time.time()
             _log.error("limits go on with what this machine was lent: %s", reason)
             self.on_away(self.away_since)
-        for one in self._slices.values():
-            if failed or one.window is not None:
-                one.set_away(self._machines)
+        self._mark_away(self._slices.values(), failed)
+
+    def _mark_away(self, slices: Iterable[Slice], failed: bool) -> bool:
+        """Let the slices go on without the database; False if none does. As long as an exchange is
+        only slow and has not `failed`, what was lent of requests at one time is all there is: they
+        come back by themselves, and nobody would take too many back. A machine that has nothing of
+        them, since it has just started or had no request when it reported, has no other way."""
+        alone = [one for one in slices if failed or one.window is not None or not one.lent]
+        for one in alone:
+            one.set_away(self._machines)
+        return bool(alone)
 
 
 def _every_s(one: Slice) -> float:

@@ -19,8 +19,8 @@ from dragoman.translation import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
 
 _LONGEST_OUTPUT = 4096
-"""Tokens of an answer that every model may give, for one whose output limit is not known: to a
-higher limit some say no."""
+"""Tokens of an answer that every model may give, for a model whose output limit is not known: some
+refuse a higher limit."""
 
 _LEAST_LIMIT = 16
 """The lowest output limit that every service takes."""

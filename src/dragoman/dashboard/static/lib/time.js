@@ -17,6 +17,10 @@ export function zoneName() {
   return parts.find((part) => part.type === "timeZoneName")?.value;
 }
 
+/** The name of that zone by which the gateway knows it. */
+export const zoneId = () =>
+  inUtc.value ? "UTC" : new Intl.DateTimeFormat().resolvedOptions().timeZone;
+
 /** Switches between the zone of the browser and UTC. */
 export function toggleZone() {
   inUtc.value = !inUtc.value;
@@ -67,6 +71,19 @@ export const unixTime = (text) => (text ? Date.parse(text) / 1000 : null);
  */
 export function dayStart(day, later = 0) {
   const [year, month, date] = day.split("-").map(Number);
-  const place = /** @type {const} */ ([year, month - 1, date + later]);
-  return (inUtc.value ? Date.UTC(...place) : new Date(...place).getTime()) / 1000;
+  return midnight(year, month - 1, date + later);
 }
+
+/**
+ * The Unix time at which the day of a time begins, in the zone that is shown.
+ * @param {number} at Unix seconds
+ * @param {number} later so many days later
+ */
+export function dayOf(at, later) {
+  const date = zoned(at * 1000);
+  return midnight(date.getFullYear(), date.getMonth(), date.getDate() + later);
+}
+
+/** @type {(...place: [number, number, number]) => number} */
+const midnight = (...place) =>
+  (inUtc.value ? Date.UTC(...place) : new Date(...place).getTime()) / 1000;

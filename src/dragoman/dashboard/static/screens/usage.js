@@ -14,7 +14,7 @@ import {
 } from "../lib/format.js";
 import { useFetched } from "../lib/hooks.js";
 import { queryValue, useQuery, withQuery } from "../lib/navigation.js";
-import { dayStart, formatMinute } from "../lib/time.js";
+import { dayOf, dayStart, formatMinute, zoneId } from "../lib/time.js";
 import { Chart } from "../components/chart.js";
 import { CsvButton, saveFile, Segmented, Select, Toggle } from "../components/controls.js";
 import { Empty, ErrorBanner, Loading, ScreenHead } from "../components/layout.js";
@@ -78,6 +78,10 @@ function rangeOf({ t, from, to }) {
   const end = Math.min(until ?? now, now);
   const length = from ? end - dayStart(from) : SPANS[t] || SPANS[DEFAULTS.t];
   const step = length <= MOST_HOURS_S ? HOUR_S : DAY_S;
+  if (step === DAY_S) {
+    const first = from ? dayStart(from) : dayOf(until ?? now, -length / DAY_S + (until ? 0 : 1));
+    return { since: first, until, end, step, first };
+  }
   const since = from ? dayStart(from) : Math.ceil((until ?? now) / step) * step - length;
   return { since, until, end, step, first: since - (since % step) };
 }
@@ -95,7 +99,7 @@ async function readUsage(asked) {
   const path = (more) =>
     withQuery("usage", { since: range.since, until: range.until, ...filters, ...more });
   /** @type {(more: Record<string, unknown>) => Promise<Api.UsageReport>} */
-  const report = (more) => get(path(more));
+  const report = (more) => get(path({ zone: zoneId(), ...more }));
   const [{ rows, total }, steps, budgets] = await Promise.all([
     report({ by }),
     report({ by: unit }),
@@ -128,7 +132,7 @@ export function Usage() {
       FIELDS.map((field) => [field, asked[field] === DEFAULTS[field] ? "" : asked[field]]),
     ),
   );
-  const { data, error } = useFetched(() => readUsage(asked), [asked], { every: POLL_MS });
+  const { data, error } = useFetched(() => readUsage(asked), [asked, zoneId()], { every: POLL_MS });
   const date = (field, label) => html`
     <label class="field">
       <input type="date" aria-label=${label} value=${asked[field]}
@@ -182,7 +186,7 @@ export function Usage() {
  * When an hour or a day of usage began.
  * @param {Api.Usage} row
  */
-const beginOf = ({ by }) => (by.hour ? Number(by.hour) : Date.parse(by.day) / 1000);
+const beginOf = ({ by }) => (by.hour ? Number(by.hour) : dayStart(by.day));
 
 /** @param {{ found: Found }} props */
 function Totals({ found: { total, steps, range, unpriced } }) {
@@ -235,7 +239,7 @@ function OverTime({ found: { range, measure, steps, parts, total } }) {
   const valuesOf = (rows) => {
     const values = new Array(Math.max(1, Math.ceil((end - first) / step))).fill(0);
     for (const row of rows) {
-      const place = Math.floor((beginOf(row) - first) / step);
+      const place = Math.round((beginOf(row) - first) / step); // A day may have 23 hours.
       if (place in values) values[place] += measure.of(row);
     }
     return values;
@@ -254,7 +258,7 @@ function OverTime({ found: { range, measure, steps, parts, total } }) {
   const named = series.map((one) => ({ ...one, total: measure.text(sum(one.values)) }));
   return html`
     <${Chart} isBars from=${first} step=${step} unit=${measure.text} series=${series}
-      title=${`${measure.label} by ${step === HOUR_S ? "hour" : "day (UTC)"}`}
+      title=${`${measure.label} by ${step === HOUR_S ? "hour" : "day"}`}
       summary=${measure.text(measure.of(total))} aside=${legend(named)} />
   `;
 }

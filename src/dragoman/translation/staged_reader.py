@@ -1,21 +1,26 @@
-"""A reader of streams whose texts may begin with reasoning in tags."""
+"""A reader of streams with a stage behind it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from dragoman.canonical.events import Event
 from dragoman.canonical.tagged import TaggedReasoning
+from dragoman.canonical.tagged_calls import TaggedCalls
 from dragoman.protocols.base import StreamReader
 from dragoman.sse import Frame
+from dragoman.translation.searching import Searching
+
+Stage: TypeAlias = TaggedReasoning | TaggedCalls | Searching
 
 
-class TaggedReader:
-    """A `reader`, and the stage behind it that finds the reasoning."""
+class StagedReader:
+    """A `reader`, and a stage behind it: what it finds in tags, or the searches of the model."""
 
     __slots__ = ("_reader", "_stage")
 
-    def __init__(self, reader: StreamReader, stage: TaggedReasoning) -> None:
+    def __init__(self, reader: StreamReader, stage: Stage) -> None:
         self._reader = reader
         self._stage = stage
 
@@ -26,6 +31,11 @@ class TaggedReader:
     def finish(self) -> Iterable[Event]:
         """The events at the end of the bytes."""
         return self._staged(self._reader.finish())
+
+    @property
+    def paused(self) -> bool:
+        """Whether the answer goes on when the searches that the model wants are made."""
+        return type(self._stage) is Searching and bool(self._stage.pending)
 
     def _staged(self, events: Iterable[Event]) -> Iterable[Event]:
         if self._stage.over:
