@@ -106,7 +106,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     [
         ((), "give --upstream or --url"),
         (("--upstream", "opnai"), "'opnai' is not one of openai, anthropic"),
-        (("--upstream", "openai", "--key", "anthropic=env:X"), "no upstream 'anthropic'"),
+        (("--upstream", "openai", "--key", "anthropic=env:X"), "'anthropic' is not one of openai"),
         (("--upstream", "openai", "--key", "openai=sk-1"), "give env:NAME or file:PATH"),
         (("--upstream", "openai", "--client", "../x"), "clients[0].name: expected a name"),
         (("--upstream", "openai", "--client", "a b"), "clients[0].name: expected a name"),

@@ -49,10 +49,14 @@ def self_signed(folder: Path, name: str = "127.0.0.1", days: int = 1) -> Path:
 
 
 @contextmanager
-def behind_tls(base_url: str, certificate: Path) -> Iterator[str]:
-    """The server at `base_url` over TLS with this certificate; yields the URL."""
+def behind_tls(base_url: str, certificate: Path, clients: Path | None = None) -> Iterator[str]:
+    """The server at `base_url` over TLS with this certificate; yields the URL. `clients` is the
+    certificate that clients must show, if they must."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
+    if clients is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(clients)
     parts = urlsplit(base_url)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(

@@ -101,12 +101,13 @@ def gateway_process(
     sync_s: float = SYNC_S,
     port: int | None = None,
     grace_s: int = 3,
+    source: Path | None = None,
 ) -> Iterator[GatewayProcess]:
     """Serve with an account for each of `keys`; gateways of one folder share a store. `server` are
     further settings of it, `account` of each account, `storage` of the store, `upstream` of the
     upstream, `tables` further tables, `files` those that each process may have open, `port` where
     it takes over from another gateway, by default a free one, `grace_s` how long it may take to
-    end."""
+    end, `source` the folder with the package of another version."""
     takes_over = [] if port is None else ["--take-over"]
     port = free_port() if port is None else port
     file = folder / f"{name}.toml"
@@ -131,7 +132,11 @@ def gateway_process(
         [sys.executable, "-m", "dragoman", "serve", "--config", str(file), *takes_over],
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "STORE_KEY": STORE_KEY},
+        env={
+            **os.environ,
+            "STORE_KEY": STORE_KEY,
+            **({} if source is None else {"PYTHONPATH": str(source)}),
+        },
     )
     if files is not None:
         # Before it asks how many there are.

@@ -43,6 +43,36 @@ def test_authorities_of_an_upstream_are_trusted(
         assert completed(api, streamed.body)
 
 
+def test_an_upstream_that_asks_for_a_certificate_is_shown_one(
+    start: Start, simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    certificate = self_signed(tmp_path)
+    own = self_signed(tmp_path, "gateway.example")
+    with behind_tls(simulator.base_url, certificate, own) as url:
+        config = over(url, read_file(str(certificate)))
+        assert ask(start(config), "chat", "chat/sim-text").status >= 500
+        assert simulator.requests == []
+        shown = tuple(
+            replace(one, client_certificate=read_file(str(own))) for one in config.upstreams
+        )
+        gateway = start(replace(config, upstreams=shown))
+        for api, upstream in zip(APIS, UPSTREAMS, strict=True):
+            assert ask(gateway, api, f"{upstream}/sim-text").status == 200
+
+
+def test_a_file_without_certificate_and_key_is_a_fault(tmp_path: Path) -> None:
+    pem = self_signed(tmp_path).read_text()
+    key = "-----BEGIN PRIVATE KEY-----"
+    (tmp_path / "no-key.pem").write_text(pem.partition(key)[0])
+    (tmp_path / "key.pem").write_text(key + pem.partition(key)[2])
+    for name in ("no-key.pem", "key.pem"):
+        config = over("https://127.0.0.1:1", None)
+        first = replace(config.upstreams[0], client_certificate=read_file(str(tmp_path / name)))
+        ((place, message),) = file_faults(replace(config, upstreams=(first,)))
+        assert place == ("upstreams", 0, "client_certificate")
+        assert "no certificate and key that belong together" in message
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "certificate_expired": ({"days": -1}, "has expired"),
     "certificate_of_another_name": ({"name": "elsewhere.example"}, "is for another name"),

@@ -85,7 +85,7 @@ def test_an_old_gateway_goes_on_from_memory_where_a_newer_one_changed_the_store(
         assert [status() for _ in range(4)] == [200] * 4
         with closing(sqlite3.connect(gateway.store, isolation_level=None, timeout=20)) as newer:
             newer.execute("BEGIN IMMEDIATE")
-            newer.execute("INSERT INTO migrations VALUES (?, 0)", (SQLITE.version + 2,))
+            newer.execute("INSERT INTO migrations VALUES (?, 0)", (SQLITE.version + 100,))
             newer.execute("ALTER TABLE usage RENAME TO usage_of_another_kind")
             newer.execute("COMMIT")
         assert [status() for _ in range(8)] == [200] * 8

@@ -114,10 +114,12 @@ NEXT = (
     "CREATE TABLE further (name TEXT PRIMARY KEY)",
 )
 """What a next version might add."""
+AHEAD = (1, 2, 9)
+"""Versions by which the tables may be newer."""
 
 
 def used_as_it_is(store: Store) -> None:
-    """A store of the next version serves this one, whether it connects anew or starts."""
+    """A store of a next version serves this one, whether it connects anew or starts."""
     assert store.upgrade() == ""
     secret = StoredSecret(digest=b"d", ending="abcd", created=1.0)
     assert store.client_keys.add(StoredKey(name="k", created=1.0, secrets=(secret,)))
@@ -127,25 +129,27 @@ def used_as_it_is(store: Store) -> None:
     assert used.requests == 1
 
 
-def test_a_file_of_the_next_version_is_used_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ahead", AHEAD)
+def test_a_file_of_a_next_version_is_used_as_it_is(tmp_path: Path, ahead: int) -> None:
     path = tmp_path / "store.db"
     make_sqlite(path, SQLITE.version)
     with closing(sqlite3.connect(path)) as newer, newer:
         for statement in NEXT:
             newer.execute(statement)
-        newer.execute("INSERT INTO migrations VALUES (?, 0)", (SQLITE.version + 1,))
+        newer.execute("INSERT INTO migrations VALUES (?, 0)", (SQLITE.version + ahead,))
     with closing(SqliteStore(path)) as store:
         used_as_it_is(store)
-    assert tables_of(path) == SQLITE.version + 1
+    assert tables_of(path) == SQLITE.version + ahead
     assert check(path).faults == ()
 
 
-def test_a_database_of_the_next_version_is_used_as_it_is(url: str) -> None:
+@pytest.mark.parametrize("ahead", AHEAD)
+def test_a_database_of_a_next_version_is_used_as_it_is(url: str, ahead: int) -> None:
     make_postgres(url, POSTGRES.version)
     with psycopg.connect(url) as newer:
         for statement in NEXT:
             newer.execute(statement)  # type: ignore[arg-type, unused-ignore]
-        newer.execute("INSERT INTO migrations VALUES (%s, 0)", (POSTGRES.version + 1,))
+        newer.execute("INSERT INTO migrations VALUES (%s, 0)", (POSTGRES.version + ahead,))
     with closing(PostgresStore(url)) as store:
         used_as_it_is(store)
 

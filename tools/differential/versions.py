@@ -39,11 +39,16 @@ class Version:
         return str(own) if own.exists() else sys.executable
 
     @property
+    def source(self) -> Path:
+        """The folder from which it is imported."""
+        return _source_of(self.root).parent
+
+    @property
     def environment(self) -> dict[str, str]:
         """The environment of its processes, in which it is imported before any other version."""
         return {
             **{name: value for name, value in os.environ.items() if "DRAGOMAN" not in name},
-            "PYTHONPATH": str(_source_of(self.root).parent),
+            "PYTHONPATH": str(self.source),
             "PYTHONHASHSEED": "0",
         }
 

@@ -125,6 +125,14 @@ class Run:
     """What the instances logged at levels above info, but refusals of stored responses while the
     database was away, and nginx's errors."""
 
+    async def do(self, name: str, event: Callable[[], object]) -> tuple[float, float]:
+        """Let an event happen, and record it. Returns when it began and was over."""
+        begun = time.monotonic()
+        self.events.append((begun, name))
+        await asyncio.to_thread(event)
+        self.events.append((until := time.monotonic(), f"{name} (over)"))
+        return begun, until
+
     def on_killed(self, one: Asked) -> bool:
         """Whether a request may have been at an instance while that was killed."""
         return any(
@@ -174,6 +182,10 @@ class Run:
         """Requests of the key with a sum that were answered."""
         return sum(one.outcome == "ok" for one in self.asked if one.key == BUDGET)
 
+    def most_spent(self) -> int:
+        """What the key with a sum may ask in all."""
+        return self.plan.budget
+
     def counted(self) -> Iterator[tuple[str, int, int, int]]:
         """Of each client: what usage counts, and the least and the most that it may."""
         for client, key in (("open", OPEN), ("tight", TIGHT), ("budget", BUDGET)):
@@ -192,10 +204,8 @@ class Run:
 
     def done_after(self) -> dict[str, int]:
         """Of each event: the conversations that were completed after it."""
-        events = {f"killed {port}": until for _, until, port in self.killed}
-        events |= {f"away {number}": back for number, (_, back) in enumerate(self.away, 1)}
         whole = [one for one in self.asked if one.is_completed_conversation]
-        return {name: sum(one.ended > at for one in whole) for name, at in events.items()}
+        return {name: sum(one.ended > at for one in whole) for at, name in self.events}
 
     def faults(self) -> list[str]:
         """What is not as it should be."""
@@ -205,8 +215,8 @@ class Run:
         ]
         if self.most_in_window() > RATE:
             found.append(f"{self.most_in_window()} of {RATE} within a window")
-        if self.spent() > self.plan.budget:
-            found.append(f"{self.spent()} of {self.plan.budget} in all")
+        if self.spent() > self.most_spent():
+            found.append(f"{self.spent()} of {self.most_spent()} in all")
         for event, done in self.done_after().items():
             if not done:
                 found.append(f"no conversation was completed after: {event}")
@@ -214,6 +224,25 @@ class Run:
             if not least <= rows <= most:
                 found.append(f"{client}: counted {rows}, not {least} to {most}")
         return found
+
+
+def tables_of(upstream: str, plan: Plan) -> str:
+    """The upstreams, accounts and clients of a gateway's configuration."""
+    return _TABLES.format(
+        upstream=upstream, open=OPEN, tight=TIGHT, budget=BUDGET,
+        rate=RATE, window=WINDOW_S, sum=plan.budget,
+    )  # fmt: skip
+
+
+async def go_on(asked: Sequence[Asked], seconds: float) -> None:
+    """Let clients ask for so long, and until a conversation was completed."""
+    begun = time.monotonic()
+    await asyncio.sleep(seconds)
+    for _ in range(_MOST_LOOKS):
+        done = (one.ended > begun for one in reversed(asked) if one.is_completed_conversation)
+        if any(done):
+            return
+        await asyncio.sleep(0.1)
 
 
 class Machines:
@@ -226,15 +255,12 @@ class Machines:
         self._wire = wire
         self._upstream = upstream
         self._stack = ExitStack()
-        self.ports = [_lasting_port() for _ in range(INSTANCES)]
+        self.ports = [lasting_port() for _ in range(INSTANCES)]
         self.running: dict[int, GatewayProcess] = {}
 
     def start(self, number: int) -> None:
         """Start an instance, and wait until it answers."""
-        tables = _TABLES.format(
-            upstream=self._upstream, open=OPEN, tight=TIGHT, budget=BUDGET,
-            rate=RATE, window=WINDOW_S, sum=self._plan.budget,
-        )  # fmt: skip
+        tables = tables_of(self._upstream, self._plan)
         self.running[number] = self._stack.enter_context(
             gateway_process(
                 self._folder,
@@ -258,31 +284,21 @@ class Machines:
     async def upset(self, run: Run, asked: Sequence[Asked]) -> None:
         """All that is done to them, one after the other; `asked` grows with what clients ask."""
         first, second = self.ports[:2]
-        await self._go_on(asked)
-        begun, until = await self._do(run, f"killing {first}", self.running[0].kill_all)
+        await go_on(asked, self._plan.between_s)
+        begun, until = await run.do(f"killing {first}", self.running[0].kill_all)
         run.killed.append((begun, until, first))
-        await self._go_on(asked)
+        await go_on(asked, self._plan.between_s)
         await self._without(run, lambda: self._cluster.stop("immediate"), self._cluster.start)
-        await self._go_on(asked)
-        await self._do(run, f"starting {first}", lambda: self.start(0))
-        await self._go_on(asked)
-        await self._do(run, f"stopping {second}", self.running[1].stop)
-        await self._go_on(asked)
-        await self._do(run, f"starting {second}", lambda: self.start(1))
+        await go_on(asked, self._plan.between_s)
+        await run.do(f"starting {first}", lambda: self.start(0))
+        await go_on(asked, self._plan.between_s)
+        await run.do(f"stopping {second}", self.running[1].stop)
+        await go_on(asked, self._plan.between_s)
+        await run.do(f"starting {second}", lambda: self.start(1))
         await self._without(run, lambda: self._cluster.stop("fast"), self._cluster.start)
-        await self._go_on(asked)
+        await go_on(asked, self._plan.between_s)
         await self._without(run, self._cut, lambda: self._wire.cut(again=True))
-        await self._go_on(asked)
-
-    async def _go_on(self, asked: Sequence[Asked]) -> None:
-        """Let clients ask for a while, and until a conversation was completed."""
-        begun = time.monotonic()
-        await asyncio.sleep(self._plan.between_s)
-        for _ in range(_MOST_LOOKS):
-            done = (one.ended > begun for one in reversed(asked) if one.is_completed_conversation)
-            if any(done):
-                return
-            await asyncio.sleep(0.1)
+        await go_on(asked, self._plan.between_s)
 
     def _cut(self) -> None:
         self._wire.cut()
@@ -293,20 +309,12 @@ class Machines:
     ) -> None:
         begun = time.monotonic()
         run.away.append((begun, begun + 3600.0))
-        await self._do(run, "taking the database away", gone)
-        _, until = await self._do(run, "bringing the database back", back)
+        await run.do("taking the database away", gone)
+        _, until = await run.do("bringing the database back", back)
         run.away[-1] = (begun, until)
 
-    async def _do(self, run: Run, name: str, event: Callable[[], object]) -> tuple[float, float]:
-        """Let an event happen, and record it. Returns when it began and was over."""
-        begun = time.monotonic()
-        run.events.append((begun, name))
-        await asyncio.to_thread(event)
-        run.events.append((until := time.monotonic(), f"{name} (over)"))
-        return begun, until
 
-
-def _lasting_port() -> int:
+def lasting_port() -> int:
     """A port that no connection of ours is given while nobody listens there."""
     while True:
         port = random.randrange(20_000, 32_000)
@@ -381,11 +389,16 @@ def main() -> int:
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         run = disturb(Path(folder), plan)
+    return report(run)
+
+
+def report(run: Run) -> int:
+    """Print what was found; 1 if anything is not as it should be."""
     write = sys.stdout.write
     for what, count in run.told_apart().most_common():
         write(f"{count:8} {what}\n")
     write(f"{run.most_in_window():8} of {RATE} at most in {WINDOW_S:.0f} s\n")
-    write(f"{run.spent():8} of {plan.budget} in all\n")
+    write(f"{run.spent():8} of {run.plan.budget} in all\n")
     for client, rows, least, most in run.counted():
         write(f"{rows:8} counted of {client}, of {least} to {most}\n")
     faults = run.faults()

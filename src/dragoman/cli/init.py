@@ -232,7 +232,7 @@ def _references(keys: tuple[str, ...], names: list[str]) -> dict[str, str]:
     for text in keys:
         name, _, reference = text.partition("=")
         if name not in names:
-            raise click.UsageError(f"--key: there is no upstream {name!r} here")
+            raise click.UsageError(f"--key: {name!r} is not one of {', '.join(names)}")
         if not reference.startswith(("env:", "file:")):
             raise click.UsageError(
                 "--key: a key in the arguments can be read by other processes: give env:NAME or "

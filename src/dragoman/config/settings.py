@@ -325,6 +325,9 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """PEM file of the authorities, or the self-signed certificate, that are trusted for `https` to
     this upstream, instead of the system's (or those that the environment's `SSL_CERT_FILE` names,
     for all upstreams and proxies)."""
+    client_certificate: FileText | None = None
+    """PEM file with a certificate and its key, which the gateway shows where an `https` upstream
+    asks who it is (mutual TLS)."""
     account_rules: AccountRules = "default"
     """What an error of the upstream means for the account. `default`: a 429 pauses the account, a
     quota error takes it out for a time, a rejected key disables it, and other errors are retried on

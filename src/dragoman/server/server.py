@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import uvloop
 from msgspec import Struct
+from msgspec.structs import replace
 
-from dragoman.config import Config
+from dragoman.config import Config, Upstream
 from dragoman.config import Server as Settings
 from dragoman.config.changes import usable_now
 from dragoman.config.checks import Fault, is_loopback
@@ -27,7 +28,8 @@ from dragoman.observability.metrics.scrape import WorkerSlot
 from dragoman.prices.loading import price_faults
 from dragoman.processes.reload import ReloadError, ReloadRequest
 from dragoman.server.app import Gateway, Serving
-from dragoman.upstream.client import trusting
+from dragoman.serving.upstream_requests import tls_settings
+from dragoman.upstream.client import tls_context
 
 
 def build_app(
@@ -176,8 +178,10 @@ def file_faults(config: Config) -> Iterator[Fault]:
     the table of prices, the authorities of upstreams, the certificate and its key."""
     yield from price_faults(config)
     for index, upstream in enumerate(config.upstreams):
-        if upstream.ca_file is not None and (problem := _no_authorities(upstream.ca_file)):
-            yield ("upstreams", index, "ca_file"), f"{upstream.ca_file.path}: {problem}"
+        for name in ("ca_file", "client_certificate"):
+            pem: FileText | None = getattr(upstream, name)
+            if pem is not None and (problem := _no_certificates(upstream, name, pem)):
+                yield ("upstreams", index, name), f"{pem.path}: {problem}"
     server = config.server
     unreadable = False
     for name in ("tls_certificate", "tls_key"):
@@ -193,13 +197,17 @@ def file_faults(config: Config) -> Iterator[Fault]:
             yield ("server", "tls_certificate"), f"{server.tls_certificate}: {problem}: {error}"
 
 
-def _no_authorities(file: FileText) -> str:
-    """Why a file cannot be used as certificates of authorities; empty if it can."""
+def _no_certificates(upstream: Upstream, name: str, file: FileText) -> str:
+    """Why the file of a setting cannot be used; empty if it can."""
+    if file.problem or not file.text.strip():
+        return file.problem or "is empty"
+    alone = replace(upstream, ca_file=None, client_certificate=None)
     try:
-        trusting(file.text.decode("ascii", "replace"))
-    except ssl.SSLError:
-        return file.problem or "no certificates, as PEM"
-    return file.problem or ("" if file.text.strip() else "is empty")
+        tls_context(tls_settings(replace(alone, **{name: file})))
+    except OSError:
+        own = "no certificate and key that belong together, as PEM"
+        return "no certificates, as PEM" if name == "ca_file" else own
+    return ""
 
 
 def _unreadable(file: str) -> str | None:

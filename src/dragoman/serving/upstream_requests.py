@@ -10,7 +10,7 @@ from dragoman.accounts.pool import account_tag
 from dragoman.canonical.masking import Mask
 from dragoman.config import Account, Secret, Upstream
 from dragoman.protocols.base import auth_header
-from dragoman.upstream.request import SocketUse, Timeouts, UpstreamRequest
+from dragoman.upstream.request import SocketUse, Timeouts, TlsSettings, UpstreamRequest
 from dragoman.upstream.urls import join_url
 
 _USER_AGENT = f"dragoman/{dragoman.__version__}"
@@ -37,7 +37,6 @@ class UpstreamDefaults:
     """What the requests of all accounts of an upstream have in common."""
 
     __slots__ = (
-        "authorities",
         "forwarded",
         "headers",
         "names",
@@ -45,6 +44,7 @@ class UpstreamDefaults:
         "proxy",
         "secrets",
         "timeouts",
+        "tls",
         "upstream",
         "version",
     )
@@ -62,8 +62,7 @@ class UpstreamDefaults:
         self.secrets = tuple(upstream.headers.values())
         proxies = [*upstream.proxies, upstream.proxy]
         self.proxy = next((proxy.reveal() for proxy in proxies if proxy is not None), None)
-        file = upstream.ca_file
-        self.authorities = "" if file is None else file.text.decode("ascii", "replace")
+        self.tls = tls_settings(upstream)
         limits = upstream.timeouts
         self.timeouts = Timeouts(
             connect=limits.connect_s,
@@ -72,6 +71,15 @@ class UpstreamDefaults:
             socket_idle=_SOCKET_IDLE * limits.idle_s,
             total=limits.total_s,
         )
+
+
+def tls_settings(upstream: Upstream) -> TlsSettings:
+    """What the configuration has for TLS with an upstream."""
+    trusted, own = upstream.ca_file, upstream.client_certificate
+    return TlsSettings(
+        "" if trusted is None else trusted.text.decode("ascii", "replace"),
+        *(("", b"") if own is None else own[:2]),
+    )
 
 
 class UpstreamRequestBuilder:
@@ -177,7 +185,7 @@ class UpstreamRequestBuilder:
             body=body,
             timeouts=self._defaults.timeouts,
             proxy=self._proxy if proxy is None else proxy.reveal(),
-            authorities=self._defaults.authorities,
+            tls=self._defaults.tls,
             socket=socket,
         )
 

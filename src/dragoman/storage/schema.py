@@ -2,8 +2,8 @@
 
 `upgrade` compares the description with the tables that a database has, and adds what is missing. To
 change the tables, add a table, an index, or a column with a default here, and raise
-`Dialect.version` of both dialects. Nothing is renamed or removed: a program of the former version
-uses the same store during an upgrade (`is_too_new`).
+`Dialect.version` of both dialects. Nothing is renamed or removed: programs of former versions use
+the same store during an upgrade (`is_too_new`).
 
 Rows that workers learn of carry the `version` of the transaction that wrote them last, so that
 "what changed since" is a range of an index.

@@ -31,6 +31,7 @@ from dragoman.upstream.request import (
     Prepared,
     SocketUse,
     Timeouts,
+    TlsSettings,
     UpstreamRequest,
     prepared,
     render_head,
@@ -72,13 +73,13 @@ class UpstreamClient:
     ) -> None:
         """
         Args:
-            tls: context for proxies and upstreams without authorities of their own; None trusts
+            tls: context for proxies and upstreams without settings of their own; None trusts
                 the system's.
             max_idle: idle connections stored per origin and proxy.
             idle_expiry: seconds after which an idle connection is closed.
             max_age: seconds after which a connection carries no further request.
         """
-        self._tls = {} if tls is None else {"": tls}
+        self._tls = {} if tls is None else {TlsSettings(): tls}
         self._max_idle = max_idle
         self._idle_expiry = idle_expiry
         self._max_age = max_age
@@ -250,23 +251,25 @@ class UpstreamClient:
         if self._drained is not None and not self._connections:
             self._drained.set()
 
-    async def _context(self, authorities: str) -> ssl.SSLContext:
-        if authorities not in self._tls:
+    async def _context(self, tls: TlsSettings) -> ssl.SSLContext:
+        if tls not in self._tls:
             async with self._tls_lock:
-                if authorities not in self._tls:
+                if tls not in self._tls:
                     # Reading the authorities takes tens of milliseconds: not in the loop.
-                    made = await asyncio.to_thread(trusting, authorities)
-                    self._tls[authorities] = made
-        return self._tls[authorities]
+                    self._tls[tls] = await asyncio.to_thread(tls_context, tls)
+        return self._tls[tls]
 
 
-def trusting(authorities: str) -> ssl.SSLContext:
-    """The context for TLS that trusts these certificates; the system's authorities if empty.
+def tls_context(tls: TlsSettings) -> ssl.SSLContext:
+    """The context for TLS with an upstream.
 
     Raises:
-        ssl.SSLError: they are no certificates in PEM.
+        OSError: a file is not what it should be, as PEM.
     """
-    context = ssl.create_default_context(cadata=authorities or None)
+    context = ssl.create_default_context(cadata=tls.authorities or None)
+    if tls.certificate:
+        # Never asks for a password, at whatever terminal there is.
+        context.load_cert_chain(tls.certificate, password="")
     context.set_alpn_protocols(["http/1.1"])
     return context
 

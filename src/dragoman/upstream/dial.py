@@ -11,7 +11,7 @@ from typing import TypeVar
 from dragoman.upstream.addresses import reach
 from dragoman.upstream.errors import ConnectFailed, ProxyFailed, TLSFailed
 from dragoman.upstream.proxies import Handshake, Proxy, connect_tunnel, socks_tunnel
-from dragoman.upstream.request import Prepared
+from dragoman.upstream.request import Prepared, TlsSettings
 from dragoman.upstream.urls import Target
 
 C = TypeVar("C", bound=asyncio.BaseProtocol)
@@ -27,7 +27,7 @@ nobody has reset it."""
 
 async def dial(
     call: Prepared,
-    tls: Callable[[str], Awaitable[ssl.SSLContext]],
+    tls: Callable[[TlsSettings], Awaitable[ssl.SSLContext]],
     make: Callable[[], C],
     deadline: float | None,
 ) -> C:
@@ -35,8 +35,7 @@ async def dial(
 
     Args:
         call: where to, and by which proxy.
-        tls: gives the context for TLS that trusts these authorities (empty: the system's); called
-            only where it is needed.
+        tls: gives the context for TLS; called only where it is needed.
         make: makes the connection object.
         deadline: loop time at which to give up, None for never.
 
@@ -47,7 +46,7 @@ async def dial(
         TimeoutError: the deadline passed, and the proxy is not at fault as far as can be seen.
     """
     target, proxy = call.target, call.proxy
-    context = await tls(call.authorities) if target.scheme == "https" else None
+    context = await tls(call.tls) if target.scheme == "https" else None
     connection = make()
     if proxy is None:
         async with asyncio.timeout_at(deadline):
@@ -64,7 +63,7 @@ async def dial(
                 lambda: shake,
                 proxy.host,
                 proxy.port,
-                await tls("") if proxy.scheme == "https" else None,
+                await tls(TlsSettings()) if proxy.scheme == "https" else None,
                 "the proxy",
                 ProxyFailed,
             )

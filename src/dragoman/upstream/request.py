@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -119,6 +119,16 @@ class SocketUse(Struct, frozen=True):
     on_begin: Callable[[Any, Callable[[bytes], bool]], None] = lambda call, send: None
 
 
+class TlsSettings(NamedTuple):
+    """What TLS with an upstream takes beside the system's authorities: certificates in PEM that are
+    trusted instead, and the file with the gateway's own and its key; `content` is that of the file,
+    so that another one is loaded anew."""
+
+    authorities: str = ""
+    certificate: str = ""
+    content: bytes = b""
+
+
 class UpstreamRequest(Struct, frozen=True, kw_only=True):
     """One request.
 
@@ -137,9 +147,7 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
     """`http://`, `https://`, `socks5://` (names resolved here) or `socks5h://` (names resolved
     by the proxy), with `user:password@` where the proxy asks for it. The environment's proxy
     variables are not looked at."""
-    authorities: str = ""
-    """Certificates in PEM that are trusted, instead of the system's authorities, for TLS with the
-    upstream."""
+    tls: TlsSettings = TlsSettings()
     socket: SocketUse | None = None
     """Present: the request goes as a WebSocket message where the upstream offers that."""
 
@@ -151,7 +159,7 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
 class Prepared(Struct, frozen=True, eq=False):
     """What the requests of an account to one URL have in common.
 
-    `key` is that of the connections which can carry them; `authorities` as in `UpstreamRequest`;
+    `key` is that of the connections which can carry them; `tls` as in `UpstreamRequest`;
     `lines` are the request line and the
     headers, without that of the body's length. `forwarded` says that a proxy is to forward the
     request, and may answer it.
@@ -159,7 +167,7 @@ class Prepared(Struct, frozen=True, eq=False):
 
     target: Target
     proxy: Proxy | None
-    authorities: str
+    tls: TlsSettings
     forwarded: bool
     key: Hashable
     lines: bytes
@@ -171,9 +179,7 @@ def prepared(request: UpstreamRequest) -> Prepared:
     Raises:
         ValueError: URL, proxy or a header cannot be used.
     """
-    return _prepared(
-        request.method, request.url, request.headers, request.proxy, request.authorities
-    )
+    return _prepared(request.method, request.url, request.headers, request.proxy, request.tls)
 
 
 @lru_cache(maxsize=_MOST_HEADS)
@@ -182,16 +188,16 @@ def _prepared(
     url: str,
     headers: tuple[tuple[str, str], ...],
     proxy_url: str | None,
-    authorities: str,
+    tls: TlsSettings,
 ) -> Prepared:
     target = parse_url(url)
     proxy = parse_proxy(proxy_url) if proxy_url else None
     # The request line then has the whole URL, and lines for the proxy follow (RFC 9112, 3.2.2).
     forwarded = proxy is not None and target.scheme == "http" and not proxy.is_socks
     forward = proxy.auth_lines if proxy is not None and forwarded else None
-    key = (target.scheme, target.host, target.port, proxy, authorities)
+    key = (target.scheme, target.host, target.port, proxy, tls)
     lines = _rendered(method, target, headers, forward)
-    return Prepared(target, proxy, authorities, forwarded, key, lines)
+    return Prepared(target, proxy, tls, forwarded, key, lines)
 
 
 def render_head(request: UpstreamRequest, lines: bytes) -> bytes:

@@ -53,9 +53,9 @@ claude""",
         "model whose name it does not know it assumes a context window of a million tokens, and "
         "says so: set `CLAUDE_CODE_MAX_CONTEXT_TOKENS` to what the model has, or it compacts too "
         "late. With "
-        "`CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1` the picker of `/model` shows this "
-        "gateway's models. A `max_tokens` above the upstream's limit is fitted to "
-        "`max_output_tokens` of the route's capabilities.",
+        "`CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1` the picker of `/model` shows those of this "
+        "gateway's models whose names have `claude` or `anthropic` in them. A `max_tokens` above "
+        "the upstream's limit is fitted to `max_output_tokens` of the route's capabilities.",
     ),
     Guide(
         "Codex",

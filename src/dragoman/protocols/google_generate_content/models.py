@@ -51,7 +51,13 @@ def read_list(body: bytes) -> list[JsonObject]:
     if not isinstance(entries, list):
         raise ValueError("not a list of models")
     return [
-        {**entry, "id": name, "display_name": entry.get("displayName") or name}
+        {
+            **entry,
+            "id": name,
+            "display_name": entry.get("displayName") or name,
+            "max_input_tokens": entry.get("inputTokenLimit"),
+            "max_tokens": entry.get("outputTokenLimit"),
+        }
         for entry in entries
         if isinstance(entry, dict) and _answers(entry) and (name := _name_of(entry))
     ]

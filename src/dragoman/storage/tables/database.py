@@ -101,10 +101,10 @@ class Database(Protocol):
 
 
 def is_too_new(found: int, known: int) -> bool:
-    """Whether this program, which knows tables of a version, must not use those it found. Those of
-    the next version are used as they are: an upgrade only adds, and so instances of both versions
-    serve while one after another is replaced."""
-    return found > known + 1
+    """Whether this program, which knows tables of a version, must not use those it found. Within a
+    hundred, versions only add to the tables, which are used as they are: instances of all of them
+    serve while one after another is replaced. One that takes something away begins the next."""
+    return found // 100 > known // 100
 
 
 def used_by_newer(found: int, known: int) -> str:
