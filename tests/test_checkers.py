@@ -15,6 +15,7 @@ from tests.checkers import (
     check_messages,
     check_responses,
 )
+from tests.library import translate_request
 
 GOLDEN = Path(__file__).parent / "golden"
 CHAT = (GOLDEN / "chat.sse").read_bytes()
@@ -163,3 +164,16 @@ def test_no_single_frame_can_be_lost_unnoticed(protocol: str) -> None:
         b"[DONE]",
     )
     assert all(any(word in frame for word in allowed) for frame in unnoticed)
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("google_*.sse")), ids=lambda path: path.stem)
+def test_golden_streams_of_google_pass_byte_for_byte(path: Path) -> None:
+    """Texts, calls, a signature after the text, sources, and a prompt that is blocked; but for the
+    ends of lines, which all its clients read."""
+    stream = path.read_bytes()
+    assert check_google(stream).succeeded
+    body = b'{"model":"gemini-3.8-flash","stream":true,"contents":[{"parts":[{"text":"Hi"}]}]}'
+    call = translate_request("google_generate_content", "google_generate_content", body)
+    answer = call.open_stream()
+    assert answer.feed(stream) + answer.finish() == stream.replace(b"\r\n", b"\n")
+    assert answer.outcome.fault is None
