@@ -130,7 +130,7 @@ class Instances:
                 tables=tables_of(self._upstream, self._plan),
                 sync_s=self._plan.sync_s,
                 port=self.ports[number],
-                grace_s=20,
+                grace_s=10,
                 source=version.source,
             )
         )
