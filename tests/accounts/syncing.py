@@ -10,7 +10,7 @@ SYNC_S = 0.05
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline, "it never came to that"
         await asyncio.sleep(0.005)

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.slow
 
 T = TypeVar("T")
 
-INTERLEAVINGS = 4_000
+INTERLEAVINGS = 2_000
 AT_ONCE = 20
 """Of them, which share the exchanges of the workers."""
 WORKERS = 4

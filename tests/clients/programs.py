@@ -24,7 +24,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,8 @@ __all__ = [
     "run",
 ]
 
-_TIME_LIMIT_S = 90.0
+_TIME_LIMIT_S = 180.0
+_POLL_S = 0.2
 _SHOWN = 4000
 
 
@@ -73,7 +75,7 @@ def run(
     resume: bool = False,
     arguments: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
-    time_limit_s: float = _TIME_LIMIT_S,
+    killed_when: Callable[[], bool] = lambda: False,
 ) -> Finished:
     """Run a program of `PROGRAMS` on one prompt until it ends by itself or its time is up.
 
@@ -81,6 +83,7 @@ def run(
         gateway_url: without `/v1`.
         arguments: further words of the program's own command line.
         environment: goes over the program's own.
+        killed_when: asked again and again; its time is up when this holds.
 
     Skips the test when the program is not installed; with DRAGOMAN_REQUIRE_SERVICES=1 fails it.
     """
@@ -102,7 +105,7 @@ def run(
             env=surroundings,
             start_new_session=True,
         )
-        status = _wait(process, command.stdin.encode(), time_limit_s)
+        status = _wait(process, command.stdin.encode(), killed_when)
     return Finished(
         status,
         shown.read_text(errors="replace"),
@@ -111,12 +114,18 @@ def run(
     )
 
 
-def _wait(process: subprocess.Popen[bytes], stdin: bytes, time_limit_s: float) -> int | None:
+def _wait(
+    process: subprocess.Popen[bytes], stdin: bytes, killed_when: Callable[[], bool]
+) -> int | None:
     """The exit status. Whatever is left of the program's process group is killed."""
+    given: bytes | None = stdin
+    deadline = time.monotonic() + _TIME_LIMIT_S
     try:
-        process.communicate(stdin, timeout=time_limit_s)
-        return process.returncode
-    except subprocess.TimeoutExpired:
+        while time.monotonic() < deadline and not killed_when():
+            with suppress(subprocess.TimeoutExpired):
+                process.communicate(given, timeout=_POLL_S)
+                return process.returncode
+            given = None
         return None
     finally:
         with suppress(ProcessLookupError):

@@ -14,14 +14,16 @@ from dragoman.protocols.settings import make_options
 from tests.clients.asking import ARGUMENTS, CONTENT, ENVIRONMENT, MODELS, TITLED, ask
 from tests.clients.stage import playing
 
-AGENTS = ("claude-code", "codex", "opencode-chat", "opencode-messages", "opencode-responses")
+WAITING = ("claude-code", "codex", "opencode-chat")
+"""One for each protocol: what an agent is told, and when it may come again."""
+AGENTS = (*WAITING, "opencode-messages", "opencode-responses")
 STUBBORN = ("opencode-chat", "opencode-responses")
 """These ask again after any 429, so it takes another status."""
 RATE = Limit(kind="requests", amount=1, window="8s")
 BUDGET = Limit(kind="cost", amount="0", window="month")
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", WAITING)
 def test_it_waits_for_a_rate_and_does_its_work(
     agent: str, simulator: RunningSimulator, tmp_path: Path
 ) -> None:

@@ -47,9 +47,9 @@ CASES = (
 )
 AGENTS = ("claude-code", "codex")
 SLOW = tuple(
-    ("opencode-chat", case) for case in CASES if case.server in ("qwen", "mistral", "deepseek")
+    ("opencode-chat", case) for case in CASES if case.vendor in ("qwen", "mistral", "deepseek")
 )
-"""An agent that takes seconds of a processor to start: before what refuses most."""
+"""An agent that takes seconds of a processor to start: before what refuses most, once each."""
 ROUNDS = 3
 
 

@@ -26,11 +26,9 @@ CELLS: list[tuple[Api, str]] = [
     ("chat", "cline-chat"),
     # They take their time to start. Each in each protocol, and on each upstream.
     ("chat", "langchain-responses"),
-    ("chat", "langchain-messages"),
     ("messages", "langchain-responses"),
     ("responses", "langchain-messages"),
     ("chat", "pydantic-ai-responses"),
-    ("chat", "pydantic-ai-messages"),
     ("messages", "pydantic-ai-messages"),
     ("responses", "pydantic-ai-responses"),
 ]

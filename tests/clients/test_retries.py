@@ -160,7 +160,7 @@ def test_a_refused_key_is_told_alike_whatever_the_upstream(
 @pytest.mark.parametrize(
     ("status", "agents"),
     [
-        (529, ["claude-code", *(f"opencode-{api}" for api in UPSTREAMS), "cline-responses"]),
+        (529, ["claude-code", "opencode-chat", "opencode-responses", "cline-responses"]),
         (429, ["codex", *(f"pi-{api}" for api in UPSTREAMS), "cline-chat"]),
     ],
     ids=["overload", "rate limit"],
@@ -169,7 +169,8 @@ def test_an_agent_asks_again_after_an_error_in_the_stream(
     simulator: RunningSimulator, tmp_path: Path, status: int, agents: list[str]
 ) -> None:
     """Where a client of the upstream's own protocol would have been told by a status. Agents that
-    wait a minute then are left out: qwen-code, and opencode after a rate limit."""
+    wait a minute then are left out: qwen-code, and opencode after a rate limit; and opencode on
+    Messages, which goes by the same words as on Chat."""
     fault = f"fault=error_in_stream after=3 times=1 status={status}"
     with playing("chat", simulator) as stage:
         runs = side_by_side(stage, agents, tmp_path, fault)

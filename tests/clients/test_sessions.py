@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from tests.clients.asking import CONTENT, SAID, ask
 from tests.clients.reading import called
 from tests.clients.stage import Stage
 
+NOTES_S = 3.0
+"""In which a program has written down what it was asked, and shown what it has heard."""
 PROGRAMS = [("claude-code", "claude-sonnet-5"), ("codex", "gpt-5.5")]
 
 
@@ -39,7 +42,14 @@ def test_an_interrupted_conversation_is_resumed(
     of the conversation is understood upstream, whatever the program kept of the broken turn."""
     target = tmp_path / "work" / "notes.txt"
     endless = "Go. [[sim: scenario=reasoning_tool fault=silence after=3 ms=60000]]"
-    killed = stage.run(program, model, endless, tmp_path, time_limit_s=8)
+
+    def is_answered() -> bool:
+        if not any(one.bytes_sent for one in stage.simulator.requests):
+            return False
+        time.sleep(NOTES_S)
+        return True
+
+    killed = stage.run(program, model, endless, tmp_path, killed_when=is_answered)
     assert killed.status is None, killed
     stage.simulator.wait_for(lambda: stage.simulator.last.disconnected)
 

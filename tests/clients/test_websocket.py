@@ -171,12 +171,11 @@ def test_a_program_that_is_killed_ends_its_turn(
     `tests/websocket/test_faults.py` measures."""
     endless = "Go. [[sim: scenario=reasoning_tool fault=silence after=3 ms=60000]]"
     with playing(kind, simulator) as stage:
-        for seconds in (2.5, 10.0, 40.0):  # until it has begun, however slow the machine is
-            killed = run(stage, program, endless, tmp_path, time_limit_s=seconds)
-            ended = time.monotonic()
-            assert killed.status is None, killed
-            if received(stage):
-                break
+        killed = run(
+            stage, program, endless, tmp_path, killed_when=lambda: len(received(stage)) > 0
+        )
+        ended = time.monotonic()
+        assert killed.status is None, killed
         assert upgrades(stage) == ["websocket"]
         simulator.wait_for(lambda: simulator.last.disconnected)
         assert time.monotonic() - ended < SOON

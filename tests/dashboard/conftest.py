@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 from msgspec.structs import replace
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from dragoman.config import Account, Admin, Config, OwnPrice, Secret, Storage
 from dragoman.lab.simulator.testing import running_simulator
@@ -39,6 +39,10 @@ SCREENS = {
     "/config/audit": "tbody tr",
 }
 """The screens, and what is there when they are drawn."""
+
+WAIT_MS = 60_000
+"""For what a page shows in the end, on a machine that has other work for all of its cores."""
+expect.set_options(timeout=WAIT_MS)
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -111,7 +115,7 @@ def page(browser: Browser, gateway: RunningGateway, problems: Problems) -> Itera
     """A page of 1440 by 900 points that has nobody signed in."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(WAIT_MS)
     page.on("console", lambda message: problems.console.append(message.text))
     page.on("pageerror", lambda error: problems.console.append(str(error)))
     page.on(

@@ -65,7 +65,7 @@ def test_it_is_asked_for_where_it_does_not_come(page: Page, gateway: RunningGate
     sign_in(page, gateway, path="/requests?model=chat%2Fsim-text%3Fwords%3D4")
     expect(page.get_by_text("not live: updated every 3 s")).to_be_visible()
     _ask(gateway, "chat/sim-text?words=4")
-    expect(page.locator("tbody tr")).to_have_count(1, timeout=15_000)
+    expect(page.locator("tbody tr")).to_have_count(1)
 
 
 def test_a_page_signed_out_elsewhere_shows_the_form(page: Page, gateway: RunningGateway) -> None:

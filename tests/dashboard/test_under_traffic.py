@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 from dragoman.config import Account, Admin, Client, OwnPrice, Secret, Storage, Timeouts
 from dragoman.lab.simulator.testing import running_simulator
 from dragoman.server.testing import RunningGateway, running_gateway
-from tests.dashboard.conftest import KEY, MOST, ODD, SCREENS
+from tests.dashboard.conftest import KEY, MOST, ODD, SCREENS, WAIT_MS
 from tests.dashboard.pages import ask, load_axe, sign_in
 from tests.gateway.clients import PATHS, body
 from tests.gateway.conftest import config_for
@@ -37,6 +37,8 @@ ASKED = (
     ("chat", "chat/sim-text?fault=error&status=500"),
     ("chat", f"none/{ODD}"),
 )
+PAUSE_S = 0.2
+"""Between the requests of a client: the browser shares the processors with all of them."""
 WIDTHS = {"wide": (1440, 900), "phone": (390, 844)}
 NARROWER = {"wide": 1024, "phone": 320}
 WIDER = """(wide) => document.documentElement.scrollWidth <= wide ? [] :
@@ -97,7 +99,7 @@ _LIMIT = {"kind": "requests", "amount": 500, "window": "day"}
 
 def _use(gateway: RunningGateway, stop: threading.Event, first: int) -> None:
     for number in itertools.count(first):
-        if stop.wait(0.03):
+        if stop.wait(PAUSE_S):
             return
         api, model = ASKED[(number * 4) % len(ASKED)]
         made = body(api, model, stream=number % 2 == 0, temperature=0.5)
@@ -137,7 +139,7 @@ class Looked:
 
     def __enter__(self) -> tuple[Page, Callable[[RunningGateway], list[str]]]:
         page = self._context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(WAIT_MS)
         page.on("console", lambda message: self._messages.append(message.text))
         page.on("pageerror", lambda error: self._messages.append(str(error)))
         page.on("request", lambda request: self._asked.append(request.url))
@@ -238,7 +240,7 @@ def test_the_overview_tells_of_what_goes_wrong(busy: RunningGateway, browser: Br
         expect(page.locator("tbody tr").first).to_be_visible()
         page.goto(f"{busy.base_url}/ui")
         kinds = page.locator("section", has=page.get_by_role("heading", name="Errors by kind"))
-        expect(kinds.get_by_role("link").nth(2)).to_be_visible(timeout=30_000)
+        expect(kinds.get_by_role("link").nth(2)).to_be_visible()
         expect(page.get_by_label("Needs attention")).to_contain_text("disabled.")
         assert faults(busy) == []
 
@@ -263,7 +265,7 @@ def test_latencies_are_drawn_by_their_magnitude(busy: RunningGateway, browser: B
     with Looked(browser, "wide") as (page, faults):
         sign_in(page, busy, path="/overview")
         chart = page.get_by_role("img", name=re.compile("^Duration:"))
-        expect(chart.locator("path.ln").first).to_be_visible(timeout=30_000)
+        expect(chart.locator("path.ln").first).to_be_visible()
         ticks = chart.locator("text[text-anchor=end]").filter(has_text=re.compile(r"^[\d.]+ m?s$"))
         seconds = [
             float(text.split()[0]) / (1000 if text.endswith("ms") else 1)

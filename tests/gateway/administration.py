@@ -60,7 +60,7 @@ def error(answer: Answer, status: int, kind: str, param: str | None = None) -> d
 
 
 def eventually(check: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if found := check():
             return found

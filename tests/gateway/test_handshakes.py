@@ -199,7 +199,7 @@ def test_nobody_else_is_asked_for_a_client_that_leaves_meanwhile(
         connection.send("POST", PATHS[client], body(client, "m", stream=True), AUTH)
         connection.head()
         connection.chunk()
-    simulator.wait_for(lambda: simulator.last.disconnected, 3.0)
+    simulator.wait_for(lambda: simulator.last.disconnected)
     pool = gateway.app.pool
     simulator.wait_for(lambda: not pool.in_flight(f"{upstream}-0"))
     assert len(simulator.requests) == 1

@@ -119,7 +119,7 @@ async def test_probes_under_way_end_with_the_gateway(
     exhaust(app)
     await until(lambda: len(simulator.requests) == len(KEYS))
     assert [app.pool.in_flight(f"chat-{number}") for number in range(len(KEYS))] == [1] * len(KEYS)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await app.close()
     assert not any(app.pool.in_flight(f"chat-{number}") for number in range(len(KEYS)))
     simulator.wait_for(lambda: all(request.disconnected for request in simulator.requests))

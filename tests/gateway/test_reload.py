@@ -60,7 +60,7 @@ from tests.gateway.services import Services, needs_linux, services, until
 from tests.websocket.client import Socket
 
 ADMIN = "sk-admin-token-of-tests"
-RELOADS = 100
+RELOADS = 50
 
 HEAD = """
 [server]
@@ -241,7 +241,7 @@ class Load:
 
 @needs_linux
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_hundred_reloads_under_load(
+def test_many_reloads_under_load(
     running: Services, simulator: RunningSimulator, workers: int
 ) -> None:
     """No request fails, and none is sent anywhere but where one of the configurations would: with
@@ -256,10 +256,10 @@ def test_a_hundred_reloads_under_load(
             for count in range(RELOADS):
                 turns.reload((count + 1) % 2)
         assert not load.wrong, load.wrong[:5]
-        assert min(load.done[kind] for kind in ("whole", "stream", "late", "new")) > 50
-        assert min(load.done[f"rotated {status}"] for status in (200, 401)) > 50
+        assert min(load.done[kind] for kind in ("whole", "stream", "late", "new")) > 20
+        assert min(load.done[f"rotated {status}"] for status in (200, 401)) > 20
         for turn, asked in enumerate((simulator, other)):
-            assert len(asked.requests) > 50
+            assert len(asked.requests) > 20
             assert {one.key for one in asked.requests} == {f"sk-sim-account-{turn}"}
             assert {one.path for one in asked.requests} == {
                 ("/v1/chat/completions", "/v1/messages")[turn]

@@ -71,7 +71,7 @@ def test_a_worker_that_dies_gives_back_what_it_held(tmp_path: Path) -> None:
         os.kill(gateway.workers()[0], signal.SIGKILL)
         began = time.monotonic()
         assert other.answer().status == 200
-        assert time.monotonic() - began < 2.0
+        assert time.monotonic() - began < 15.0
 
 
 @needs_linux

@@ -256,7 +256,7 @@ class TestTheClientLeaves:
         assert len(simulator.requests) == 1
 
     def check(self, gateway: RunningGateway, simulator: RunningSimulator, upstream: str) -> None:
-        simulator.wait_for(lambda: simulator.last.disconnected, 3.0)
+        simulator.wait_for(lambda: simulator.last.disconnected)
         assert not simulator.last.finished
         pool = gateway.app.pool
         simulator.wait_for(lambda: pool.in_flight(f"{upstream}-0") == 0)

@@ -54,9 +54,10 @@ def all_ok(outcomes: Counter[str]) -> bool:
     return set(outcomes) == {"opening ok", "keeping ok", "streaming ok"}
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 2), (1, 3), (3, 2), (2, 1)])
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 2), (1, 3)])
 def test_nobody_is_refused_or_cut_off(running: Services, before: int, after: int) -> None:
-    """Three times in a row, each with streams, kept and new connections under way."""
+    """Three times in a row, each with streams, kept and new connections under way. After one that
+    has fewer workers comes one that has more, and the other way round."""
 
     async def change(load: Load) -> None:
         for number in range(3):

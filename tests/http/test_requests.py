@@ -97,7 +97,7 @@ def test_early_close_at_every_byte(echoing: Running, form: str) -> None:
     wait_until(lambda: echoing.server.connections == 0)
 
 
-def wait_until(condition: object, seconds: float = 10.0) -> None:
+def wait_until(condition: object, seconds: float = 60.0) -> None:
     assert callable(condition)
     deadline = time.monotonic() + seconds
     while not condition():

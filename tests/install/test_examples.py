@@ -133,7 +133,7 @@ def finish(words: list[str], folder: Path, surroundings: dict[str, str], given: 
         text=True,
         cwd=folder,
         env=surroundings,
-        timeout=90,
+        timeout=300,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr

@@ -96,7 +96,7 @@ async def test_the_last_event_is_the_last(
             for event in sent:
                 peer.send(event)
 
-    async with serving(script) as (server, url), asyncio.timeout(5):
+    async with serving(script) as (server, url), asyncio.timeout(30):
         request = asked(url, [USER])
         assert request.socket is not None
         use = SocketUse(b"thread", request.socket.call, on_begin=begun)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 from importlib import import_module
 
@@ -56,5 +58,7 @@ class _Commands(click.Group):
 @click.pass_context
 def main(context: click.Context) -> None:
     """Any LLM client, any LLM backend: Chat Completions, Messages and Responses on both sides."""
+    # The end of the process frees all: without this all of it is searched for cycles first.
+    atexit.register(gc.freeze)
     if os.environ.get("NO_COLOR"):
         context.color = False

@@ -47,7 +47,7 @@ class RunningSimulator:
         """
         return self.requests[-1]
 
-    def wait_for(self, condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], seconds: float = 30.0) -> None:
         """Wait until a condition is true: the server records requests in its own thread.
 
         Raises:
